@@ -421,8 +421,22 @@ impl Plan {
 
     /// What the user should be told of the sources, whatever becomes of the query.
     pub fn warning(&self) -> Option<String> {
-        let sources = self.tables.iter().filter_map(|(_, table)| table.source());
-        let warnings: Vec<String> = sources.filter_map(|source| source.warning()).collect();
+        let mut read: HashMap<String, BTreeSet<String>> = HashMap::new();
+        // What is not found here is only not said.
+        let _ = self.logical.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                let own = read.entry(scan.table_name.table().to_owned()).or_default();
+                own.extend(scan.projected_schema.fields().iter().map(|field| field.name().clone()));
+                let refs = scan.filters.iter().flat_map(Expr::column_refs);
+                own.extend(refs.map(|column| column.name.clone()));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        let sources = self.tables.iter().filter_map(|(name, table)| {
+            let own = read.get(name);
+            table.source()?.warning_of(|column| own.is_some_and(|own| own.contains(column)))
+        });
+        let warnings: Vec<String> = sources.collect();
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 

@@ -49,6 +49,7 @@ use blocks::Ends;
 use columns::Columns;
 use formats::FileMetadata;
 use formats::LogLines;
+use formats::delimited::{MarkedColumn, said_of_marked};
 pub use formats::rowfile::BlockStatistics;
 use opener::{Promoted, Promotion};
 pub use stored::from_rowfile;
@@ -361,6 +362,8 @@ pub struct Source {
     log: LogLines,
     /// What the sample has shown that the user should know.
     notes: Vec<String>,
+    /// Columns that would have another type but for a few words.
+    marked: Vec<MarkedColumn>,
     files: Vec<Arc<SourceFile>>,
     /// The files' own columns, all of them, and where they are in each file.
     columns: Columns,
@@ -643,8 +646,15 @@ impl Source {
     /// What the user should be told of the files, whatever is done with them: that one is somewhere
     /// else than its URL says, or that a record seems to have been taken for a header.
     pub fn warning(&self) -> Option<String> {
+        self.warning_of(|_| true)
+    }
+
+    /// The same for whoever reads some of the columns: what is odd in others is nothing to them.
+    pub fn warning_of(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
         let mut warnings: Vec<String> = self.moved().into_iter().chain(self.odd_header()).collect();
         warnings.extend(self.notes.iter().cloned());
+        let marked = self.marked.iter().filter(|column| is_read(&column.name));
+        warnings.extend(said_of_marked(marked));
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 

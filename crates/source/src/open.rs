@@ -13,6 +13,7 @@ use super::compression::{Compression, MAGIC_BYTES};
 use super::dialect::Dialect;
 use super::error::{Error, Result};
 use super::formats::batches;
+use super::formats::delimited::MarkedColumn;
 use super::formats::{Format, Given, LogLines, TextFormat};
 use super::input::{ByteInput, Identity, ProgramOutput, ReaderInput, Watch};
 use super::promote::promote;
@@ -356,18 +357,24 @@ struct Written {
     dialect: Dialect,
     log: LogLines,
     notes: Vec<String>,
+    marked: Vec<MarkedColumn>,
 }
 
 impl Written {
     fn of(sample: Sample<'_>) -> Self {
-        Self { dialect: sample.dialect, log: sample.log, notes: sample.notes }
+        Self {
+            dialect: sample.dialect,
+            log: sample.log,
+            notes: sample.notes,
+            marked: sample.marked,
+        }
     }
 }
 
 fn source(
     spec: &SourceSpec,
     format: Format,
-    Written { dialect, log, notes }: Written,
+    Written { dialect, log, notes, marked }: Written,
     files: Vec<Arc<SourceFile>>,
     columns: Columns,
     key_fields: Vec<Field>,
@@ -391,6 +398,7 @@ fn source(
         dialect,
         log,
         notes,
+        marked,
         files,
         columns,
         origins,

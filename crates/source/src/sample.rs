@@ -30,7 +30,7 @@ use super::blocks::{Block, Blocks, record_too_large};
 use super::dialect::Dialect;
 use super::error::{Error, Result};
 use super::formats::LogLines;
-use super::formats::delimited::check_header;
+use super::formats::delimited::{MarkedColumn, check_header};
 use super::input::{ByteInput, Watch};
 use super::stream::{Extent, Opened, stream};
 use super::{FileLocation, SourceFile};
@@ -74,6 +74,8 @@ pub(super) struct Sample<'a> {
     pub(super) log: LogLines,
     /// What the user should know of what was seen.
     pub(super) notes: Vec<String>,
+    /// Columns that would have another type but for a few words.
+    pub(super) marked: Vec<MarkedColumn>,
     pub(super) watch: Watch,
     pub(super) stdin: Option<Box<dyn ByteInput>>,
     /// Standard input once more, from its beginning.
@@ -106,6 +108,7 @@ impl<'a> Sample<'a> {
             dialect,
             log: LogLines::default(),
             notes: Vec::new(),
+            marked: Vec::new(),
             watch,
             stdin,
             again: None,

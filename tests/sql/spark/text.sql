@@ -459,7 +459,6 @@ num-200
 num-num
 
 SELECT split(r'a.b', r'\.')
---> fault: row 1: `"[""a.b""]"` came, `"[""a"",""b""]"` was wanted
 --> spark
 "[""a"",""b""]"
 

@@ -213,7 +213,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>, format: &str) -> Result<C
     shown.resize(collected.names().len(), Shown::default());
     let fields = collected.names().iter().zip(&shown).map(|(name, shown)| shown.field(name));
     let fields: Vec<FieldRef> = fields.collect();
-    sample.notes.extend(marked_columns(spec, &fields, &marked, sample.files));
+    sample.marked = marked_columns(spec, &fields, &marked, sample.files);
     let shown_by = shown.iter().map(Shown::file).collect();
     let clashes = vec![None; fields.len()];
     Ok(collected.finish(fields, shown_by, clashes))
@@ -244,33 +244,59 @@ impl Marked {
     }
 }
 
-/// Which columns are text for nothing but such words, and what to say if these mean null.
+/// Columns that are text for the sake of a few words.
 fn marked_columns(
     spec: &SourceSpec,
     fields: &[FieldRef],
     marked: &[Marked],
     files: &[Arc<SourceFile>],
-) -> Option<String> {
+) -> Vec<MarkedColumn> {
     let is_said = |name: &str| {
         spec.schema.as_ref().is_some_and(|schema| schema.field_with_name(name).is_ok())
     };
+    let found = fields.iter().zip(marked).filter_map(|(field, marked)| {
+        let is_text = field.data_type() == &DataType::Utf8View;
+        let others = marked.others.data_type().filter(|other| *other != DataType::Utf8View)?;
+        (is_text && marked.count > 0 && !is_said(field.name())).then(|| {
+            Some(MarkedColumn {
+                name: field.name().clone(),
+                others,
+                words: marked.words.clone(),
+                file: files.get(marked.file?)?.shown().to_owned(),
+            })
+        })?
+    });
+    found.collect()
+}
+
+/// A column that is text for the sake of a few words, which mostly mean no value.
+#[derive(Debug, Clone)]
+pub(crate) struct MarkedColumn {
+    pub(crate) name: String,
+    /// What it would be without them.
+    others: DataType,
+    words: Vec<&'static str>,
+    /// The first file that has one.
+    file: String,
+}
+
+/// What is said of such columns.
+pub(crate) fn said_of_marked<'a>(
+    columns: impl Iterator<Item = &'a MarkedColumn>,
+) -> Option<String> {
     let mut names = Vec::new();
     let mut words: Vec<&str> = Vec::new();
     let mut first = None;
-    for (field, marked) in fields.iter().zip(marked) {
-        let is_text = field.data_type() == &DataType::Utf8View;
-        let others = marked.others.data_type().filter(|other| *other != DataType::Utf8View);
-        let Some(others) = others.filter(|_| is_text && marked.count > 0 && !is_said(field.name()))
-        else {
-            continue;
-        };
-        names.push(format!("`{}` ({})", field.name(), tidemill_text::sql_type(&others)));
-        first = first.or(marked.file);
-        words.extend(
-            marked.words.iter().filter(|word| !words.contains(word)).copied().collect::<Vec<_>>(),
-        );
+    for column in columns {
+        names.push(format!("`{}` ({})", column.name, tidemill_text::sql_type(&column.others)));
+        first = first.or(Some(&column.file));
+        for word in &column.words {
+            if !words.contains(word) {
+                words.push(word);
+            }
+        }
     }
-    let file = files.get(first?)?.shown();
+    let file = first?;
     let more = names.len().saturating_sub(4);
     names.truncate(4);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -1744,7 +1744,9 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             }
         }
         // No separator has a backslash; Spark's patterns have.
-        ("split" | "string_split", [x, separator]) if text(separator).is_some_and(|text| text.contains('\\')) => {
+        ("split" | "string_split", [x, separator])
+            if text(separator).is_some_and(|text| text.len() > 1 && text.contains('\\')) =>
+        {
             Some(call_of("regexp_split_to_array", vec![(*x).clone(), (*separator).clone()]))
         }
         // PostgreSQL's name of all that is found.
