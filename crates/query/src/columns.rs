@@ -74,7 +74,7 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
 }
 
 /// A name in the letters in which the query has it, `Total` and not `total`. A column by itself is called as its
-/// source calls it, and functions are in small letters: `MAX(Score)` is `max(Score)`.
+/// source calls it, and a function as the plan does: `MAX(Score)` is `max(Score)`.
 fn in_letters_of(name: String, given: Option<&String>, written: Option<&String>) -> String {
     if let Some(given) = given.filter(|given| given.eq_ignore_ascii_case(&name)) {
         return given.clone();
@@ -92,9 +92,11 @@ fn in_letters_of(name: String, given: Option<&String>, written: Option<&String>)
             Some(open) if letter == open => quote = None,
             Some(_) => {}
             None if letter == '\'' || letter == '"' => quote = Some(letter),
+            // Both are of the same length, but for letters that are none of ASCII's.
             None if letter == '(' => {
-                let called = made.split_off(word).to_lowercase();
-                made.push_str(&called);
+                if let Some(called) = name.get(word..made.len()) {
+                    made.replace_range(word.., called);
+                }
             }
             None => {}
         }

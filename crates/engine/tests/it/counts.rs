@@ -6,7 +6,7 @@ use tidemill_engine::settings::MaxBad;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
 
-use crate::common::{Folder, Random, answered, query, settings};
+use crate::common::{Folder, Random, answered, query, settings, text};
 
 fn events(folder: &Folder, name: &str, seed: u64, rows: u64) {
     let mut random = Random(seed);
@@ -157,4 +157,13 @@ fn what_says_that_it_merges_does() {
         let kept = plan().run_partial(&folder.path().join("a.part"), true, &RunId::new());
         assert_eq!(kept.is_ok(), expected, "{sql}");
     }
+}
+
+#[test]
+fn values_side_by_side_are_counted_where_none_is_null() {
+    let folder = Folder::new();
+    folder.write("p.csv", "a,b\n1,x\n1,x\n1,y\n2,\n,x\n2,x\n");
+    assert_eq!(folder.ask("SELECT count(DISTINCT a, b) FROM '$/p.csv'").only(), "3");
+    let sql = "SELECT a, count(DISTINCT a, b) FROM '$/p.csv' GROUP BY a ORDER BY a";
+    assert_eq!(folder.ask(sql).rows(), text(&[&["1", "2"], &["2", "1"], &["∅", "0"]]));
 }

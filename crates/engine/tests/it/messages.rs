@@ -328,8 +328,8 @@ fn what_there_is_not_is_told_with_what_there_is() {
             "`date_trunc` has no unit `decade`\nhint: its units are year, quarter,",
         ),
         (
-            "SELECT extract(century FROM ts) FROM '$/ts.csv'",
-            "a time has no field `century`\nhint: the fields are year,",
+            "SELECT extract(millennium FROM ts) FROM '$/ts.csv'",
+            "a time has no field `millennium`\nhint: the fields are year,",
         ),
         (
             "SELECT u.zz FROM '$/u.json'",
@@ -343,10 +343,6 @@ fn what_there_is_not_is_told_with_what_there_is() {
         (
             "SELECT n FROM '$/f.csv' LIMIT (SELECT 1)",
             "LIMIT and OFFSET take a whole number\nhint: ",
-        ),
-        (
-            "SELECT count(DISTINCT d, n) FROM '$/f.csv'",
-            "`count(DISTINCT …)` takes one value\nhint: count(DISTINCT struct(a, b)) counts pairs",
         ),
         ("SELECT (n > 1) IN ('a') FROM '$/f.csv'", "there is no `BOOLEAN IN (TEXT)`\nhint: CAST"),
         (

@@ -1,6 +1,8 @@
 //! `sum` and `avg` on every path: in windows, beside DISTINCT, of sums, under joins.
 
-use crate::common::{Folder, Random, text};
+use tidemill_engine::Plan;
+
+use crate::common::{Folder, Random, query, settings, text};
 
 const BIG: &str = "k,v,f\na,9223372036854775807,1e16\nb,1,1\nc,0,-1e16\n";
 
@@ -242,4 +244,22 @@ fn intervals_and_decimals_of_76_digits_are_summed_up_as_exactly() {
         let message = folder.refusal(&sql);
         assert!(message.contains("does not fit INTERVAL"), "{sql}: {message}");
     }
+}
+
+#[test]
+fn conditions_are_counted_and_averaged_as_numbers() {
+    let folder = Folder::new();
+    folder.write("s.csv", "k,status\na,200\na,500\nb,404\nb,\na,503\n");
+    let sql = "SELECT k, sum(status >= 500) AS n, avg(status >= 500) AS share FROM '$/s.csv' GROUP BY k ORDER BY k";
+    let rows = folder.ask(sql).rows();
+    assert_eq!(rows[0][..2], ["a", "2"]);
+    assert!(rows[0][2].starts_with("0.66666666"), "{rows:?}");
+    assert_eq!(rows[1], ["b", "0", "0.0"]);
+    let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+    assert_eq!(plan.explain().unwrap().path, "partial tables");
+    // A window, and values that are there once, on the other path.
+    let windows =
+        "SELECT max(n) FROM (SELECT sum(status >= 500) OVER (ORDER BY k) AS n FROM '$/s.csv')";
+    assert_eq!(folder.ask(windows).only(), "2");
+    assert_eq!(folder.ask("SELECT sum(DISTINCT status >= 500) FROM '$/s.csv'").only(), "1");
 }
