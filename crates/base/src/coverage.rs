@@ -116,6 +116,9 @@ impl Default for Coverage {
     }
 }
 
+/// So many estimates are in the one line; all are in what is written as JSON.
+const ESTIMATES_SAID: usize = 4;
+
 impl Coverage {
     /// One line for people: what was read, what was not.
     pub fn one_line(&self) -> String {
@@ -162,8 +165,13 @@ impl Coverage {
                 first.reason,
             ));
         }
-        for estimate in self.estimates.iter().filter(|estimate| !estimate.exact) {
+        let estimates: Vec<&Estimate> =
+            self.estimates.iter().filter(|estimate| !estimate.exact).collect();
+        for estimate in estimates.iter().take(ESTIMATES_SAID) {
             line.push_str(&format!(", {} {}", estimate.column, estimate.interval));
+        }
+        if let Some(more) = estimates.len().checked_sub(ESTIMATES_SAID).filter(|more| *more > 0) {
+            line.push_str(&format!(", {} more are estimates", grouped(more as u64)));
         }
         line
     }

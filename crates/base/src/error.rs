@@ -5,6 +5,7 @@
 //! are lower case, name the object in backticks and end with a `hint:` line where there is
 //! something to do.
 
+pub use crate::redact::visible;
 use std::any::Any;
 use std::fmt;
 use std::path::Path;

@@ -331,6 +331,30 @@ fn next_with_scheme(text: &str) -> Option<(usize, usize)> {
     })
 }
 
+/// A text with everything that a terminal might obey made visible, but for the control characters that are `kept`.
+pub fn visible(text: &str, kept: &[char]) -> String {
+    let hostile = |c: char| {
+        (c.is_control() && !kept.contains(&c))
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}'
+                | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(hostile) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            c if !hostile(c) => out.push(c),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,7 +32,12 @@ fn main() -> ExitCode {
         let spoken = spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::shell());
         return status(spoken);
     }
-    let cli = Cli::try_parse().unwrap_or_else(|error| {
+    // SQL may begin with a comment, which looks like a flag; behind the end of a line it is none.
+    let words = std::env::args_os().map(|word| match word.to_str() {
+        Some(sql) if sql.starts_with("-- ") || sql.starts_with("--\n") => format!("\n{sql}").into(),
+        _ => word,
+    });
+    let cli = Cli::try_parse_from(words).unwrap_or_else(|error| {
         let first = std::env::args().nth(1).unwrap_or_default();
         if error.kind() == ErrorKind::InvalidSubcommand && first.contains(' ') {
             let hint = "SQL is asked with `tidemill query \"SELECT …\"`";

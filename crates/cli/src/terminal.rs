@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tidemill_engine::coverage::{grouped, human_bytes};
-use tidemill_engine::error::without_secrets;
+use tidemill_engine::error::{visible, without_secrets};
 use tidemill_engine::{Cancel, Error, Progress};
 
 use crate::screen;
@@ -82,24 +82,29 @@ fn colours() -> bool {
 /// A line on standard error, without secrets of URLs. That it cannot be written is no failure of the
 /// run.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{}", without_secrets(text));
+    labelled("", text);
+}
+
+/// What names and values of files bring with them must not reach the terminal as they are: it would obey.
+fn labelled(label: &str, text: &str) {
+    let text = visible(&without_secrets(text), &['\n', '\t']);
+    let _ = writeln!(std::io::stderr().lock(), "{label}{text}");
 }
 
 /// A warning on standard error.
 pub(crate) fn warn(text: &str) {
-    let label = if colours() { "\x1b[1;33mwarning:\x1b[0m" } else { "warning:" };
-    note(&format!("{label} {text}"));
+    labelled(if colours() { "\x1b[1;33mwarning:\x1b[0m " } else { "warning: " }, text);
 }
 
 /// An error and its hints on standard error.
 pub(crate) fn complain(error: &anyhow::Error) {
-    let label = if colours() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
+    let label = if colours() { "\x1b[1;31merror:\x1b[0m " } else { "error: " };
     // An error of ours has its cause in its words.
     let text = match error.downcast_ref::<Error>() {
         Some(ours) => ours.to_string(),
         None => format!("{error:#}"),
     };
-    note(&format!("{label} {text}"));
+    labelled(label, &text);
 }
 
 /// The progress bar of a run, on standard error if that is a terminal.

@@ -92,6 +92,8 @@ fn query<'py>(
     objects: Vec<Named>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let sources = named(py, objects)?;
+    // The log keeps the statement without the values, which may be nobody's business.
+    let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
     let (query, sink) = py
         .detach(|| -> Result<_> {
             let defaults = source.spec(String::new())?;
@@ -99,8 +101,6 @@ fn query<'py>(
             Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?))
         })
         .map_err(|error| raise(py, error))?;
-    let mapper = Some(query.sql.clone());
-    let about = About { verb: "query", mapper, ..About::default() };
     run_query(py, query, sink, limits, &Limits::default(), about)
 }
 

@@ -130,7 +130,9 @@ pub(crate) fn summary(statement: &Statement, schema: &Schema) -> Result<Statemen
             let column = format!("\"{}\"", field.name().replace('"', "\"\""));
             items.push(match of.takes(field.data_type()) {
                 true => {
-                    let item = format!("a{}", calls.len());
+                    // Coverage calls an estimate so.
+                    let item = format!("{name}({})", field.name());
+                    let item = format!("\"{}\"", item.replace('"', "\"\""));
                     calls.push(format!("{} AS {item}", call.replace("{c}", &column)));
                     item
                 }

@@ -128,7 +128,11 @@ impl<'a> Sample<'a> {
             ask_for_small(file)?;
             let (stdin, watch) = (self.stdin.take(), self.watch.clone());
             let mut blocks = stream(file, stdin, self.opened, grammar, watch, Extent::Sample)?.0;
-            let Some(first) = blocks.next_block()? else { continue };
+            let Some(first) = blocks.next_block()? else {
+                drop(blocks);
+                self.stdin = self.again.as_ref().map(|again| again());
+                continue;
+            };
             let bytes = blocks.bytes(first);
             let line_end = memchr::memchr(b'\n', bytes.get(BEGINNING_BYTES..).unwrap_or_default());
             let end = line_end.map_or(bytes.len(), |at| BEGINNING_BYTES + at + 1);

@@ -116,6 +116,8 @@ pub fn explained(error: Error, sql: &str, plan: Option<&LogicalPlan>) -> Error {
                 "DATE" | "TIME" | "TIMESTAMP" | "BOOLEAN" | "INTERVAL" => {
                     join(hint, &format!("TRY_CAST(x AS {to}) gives NULL for a text that is none"))
                 }
+                // Of a function that reads a text: it has said itself what to do.
+                format if format.starts_with("the format ") => hint,
                 _ => join(
                     hint,
                     &format!(

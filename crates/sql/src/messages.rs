@@ -123,7 +123,42 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 22] = [
+const OTHER_WORDS: [(&str, &str, &str); 29] = [
+    (
+        "For SELECT DISTINCT, ORDER BY expressions",
+        "SELECT DISTINCT is ordered by what it selects, and ORDER BY asks for something else",
+        "of rows that are alike there is one: GROUP BY a ORDER BY min(b) orders them by another column",
+    ),
+    (
+        "Expected an integer value",
+        "`lag` and `lead` take a whole number as their second argument: how many rows away",
+        "lag(x, 1, 0) OVER (ORDER BY ts): the row before, and 0 where there is none",
+    ),
+    (
+        "NTILE requires a positive integer",
+        "`ntile` takes how many parts, a whole number from 1 on",
+        "ntile(4) OVER (ORDER BY x) gives quarters",
+    ),
+    (
+        "Percentile value must be between 0.0 and 1.0",
+        "a percentile is a share from 0 to 1",
+        "0.95 is the 95th",
+    ),
+    (
+        "Percentile value for ",
+        "a percentile is a number from 0 to 1 that stands in the query",
+        "quantile_cont(x, 0.95); several: [quantile_cont(x, 0.5), quantile_cont(x, 0.95)]",
+    ),
+    (
+        "Expected LIMIT to be an integer",
+        "LIMIT and OFFSET take a whole number",
+        "LIMIT 10 OFFSET 20",
+    ),
+    (
+        "unnest() can only be applied to array, struct and null",
+        "`unnest` takes a list or a struct",
+        "string_split(x, ',') makes a list of a text",
+    ),
     (
         "Correlated scalar subquery can only be used in",
         "a subquery that depends on the row around it cannot stand in ORDER BY or JOIN … ON",
@@ -315,10 +350,66 @@ fn no_signature(message: &str) -> Error {
     }
     let name = call.split('(').next().unwrap_or_default();
     let message = format!("there is no `{call}`");
-    match tidemill_functions::calls_of(name) {
-        Some(calls) => Error::usage_hint(message, format!("it is called as {calls}")),
-        None => Error::usage_hint(message, cast_hint(&call)),
+    let inner = call.split_once('(').map_or("", |(_, inner)| inner.trim_end_matches(')'));
+    let is_text_first = inner.starts_with("TEXT");
+    match name {
+        "array_has_any" if !inner.contains("[]") => {
+            return Error::usage_hint(
+                message,
+                "AND holds where both conditions do; && is of two lists",
+            );
+        }
+        "date_trunc" | "date_part" | "date_bin" if !is_text_first && inner.contains("TEXT") => {
+            return Error::usage_hint(message, format!("the unit stands first: {name}('day', ts)"));
+        }
+        _ => {}
     }
+    let calls = tidemill_functions::calls_of(name).or_else(|| calls_of_theirs(name));
+    // As many arguments as there should be are of the wrong types, and a cast mends it.
+    let count = |call: &str| {
+        let inner = call.split_once('(').map_or("", |(_, inner)| inner).trim_end_matches(')');
+        if inner.trim().is_empty() { 0 } else { inner.split(", ").count() }
+    };
+    let is_as_many = |calls: &str| calls.split("), ").any(|one| count(one) == count(&call));
+    match calls {
+        Some(calls)
+            if tidemill_functions::calls_of(name).is_some()
+                || !is_as_many(&calls)
+                || call.contains("[]") =>
+        {
+            Error::usage_hint(message, format!("it is called as {calls}"))
+        }
+        _ => Error::usage_hint(message, cast_hint(&call)),
+    }
+}
+
+/// How DataFusion says that one of its own functions is called.
+fn calls_of_theirs(name: &str) -> Option<String> {
+    use datafusion::logical_expr::Documentation;
+    let shown = |documentation: Option<&Documentation>| {
+        let calls: Vec<&str> = documentation?
+            .syntax_example
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with(name))
+            .collect();
+        (!calls.is_empty()).then(|| calls.join(", "))
+    };
+    datafusion::functions::all_default_functions()
+        .iter()
+        .chain(&datafusion::functions_nested::all_default_nested_functions())
+        .find(|function| function.name() == name)
+        .and_then(|function| shown(function.documentation()))
+        .or_else(|| {
+            let all = datafusion::functions_aggregate::all_default_aggregate_functions();
+            let one = all.iter().find(|function| function.name() == name)?;
+            shown(one.documentation())
+        })
+        .or_else(|| {
+            let all = datafusion::functions_window::all_default_window_functions();
+            let one = all.iter().find(|function| function.name() == name)?;
+            shown(one.documentation())
+        })
 }
 
 /// What is said of a column that there is not, among those that there are.
@@ -374,8 +465,25 @@ fn unknown_column(
             }
             None => Error::usage(message),
         },
-        _ => Error::usage(message),
+        _ => match hint_of_word(field.name(), &names) {
+            Some(hint) => Error::usage_hint(message, hint),
+            None => Error::usage(message),
+        },
     }
+}
+
+/// What may be meant by the name of a column that there is not, and that none is like.
+fn hint_of_word(name: &str, names: &[&str]) -> Option<String> {
+    const AGGREGATES: [&str; 6] = ["count", "sum", "avg", "min", "max", "median"];
+    if suggest::nearest(name, names.iter().copied()).is_some() {
+        return None;
+    }
+    if AGGREGATES.contains(&name) {
+        let of = if name == "count" { "*" } else { "x" };
+        return Some(format!("an aggregate has brackets: {name}({of})"));
+    }
+    let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    is_word.then(|| "a text stands in single quotes: method = 'GET'".to_owned())
 }
 
 /// The SQL parser's complaint without its own name in front.

@@ -97,6 +97,12 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     if ["ORDER", "PARTITION", "GROUP"].contains(&upper.as_str()) && !is_by {
         return Some(format!("{upper} is followed by BY"));
     }
+    if ["DSC", "DECS", "DES", "DESCENDING"].contains(&upper.as_str()) {
+        return Some("did you mean DESC?".into());
+    }
+    if ["ASCENDING", "ACS"].contains(&upper.as_str()) {
+        return Some("did you mean ASC?".into());
+    }
     if let Some(meant) = slip(&here).or_else(|| slip(&before)) {
         return Some(format!("did you mean {meant}?"));
     }
@@ -120,6 +126,19 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     {
         return Some(format!(
             "a comma or an operator is missing between `{before}` and `{here}`, or a word is written otherwise"
+        ));
+    }
+    if let (Some(Token::LParen), Some(called), Some(last)) = (
+        tokens.get(at).map(|token| &token.token),
+        at.checked_sub(1).and_then(|at| tokens.get(at)),
+        at.checked_sub(2).and_then(|at| tokens.get(at)),
+    ) && is_word(called)
+        && is_name(last)
+        && !matches!(&last.token, Token::Word(word) if WORDS.contains(&word.value.to_uppercase().as_str()))
+    {
+        return Some(format!(
+            "a comma or an operator is missing between `{}` and `{}(`",
+            last.token, called.token
         ));
     }
     let open = tokens[..at].iter().filter(|token| token.token == Token::LParen).count();
@@ -178,6 +197,11 @@ mod tests {
             ("SELECT row_number OVER (ORDER BY a) FROM t", "a function has brackets"),
             ("SELECT sum(a) OVER (PARTITION k) FROM t", "PARTITION is followed by BY"),
             ("SELECT sum(a) OVER (PARTITION BY k ORDER v) FROM t", "ORDER is followed by BY"),
+            ("SELECT a FROM t ORDER BY a DSC", "did you mean DESC?"),
+            (
+                "SELECT a count(*) FROM t",
+                "a comma or an operator is missing between `a` and `count(`",
+            ),
             ("SELECT count(* FROM t", "a bracket is not closed"),
             ("SELECT a FROM", "the statement ends behind `FROM`"),
             ("SELECT (a + (b", "2 brackets are not closed"),

@@ -26,8 +26,9 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let parameters = args.param.iter();
     let parameters = parameters.map(|(name, text)| (name.clone(), Parameter::from_text(text)));
     let query = Query { sql, defaults: args.source.spec()?, ..Query::default() };
-    let query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
+    // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
+    let query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
     if args.explain {
         let preparation = prepare(&args.limits.limits(), &Limits::default())?;
         let format = args.sink.write.format.as_deref();

@@ -9,6 +9,7 @@ mod bits;
 mod floats;
 mod hashes;
 mod kinds;
+mod lists;
 mod measures;
 pub(crate) mod numerals;
 #[cfg(test)]
@@ -32,6 +33,8 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         measures::WidthBucket.registered(),
         measures::Bar.registered(),
         floats::Sign.registered(),
+        lists::OfItems::Sum.registered(),
+        lists::OfItems::Mean.registered(),
     ];
     let of_bytes = [
         OfBytes::Md5,

@@ -519,7 +519,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("moduloorzero(n, m)", "coalesce(n % nullif(m, 0), 0)"),
     ("pmod(n, m)", "CASE WHEN n % m < 0 THEN (n % m + m) % m ELSE n % m END"),
     ("positivemodulo(n, m)", "(n % m + abs(m)) % abs(m)"),
-    ("fmod(n, m)", "n - floor(n / CAST(m AS DOUBLE)) * m"),
+    ("fmod(n, m)", "CAST(n AS DOUBLE) % CAST(m AS DOUBLE)"),
     ("max2(n, m)", "greatest(n, m)"),
     ("min2(n, m)", "least(n, m)"),
     ("rint(n)", "CASE WHEN abs(n - trunc(n)) = 0.5 THEN 2 * round(n / 2.0) ELSE round(n) END"),

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo, Expr,
-    ExtractSyntax, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Interval,
-    LambdaFunction, UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo,
+    Expr, ExtractSyntax, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Interval,
+    LambdaFunction, Subscript, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use tidemill_planning::walk_expr_mut;
 
@@ -47,12 +47,14 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             let (negated, expr) = (*negated, expr.clone());
             Some(Expr::ILike { negated, any: false, expr, pattern, escape_char: None })
         }
-        // PostgreSQL's pattern, which is no place in the text.
-        Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. }
-            if is_text(pattern) =>
-        {
-            Some(first_group(expr, pattern))
-        }
+        // PostgreSQL's pattern, which is no place in the text; its `substr` has none.
+        Expr::Substring {
+            expr,
+            substring_from: Some(pattern),
+            substring_for: None,
+            shorthand: false,
+            special: _,
+        } if is_text(pattern) => Some(first_group(expr, pattern)),
         // ClickHouse's of the same name as the field of a time.
         Expr::Extract {
             field: DateTimeField::Custom(field),
@@ -162,6 +164,11 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
                 Value::SingleQuotedRawStringLiteral(text) | Value::DoubleQuotedRawStringLiteral(text),
             span: _,
         }) => Some(Expr::value(Value::SingleQuotedString(text.clone()))),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let chain = access_chain.iter().map(access).collect();
+            let made = Expr::CompoundFieldAccess { root: root.clone(), access_chain: chain };
+            (made != *expr).then_some(made)
+        }
         Expr::Lambda(function) => of_fields(function),
         _ => None,
     }
@@ -278,6 +285,31 @@ fn beside(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
         left: Box::new(in_brackets(left.clone())),
         op,
         right: Box::new(in_brackets(right.clone())),
+    }
+}
+
+/// `items[1].sku` as `items[1]['sku']`, and `items[:2]` as `items[1:2]`.
+fn access(one: &AccessExpr) -> AccessExpr {
+    let number = |number: &str| Some(Expr::value(Value::Number(number.into(), false)));
+    match one {
+        AccessExpr::Dot(Expr::Identifier(field)) => {
+            let index = Expr::value(Value::SingleQuotedString(folded(field)));
+            AccessExpr::Subscript(Subscript::Index { index })
+        }
+        AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
+            if lower_bound.is_none() || upper_bound.is_none() =>
+        {
+            let last = || {
+                let one = Expr::value(Value::Number("1".into(), false));
+                Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(one) })
+            };
+            AccessExpr::Subscript(Subscript::Slice {
+                lower_bound: lower_bound.clone().or_else(|| number("1")),
+                upper_bound: upper_bound.clone().or_else(last),
+                stride: None,
+            })
+        }
+        other => other.clone(),
     }
 }
 

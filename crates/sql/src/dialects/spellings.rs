@@ -11,6 +11,7 @@
 //! | `* LIKE 'm%'` behind SELECT | `COLUMNS(c -> c LIKE 'm%')` |
 //! | `x GLOB 'a*'` | `x ~ '^a.*$'` |
 //! | `LIMIT 3 WITH TIES`, `LIMIT 20%` | `FETCH FIRST 3 ROWS WITH TIES`, `FETCH FIRST 20 PERCENT ROWS ONLY` |
+//! | `FROM t WHERE a > 1` | `SELECT * FROM t WHERE a > 1` |
 //! | `WITH 30 AS low SELECT … > low` | `SELECT … > (30)` |
 //!
 //! Places in the text are those of the words that are replaced.
@@ -23,6 +24,7 @@ use super::tokens::{before, end_of_query, is_word, next, replace};
 /// The tokens with all of these replaced.
 pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     values_by_name(&mut tokens);
+    rows_of_sources(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {
         if let Some((end, text)) = replaced(&tokens, at) {
@@ -74,6 +76,54 @@ const RESERVED: [Keyword; 19] = [
     Keyword::QUALIFY,
     Keyword::JOIN,
 ];
+
+/// `FROM t WHERE …` as `SELECT * FROM t WHERE …`: the parser reads what is left away only before clauses that follow
+/// a SELECT.
+fn rows_of_sources(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at < tokens.len() {
+        let begins = match &tokens[at].token {
+            Token::Word(_) => before(tokens, at).is_none_or(|token| *token == Token::LParen),
+            _ => false,
+        };
+        if begins && let Some(from) = from_first(tokens, at) {
+            replace(tokens, from, from + 1, "SELECT * FROM");
+        }
+        at += 1;
+    }
+}
+
+/// Where the FROM of a query stands that begins at a place, has no SELECT and a clause that needs one.
+fn from_first(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
+    let end = end_of_query(tokens, at);
+    let mut depth = 0usize;
+    let mut from = None;
+    for place in at..end {
+        let token = &tokens[place].token;
+        let is = |expected: &str| is_word(Some(token), expected);
+        match token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            Token::Word(_) if depth > 0 => {}
+            Token::Word(_) if is("SELECT") => return None,
+            Token::Word(_) if from.is_none() && is("FROM") => {
+                let is_first = place == at || is_word(Some(&tokens[at].token), "WITH");
+                from = Some(place).filter(|_| is_first);
+                from?;
+            }
+            Token::Word(_)
+                if from.is_some()
+                    && ["WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW"]
+                        .iter()
+                        .any(|word| is(word)) =>
+            {
+                return from;
+            }
+            _ => {}
+        }
+    }
+    None
+}
 
 /// Whether the brackets around a place are those of a function.
 fn within(tokens: &[TokenWithSpan], at: usize, function: &str) -> bool {

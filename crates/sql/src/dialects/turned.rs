@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ExprWithAlias, Ident, PivotValueSource, Statement, TableFactor, VisitorMut,
+    ExprWithAlias, Ident, PivotValueSource, Statement, TableFactor, VisitorMut, With,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use tidemill_base::error::{Error, Result};
@@ -189,10 +189,27 @@ pub fn values_wanted(sql: &str) -> Option<String> {
         }
     }
 
+    let first = |statement: &mut Statement| {
+        let mut wanted = Wanted(None);
+        walk_mut(statement, &mut wanted);
+        wanted.0
+    };
     let mut statement = with_pivot(sql)?;
-    let mut wanted = Wanted(None);
-    walk_mut(&mut statement, &mut wanted);
-    let query = wanted.0?;
+    // One in a WITH sees what stands before it there, and not itself.
+    if let Statement::Query(query) = &statement
+        && let Some(with) = &query.with
+    {
+        for (at, cte) in with.cte_tables.iter().enumerate() {
+            if let Some(values) = first(&mut Statement::Query(cte.query.clone())) {
+                let before = With { cte_tables: with.cte_tables[..at].to_vec(), ..with.clone() };
+                return Some(match at {
+                    0 => values,
+                    _ => format!("{before} {values}"),
+                });
+            }
+        }
+    }
+    let query = first(&mut statement)?;
     let with = match &statement {
         Statement::Query(query) => query.with.as_ref().map(|with| format!("{with} ")),
         _ => None,
@@ -315,6 +332,10 @@ mod tests {
             query.starts_with("WITH t AS (SELECT 1) SELECT DISTINCT k AS value FROM t"),
             "{query}"
         );
+        // One within WITH does not see itself.
+        let own = "WITH a AS (SELECT 1 AS k), p AS (SELECT * FROM a PIVOT (sum(v) FOR k IN (ANY))) SELECT * FROM p";
+        let query = values_wanted(own).unwrap();
+        assert!(query.starts_with("WITH a AS (SELECT 1 AS k) SELECT DISTINCT k"), "{query}");
         let values = [("'a''b'".to_owned(), "a'b".to_owned()), ("2".to_owned(), "2".to_owned())];
         let made = with_values(sql, &values).unwrap();
         assert!(made.contains("IN ('a''b' AS \"a'b\", 2 AS \"2\")"), "{made}");

@@ -77,7 +77,7 @@ pub(crate) fn complete(statement: &mut Statement) {
         }
 
         /// What is ordered by its number has a name: the planner puts the expression there in full, and a
-        /// window over groups is none of those that it has computed.
+        /// window over groups is none of those that it has computed, nor what is made of aggregates.
         fn pre_visit_query(&mut self, query: &mut Query) -> std::ops::ControlFlow<()> {
             for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
                 name_columns(&mut cte.query, &cte.alias);
@@ -92,11 +92,18 @@ pub(crate) fn complete(statement: &mut Statement) {
             let OrderByKind::Expressions(keys) = &order.kind else {
                 return std::ops::ControlFlow::Continue(());
             };
+            let is_grouped = match &select.group_by {
+                GroupByExpr::All(_) => true,
+                GroupByExpr::Expressions(exprs, _) => !exprs.is_empty(),
+            };
             for key in keys {
                 let item = place_of(&key.expr).and_then(|at| select.projection.get_mut(at));
                 if let Some(item) = item
                     && let SelectItem::UnnamedExpr(expr) = item
-                    && has(expr, |expr| matches!(expr, Expr::Function(call) if call.over.is_some()))
+                    && (has(
+                        expr,
+                        |expr| matches!(expr, Expr::Function(call) if call.over.is_some()),
+                    ) || is_grouped && is_of_calls(expr))
                 {
                     let alias = Ident::with_quote('"', names::as_written(expr));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
@@ -256,6 +263,17 @@ fn number_keys(group_by: &mut GroupByExpr, columns: &[SelectItem]) {
     }
 }
 
+/// Whether something is made of what functions answer.
+fn is_of_calls(expr: &Expr) -> bool {
+    let is_call = |expr: &Expr| matches!(expr, Expr::Function(_));
+    let mut calls = 0;
+    has(expr, |expr| {
+        calls += usize::from(is_call(expr));
+        false
+    });
+    calls > usize::from(is_call(expr))
+}
+
 /// Which column's place a number is, the first being 0.
 fn place_of(key: &Expr) -> Option<usize> {
     match key {
@@ -298,10 +316,10 @@ fn number_all(order: &mut OrderBy, columns: &[SelectItem]) {
 }
 
 /// Whether an expression, or one within it, is of a kind.
-fn has(expr: &Expr, is_one: impl Fn(&Expr) -> bool) -> bool {
+fn has(expr: &Expr, is_one: impl FnMut(&Expr) -> bool) -> bool {
     struct Found<F>(F);
 
-    impl<F: Fn(&Expr) -> bool> Visitor for Found<F> {
+    impl<F: FnMut(&Expr) -> bool> Visitor for Found<F> {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> std::ops::ControlFlow<()> {

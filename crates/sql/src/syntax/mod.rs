@@ -29,6 +29,7 @@ use datafusion::sql::sqlparser::ast::{
     TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Top, TopQuantity, Value,
     ValueWithSpan, Values, VisitorMut, WildcardAdditionalOptions, With,
 };
+use tidemill_base::coverage::grouped;
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_mut;
 
@@ -466,6 +467,7 @@ impl Walk<'_> {
             };
         }
         let place = Place::rows("GROUP BY");
+        refuse_many_sets(exprs)?;
         for expr in exprs {
             match expr {
                 Expr::Rollup(sets) | Expr::Cube(sets) => {
@@ -1000,6 +1002,31 @@ fn refuse_modifiers(modifiers: &SelectModifiers) -> Result<()> {
         Some((_, word)) => refused(word, "leave it out"),
         None => Ok(()),
     }
+}
+
+/// So many grouping sets may a GROUP BY have: each is a group of every row, and all are written out in the plan.
+const SETS_MAX: u64 = 4096;
+
+fn refuse_many_sets(keys: &[Expr]) -> Result<()> {
+    let sets = keys.iter().fold(1_u64, |sets, key| {
+        sets.saturating_mul(match key {
+            Expr::Cube(keys) => u32::try_from(keys.len())
+                .ok()
+                .and_then(|keys| 1_u64.checked_shl(keys).filter(|_| keys < 64))
+                .unwrap_or(u64::MAX),
+            Expr::Rollup(keys) => keys.len() as u64 + 1,
+            Expr::GroupingSets(sets) => sets.len() as u64,
+            _ => 1,
+        })
+    });
+    if sets <= SETS_MAX {
+        return Ok(());
+    }
+    let most = grouped(SETS_MAX);
+    Err(Error::usage_hint(
+        format!("GROUP BY has more than {most} grouping sets"),
+        "CUBE (a, b) has one of each combination, 2 to the power of its keys; ROLLUP (a, b) has one more than keys",
+    ))
 }
 
 /// Rows would be ordered or grouped by a value that is the same in all of them, where a column

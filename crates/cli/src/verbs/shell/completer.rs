@@ -209,6 +209,7 @@ impl Validator for Typing {
         let text = context.input();
         let is_whole = text.trim_start().starts_with('.')
             || typed::is_blank(text)
+            || typed::command(text).is_some()
             || typed::is_blank(typed::statements(text).1);
         Ok(if is_whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }

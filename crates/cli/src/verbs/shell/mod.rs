@@ -123,7 +123,8 @@ fn history() -> Option<PathBuf> {
 impl Shell {
     /// Does what was typed; what goes wrong is told.
     fn perform(&mut self, text: &str) {
-        if let Some(command) = text.trim().strip_prefix('.') {
+        let command = text.trim().strip_prefix('.').or(typed::command(text));
+        if let Some(command) = command {
             if let Err(error) = self.command(command) {
                 tell(&error);
             }

@@ -13,6 +13,15 @@ pub(super) enum Within {
     Comment,
 }
 
+/// The command that a word by itself is, as in other shells, whether a semicolon follows it or not.
+pub(super) fn command(text: &str) -> Option<&'static str> {
+    match text.trim().trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
+        "exit" | "quit" | "\\q" => Some("quit"),
+        "help" | "\\?" | "?" => Some("help"),
+        _ => None,
+    }
+}
+
 /// The statements of a text, without the semicolons that end them; and the rest behind the last.
 pub(super) fn statements(text: &str) -> (Vec<&str>, &str) {
     let mut found = Vec::new();

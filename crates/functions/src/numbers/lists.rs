@@ -1,0 +1,193 @@
+//! What the numbers of a list add up to. DataFusion's functions of these names make DOUBLE of all numbers first, which
+//! rounds large ones; here whole numbers and decimals are added up without loss, and what does not fit the type
+//! of the answer is an error, as it is of `sum`.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{DataType, Decimal128Type, Field, Float64Type, Int64Type};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
+use tidemill_base::types::EXACTLY;
+
+use crate::callable::{Function, Given, Told, broken, called_as, held, overflow};
+
+/// `array_sum` and `array_avg`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) enum OfItems {
+    Sum,
+    Mean,
+}
+
+/// The type that items are added up in.
+fn added_up_in(item: &DataType) -> Option<DataType> {
+    Some(match item {
+        DataType::Null => DataType::Int64,
+        DataType::UInt64 => DataType::Decimal128(20, 0),
+        of if of.is_integer() => DataType::Int64,
+        of if of.is_floating() => DataType::Float64,
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale) => DataType::Decimal128(*precision, *scale),
+        DataType::Dictionary(_, values) => added_up_in(values)?,
+        _ => return None,
+    })
+}
+
+fn item_of(list: &DataType) -> Option<&DataType> {
+    match list {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.data_type())
+        }
+        DataType::Null => Some(&DataType::Null),
+        _ => None,
+    }
+}
+
+/// The valid items of each list, by their places; none for a list that is null.
+fn each<T>(
+    lists: &arrow::array::ListArray,
+    of: impl Fn(&mut dyn Iterator<Item = usize>) -> Result<Option<T>>,
+) -> Result<Vec<Option<T>>> {
+    let items = lists.values();
+    let places = lists.value_offsets();
+    (0..lists.len())
+        .map(|row| {
+            if lists.is_null(row) {
+                return Ok(None);
+            }
+            let place = |at: usize| usize::try_from(places[at]).unwrap_or_default();
+            let mut valid = (place(row)..place(row + 1)).filter(|at| items.is_valid(*at));
+            of(&mut valid)
+        })
+        .collect()
+}
+
+fn too_large(name: &str) -> datafusion_common::DataFusionError {
+    overflow(
+        format!("what `{name}` adds up does not fit the type of its answer"),
+        Some("of items that are DOUBLE it is rounded: CAST(list AS DOUBLE[])"),
+    )
+}
+
+impl Function for OfItems {
+    fn names(&self) -> &'static [&'static str] {
+        match self {
+            OfItems::Sum => &["array_sum", "list_sum"],
+            OfItems::Mean => &["array_avg", "list_avg"],
+        }
+    }
+
+    fn told(&self) -> Told {
+        let (calls, what) = match self {
+            OfItems::Sum => (
+                "array_sum(list)",
+                "What the numbers of a list add up to, nulls left out; null of none. Of whole numbers it is a BIGINT, \
+                 of decimals a DECIMAL.",
+            ),
+            OfItems::Mean => (
+                "array_avg(list)",
+                "The mean of the numbers of a list, nulls left out; null of none. It is a DOUBLE.",
+            ),
+        };
+        Told { section: DOC_SECTION_ARRAY, calls, what }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let [list] = given else { return Err(called_as(self, given)) };
+        let item = item_of(list).and_then(added_up_in).ok_or_else(|| called_as(self, given))?;
+        Ok(vec![DataType::List(Arc::new(Field::new_list_field(item, true)))])
+    }
+
+    fn gives(&self, given: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        let item = given.first().and_then(item_of).ok_or_else(|| called_as(self, given))?;
+        Ok(match (self, item) {
+            (OfItems::Mean, _) => DataType::Float64,
+            (OfItems::Sum, DataType::Decimal128(_, scale)) => DataType::Decimal128(38, *scale),
+            (OfItems::Sum, item) => item.clone(),
+        })
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        let (lists, rows) = held(given.value(0)?)?;
+        let lists = lists.as_list_opt::<i32>().ok_or_else(|| broken("a list is none"))?;
+        let name = self.names()[0];
+        let answers: ArrayRef = match (self, lists.values().data_type()) {
+            (_, DataType::Float64) => {
+                let items = lists.values().as_primitive::<Float64Type>();
+                let sums = each(lists, |places| {
+                    let (mut sum, mut count) = (0.0, 0_u32);
+                    for place in places {
+                        sum += items.value(place);
+                        count += 1;
+                    }
+                    Ok((count > 0).then(|| match self {
+                        OfItems::Sum => sum,
+                        OfItems::Mean => sum / f64::from(count),
+                    }))
+                })?;
+                Arc::new(Float64Array::from(sums))
+            }
+            (_, DataType::Int64 | DataType::Decimal128(_, _)) => {
+                let items = lists.values();
+                let whole = items.as_primitive_opt::<Int64Type>();
+                let decimals = items.as_primitive_opt::<Decimal128Type>();
+                let sums = each(lists, |places| {
+                    let (mut sum, mut count) = (0_i128, 0_u32);
+                    for place in places {
+                        let item = match (whole, decimals) {
+                            (Some(whole), _) => i128::from(whole.value(place)),
+                            (_, Some(decimals)) => decimals.value(place),
+                            _ => 0,
+                        };
+                        sum = sum.checked_add(item).ok_or_else(|| too_large(name))?;
+                        count += 1;
+                    }
+                    Ok((count > 0).then_some((sum, count)))
+                })?;
+                match (self, items.data_type()) {
+                    (OfItems::Mean, of) => {
+                        let scale = match of {
+                            DataType::Decimal128(_, scale) => 10_f64.powi(i32::from(*scale)),
+                            _ => 1.0,
+                        };
+                        let mean = |(sum, count): (i128, u32)| {
+                            #[allow(clippy::cast_precision_loss)]
+                            let sum = sum as f64;
+                            sum / scale / f64::from(count)
+                        };
+                        Arc::new(
+                            sums.into_iter().map(|sum| sum.map(mean)).collect::<Float64Array>(),
+                        )
+                    }
+                    (OfItems::Sum, DataType::Decimal128(_, scale)) => {
+                        let sums: Decimal128Array =
+                            sums.into_iter().map(|sum| sum.map(|(sum, _)| sum)).collect();
+                        let fits = |sum: i128| sum.unsigned_abs() < 10_u128.pow(38);
+                        if !sums.iter().flatten().all(fits) {
+                            return Err(too_large(name));
+                        }
+                        Arc::new(sums.with_precision_and_scale(38, *scale)?)
+                    }
+                    (OfItems::Sum, _) => {
+                        let fit = |sum: i128| i64::try_from(sum).map_err(|_| too_large(name));
+                        let sums =
+                            sums.into_iter().map(|sum| sum.map(|(sum, _)| fit(sum)).transpose());
+                        Arc::new(sums.collect::<Result<Int64Array>>()?)
+                    }
+                }
+            }
+            _ => return Err(broken("a list of no numbers")),
+        };
+        // A constant list has one answer for all rows.
+        let answers = match rows {
+            crate::callable::Rows::Each => answers,
+            crate::callable::Rows::Alike => {
+                let indices = arrow::array::UInt64Array::from(vec![0_u64; given.rows]);
+                arrow::compute::take(&answers, &indices, None)?
+            }
+        };
+        Ok(cast_with_options(&answers, given.answer, &EXACTLY)?)
+    }
+}
