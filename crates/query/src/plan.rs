@@ -251,7 +251,7 @@ impl Plan {
         let state = context.state();
         let replaced = only_replaced(&statement);
         let plan = |state: &SessionState, statement| {
-            let logical = planned(state, statement)?;
+            let logical = names::in_any_case(statement, |statement| planned(state, statement))?;
             misplaced(&logical).map_err(external)?;
             let optimised = state.optimize(&logical)?;
             // A condition that is never true leaves no source to aggregate, and nothing to merge with

@@ -17,7 +17,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::{
@@ -134,7 +134,10 @@ impl PhysicalOptimizerRule for NothingKnown {
             let (true, [input]) = (has_sets, children.as_slice()) else {
                 return Ok(Transformed::no(plan));
             };
-            let unknown = Arc::new(Unknown::new(Arc::clone(input)));
+            // The order that an aggregate asks for, `list(x ORDER BY y)`, is no property of keys.
+            let wanted = plan.required_input_ordering().pop().flatten();
+            let wanted = wanted.map(|wanted| LexOrdering::from(wanted.into_single()));
+            let unknown = Arc::new(Unknown::new(Arc::clone(input), wanted));
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
             Arc::clone(&plan).replace_children(vec![unknown], options).map(Transformed::yes)
         })
@@ -150,21 +153,29 @@ impl PhysicalOptimizerRule for NothingKnown {
     }
 }
 
-/// The rows of a step, of which nothing is said.
+/// The rows of a step, of which nothing is said but the order that is asked for above.
 #[derive(Debug)]
 struct Unknown {
     input: Arc<dyn ExecutionPlan>,
+    wanted: Option<LexOrdering>,
     properties: Arc<PlanProperties>,
 }
 
 impl Unknown {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+    fn new(input: Arc<dyn ExecutionPlan>, wanted: Option<LexOrdering>) -> Self {
         let partitions = input.output_partitioning().partition_count();
+        // The sort is put below later on.
+        let is_kept = |order: &LexOrdering| {
+            input.equivalence_properties().ordering_satisfy(order.clone()).unwrap_or(false)
+        };
         let properties = input.properties().as_ref().clone();
         let properties = properties
-            .with_eq_properties(EquivalenceProperties::new(input.schema()))
+            .with_eq_properties(match wanted.clone().filter(is_kept) {
+                Some(order) => EquivalenceProperties::new_with_orderings(input.schema(), [order]),
+                None => EquivalenceProperties::new(input.schema()),
+            })
             .with_partitioning(Partitioning::UnknownPartitioning(partitions));
-        Self { input, properties: Arc::new(properties) }
+        Self { input, wanted, properties: Arc::new(properties) }
     }
 }
 
@@ -208,7 +219,7 @@ impl ExecutionPlan for Unknown {
         _: ReplaceChildrenOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(input))),
+            (Some(input), true) => Ok(Arc::new(Self::new(input, self.wanted.clone()))),
             _ => Err(external(Error::Internal("a step of other than one input".into()))),
         }
     }

@@ -483,7 +483,7 @@ fn hint_of_word(name: &str, names: &[&str]) -> Option<String> {
         return Some(format!("an aggregate has brackets: {name}({of})"));
     }
     let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    is_word.then(|| "a text stands in single quotes: method = 'GET'".to_owned())
+    is_word.then(|| format!("a text, if it is one, stands in single quotes: '{name}'"))
 }
 
 /// The SQL parser's complaint without its own name in front.

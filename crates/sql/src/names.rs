@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, Schema};
+use datafusion::common::{DataFusionError, Result as PlanResult, SchemaError};
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, Select,
     SelectItem, SetExpr, Statement, Visitor, VisitorMut,
@@ -215,6 +216,87 @@ impl VisitorMut for Respell<'_> {
             for item in options.opt_replace.iter_mut().flat_map(|replace| &mut replace.items) {
                 fold(&mut item.column_name);
             }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// So many names of a statement are looked for in other letters.
+const NAMES_MAX: usize = 32;
+
+/// Plans a statement in which a name that is not quoted may be that of a column in other letters, as a PIVOT or an
+/// alias in quotes makes them: `DE` for `de`, where nothing is called `de`. Names of files' columns are settled before.
+///
+/// # Errors
+/// Those of `plan`, for the statement as it is written.
+pub fn in_any_case<T>(
+    mut statement: datafusion::sql::parser::Statement,
+    plan: impl Fn(datafusion::sql::parser::Statement) -> PlanResult<T>,
+) -> PlanResult<T> {
+    let mut first = None;
+    for _ in 0..NAMES_MAX {
+        let error = match plan(statement.clone()) {
+            Ok(planned) => return Ok(planned),
+            Err(error) => error,
+        };
+        let meant = in_other_letters(&error);
+        first.get_or_insert(error);
+        let datafusion::sql::parser::Statement::Statement(inner) = &mut statement else { break };
+        let Some((name, meant)) = meant else { break };
+        let mut quoted = Quoted { name, meant, has_some: false };
+        walk_mut(inner, &mut quoted);
+        if !quoted.has_some {
+            break;
+        }
+    }
+    match first {
+        Some(error) => Err(error),
+        None => plan(statement),
+    }
+}
+
+/// The column that there is not, and the only one that differs from it in the case of letters.
+fn in_other_letters(error: &DataFusionError) -> Option<(String, String)> {
+    let error = match error.find_root() {
+        DataFusionError::Collection(errors) => errors.first()?.find_root(),
+        error => error,
+    };
+    let DataFusionError::SchemaError(cause, _) = error else { return None };
+    let SchemaError::FieldNotFound { field, valid_fields } = cause.as_ref() else { return None };
+    let mut others: Vec<&str> = valid_fields
+        .iter()
+        .map(|valid| valid.name())
+        .filter(|name| name.eq_ignore_ascii_case(field.name()) && *name != field.name())
+        .collect();
+    others.sort_unstable();
+    others.dedup();
+    match others.as_slice() {
+        [one] => Some((field.name().to_owned(), (*one).to_owned())),
+        _ => None,
+    }
+}
+
+/// Puts a column's name in quotes, in the letters that it has.
+struct Quoted {
+    name: String,
+    meant: String,
+    has_some: bool,
+}
+
+impl VisitorMut for Quoted {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let last = match expr {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last_mut(),
+            _ => None,
+        };
+        if let Some(name) =
+            last.filter(|name| name.quote_style.is_none() && folded(name) == self.name)
+        {
+            *name = Ident::with_quote('"', self.meant.clone());
+            self.has_some = true;
         }
         ControlFlow::Continue(())
     }

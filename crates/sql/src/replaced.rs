@@ -7,13 +7,15 @@ use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, plan_err};
-use datafusion::functions::{core, math, string};
+use datafusion::functions::{core, math, string, unicode};
+use datafusion::functions_nested::length::array_length_udf;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ArrayFunctionArgument, ArrayFunctionSignature, ColumnarValue, Documentation, Expr,
+    ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    TypeSignature, Volatility,
 };
 use tidemill_base::types::EXACTLY;
 
@@ -22,6 +24,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [
         ScalarUDF::from(Nvl::new()),
         ScalarUDF::from(Concat { theirs: string::concat() }),
+        ScalarUDF::from(Length::new()),
         ScalarUDF::from(Places { theirs: math::round(), answer: None }),
         ScalarUDF::from(Places { theirs: math::trunc(), answer: None }),
     ]
@@ -153,6 +156,66 @@ impl ScalarUDFImpl for Concat {
 
     fn documentation(&self) -> Option<&Documentation> {
         static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(string::concat);
+        THEIRS.documentation()
+    }
+}
+
+/// `length`, of a list, too. DataFusion's makes a text of what it is given, which a list of structs is not.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Length {
+    theirs: Arc<ScalarUDF>,
+    signature: Signature,
+    aliases: Vec<String>,
+}
+
+impl Length {
+    fn new() -> Self {
+        let theirs = unicode::character_length();
+        let of_list = TypeSignature::ArraySignature(ArrayFunctionSignature::Array {
+            arguments: vec![ArrayFunctionArgument::Array],
+            array_coercion: None,
+        });
+        let of_text = theirs.signature().type_signature.clone();
+        let signature = Signature::one_of(vec![of_list, of_text], Volatility::Immutable);
+        let aliases = theirs.aliases().to_vec();
+        Length { theirs, signature, aliases }
+    }
+
+    fn function(of: &DataType) -> Option<Arc<ScalarUDF>> {
+        use DataType::{FixedSizeList, LargeList, List};
+        matches!(of, List(_) | LargeList(_) | FixedSizeList(_, _)).then(array_length_udf)
+    }
+}
+
+impl ScalarUDFImpl for Length {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        match arguments.first().and_then(Self::function) {
+            Some(function) => function.return_type(arguments),
+            None => self.theirs.return_type(arguments),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        match args.args.first().and_then(|of| Self::function(&of.data_type())) {
+            Some(function) => function.invoke_with_args(args),
+            None => self.theirs.invoke_with_args(args),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(unicode::character_length);
         THEIRS.documentation()
     }
 }

@@ -403,7 +403,7 @@ SELECT * FROM generate_series(1, 5, 2)
 5
 
 SELECT * FROM values('a Int64, b String', (1, 'x'), (2, 'y')) ORDER BY a
---> pending: unknown column `a` (no hint)
+--> pending: unknown column `a`
 --> clickhouse
 1,x
 2,y

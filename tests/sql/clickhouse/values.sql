@@ -217,12 +217,12 @@ SELECT toUUID('61f0c404-5cb3-11e7-907b-a6006ad3dba0') IS NOT NULL
 1
 
 SELECT isNaN(nan)
---> pending: unknown column `nan` (no hint)
+--> pending: unknown column `nan`
 --> clickhouse
 1
 
 SELECT isInfinite(inf)
---> pending: unknown column `inf` (no hint)
+--> pending: unknown column `inf`
 --> clickhouse
 1
 
@@ -421,7 +421,7 @@ SELECT id, tag FROM 'events.json' ARRAY JOIN tags AS tag ORDER BY id, tag
 5,c
 
 SELECT id, tag, n FROM 'events.json' ARRAY JOIN tags AS tag, arrayEnumerate(tags) AS n ORDER BY id, n
---> pending: unknown column `n` (no hint)
+--> pending: unknown column `n`
 --> clickhouse
 1,a,1
 1,b,2

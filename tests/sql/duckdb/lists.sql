@@ -132,7 +132,6 @@ SELECT list_slice([1, 2, 3, 4], 2, 3), array_slice([1, 2, 3, 4], -2, NULL)
 "[2,3]",NULL
 
 SELECT [1, 2, 3, 4][:2]
---> pending: `a slice without both ends` is not supported
 --> duckdb
 "[1,2]"
 
@@ -337,7 +336,6 @@ SELECT {'a': 1, 'b': 'x'}
 "{""a"":1,""b"":""x""}"
 
 SELECT {'a': 1}.a
---> pending: a dot stands behind the name of a column or a source, and not behind a value
 --> duckdb
 1
 

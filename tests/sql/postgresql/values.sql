@@ -323,7 +323,7 @@ SELECT json_extract_path_text('{"a": {"b": 5}}', 'a', 'b')
 5
 
 SELECT row_to_json(t) FROM (SELECT sku, qty FROM 'orders.csv' WHERE order_id = 101) t
---> pending: unknown column `t` (no hint)
+--> pending: unknown column `t`
 --> postgresql duckdb
 "{""sku"":""pen"",""qty"":10}"
 

@@ -248,7 +248,7 @@ SELECT array_remove(array(1, 2, 1), 1)
 
 SELECT array_prepend(array(1), 0)
 --> error: there is no `array_prepend(BIGINT[], BIGINT)`
---> hint: CAST(x AS TYPE) converts an argument
+--> hint: it is called as array_prepend(element, array)
 --> spark
 "[0,1]"
 
@@ -297,7 +297,7 @@ SELECT arrays_zip(array(1), array('a'))
 "[{""0"":1,""1"":""a""}]"
 
 SELECT array_sort(array(3, 1, 2), (a, b) -> b - a)
---> pending: unknown column `a` (no hint)
+--> pending: unknown column `a`
 --> spark
 "[3,2,1]"
 
@@ -345,12 +345,11 @@ SELECT transform_keys(map('a', 1), (k, v) -> upper(k))
 "{""A"":1}"
 
 SELECT named_struct('a', 1, 'b', 'x').b
---> pending: a dot stands behind the name of a column or a source, and not behind a value
 --> spark
 x
 
 SELECT struct(1, 'x').col2
---> pending: a dot stands behind the name of a column or a source, and not behind a value
+--> pending: the struct has no field `col2`
 --> spark
 x
 

@@ -342,7 +342,8 @@ fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
     }
     let for_people = sink.format == Some(OutputFormat::Text);
     let faulty = !found.complete || found.rows.rejected > 0;
-    let is_told = how == Say::Coverage && (for_people || written.files > 0);
+    // Of a query that reads nothing there is nothing to say.
+    let is_told = how == Say::Coverage && (for_people && found.files > 0 || written.files > 0);
     if how == Say::All || is_told || faulty {
         terminal::note(&found.one_line());
     }
