@@ -759,10 +759,10 @@ class Grammar:
              *[E("dec", "sum({0})", (each,)) for each in decimals]]
         )  # fmt: skip
         nested = [kind for kind in ("nums", "record") if self.columns(scope, kind)]
-        if nested and not mergeable and self.chance.random() < 0.3:
+        if nested and self.chance.random() < 0.3:
             of = self.chance.choice(nested)
             return E(of, self.chance.choice(("min({0})", "max({0})")), (self.leaf(of, scope),))
-        if "flag" in kinds and not mergeable:
+        if "flag" in kinds:
             flag = self.leaf("flag", scope)
             exact += [E("flag", "bool_and({0})", (flag,)), E("flag", "bool_or({0})", (flag,))]
         found = self.chance.choice(exact)

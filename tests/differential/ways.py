@@ -98,7 +98,7 @@ def beside(statement: Statement) -> Select | None:
     if isinstance(statement, Compound) or statement.kind == "windows" or statement.distinct:
         return None
     if statement.keys or any(item.is_aggregate() for item in statement.items):
-        return statement.beside(E("beside", "bool_and(true)"))
+        return statement.beside(E("beside", "approx_percentile_cont_with_weight(1, 1, 0.5)"))
     return statement.beside(E("beside", "row_number() OVER ()"))
 
 

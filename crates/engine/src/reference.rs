@@ -16,7 +16,16 @@ use tidemill_tables::added::Added;
 use tidemill_tables::sessions;
 
 /// What DataFusion 55 says of these is another function's, or not so here.
-const INSTEAD: [(&str, &str); 4] = [
+const INSTEAD: [(&str, &str); 7] = [
+    ("any_value", "Returns the first value of the input that is not null."),
+    (
+        "first_value",
+        "Returns the value of the first row by the ORDER BY, or of the input where there is none; of equals that of the first of the input.",
+    ),
+    (
+        "last_value",
+        "Returns the value of the last row by the ORDER BY, or of the input where there is none; of equals that of the last of the input.",
+    ),
     ("array_remove", "Removes all elements from the array equal to the given value."),
     (
         "array_replace",
@@ -65,12 +74,30 @@ fn the_reference_page_is_what_the_functions_are() {
 fn a_function_is_said_to_merge_if_a_call_of_it_runs_as_a_partial_table() {
     let mergeable = |name: &str| merges(&calls(name));
     for name in [
-        "count", "sum", "avg", "min", "max", "unique", "quantile", "top_k", "collect", "median",
-        "stddev", "corr",
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "unique",
+        "quantile",
+        "top_k",
+        "collect",
+        "median",
+        "stddev",
+        "corr",
+        "bool_and",
+        "bit_xor",
+        "array_agg",
+        "string_agg",
+        "first_value",
+        "any_value",
+        "nth_value",
+        "percentile_cont",
     ] {
         assert!(mergeable(name), "{name}");
     }
-    for name in ["bool_and", "array_agg", "first_value"] {
+    for name in ["approx_percentile_cont_with_weight", "grouping"] {
         assert!(!mergeable(name), "{name}");
     }
 }
@@ -117,7 +144,7 @@ fn page(context: &SessionContext) -> String {
     );
     table(&mut page, &merging);
     page.push_str(
-        "\n`count(DISTINCT x)` merges too.\n\n## Other aggregates\n\nA query that calls one of \
+        "\nWith DISTINCT, too, `count`, `sum`, `avg`, `median`, `var`, `stddev`, `array_agg` and `string_agg` merge.\n\n## Other aggregates\n\nA query that calls one of \
          these runs on DataFusion's path, and has no states to be merged.\n\n",
     );
     table(&mut page, &others);

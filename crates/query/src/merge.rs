@@ -177,8 +177,8 @@ impl Merge {
         };
         let mut plan = over_headers(false, statement.clone())?;
         let mut found = plan.mergeable()?.spec.describe();
-        if found != first.tables && oldest.is_some() {
-            // Earlier releases took some distinct counts apart in another way.
+        if found != first.tables {
+            // Earlier releases took some aggregates of different values apart in another way.
             plan = over_headers(true, statement)?;
             found = plan.mergeable()?.spec.describe();
         }
@@ -224,11 +224,11 @@ impl Merge {
         let decoder = Table::new(&parts.spec)?;
         let mut coverages = Vec::with_capacity(self.partials.len());
         let mut met = Met::default();
-        for path in &self.partials {
+        for (place, path) in self.partials.iter().enumerate() {
             let mut reader = PartialReader::open(path)?;
             while let Some(groups) = reader.next_groups()? {
                 settings.cancel.check()?;
-                let chunk = decoder.decode(&groups).map_err(|e| in_file(e, path))?;
+                let chunk = decoder.decode_of_file(&groups, place).map_err(|e| in_file(e, path))?;
                 merger.add(chunk)?;
                 merger.work(0)?;
             }

@@ -33,9 +33,11 @@ use tidemill_sink::StagedFile;
 use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
 use tidemill_sql::dialects::{self, CalledSource, CalledSources};
 use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
-use tidemill_sql::{Told, casts, external, names, session, syntax, using};
+use tidemill_sql::{Told, casts, external, floats, names, session, syntax, using};
+use tidemill_tables::calls::depends_on_order;
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::merge::Merged;
+use tidemill_tables::ordered::{limited_lists, with_places};
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
 use tidemill_tables::sessions;
 
@@ -274,7 +276,8 @@ impl Plan {
         let named = result_schema(&logical, &names, &spoken);
         let used = Arc::new(prune::used(&logical).told()?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
-        let logical = optimised;
+        let logical = floats::with_nested_extremes(optimised).told()?;
+        let logical = limited_lists(logical).told()?;
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.own_columns());
@@ -506,8 +509,10 @@ impl Plan {
     /// does not fit in memory.
     pub(crate) fn engine(&self) -> Result<Result<Background, String>> {
         let state = self.context.state();
+        let mut logical = self.logical.clone();
         let state = match &self.joins {
-            Joins::Small if collects(&self.logical)? => {
+            Joins::Small if is_ordered(&logical)? => {
+                logical = with_places(logical).told()?;
                 let bytes = self.settings.share(1, 2);
                 session::in_order(&state, bytes, &self.settings)?
             }
@@ -516,8 +521,7 @@ impl Plan {
             Joins::Sorted => session::joining_large(&state, true),
         };
         let cancel = &self.settings.cancel;
-        let mut engine =
-            Background::start(state, self.logical.clone(), self.settings.threads, cancel)?;
+        let mut engine = Background::start(state, logical, self.settings.threads, cancel)?;
         let sources = || self.tables.iter().filter_map(|(_, table)| table.source());
         let is_stream =
             || sources().any(|source| source.files().iter().any(|file| file.is_stream()));
@@ -804,13 +808,13 @@ fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 const ONE_AGGREGATION: &str =
     "a partial table is of one aggregation over one source, to which small ones may be joined";
 
-/// Whether a plan gathers values in the order of its input.
-fn collects(plan: &LogicalPlan) -> Result<bool> {
+/// Whether a plan's answer depends on the order of its input.
+fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             found |= expr.exists(|expr| {
-                Ok(matches!(expr, Expr::AggregateFunction(call) if call.func.name() == "collect"))
+                Ok(matches!(expr, Expr::AggregateFunction(call) if depends_on_order(call)))
             })?;
             Ok(TreeNodeRecursion::Continue)
         })

@@ -288,7 +288,7 @@ fn spec_of(
         let Some(call) = aggregate_call(expr) else {
             return Ok(Err(format!("`{expr}` is not a plain aggregate")));
         };
-        let (function, arguments) = match function_of(call) {
+        let (function, arguments) = match function_of(call, schema) {
             Ok(found) => found,
             Err(why) => return Ok(Err(why)),
         };

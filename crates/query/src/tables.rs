@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
@@ -32,7 +33,7 @@ use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
-use tidemill_tables::{Scatter, Table, TableSpec};
+use tidemill_tables::{Scatter, Table, TableSpec, position};
 use tracing::debug_span;
 
 use crate::scan::{Outcome, Scan};
@@ -160,6 +161,18 @@ fn fill(work: &Work<'_>, order: Order, counted: usize) -> Result<Filled> {
     Ok(Filled::Whole(merged?))
 }
 
+/// Rows with their positions in the input, the first of them being the split's row of that number.
+fn placed(batch: &RecordBatch, split: usize, first: u64) -> Result<RecordBatch> {
+    let rows = first..first + batch.num_rows() as u64;
+    let positions = UInt64Array::from_iter_values(rows.map(|row| position(split, row)));
+    let schema = batch.schema_ref();
+    let field = Arc::new(Field::new("position", DataType::UInt64, false));
+    let fields: Vec<_> = schema.fields().iter().cloned().chain([field]).collect();
+    let mut columns = batch.columns().to_vec();
+    columns.push(Arc::new(positions) as ArrayRef);
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
+
 struct Runner<'a> {
     work: &'a Work<'a>,
     merger: &'a Merger,
@@ -285,7 +298,10 @@ impl Runner<'_> {
         let mapping = debug_span!("map", index);
         while let Some(batch) = mapping.in_scope(|| block_on(batches.next())) {
             map.add_cpu(&mut clock);
-            let batch = batch.told()?;
+            let mut batch = batch.told()?;
+            if self.work.spec.has_positions() {
+                batch = placed(&batch, index, read.rows)?;
+            }
             read.rows += batch.num_rows() as u64;
             self.take_rows(&batch, filled, read, worker)?;
             self.work.cancel.check()?;

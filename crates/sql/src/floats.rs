@@ -473,10 +473,18 @@ fn added_name(place: usize) -> String {
 /// # Errors
 /// As DataFusion's plan builder.
 pub fn with_right_extremes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    Ok(plan.transform_up_with_subqueries(extremes)?.data)
+    Ok(plan.transform_up_with_subqueries(|plan| extremes(plan, true))?.data)
 }
 
-fn extremes(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+/// The same of what is nested alone: its smallest and largest keys are had by tables of ours, too.
+///
+/// # Errors
+/// As DataFusion's plan builder.
+pub fn with_nested_extremes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(|plan| extremes(plan, false))?.data)
+}
+
+fn extremes(plan: LogicalPlan, of_floats: bool) -> PlanResult<Transformed<LogicalPlan>> {
     let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
     let inner = aggregate.input.schema();
     let mut changed = Vec::with_capacity(aggregate.aggr_expr.len());
@@ -500,7 +508,7 @@ fn extremes(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             None => DataType::Null,
         };
         let is_nested = nested::has_key(&of);
-        if !of.is_floating() && !is_nested {
+        if !(of_floats && of.is_floating()) && !is_nested {
             changed.push(None);
             calls.push(expr.clone());
             continue;

@@ -50,7 +50,7 @@ mod null_safe;
 pub mod parameters;
 mod parse_hints;
 mod patterns;
-mod percentiles;
+pub mod percentiles;
 pub mod pool;
 mod portions;
 mod projections;

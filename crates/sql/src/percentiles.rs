@@ -18,6 +18,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::expressions::Literal;
 
+use crate::floats;
+
 /// The function as a session has it.
 pub(crate) fn percentile_cont() -> AggregateUDF {
     AggregateUDF::from(Percentile { theirs: PercentileCont::new() })
@@ -100,9 +102,12 @@ fn share(args: &AccumulatorArgs) -> Option<f64> {
     Some(if is_descending { 1.0 - q } else { q })
 }
 
-/// The value below which a share of all is, between two of them by their distance.
-fn percentile(values: &ArrayRef, q: f64) -> Result<Option<f64>> {
-    let values = cast(values, &DataType::Float64)?;
+/// The value below which a share of all is, between two of them by their distance; NaN is the largest.
+///
+/// # Errors
+/// Where the values are no numbers.
+pub fn percentile(values: &ArrayRef, q: f64) -> Result<Option<f64>> {
+    let values = floats::settled(&cast(values, &DataType::Float64)?);
     let mut values: Vec<f64> = values.as_primitive::<Float64Type>().iter().flatten().collect();
     let Some(last) = values.len().checked_sub(1) else { return Ok(None) };
     let place = q * last as f64;

@@ -85,6 +85,7 @@ impl GroupsAccumulator for Groups {
             values: values.first(),
             second: values.get(1),
             filter: opt_filter,
+            positions: None,
             groups: group_indices,
             group_count: total_num_groups,
         };
@@ -129,6 +130,7 @@ impl GroupsAccumulator for Groups {
                 values: Some(plain),
                 second: None,
                 filter: None,
+                positions: None,
                 groups: group_indices,
                 group_count: total_num_groups,
             };
@@ -162,6 +164,7 @@ impl GroupsAccumulator for Groups {
                 values: values.first(),
                 second: values.get(1),
                 filter: opt_filter,
+                positions: None,
                 groups: &groups,
                 group_count: count,
             };
@@ -232,6 +235,7 @@ impl Accumulator for OneGroup {
             values: Some(&values[0]),
             second: None,
             filter: None,
+            positions: None,
             groups: &groups,
             group_count: 1,
         };

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
 
 use crate::added::Added;
 use crate::approximate::Standard;
 use crate::statistics::Statistic;
-use crate::{Function, first_rows};
+use crate::{BitsOf, Function, distinct, first_rows, ordered};
 
 /// The call that an expression is, whatever it is named.
 pub fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
@@ -22,15 +23,21 @@ pub fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
 
 /// What an aggregate estimates by, if it does.
 pub fn estimate_of(expr: &Expr) -> Option<Function> {
-    let (function, _) = function_of(aggregate_call(expr)?).ok()?;
+    let (function, _) = function_of(aggregate_call(expr)?, &DFSchema::empty()).ok()?;
     match function {
         Function::Unique(_) | Function::Quantile { .. } | Function::TopK { .. } => Some(function),
         _ => None,
     }
 }
 
-/// Our function for a call, and its arguments; or why there is none.
-pub fn function_of(call: &AggregateFunction) -> Result<(Function, Vec<Expr>), String> {
+/// Our function for a call over rows of `schema`, and its arguments; or why there is none.
+pub fn function_of(
+    call: &AggregateFunction,
+    schema: &DFSchema,
+) -> Result<(Function, Vec<Expr>), String> {
+    if let Some(found) = ordered::of_call(call, schema) {
+        return found;
+    }
     let name = call.func.name();
     let params = &call.params;
     let other = || format!("no mergeable state for `{name}`");
@@ -67,10 +74,23 @@ pub fn function_of(call: &AggregateFunction) -> Result<(Function, Vec<Expr>), St
     if let Some(of) = first_rows::of_call(call) {
         return Ok((Function::FirstRows(Arc::clone(of)), params.args.clone()));
     }
+    if let ("percentile_cont", [value, Expr::Literal(share, _)], false) =
+        (name, params.args.as_slice(), params.distinct)
+    {
+        let share = match share.cast_to(&DataType::Float64) {
+            Ok(ScalarValue::Float64(Some(share))) if (0.0..=1.0).contains(&share) => share,
+            _ => return Err(format!("the share of `{name}` is from 0 to 1")),
+        };
+        // What it is of arrives as its ORDER BY, too.
+        let is_descending = params.order_by.iter().any(|sort| !sort.asc);
+        let share = if is_descending { 1.0 - share } else { share };
+        return Ok((Function::Percentile { share }, vec![value.clone()]));
+    }
     if !params.order_by.is_empty() {
         return Err(format!("`{name}` is called with ORDER BY"));
     }
-    let distinct_is_harmless = matches!(name, "min" | "max");
+    let distinct_is_harmless =
+        matches!(name, "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or");
     if params.distinct && !distinct_is_harmless {
         return Err(format!("`{name}` is called with DISTINCT"));
     }
@@ -85,12 +105,30 @@ pub fn function_of(call: &AggregateFunction) -> Result<(Function, Vec<Expr>), St
         ("count", [_]) => Function::Count,
         ("sum", [_]) => Function::Sum,
         ("avg", [_]) => Function::Mean,
-        ("min", [_]) => Function::Min,
-        ("max", [_]) => Function::Max,
+        // All are true if the least is, and some if the greatest is.
+        ("min" | "bool_and", [_]) => Function::Min,
+        ("max" | "bool_or", [_]) => Function::Max,
+        ("bit_and", [_]) => Function::Bits(BitsOf::And),
+        ("bit_or", [_]) => Function::Bits(BitsOf::Or),
+        ("bit_xor", [_]) => Function::Bits(BitsOf::Xor),
         ("median", [_]) => Function::Median,
         _ => return Err(other()),
     };
     Ok((function, params.args.clone()))
+}
+
+/// Whether the answer of a call depends on the order in which rows come.
+pub fn depends_on_order(call: &AggregateFunction) -> bool {
+    const ORDERED: [&str; 7] = [
+        "any_value",
+        "array_agg",
+        "collect",
+        "first_value",
+        "last_value",
+        "nth_value",
+        "string_agg",
+    ];
+    ORDERED.contains(&call.func.name()) && !distinct::is_of_one_row(call)
 }
 
 /// The name that an expression gives the column `name`, if it is that column by an alias.

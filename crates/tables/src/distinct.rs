@@ -1,8 +1,8 @@
-//! Distinct counts as two aggregations, whatever stands beside them.
+//! Distinct counts, and sums, means and their likes of different values, as two aggregations, whatever stands beside them.
 //!
 //! `count(DISTINCT x)` counts groups: below, rows are grouped by the keys and by `x`; above, the
-//! groups of each key are counted. So it is exact, merges and spills as any grouping does. DataFusion's
-//! rule does that where nothing else is computed. Beside others, and where several things are counted,
+//! groups of each key are counted, or what is different summed up. So it is exact, merges and spills as any grouping does.
+//! DataFusion's rule does that where nothing else is computed. Beside others, and where several things are counted,
 //! each row is taken once for the other aggregates and once for each count:
 //!
 //! ```text
@@ -19,10 +19,11 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as PlanResult, ScalarValue};
-use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, lit, when};
+use datafusion::logical_expr::expr::{AggregateFunction, Sort};
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when,
+};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -62,7 +63,7 @@ impl OptimizerRule for DistinctCounts {
         }
         let calls: Option<Vec<&AggregateFunction>> =
             aggregate.aggr_expr.iter().map(aggregate_call).collect();
-        let Some(calls) = calls.filter(|calls| calls.iter().any(|call| counts_distinct(call)))
+        let Some(calls) = calls.filter(|calls| calls.iter().any(|call| is_of_different(call)))
         else {
             return self.0.rewrite(plan, config);
         };
@@ -71,8 +72,9 @@ impl OptimizerRule for DistinctCounts {
             return Ok(Transformed::no(plan));
         }
         // What has no state of ours runs on DataFusion's path in any case, which counts as well.
+        let schema = aggregate.input.schema();
         let others_merge =
-            calls.iter().all(|call| counts_distinct(call) || function_of(call).is_ok());
+            calls.iter().all(|call| is_of_different(call) || function_of(call, schema).is_ok());
         if !others_merge {
             return self.0.rewrite(plan, config);
         }
@@ -80,11 +82,30 @@ impl OptimizerRule for DistinctCounts {
     }
 }
 
-fn counts_distinct(call: &AggregateFunction) -> bool {
+/// Functions of different values that are asked of the groups of them.
+const OF_DIFFERENT: [&str; 11] = [
+    "array_agg",
+    "avg",
+    "bit_xor",
+    "count",
+    "median",
+    "stddev",
+    "stddev_pop",
+    "string_agg",
+    "sum",
+    "var",
+    "var_pop",
+];
+
+fn is_of_different(call: &AggregateFunction) -> bool {
     let params = &call.params;
-    call.func.name() == "count"
+    OF_DIFFERENT.contains(&call.func.name())
         && params.distinct
-        && params.args.len() == 1
+        && match params.args.as_slice() {
+            [_] => true,
+            [_, Expr::Literal(_, _)] => call.func.name() == "string_agg",
+            _ => false,
+        }
         && params.order_by.is_empty()
         && params.null_treatment.is_none()
 }
@@ -114,13 +135,21 @@ fn branch_is(index: usize) -> Expr {
     column(BRANCH).eq(lit(index as i64))
 }
 
+/// A name besides its own of the function that takes what was aggregated from the one row that has it.
+const OF_ONE_ROW: &str = "value of one row";
+
+/// Whether a call is of that function, to which no order of rows matters.
+pub(crate) fn is_of_one_row(call: &AggregateFunction) -> bool {
+    call.func.aliases().iter().any(|alias| alias == OF_ONE_ROW)
+}
+
 fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
     let input = &aggregate.input;
     let schema = input.schema();
     // Each row once for the aggregates that are no counts, and once for each different count.
     let mut counts: Vec<(&Expr, Option<&Expr>)> = Vec::new();
     for expr in &aggregate.aggr_expr {
-        let call = aggregate_call(expr).filter(|call| counts_distinct(call));
+        let call = aggregate_call(expr).filter(|call| is_of_different(call));
         let count = call.map(|call| (&call.params.args[0], call.params.filter.as_deref()));
         counts.extend(count.filter(|count| !counts.contains(count)));
     }
@@ -140,7 +169,22 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
     for (index, expr) in aggregate.group_expr.iter().enumerate() {
         keys.push(expr.clone().unalias_nested().data.alias(key(aggregate, index)));
     }
-    keys.push(column(BRANCH));
+    // A list has nulls, too: a row that its filter leaves out is of no value, and not of null.
+    let mut branch: Option<Expr> = None;
+    for (index, count) in counts.iter().enumerate() {
+        let is_list = |call: &AggregateFunction| {
+            call.func.name() == "array_agg"
+                && is_of_different(call)
+                && *count == (&call.params.args[0], call.params.filter.as_deref())
+        };
+        let listed = aggregate.aggr_expr.iter().filter_map(aggregate_call).any(is_list);
+        if let (true, Some(filter)) = (listed, count.1) {
+            let is_left_out = branch_is(index + 1).and(filter.clone().is_not_true());
+            let others = branch.unwrap_or_else(|| column(BRANCH));
+            branch = Some(when(is_left_out, lit(0_i64)).otherwise(others)?);
+        }
+    }
+    keys.push(branch.map_or_else(|| column(BRANCH), |branch| branch.alias(BRANCH)));
     for (index, (value, filter)) in counts.iter().enumerate() {
         let is_counted = branch_is(index + 1);
         let is_counted = match filter {
@@ -154,7 +198,7 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
     let names: Vec<String> =
         aggregate.aggr_expr.iter().map(|expr| expr.qualified_name().1).collect();
     for (expr, name) in aggregate.aggr_expr.iter().zip(&names) {
-        let Some(call) = aggregate_call(expr).filter(|call| !counts_distinct(call)) else {
+        let Some(call) = aggregate_call(expr).filter(|call| !is_of_different(call)) else {
             continue;
         };
         let mut call = call.clone();
@@ -185,22 +229,34 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
         let answer = format!("answer {index}");
         let of_call = (&call.params.args.first(), call.params.filter.as_deref());
         let place = counts.iter().position(|(value, filter)| {
-            counts_distinct(call) && of_call == (&Some(*value), *filter)
+            is_of_different(call) && of_call == (&Some(*value), *filter)
         });
         let (computed, value) = match place {
             Some(place) => {
-                let args = vec![column(counted(place))];
-                let count =
-                    AggregateFunction::new_udf(count_udaf(), args, false, None, vec![], None);
-                (count, column(answer.clone()))
+                let mut call = call.clone();
+                call.params.distinct = false;
+                call.params.filter = None;
+                call.params.args[0] = column(counted(place));
+                // Lists and texts of different values are in their order: there is no other in groups of them.
+                let is_list = call.func.name() == "array_agg";
+                if is_list {
+                    call.params.filter = Some(Box::new(branch_is(place + 1)));
+                }
+                let is_ordered = is_list || call.func.name() == "string_agg";
+                if is_ordered && !counts[place].0.get_type(schema)?.is_nested() {
+                    let sort = Sort::new(column(counted(place)), true, false);
+                    call.params.order_by = vec![sort];
+                }
+                (call, column(answer.clone()))
             }
             None => {
                 let args = vec![column(name.clone())];
                 let filter = Some(Box::new(branch_is(0)));
-                let first = first_value_udaf();
+                let first = first_value_udaf().as_ref().clone().with_aliases([OF_ONE_ROW]);
+                let first = Arc::new(first);
                 let first = AggregateFunction::new_udf(first, args, false, filter, vec![], None);
                 // Without keys there is an answer to no rows, too.
-                let none = match function_of(call) {
+                let none = match function_of(call, schema) {
                     Ok((Function::Count | Function::Unique(_), _)) => Some(ScalarValue::from(0i64)),
                     Ok((Function::TopK { .. } | Function::Collect { .. }, _)) => {
                         empty_list(field.data_type())

@@ -18,7 +18,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, UInt64Array};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::row::{RowConverter, SortField};
@@ -39,12 +40,13 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
-use tidemill_sql::kept_casts;
+use tidemill_base::error::{Error, Result};
 use tidemill_sql::unnested::without_keys;
+use tidemill_sql::{floats, kept_casts};
 
 use crate::accumulators::{Groups, OneGroup};
 use crate::state::leads;
-use crate::{Aggregate, Function};
+use crate::{Aggregate, Function, position};
 
 /// The most rows of a group that are kept in memory. Where more are asked for these may be nearly all
 /// rows, which sorting takes less time and memory for.
@@ -64,18 +66,100 @@ pub struct FirstRows {
     pub(crate) columns: Fields,
     /// How they are ordered by the first of these.
     by: Vec<SortOptions>,
+    /// What is answered of them.
+    pub(crate) answer: Answer,
     pub(crate) converter: RowConverter,
 }
 
+/// What is answered of a group's first rows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    /// The rows, each with its number.
+    Numbered,
+    /// Something of the last column. The last of those that rows are ordered by is their place in the input, which
+    /// the table knows ([`TableSpec::has_positions`](crate::TableSpec::has_positions)).
+    Value {
+        /// Whether rows without a value are left out.
+        skips_nulls: bool,
+        /// What of it.
+        shape: Shape,
+    },
+}
+
+/// What is answered of a column of the first rows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Shape {
+    /// The value of the last of the rows, if there are as many as are asked for; of one, that of the first.
+    Last,
+    /// The values as a list; null where there is no row.
+    List,
+    /// The values as one text, with this between them; null where there is no row.
+    Text(String),
+}
+
 impl FirstRows {
-    fn new(most: usize, columns: Fields, by: Vec<SortOptions>) -> PlanResult<Self> {
+    pub(crate) fn new(
+        most: usize,
+        columns: Fields,
+        by: Vec<SortOptions>,
+        answer: Answer,
+    ) -> PlanResult<Self> {
         let options = by.iter().copied().chain(std::iter::repeat(REST));
         let fields = columns.iter().zip(options);
         let fields = fields.map(|(column, options)| {
             SortField::new_with_options(column.data_type().clone(), options)
         });
         let converter = RowConverter::new(fields.collect())?;
-        Ok(FirstRows { most, columns, by, converter })
+        Ok(FirstRows { most, columns, by, answer, converter })
+    }
+
+    /// Which column is the row's place in the input, where one is.
+    pub(crate) fn position(&self) -> Option<usize> {
+        match self.answer {
+            Answer::Numbered => None,
+            Answer::Value { .. } => self.by.len().checked_sub(1),
+        }
+    }
+
+    /// The columns of rows: those of the argument and, where one is asked for, their place in the input; what rows are
+    /// ordered by as floats are ordered.
+    ///
+    /// # Errors
+    /// Where nobody knows the places.
+    pub(crate) fn completed(
+        &self,
+        argument: &[ArrayRef],
+        positions: Option<&ArrayRef>,
+    ) -> Result<Vec<ArrayRef>> {
+        let Some(place) = self.position() else { return Ok(argument.to_vec()) };
+        let Some(positions) = positions else {
+            return Err(Error::Internal("rows that are kept have no positions".into()));
+        };
+        let (by, rest) = argument.split_at(place.min(argument.len()));
+        let by = by.iter().map(floats::settled);
+        Ok(by.chain([Arc::clone(positions)]).chain(rest.iter().cloned()).collect())
+    }
+
+    /// The places of the rows of groups that a file keeps, groups being told apart by `offsets`: those of a file that
+    /// stands behind are behind.
+    pub(crate) fn placed_in(&self, file: usize, offsets: &OffsetBuffer<i64>) -> ArrayRef {
+        let is_last = self.by.last().is_some_and(|by| by.descending);
+        let places = offsets.windows(2).flat_map(|ends| {
+            let count = (ends[1] - ends[0]).cast_unsigned();
+            (0..count).map(move |row| position(file, if is_last { count - 1 - row } else { row }))
+        });
+        Arc::new(UInt64Array::from_iter_values(places))
+    }
+
+    /// What SQL calls it.
+    pub(crate) fn name(&self) -> &'static str {
+        match &self.answer {
+            Answer::Numbered => NUMBER,
+            Answer::Value { shape: Shape::Last, .. } if self.most > 1 => "nth_value",
+            Answer::Value { shape: Shape::Last, .. } => "first_value",
+            Answer::Value { shape: Shape::List, .. } => "array_agg",
+            Answer::Value { shape: Shape::Text(_), .. } => "string_agg",
+        }
     }
 
     /// 64 bits of the first column, by which most rows can be told apart.
@@ -99,12 +183,25 @@ const REST: SortOptions = SortOptions { descending: false, nulls_first: false };
 
 impl fmt::Display for FirstRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "row_number(at most {}", self.most)?;
+        write!(f, "{}(", self.name())?;
+        match self.most {
+            usize::MAX => write!(f, "all")?,
+            most => write!(f, "at most {most}")?,
+        }
         for (index, by) in self.by.iter().enumerate() {
             let before = if index == 0 { "; by" } else { "," };
             let direction = if by.descending { "DESC" } else { "ASC" };
-            let nulls = if by.nulls_first { "FIRST" } else { "LAST" };
-            write!(f, "{before} {} {direction} NULLS {nulls}", self.columns[index].name())?;
+            write!(f, "{before} {} {direction}", self.columns[index].name())?;
+            if self.position() != Some(index) {
+                write!(f, " NULLS {}", if by.nulls_first { "FIRST" } else { "LAST" })?;
+            }
+        }
+        if let Answer::Value { skips_nulls: true, .. } = &self.answer {
+            f.write_str("; without nulls")?;
+        }
+        if let Answer::Value { shape: Shape::Text(separator), .. } = &self.answer {
+            // A line of a partial table: no character breaks it.
+            write!(f, "; with {separator:?} between")?;
         }
         f.write_str(")")
     }
@@ -118,7 +215,8 @@ impl fmt::Debug for FirstRows {
 
 impl PartialEq for FirstRows {
     fn eq(&self, other: &Self) -> bool {
-        (self.most, &self.columns, &self.by) == (other.most, &other.columns, &other.by)
+        (self.most, &self.columns, &self.by, &self.answer)
+            == (other.most, &other.columns, &other.by, &other.answer)
     }
 }
 
@@ -126,7 +224,7 @@ impl Eq for FirstRows {}
 
 impl Hash for FirstRows {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.most, &self.columns, &self.by).hash(state);
+        (self.most, &self.columns, &self.by, &self.answer).hash(state);
     }
 }
 
@@ -328,7 +426,7 @@ fn aggregated(
         return Ok(None);
     }
     let function = AggregateUDF::from(Ranked {
-        of: Arc::new(FirstRows::new(most, fields, by)?),
+        of: Arc::new(FirstRows::new(most, fields, by, Answer::Numbered)?),
         signature: Signature::any(1, Volatility::Immutable),
     });
     let named = names.iter().zip(columns).flat_map(|(name, column)| [lit(name.as_str()), column]);

@@ -18,6 +18,7 @@ mod groups;
 mod held;
 mod median;
 pub mod merge;
+pub mod ordered;
 pub mod partial;
 mod partitions;
 mod prefetch;
@@ -38,7 +39,7 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use groups::GroupIndex;
 pub use scatter::Scatter;
-pub use spec::{Aggregate, Function, Precision, TableSpec, top_k_type};
+pub use spec::{Aggregate, BitsOf, Function, Precision, TableSpec, position, top_k_type};
 pub use state::supports;
 use state::{Routes, Rows, StateColumn, States};
 use tidemill_base::error::{Error, Result};
@@ -144,7 +145,8 @@ impl Table {
         Ok(self.group_count())
     }
 
-    /// Takes rows of the map: keys first, then arguments and filters as the spec says.
+    /// Takes rows of the map: keys first, then arguments and filters as the spec says, and last, where it asks
+    /// for them ([`TableSpec::has_positions`]), their positions in the input.
     ///
     /// # Errors
     /// Where a sum overflows even its wide state.
@@ -152,12 +154,14 @@ impl Table {
         let keys: Vec<ArrayRef> =
             batch.columns()[..self.spec.keys.len()].iter().map(floats::settled).collect();
         self.row_count += batch.num_rows() as u64;
+        let positions = self.spec.has_positions().then(|| batch.columns().last()).flatten();
         let group_count = self.assign(&keys, None, None, batch.num_rows())?;
         for (aggregate, column) in self.spec.leaders().zip(&mut self.columns) {
             column.update(&Rows {
                 values: aggregate.argument.map(|index| batch.column(index)),
                 second: aggregate.second.as_ref().map(|(index, _)| batch.column(*index)),
                 filter: aggregate.filter.map(|index| batch.column(index).as_boolean()),
+                positions,
                 groups: &self.group_of_row,
                 group_count,
             })?;
@@ -249,6 +253,19 @@ impl Table {
     /// # Errors
     /// Where the columns are not those of this table's spec.
     pub fn decode(&self, batch: &RecordBatch) -> Result<Chunk> {
+        self.decoded(batch, None)
+    }
+
+    /// Reads a chunk of a partial file, which stands in the place `file` among those that are merged: what stood
+    /// first in the input of each of them is put in that order.
+    ///
+    /// # Errors
+    /// As [`Table::decode`].
+    pub fn decode_of_file(&self, batch: &RecordBatch, file: usize) -> Result<Chunk> {
+        self.decoded(batch, Some(file))
+    }
+
+    fn decoded(&self, batch: &RecordBatch, file: Option<usize>) -> Result<Chunk> {
         let key_count = self.spec.keys.len();
         if batch.num_columns() != key_count + self.columns.len() {
             return Err(Error::Internal("a chunk of another table was read back".into()));
@@ -273,7 +290,10 @@ impl Table {
             .columns
             .iter()
             .zip(states)
-            .map(|(column, array)| column.decode(array))
+            .map(|(column, array)| match file {
+                Some(file) => column.decode_of_file(array, file),
+                None => column.decode(array),
+            })
             .collect::<Result<_>>()?;
         Ok(Chunk { keys: keys.to_vec(), hashes: None, states, group_count: batch.num_rows() })
     }

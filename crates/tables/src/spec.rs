@@ -24,8 +24,15 @@ pub enum Function {
     Max,
     /// The exact sum divided by the count.
     Mean,
+    /// The bits of all values together.
+    Bits(BitsOf),
     /// The middle value, or the mean of the two in the middle: all values are kept.
     Median,
+    /// The value below which a share of all is, between two of them by their distance: all are kept.
+    Percentile {
+        /// The share, from 0 to 1.
+        share: f64,
+    },
     /// What exact sums of values, squares and products tell: variances, correlations, regressions.
     Statistic(Statistic),
     /// The number of different values, by HyperLogLog.
@@ -62,13 +69,15 @@ impl Function {
             Function::Mean => "mean",
             Function::Min => "min",
             Function::Max => "max",
+            Function::Bits(of) => of.name(),
             Function::Median => "median",
+            Function::Percentile { .. } => "percentile_cont",
             Function::Statistic(statistic) => statistic.name(),
             Function::Unique(_) => "unique",
             Function::Quantile { .. } => "quantile",
             Function::TopK { .. } => "top_k",
             Function::Collect { .. } => "collect",
-            Function::FirstRows(_) => "row_number",
+            Function::FirstRows(of) => of.name(),
         }
     }
 
@@ -103,7 +112,9 @@ impl fmt::Display for Function {
             Function::Min => write!(f, "min"),
             Function::Max => write!(f, "max"),
             Function::Mean => write!(f, "mean"),
+            Function::Bits(of) => write!(f, "{}", of.name()),
             Function::Median => write!(f, "median"),
+            Function::Percentile { share } => write!(f, "percentile_cont({share})"),
             Function::Statistic(statistic) => write!(f, "{}", statistic.name()),
             Function::Unique(params) => {
                 write!(f, "unique(log2m {}, regwidth {})", params.log2m, params.regwidth)
@@ -115,6 +126,28 @@ impl fmt::Display for Function {
             }
             Function::Collect { limit } => write!(f, "collect(limit {limit})"),
             Function::FirstRows(of) => write!(f, "{of}"),
+        }
+    }
+}
+
+/// Which bits of values are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BitsOf {
+    /// Those that all have.
+    And,
+    /// Those that some have.
+    Or,
+    /// Those that an odd number of them has.
+    Xor,
+}
+
+impl BitsOf {
+    /// What SQL calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            BitsOf::And => "bit_and",
+            BitsOf::Or => "bit_or",
+            BitsOf::Xor => "bit_xor",
         }
     }
 }
@@ -142,7 +175,11 @@ pub struct Aggregate {
 impl Aggregate {
     fn can_share(&self, other: &Aggregate) -> bool {
         let is_alike = match (&self.function, &other.function) {
-            (Function::Quantile { .. }, Function::Quantile { .. }) => true,
+            (Function::Quantile { .. }, Function::Quantile { .. })
+            | (
+                Function::Median | Function::Percentile { .. },
+                Function::Median | Function::Percentile { .. },
+            ) => self.argument_type == other.argument_type,
             (Function::Statistic(_), Function::Statistic(_)) => self.second == other.second,
             _ => false,
         };
@@ -159,7 +196,7 @@ pub struct TableSpec {
     /// The aggregates, in the order of the answer's columns.
     pub aggregates: Vec<Aggregate>,
     /// Per kept state, the aggregates that it answers: quantiles of one argument share a
-    /// histogram, variances of one argument their sums, as do correlations and regressions of two;
+    /// histogram, its median and percentiles its values, variances of one argument their sums, as do correlations and regressions of two;
     /// any other aggregate has a state of its own.
     pub states: Vec<Vec<usize>>,
 }
@@ -193,6 +230,15 @@ impl TableSpec {
         Arc::new(Schema::new(self.keys.clone()))
     }
 
+    /// Whether states ask where in the input a row stands. A table's rows have it as a column of their own then, the
+    /// last: unsigned numbers of 64 bits that grow from row to row ([`position`]).
+    pub fn has_positions(&self) -> bool {
+        self.aggregates.iter().any(|aggregate| match &aggregate.function {
+            Function::FirstRows(of) => of.position().is_some(),
+            _ => false,
+        })
+    }
+
     /// Whether all states answer the same in any order of rows and merges.
     pub fn is_order_free(&self) -> bool {
         self.ordered().next().is_none()
@@ -207,7 +253,9 @@ impl TableSpec {
             | Function::Min
             | Function::Max
             | Function::Mean
+            | Function::Bits(_)
             | Function::Median
+            | Function::Percentile { .. }
             | Function::Statistic(_)
             | Function::Unique(_)
             | Function::Quantile { .. }
@@ -260,6 +308,15 @@ impl TableSpec {
         });
         keys.chain(states).collect()
     }
+}
+
+/// The bits of a row's number in its split.
+const ROW_BITS: u32 = 40;
+
+/// Where a row stands in the input: the number of its split, and its own among the rows that the map makes of it. Past
+/// a million millions of them they are taken for one.
+pub fn position(split: usize, row: u64) -> u64 {
+    ((split as u64) << ROW_BITS) | row.min((1 << ROW_BITS) - 1)
 }
 
 /// The type of `top_k`'s answer over values of type `value`: a list of `{value, count}`,

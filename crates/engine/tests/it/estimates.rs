@@ -32,7 +32,9 @@ fn an_estimate_is_the_same_by_every_name_and_on_every_path() {
             for call in calls {
                 let merged = folder.ask(&format!("SELECT {call} AS a FROM '$/t.csv'{group}"));
                 assert!(merged.coverage.mergeable, "{call}");
-                let sql = format!("SELECT {call} AS a, bool_and(true) AS d FROM '$/t.csv'{group}");
+                let sql = format!(
+                    "SELECT {call} AS a, approx_percentile_cont_with_weight(1, 1, 0.5) AS d FROM '$/t.csv'{group}"
+                );
                 let beside = folder.ask(&sql);
                 assert!(!beside.coverage.mergeable, "{call}");
                 let first = |rows: Vec<Vec<String>>| -> Vec<String> {
@@ -70,7 +72,7 @@ fn every_estimated_column_is_named_as_the_result_names_it() {
     };
     assert_eq!(
         named(
-            "SELECT unique(s) AS visitors, bool_and(true), quantile(x, 0.5) AS half FROM '$/t.csv'"
+            "SELECT unique(s) AS visitors, approx_percentile_cont_with_weight(1, 1, 0.5), quantile(x, 0.5) AS half FROM '$/t.csv'"
         ),
         exact(&["visitors", "half"]),
     );
@@ -83,17 +85,22 @@ fn every_estimated_column_is_named_as_the_result_names_it() {
     );
     // Where there is no row, an estimate was not off.
     assert_eq!(
-        named("SELECT unique(s) AS u, bool_and(true) FROM '$/t.csv' WHERE x < 0"),
+        named(
+            "SELECT unique(s) AS u, approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/t.csv' WHERE x < 0"
+        ),
         exact(&["u"])
     );
-    assert_eq!(named("SELECT sum(x), bool_and(true) FROM '$/t.csv'"), []);
+    assert_eq!(
+        named("SELECT sum(x), approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/t.csv'"),
+        []
+    );
 }
 
 #[test]
 fn what_an_estimate_does_not_take_is_refused_on_every_path() {
     let folder = Folder::new();
     values(&folder, 5);
-    for more in ["", ", bool_and(true)"] {
+    for more in ["", ", approx_percentile_cont_with_weight(1, 1, 0.5)"] {
         let refusal = |call: &str| folder.refusal(&format!("SELECT {call}{more} FROM '$/t.csv'"));
         assert!(refusal("approx_percentile_cont(x, 0.5, 100)").contains("centroids"), "{more}");
         assert!(refusal("approx_percentile_cont(x, 1.5)").contains("from 0 to 1"), "{more}");

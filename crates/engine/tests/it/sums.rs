@@ -19,8 +19,8 @@ fn a_sum_that_does_not_fit_is_an_error_on_every_path() {
         "SELECT k, sum(v) OVER (ORDER BY k) FROM '$/o.csv'",
         "SELECT k, sum(v) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM '$/o.csv'",
         "SELECT sum(DISTINCT v), count(DISTINCT k) FROM '$/o.csv'",
-        "SELECT sum(v), bool_and(true) FROM '$/o.csv'",
-        "SELECT sum(v), bool_and(true) FROM '$/o.csv' GROUP BY length(k)",
+        "SELECT sum(v), approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/o.csv'",
+        "SELECT sum(v), approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/o.csv' GROUP BY length(k)",
         "SELECT x, sum(v) FROM (SELECT a.v, 1 AS x FROM '$/o.csv' a, '$/k.csv' b WHERE a.k <= b.k) GROUP BY x",
     ] {
         let message = folder.refusal(sql);
@@ -38,11 +38,17 @@ fn sums_of_floats_are_rounded_once_on_every_path() {
         ("SELECT sum(f) FROM (SELECT count(DISTINCT k), sum(f) AS f FROM '$/o.csv')", "1.0"),
         ("SELECT sum(f) FROM (SELECT f FROM '$/o.csv' ORDER BY k)", "1.0"),
         ("SELECT max(s) FROM (SELECT k, sum(f) OVER () AS s FROM '$/o.csv')", "1.0"),
-        ("SELECT sum(s) FROM (SELECT bool_and(true) AS d, sum(f) AS s FROM '$/o.csv')", "1.0"),
-        ("SELECT avg(s) FROM (SELECT bool_and(true) AS d, mean(f) * 3 AS s FROM '$/o.csv')", "1.0"),
+        (
+            "SELECT sum(s) FROM (SELECT approx_percentile_cont_with_weight(1, 1, 0.5) AS d, sum(f) AS s FROM '$/o.csv')",
+            "1.0",
+        ),
+        (
+            "SELECT avg(s) FROM (SELECT approx_percentile_cont_with_weight(1, 1, 0.5) AS d, mean(f) * 3 AS s FROM '$/o.csv')",
+            "1.0",
+        ),
         ("SELECT sum(DISTINCT f) FROM '$/o.csv'", "1.0"),
         (
-            "SELECT a FROM (SELECT bool_and(true) AS d, avg(x) AS a FROM \
+            "SELECT a FROM (SELECT approx_percentile_cont_with_weight(1, 1, 0.5) AS d, avg(x) AS a FROM \
              (SELECT f, CASE k WHEN 'a' THEN 9007199254740993 ELSE 1 END AS x \
               FROM '$/o.csv' WHERE k <> 'c'))",
             "4503599627370497.0",
@@ -116,9 +122,9 @@ fn groups_give_the_same_sums_on_both_paths() {
     let sums = "sum(i), avg(i), sum(f), mean(f), sum(CAST(d AS DECIMAL(10,2))), \
                 avg(CAST(d AS DECIMAL(10,2))), sum(i) FILTER (WHERE f > 0)";
     let tables = folder.ask(&format!("SELECT k, {sums} FROM '$/g.csv' GROUP BY k ORDER BY k"));
-    // `bool_and` has no mergeable state: DataFusion's path, with partial and final aggregation.
+    // The percentile has no mergeable state: DataFusion's path, with partial and final aggregation.
     let engine = folder
-        .ask(&format!("SELECT k, {sums}, bool_and(true) FROM '$/g.csv' GROUP BY k ORDER BY k"))
+        .ask(&format!("SELECT k, {sums}, approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/g.csv' GROUP BY k ORDER BY k"))
         .rows();
     let engine: Vec<Vec<String>> = engine.into_iter().map(|row| row[..8].to_vec()).collect();
     assert_eq!(engine, tables.rows());

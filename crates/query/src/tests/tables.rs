@@ -5,27 +5,57 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray,
+    UInt64Array,
 };
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use proptest::prelude::*;
 use tidemill_base::MaxBad;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::Error;
 use tidemill_base::progress::Progress;
 use tidemill_source::Rejects;
-use tidemill_sql::floats;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::sessions;
 use tidemill_tables::spill::slices;
-use tidemill_tables::{Chunk, Table, TableSpec};
+use tidemill_tables::{Chunk, Table, TableSpec, position};
 
 use crate::route::{Route, route};
 use crate::scan::{RunState, SourceTable};
 
-/// The spec of an aggregation over columns `k i f s b`, and the columns that its map gives.
-fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
+/// What rows are mapped by.
+struct Map {
+    plan: LogicalPlan,
+    state: SessionState,
+}
+
+impl Map {
+    /// What it makes of a source's rows.
+    fn of(&self, plan: &LogicalPlan, rows: &RecordBatch) -> RecordBatch {
+        match plan {
+            LogicalPlan::TableScan(scan) => match &scan.projection {
+                Some(columns) => rows.project(columns).unwrap(),
+                None => rows.clone(),
+            },
+            LogicalPlan::Projection(projection) => {
+                let below = self.of(&projection.input, rows);
+                let columns = projection.expr.iter().map(|expr| {
+                    let schema = projection.input.schema();
+                    let expr = self.state.create_physical_expr(expr.clone(), schema).unwrap();
+                    expr.evaluate(&below).unwrap().into_array(below.num_rows()).unwrap()
+                });
+                let named = columns.enumerate().map(|(at, column)| (format!("c{at}"), column));
+                RecordBatch::try_from_iter(named).unwrap()
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// The spec of an aggregation over columns `k i f s b`, and its map.
+fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
     let context = sessions::open(1 << 26, &tidemill_base::Settings::new(1 << 27)).unwrap();
     let run = RunState {
         cancel: Cancel::new(),
@@ -40,25 +70,7 @@ fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Vec<usize>) {
     let Route::Tables(parts) = route(&plan, &Ok(stream)).unwrap() else {
         panic!("{sql} has no table");
     };
-    let LogicalPlan::Projection(map) = &parts.map else { panic!("{}", parts.map) };
-    let columns = map.expr.iter().map(|expr| match expr {
-        Expr::Alias(alias) => match alias.expr.as_ref() {
-            Expr::Column(column) => schema.index_of(&column.name).unwrap_or_else(|_| {
-                // Floats that several aggregates compare are settled once, below.
-                let LogicalPlan::Projection(below) = map.input.as_ref() else { panic!("{column}") };
-                let named = |expr: &&Expr| expr.schema_name().to_string() == column.name;
-                let settled = match below.expr.iter().find(named) {
-                    Some(Expr::Alias(alias)) => floats::inside(&alias.expr),
-                    _ => None,
-                };
-                let Some(Expr::Column(inner)) = settled else { panic!("{column}") };
-                schema.index_of(&inner.name).unwrap()
-            }),
-            other => panic!("{other}"),
-        },
-        other => panic!("{other}"),
-    });
-    (Arc::clone(&parts.spec), columns.collect())
+    (Arc::clone(&parts.spec), Map { plan: parts.map, state: context.state() })
 }
 
 #[derive(Debug, Clone)]
@@ -81,10 +93,25 @@ fn schema() -> SchemaRef {
     batch(&[]).schema()
 }
 
+/// What a map makes of rows, the first of which is the row `first` of the input.
+fn mapped(map: &Map, rows: &[Row], first: usize) -> RecordBatch {
+    let own = map.of(&map.plan, &batch(rows));
+    let positions = (0..rows.len()).map(|row| position(0, (first + row) as u64));
+    let positions: ArrayRef = Arc::new(UInt64Array::from_iter_values(positions));
+    let columns = own.columns().iter().cloned().chain([positions]).enumerate();
+    RecordBatch::try_from_iter(columns.map(|(at, column)| (format!("c{at}"), column))).unwrap()
+}
+
 const ORDERLESS: &str = "count(*), count(i), sum(i), sum(f), avg(i), avg(f), min(s), max(f), \
     min(b), unique(s), unique(i, 6), quantile(f, 0.5), quantile(i, 0.1, 0.9), \
     sum(i) FILTER (WHERE b), quantile(f, 0.5) FILTER (WHERE b), var(i), corr(i, i), \
-    regr_slope(i, i), stddev(i) FILTER (WHERE b), median(f)";
+    regr_slope(i, i), stddev(i) FILTER (WHERE b), median(f), percentile_cont(f, 0.3), \
+    bool_and(b), bool_or(b) FILTER (WHERE i > 0), bit_and(i), bit_or(i), \
+    bit_xor(i) FILTER (WHERE b), first_value(s), last_value(f) FILTER (WHERE b), any_value(s), \
+    first_value(s ORDER BY f DESC), last_value(i ORDER BY f, s DESC) IGNORE NULLS, \
+    nth_value(i, 2 ORDER BY s), nth_value(i, -3), array_agg(f), \
+    array_agg(i ORDER BY f DESC NULLS LAST) FILTER (WHERE b), string_agg(s, '+'), \
+    string_agg(s, ', ' ORDER BY i)";
 const ORDERED: &str = "top_k(s, 3), top_k(i, 2), collect(s, 3), collect(f, 100), \
     collect(i, 2) FILTER (WHERE b)";
 
@@ -101,10 +128,15 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row.prop_map(|(k, i, f, s, b)| Row(k, i, f, s, b)), 0..80)
 }
 
-fn filled(spec: &Arc<TableSpec>, columns: &[usize], rows: &[Row]) -> Table {
+/// A table of rows, the first of which is the row `first` of the input.
+fn filled_from(spec: &Arc<TableSpec>, columns: &Map, rows: &[Row], first: usize) -> Table {
     let mut table = Table::new(spec).unwrap();
-    table.update(&batch(rows).project(columns).unwrap()).unwrap();
+    table.update(&mapped(columns, rows, first)).unwrap();
     table
+}
+
+fn filled(spec: &Arc<TableSpec>, columns: &Map, rows: &[Row]) -> Table {
+    filled_from(spec, columns, rows, 0)
 }
 
 fn absorb(table: &mut Table, chunk: &Chunk) {
@@ -172,7 +204,9 @@ proptest! {
         cuts.extend([0, rows.len()]);
         cuts.sort_unstable();
         let tables: Vec<Table> =
-            cuts.windows(2).map(|cut| filled(&spec, &columns, &rows[cut[0]..cut[1]])).collect();
+            cuts.windows(2)
+                .map(|cut| filled_from(&spec, &columns, &rows[cut[0]..cut[1]], cut[0]))
+                .collect();
         let choices: Vec<usize> = choices.iter().map(|choice| choice.index(1000)).collect();
         let found = folded(&spec, tables, &choices, disk).finish().unwrap();
         let key_count = usize::from(is_keyed);
@@ -190,14 +224,98 @@ proptest! {
         let parts: Vec<&[Row]> = rows.chunks(step).collect();
         let tables: Vec<Table> = order
             .iter()
-            .filter_map(|index| parts.get(*index))
-            .map(|part| filled(&spec, &columns, part))
+            .filter_map(|index| Some((parts.get(*index)?, index * step)))
+            .map(|(part, first)| filled_from(&spec, &columns, part, first))
             .collect();
         let tables = if tables.is_empty() { vec![Table::new(&spec).unwrap()] } else { tables };
         let found = folded(&spec, tables, &[3, 1, 4, 1, 5], true).finish().unwrap();
         prop_assert_eq!(text(&found, 1), text(&expected, 1));
     }
+
+    #[test]
+    fn what_depends_on_the_order_of_rows_is_what_a_walk_over_them_finds(
+        rows in rows(),
+        order in Just((0..6usize).collect::<Vec<_>>()).prop_shuffle(),
+        choices in prop::collection::vec(any::<prop::sample::Index>(), 1..8),
+    ) {
+        let (spec, columns) = spec(&format!("SELECT k, {WALKED} FROM t GROUP BY k"), &schema());
+        prop_assert!(spec.is_order_free());
+        let mut groups: BTreeMap<Option<u16>, Vec<&Row>> = BTreeMap::new();
+        rows.iter().for_each(|row| groups.entry(row.0).or_default().push(row));
+        let key = |k: &Option<u16>| match k {
+            Some(k) => format!("a key that is longer than a view: {k}"),
+            None => "∅".to_owned(),
+        };
+        let expected = groups.iter().map(|(k, rows)| (vec![key(k)], found_by_walking(rows)));
+        let expected: BTreeMap<_, _> = expected.collect();
+        let step = rows.len().div_ceil(6).max(1);
+        let parts: Vec<&[Row]> = rows.chunks(step).collect();
+        let tables: Vec<Table> = order
+            .iter()
+            .filter_map(|index| Some((parts.get(*index)?, index * step)))
+            .map(|(part, first)| filled_from(&spec, &columns, part, first))
+            .chain([Table::new(&spec).unwrap()])
+            .collect();
+        let choices: Vec<usize> = choices.iter().map(|choice| choice.index(1000)).collect();
+        let found = folded(&spec, tables, &choices, true).finish().unwrap();
+        prop_assert_eq!(text(&found, 1), expected);
+    }
 }
+
+/// What a walk over the rows of a group finds, by a list of them: for each of the aggregates below it.
+fn found_by_walking(rows: &[&Row]) -> Vec<String> {
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "∅".into());
+    let number = |row: &&Row| row.1.map(|i| i.to_string());
+    let text = |row: &&Row| row.3.clone();
+    // Floats as they are ordered: NaN is the largest, one zero is the other.
+    let key = |f: f64| {
+        if f == 0.0 {
+            0.0
+        } else if f.is_nan() {
+            f64::NAN
+        } else {
+            f
+        }
+    };
+    let before = |one: &Row, other: &Row| key(one.2.unwrap()).total_cmp(&key(other.2.unwrap()));
+    // `max_by` gives the last of equals, `min_by` the first.
+    let known = || rows.iter().filter(|row| row.2.is_some() && row.3.is_some());
+    let least = known().copied().min_by(|one, other| before(one, other));
+    let most = known().copied().rev().max_by(|one, other| before(one, other));
+    let mut ordered: Vec<&Row> = rows.to_vec();
+    ordered.sort_by_key(|row| (row.1.is_none(), row.1));
+    let mut downwards: Vec<&Row> = rows.to_vec();
+    downwards.sort_by_key(|row| std::cmp::Reverse((row.1.is_none(), row.1)));
+    let list = |values: Vec<Option<String>>| match values.is_empty() {
+        true => "∅".to_owned(),
+        false => format!("[{}]", values.into_iter().map(shown).collect::<Vec<_>>().join(", ")),
+    };
+    let joined = |texts: Vec<String>| shown((!texts.is_empty()).then(|| texts.join("+")));
+    vec![
+        shown(rows.first().and_then(text)),
+        shown(rows.last().and_then(text)),
+        shown(rows.iter().find_map(text)),
+        shown(rows.iter().rev().find_map(text)),
+        shown(most.as_ref().and_then(text)),
+        shown(least.as_ref().and_then(text)),
+        shown(rows.get(2).and_then(text)),
+        list(rows.iter().map(number).collect()),
+        list(ordered.iter().map(text).collect()),
+        joined(rows.iter().filter_map(text).collect()),
+        joined(downwards.iter().filter_map(text).collect()),
+        shown(rows.iter().filter_map(|row| row.1).reduce(|a, b| a & b).map(|i| i.to_string())),
+        shown(rows.iter().filter_map(|row| row.1).reduce(|a, b| a | b).map(|i| i.to_string())),
+        shown(rows.iter().filter_map(|row| row.1).reduce(|a, b| a ^ b).map(|i| i.to_string())),
+        shown(rows.iter().filter_map(|row| row.4).reduce(|a, b| a && b).map(|b| b.to_string())),
+        shown(rows.iter().filter_map(|row| row.4).reduce(|a, b| a || b).map(|b| b.to_string())),
+    ]
+}
+
+const WALKED: &str = "first_value(s), last_value(s), any_value(s), last_value(s) IGNORE NULLS, \
+    first_value(s ORDER BY f DESC) FILTER (WHERE s IS NOT NULL AND f IS NOT NULL), \
+    first_value(s ORDER BY f) FILTER (WHERE s IS NOT NULL AND f IS NOT NULL), \
+    nth_value(s, 3), array_agg(i), array_agg(s ORDER BY i), string_agg(s, '+'), \
+    string_agg(s, '+' ORDER BY i DESC), bit_and(i), bit_or(i), bit_xor(i), bool_and(b), bool_or(b)";
 
 fn many(count: u16, from: u16) -> Vec<Row> {
     let row = |n: u16| {
@@ -234,8 +352,8 @@ fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
         let cancel = Cancel::new();
         let merger = Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
         let mut pending_on_disk = 0;
-        for rows in &parts {
-            let chunk = filled(&spec, &columns, rows).take().unwrap();
+        for (part, rows) in parts.iter().enumerate() {
+            let chunk = filled_from(&spec, &columns, rows, part * 5000).take().unwrap();
             let pending = merger.defer(chunk).unwrap();
             pending_on_disk += usize::from(matches!(pending, Pending::Disk(_)));
             merger.accept(pending, 0).unwrap();
@@ -273,7 +391,8 @@ fn chunks_that_come_in_any_order_give_the_same_bytes() {
         let (cancel, progress) = (Cancel::new(), Progress::new());
         let merger = Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
         for (worker, part) in order.into_iter().enumerate() {
-            merger.add(filled(&spec, &columns, &parts[part]).take().unwrap()).unwrap();
+            let filled = filled_from(&spec, &columns, &parts[part], part * 4000).take().unwrap();
+            merger.add(filled).unwrap();
             if worker % 2 == 0 {
                 merger.work(worker).unwrap();
             }

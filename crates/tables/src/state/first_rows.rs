@@ -1,33 +1,37 @@
 //! The first rows of each group by an order.
 
 use std::cmp::Ordering;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, LargeListArray, StructArray, UInt32Array,
-    UInt64Array, downcast_primitive,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, LargeListArray, LargeStringBuilder, StructArray,
+    UInt32Array, UInt64Array, downcast_primitive,
 };
-use arrow::buffer::OffsetBuffer;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{SortOptions, take};
 use arrow::datatypes::{DataType, Field, Fields, IntervalDayTime, IntervalMonthDayNano, i256};
 use arrow::row::{Row, Rows as EncodedRows};
 use half::f16;
-use tidemill_base::error::Result;
+use tidemill_base::error::{Error, Result};
 
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
-use crate::first_rows::FirstRows;
+use crate::first_rows::{Answer, FirstRows, Shape};
 use crate::value;
 
 /// The rows that may be among the first of their group, as they came. Once there are twice as many as
 /// were left the last time, those that are not are dropped; from then on a group's last row that was left
 /// tells most rows that they need not be looked at: by their leads, which are 64 bits of the first column.
 /// So N rows of g groups that come in any order are encoded n·g·log(N/(n·g)) times, about, and each is
-/// compared with some others of its group once.
+/// compared with some others of its group once. Where one row is asked for, a group's lead is that of the best of the
+/// rows at hand before any of them is encoded: of a batch one row a group is, about, in whatever order they come.
 ///
 /// Rows are bytes in the order of the rows (Arrow's row format): columns that are ordered by come first,
 /// and the others make it one order, in which equal rows are equal in all.
 pub(super) struct FirstRowsOfGroups {
     of: Arc<FirstRows>,
+    /// The type of the answer.
+    output: DataType,
     kept: Kept,
     /// Per group, the lead of its last row, once it has as many as are asked for.
     last: Vec<u64>,
@@ -39,6 +43,11 @@ pub(super) struct FirstRowsOfGroups {
 /// Fewer rows are kept as they come.
 const KEPT_MIN: usize = 1 << 16;
 
+/// At how many rows some are dropped, after `count` were left; never, where all are wanted.
+fn kept_max(of: &FirstRows, count: usize) -> usize {
+    if of.most == usize::MAX { usize::MAX } else { (2 * count).max(KEPT_MIN) }
+}
+
 /// The rows of groups, each group's in order.
 pub(crate) struct OrderedRows {
     of: Arc<FirstRows>,
@@ -49,12 +58,13 @@ pub(crate) struct OrderedRows {
 }
 
 impl FirstRowsOfGroups {
-    pub(super) fn new(of: &Arc<FirstRows>) -> Self {
+    pub(super) fn new(of: &Arc<FirstRows>, output: DataType) -> Self {
         FirstRowsOfGroups {
             of: Arc::clone(of),
+            output,
             kept: Kept::new(of),
             last: Vec::new(),
-            most: KEPT_MIN,
+            most: kept_max(of, 0),
             scratch: Scratch { starts: Vec::new(), by_group: Vec::new(), kept: Kept::new(of) },
         }
     }
@@ -108,7 +118,7 @@ impl FirstRowsOfGroups {
             }
         }
         std::mem::swap(&mut self.kept, kept);
-        self.most = (2 * self.kept.len()).max(KEPT_MIN);
+        self.most = kept_max(&self.of, self.kept.len());
         OffsetBuffer::from_lengths(lengths)
     }
 }
@@ -160,10 +170,21 @@ impl StateColumn for FirstRowsOfGroups {
     fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
         self.last.resize(rows.group_count, u64::MAX);
         let structs = rows.values()?.as_struct();
-        let leads = self.of.leads(structs.column(0));
+        let columns = self.of.completed(structs.columns(), rows.positions)?;
+        let nulls = match &self.of.answer {
+            Answer::Numbered => structs.logical_nulls(),
+            Answer::Value { skips_nulls: true, .. } => {
+                columns.last().and_then(|values| values.logical_nulls())
+            }
+            Answer::Value { .. } => None,
+        };
+        let leads = self.of.leads(&columns[0]);
+        if self.of.most == 1 {
+            rows.each(nulls.as_ref(), &mut self.last, |last, row, _| *last = leads[row].min(*last));
+        }
         let mut wanted: Vec<u32> = Vec::new();
         let Kept { rows: encoded, leads: all, groups } = &mut self.kept;
-        rows.each(structs.nulls(), &mut self.last, |last, row, group| {
+        rows.each(nulls.as_ref(), &mut self.last, |last, row, group| {
             if leads[row] <= *last {
                 wanted.push(row as u32);
                 all.push(leads[row]);
@@ -171,10 +192,10 @@ impl StateColumn for FirstRowsOfGroups {
             }
         });
         match wanted.len() == structs.len() {
-            true => self.of.converter.append(encoded, structs.columns())?,
+            true => self.of.converter.append(encoded, &columns)?,
             false => {
                 let wanted = UInt32Array::from(wanted);
-                let columns = structs.columns().iter().map(|column| take(column, &wanted, None));
+                let columns = columns.iter().map(|column| take(column, &wanted, None));
                 let columns = columns.collect::<Result<Vec<_>, _>>()?;
                 self.of.converter.append(encoded, &columns)?;
             }
@@ -191,11 +212,14 @@ impl StateColumn for FirstRowsOfGroups {
             States::FirstRows(from) if Arc::ptr_eq(&from.of, &self.of) => from,
             _ => return Err(mismatch("first rows")),
         };
-        let kept = &mut self.kept;
+        let (kept, is_one) = (&mut self.kept, self.of.most == 1);
         routes.each(&mut self.last, |last, state, group| {
             for row in from.offsets[state] as usize..from.offsets[state + 1] as usize {
                 if from.leads[row] <= *last {
                     kept.push(from.rows.row(row), from.leads[row], group);
+                    if is_one {
+                        *last = from.leads[row];
+                    }
                 }
             }
         });
@@ -208,38 +232,23 @@ impl StateColumn for FirstRowsOfGroups {
     fn take(&mut self, group_count: usize) -> Result<States> {
         self.last.resize(group_count, u64::MAX);
         let offsets = self.drop_others(true);
-        let empty = FirstRowsOfGroups::new(&self.of);
+        let empty = FirstRowsOfGroups::new(&self.of, self.output.clone());
         let FirstRowsOfGroups { of, kept: Kept { rows, leads, .. }, .. } =
             std::mem::replace(self, empty);
         Ok(States::FirstRows(OrderedRows { of, offsets, rows, leads }))
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<States> {
-        let structs = DataType::Struct(self.of.columns.clone());
-        let is_list = match array.data_type() {
-            DataType::LargeList(item) => item.data_type() == &structs,
-            _ => false,
-        };
-        let refused = || refused(NAME, format!("lists of {structs} are expected"));
-        if !is_list || array.null_count() > 0 {
-            return Err(refused());
-        }
-        let lists = array.as_list::<i64>();
-        let structs = lists.values().as_struct();
-        if structs.null_count() > 0 {
-            return Err(refused());
-        }
-        Ok(States::FirstRows(OrderedRows {
-            of: Arc::clone(&self.of),
-            offsets: lists.offsets().clone(),
-            rows: self.of.converter.convert_columns(structs.columns())?,
-            leads: self.of.leads(structs.column(0)),
-        }))
+        self.decoded(array, None)
+    }
+
+    fn decode_of_file(&self, array: &ArrayRef, file: usize) -> Result<States> {
+        self.decoded(array, Some(file))
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
         match self.take(group_count)? {
-            States::FirstRows(rows) => rows.numbered(),
+            States::FirstRows(rows) => rows.answer(&self.output),
             _ => Err(mismatch("first rows")),
         }
     }
@@ -254,7 +263,36 @@ impl StateColumn for FirstRowsOfGroups {
     }
 }
 
-const NAME: &str = "row_number";
+impl FirstRowsOfGroups {
+    /// Reads states; where they are those of one of several files, their rows' places are made places of that file
+    /// among the others. Nothing else is lost by it: a group is in a file once, its rows in order.
+    fn decoded(&self, array: &ArrayRef, file: Option<usize>) -> Result<States> {
+        let structs = DataType::Struct(self.of.columns.clone());
+        let is_list = match array.data_type() {
+            DataType::LargeList(item) => item.data_type() == &structs,
+            _ => false,
+        };
+        let refused = || refused(self.of.name(), format!("lists of {structs} are expected"));
+        if !is_list || array.null_count() > 0 {
+            return Err(refused());
+        }
+        let lists = array.as_list::<i64>();
+        let structs = lists.values().as_struct();
+        if structs.null_count() > 0 {
+            return Err(refused());
+        }
+        let mut columns = structs.columns().to_vec();
+        if let (Some(file), Some(place)) = (file, self.of.position()) {
+            columns[place] = self.of.placed_in(file, lists.offsets());
+        }
+        Ok(States::FirstRows(OrderedRows {
+            of: Arc::clone(&self.of),
+            offsets: lists.offsets().clone(),
+            leads: self.of.leads(&columns[0]),
+            rows: self.of.converter.convert_columns(&columns)?,
+        }))
+    }
+}
 
 impl OrderedRows {
     pub(super) fn bytes(&self) -> usize {
@@ -279,6 +317,57 @@ impl OrderedRows {
     /// Their form on disk.
     pub(super) fn encode(&self) -> Result<ArrayRef> {
         self.lists(self.of.columns.clone(), self.columns()?)
+    }
+
+    /// What is answered of them, of type `output`.
+    fn answer(&self, output: &DataType) -> Result<ArrayRef> {
+        match &self.of.answer {
+            Answer::Numbered => self.numbered(),
+            Answer::Value { shape: Shape::Last, .. } => {
+                let most = self.of.most as i64;
+                let lasts = self.offsets.windows(2);
+                let lasts = lasts
+                    .map(|ends| (ends[1] - ends[0] == most).then(|| (ends[1] - 1).cast_unsigned()));
+                let values = self.values()?;
+                value::cast_to(&take(&values, &UInt64Array::from_iter(lasts), None)?, output)
+            }
+            Answer::Value { shape: Shape::List, .. } => {
+                let values = self.values()?;
+                let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+                let some = self.offsets.windows(2).map(|ends| ends[0] < ends[1]);
+                let nulls = NullBuffer::from_iter(some);
+                let offsets = self.offsets.clone();
+                let lists = LargeListArray::try_new(item, offsets, values, Some(nulls))?;
+                value::cast_to(&(Arc::new(lists) as ArrayRef), output)
+            }
+            Answer::Value { shape: Shape::Text(separator), .. } => {
+                let texts = value::cast_to(&self.values()?, &DataType::LargeUtf8)?;
+                let texts = texts.as_string::<i64>();
+                let mut joined = LargeStringBuilder::with_capacity(self.offsets.len(), 0);
+                for ends in self.offsets.windows(2) {
+                    let rows = ends[0] as usize..ends[1] as usize;
+                    if rows.is_empty() {
+                        joined.append_null();
+                        continue;
+                    }
+                    for row in rows.clone() {
+                        // Writing to memory does not fail.
+                        if row > rows.start {
+                            let _ = joined.write_str(separator);
+                        }
+                        let _ = joined.write_str(texts.value(row));
+                    }
+                    joined.append_value("");
+                }
+                value::cast_to(&(Arc::new(joined.finish()) as ArrayRef), output)
+            }
+        }
+    }
+
+    /// The values of all groups' rows.
+    fn values(&self) -> Result<ArrayRef> {
+        let last = self.columns()?.pop();
+        last.ok_or_else(|| Error::Internal("rows without columns are kept".into()))
     }
 
     /// The rows with their numbers.

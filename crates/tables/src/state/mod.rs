@@ -7,6 +7,7 @@
 //! grouping of rows and merges: integer sums are kept in 128 bits, those of decimals and of products in 192, float
 //! sums in a fixed-point accumulator wide enough to be exact.
 
+mod bits;
 mod collect;
 mod count;
 mod extremes;
@@ -30,6 +31,7 @@ use tidemill_sketch::{FloatSum, Hll, Moments, ONE_COLUMN, Quantiles, TWO_COLUMNS
 use crate::prefetch::{AHEAD, prefetch};
 use crate::spec::{Aggregate, Function, Precision};
 use crate::value::{self, Short};
+use bits::bits;
 use collect::Collect;
 use count::Count;
 use extremes::extreme;
@@ -54,6 +56,8 @@ pub(crate) struct Rows<'a> {
     pub second: Option<&'a ArrayRef>,
     /// Which rows count; all where absent. Null is no.
     pub filter: Option<&'a BooleanArray>,
+    /// Where each row stands in the input; none where no state of the table asks.
+    pub positions: Option<&'a ArrayRef>,
     /// Each row's group.
     pub groups: &'a [usize],
     /// How many groups there are now.
@@ -319,6 +323,14 @@ pub(crate) trait StateColumn: Send {
     /// Where the bytes are not states of this aggregate.
     fn decode(&self, array: &ArrayRef) -> Result<States>;
 
+    /// Reads states of a partial file, which stands in the place `file` among those that are merged.
+    ///
+    /// # Errors
+    /// As [`StateColumn::decode`].
+    fn decode_of_file(&self, array: &ArrayRef, _file: usize) -> Result<States> {
+        self.decode(array)
+    }
+
     /// The answer, one row per group; leaves an empty column.
     ///
     /// # Errors
@@ -369,15 +381,15 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             Box::new(Mean::new(aggregate, sum))
         }
         Function::Min | Function::Max => extreme(aggregate)?,
-        Function::Median => {
-            let argument = aggregate.argument_type.clone();
-            match argument {
-                DataType::Float32 => Box::new(Values::<Float32Type>::new(argument)),
-                DataType::Float64 => Box::new(Values::<Float64Type>::new(argument)),
-                DataType::Decimal128(_, _) => Box::new(Values::<Decimal128Type>::new(argument)),
-                other => return Err(Error::Internal(format!("a median over {other}"))),
+        Function::Bits(of) => bits(*of, &aggregate.argument_type)?,
+        Function::Median | Function::Percentile { .. } => match &aggregate.argument_type {
+            DataType::Float32 => Box::new(Values::<Float32Type>::new(aggregate)),
+            DataType::Float64 => Box::new(Values::<Float64Type>::new(aggregate)),
+            DataType::Decimal128(_, _) => Box::new(Values::<Decimal128Type>::new(aggregate)),
+            other => {
+                return Err(Error::Internal(format!("{} over {other}", aggregate.function)));
             }
-        }
+        },
         Function::Statistic(statistic) => match (is_whole(aggregate), statistic.is_of_pairs()) {
             (true, false) => moments::<i64, ONE_COLUMN>(aggregate),
             (true, true) => moments::<i64, TWO_COLUMNS>(aggregate),
@@ -404,7 +416,7 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
         Function::Collect { limit } => {
             Box::new(Collect::new(*limit, aggregate.argument_type.clone()))
         }
-        Function::FirstRows(of) => Box::new(FirstRowsOfGroups::new(of)),
+        Function::FirstRows(of) => Box::new(FirstRowsOfGroups::new(of, output)),
     })
 }
 
@@ -435,8 +447,12 @@ pub fn supports(aggregate: &Aggregate) -> bool {
                 )
         }
         Function::Min | Function::Max => extreme(aggregate).is_ok(),
+        Function::Bits(of) => bits(*of, argument).is_ok(),
         Function::Median => {
             matches!(argument, DataType::Float32 | DataType::Float64 | DataType::Decimal128(_, _))
+        }
+        Function::Percentile { .. } => {
+            matches!(argument, DataType::Float32 | DataType::Float64)
         }
         Function::Statistic(statistic) => {
             let second = aggregate.second.as_ref().map(|(_, of)| of);

@@ -1,16 +1,21 @@
-//! All values of a group, for its median.
+//! All values of a group, for its median and its percentiles.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, LargeListArray, PrimitiveArray};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, LargeListArray, PrimitiveArray,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
     ArrowNativeType, DataType, Decimal128Type, Field, Float32Type, Float64Type,
 };
 use tidemill_base::error::Result;
-use tidemill_sql::floats;
+use tidemill_sql::percentiles::percentile;
+use tidemill_sql::{Told, floats};
 
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
+use crate::spec::{Aggregate, Function};
+use crate::value;
 
 /// Values of which there is a median.
 pub(super) trait Middling: ArrowPrimitiveType {
@@ -54,6 +59,8 @@ impl Middling for Decimal128Type {
 /// The values as they came, each with its group: what takes rows only appends, and the groups' values are
 /// brought together once, by counting.
 pub(super) struct Values<T: Middling> {
+    /// What is answered of them, where nothing else shares them.
+    function: Function,
     argument: DataType,
     values: Vec<T::Native>,
     /// None while there is one group alone.
@@ -61,8 +68,9 @@ pub(super) struct Values<T: Middling> {
 }
 
 impl<T: Middling> Values<T> {
-    pub(super) fn new(argument: DataType) -> Self {
-        Values { argument, values: Vec::new(), groups: Vec::new() }
+    pub(super) fn new(aggregate: &Aggregate) -> Self {
+        let (function, argument) = (aggregate.function.clone(), aggregate.argument_type.clone());
+        Values { function, argument, values: Vec::new(), groups: Vec::new() }
     }
 
     /// Where each group's values begin, and all values by group; leaves an empty column.
@@ -185,15 +193,12 @@ impl<T: Middling> StateColumn for Values<T> {
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
         let (offsets, mut values) = self.by_group(group_count);
-        let mut medians = Vec::with_capacity(group_count);
-        let mut present = Vec::with_capacity(group_count);
-        for ends in offsets.windows(2) {
-            let median = median::<T>(&mut values[ends[0]..ends[1]]);
-            present.push(median.is_some());
-            medians.push(median.unwrap_or_default());
-        }
-        let medians = PrimitiveArray::<T>::new(medians.into(), Some(NullBuffer::from(present)));
-        Ok(Arc::new(medians.with_data_type(self.argument.clone())))
+        self.answer(&self.function, &offsets, &mut values)
+    }
+
+    fn finish_shared(&mut self, group_count: usize, of: &[&Aggregate]) -> Result<Vec<ArrayRef>> {
+        let (offsets, mut values) = self.by_group(group_count);
+        of.iter().map(|of| self.answer(&of.function, &offsets, &mut values)).collect()
     }
 
     fn answer_in_place(&mut self) -> Result<Option<ArrayRef>> {
@@ -207,6 +212,36 @@ impl<T: Middling> StateColumn for Values<T> {
         let again = if self.groups.is_empty() { 0 } else { self.values.len() };
         (self.values.capacity() + again) * size_of::<T::Native>()
             + self.groups.capacity() * size_of::<u32>()
+    }
+}
+
+impl<T: Middling> Values<T> {
+    /// The answers of a function; the values of a group are in another order afterwards.
+    fn answer(
+        &self,
+        function: &Function,
+        offsets: &[usize],
+        values: &mut [T::Native],
+    ) -> Result<ArrayRef> {
+        if let Function::Percentile { share } = function {
+            let answers = offsets.windows(2).map(|ends| {
+                let own =
+                    PrimitiveArray::<T>::from_iter_values(values[ends[0]..ends[1]].iter().copied());
+                percentile(&(Arc::new(own) as ArrayRef), *share).told()
+            });
+            let answers: Float64Array = answers.collect::<Result<_>>()?;
+            return value::cast_to(&(Arc::new(answers) as ArrayRef), &self.argument);
+        }
+        let group_count = offsets.len() - 1;
+        let mut medians = Vec::with_capacity(group_count);
+        let mut present = Vec::with_capacity(group_count);
+        for ends in offsets.windows(2) {
+            let median = median::<T>(&mut values[ends[0]..ends[1]]);
+            present.push(median.is_some());
+            medians.push(median.unwrap_or_default());
+        }
+        let medians = PrimitiveArray::<T>::new(medians.into(), Some(NullBuffer::from(present)));
+        Ok(Arc::new(medians.with_data_type(self.argument.clone())))
     }
 }
 

@@ -135,8 +135,14 @@ mod tests {
     fn values_come_by_group_in_the_order_in_which_they_came() {
         let groups: Vec<usize> = (0..1000).map(|row| row * row % 77).collect();
         let items: Vec<u64> = (0..1000).collect();
-        let rows =
-            |groups| Rows { values: None, second: None, filter: None, groups, group_count: 80 };
+        let rows = |groups| Rows {
+            values: None,
+            second: None,
+            filter: None,
+            positions: None,
+            groups,
+            group_count: 80,
+        };
         let mut waiting = Waiting::default();
         for (groups, items) in groups.chunks(300).zip(items.chunks(300)) {
             waiting.add(&rows(groups), None, items);

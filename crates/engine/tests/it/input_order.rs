@@ -1,0 +1,331 @@
+//! Aggregates that depend on the order of rows, against a walk over all rows, on every path.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::{Merge, NamedSource, Plan, Progress, Query, RunId, Settings};
+
+use crate::common::{Answer, Folder, Random, answered, query, settings};
+
+/// A row of the input.
+#[derive(Clone)]
+struct Row {
+    key: u64,
+    id: u64,
+    n: Option<i64>,
+    f: Option<f64>,
+    s: Option<String>,
+    b: Option<bool>,
+}
+
+const HEAD: &str = "k,id,n,f,s,b\n";
+
+fn rows(random: &mut Random, count: u64, keys: u64) -> Vec<Row> {
+    let row = |id| {
+        let f = match random.below(9) {
+            0 => f64::NAN,
+            1 => -0.0,
+            2 => 0.0,
+            3 => f64::INFINITY,
+            other => other as f64 / 4.0,
+        };
+        let s = format!("word {}, which is long enough to be apart", random.below(1000));
+        let mut is_there = || random.below(7) > 0;
+        let there = [is_there(), is_there(), is_there(), is_there()];
+        Row {
+            key: random.below(keys),
+            id,
+            n: there[0].then(|| random.below(6) as i64 - 3),
+            f: there[1].then_some(f),
+            s: there[2].then_some(s),
+            b: there[3].then(|| random.below(2) == 0),
+        }
+    };
+    (0..count).map(row).collect()
+}
+
+fn text(rows: &[Row]) -> String {
+    let line = |row: &Row| {
+        let of = |text: Option<String>| text.unwrap_or_default();
+        format!(
+            "{},{},{},{},\"{}\",{}\n",
+            row.key,
+            row.id,
+            of(row.n.map(|n| n.to_string())),
+            of(row.f.map(|f| format!("{f:?}"))),
+            of(row.s.clone()),
+            of(row.b.map(|b| b.to_string())),
+        )
+        .replace("\"\"", "")
+    };
+    HEAD.to_owned() + &rows.iter().map(line).collect::<String>()
+}
+
+const CALLS: &str = "first(s) AS a, last(s) AS b, any_value(s) AS c, arg_max(s, n) AS d, \
+    arg_min(s, n) AS e, max_by(id, f) AS f1, min_by(id, f) AS g, \
+    last_value(id ORDER BY n NULLS FIRST) AS h, arg_max(id, n) FILTER (WHERE b) AS i, \
+    array_to_string(array_agg(id), '-') AS j, string_agg(s, '+' ORDER BY n DESC NULLS LAST) AS l, \
+    nth_value(id, 2 ORDER BY n) AS m, arg_max(id, n, 2)[2] AS o, bool_and(b) AS p, bool_or(b) AS q, \
+    bit_and(id) AS r, bit_or(id) AS t, bit_xor(id) AS u";
+
+/// What a walk over the rows of a group finds.
+fn walked(rows: &[&Row]) -> Vec<String> {
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "∅".into());
+    let word = |row: &&Row| row.s.clone();
+    let id = |row: &&Row| Some(row.id.to_string());
+    // Rows in a stable order by a key, those without one left out.
+    fn by<'a, K: Ord>(rows: &[&'a Row], key: impl Fn(&Row) -> Option<K>) -> Vec<&'a Row> {
+        let mut some: Vec<&Row> = rows.iter().copied().filter(|row| key(row).is_some()).collect();
+        some.sort_by_key(|row| key(row));
+        some
+    }
+    // One zero, and NaN above all.
+    let float = |row: &Row| {
+        let f = row.f?;
+        let bits = if f.is_nan() { i64::MAX } else { (f + 0.0).to_bits().cast_signed() };
+        Some(bits)
+    };
+    let words: Vec<&Row> = rows.iter().copied().filter(|row| row.s.is_some()).collect();
+    let most =
+        |rows: &[&Row]| by(rows, |row| row.n.map(std::cmp::Reverse)).first().copied().cloned();
+    let flagged: Vec<&Row> = rows.iter().copied().filter(|row| row.b == Some(true)).collect();
+    let falling = by(rows, |row| row.n.map(std::cmp::Reverse));
+    let unknown = rows.iter().copied().filter(|row| row.n.is_none());
+    let joined: Vec<String> =
+        falling.iter().copied().chain(unknown.clone()).filter_map(|row| row.s.clone()).collect();
+    let rising: Vec<&Row> = by(rows, |row| row.n).into_iter().chain(unknown).collect();
+    let ids: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
+    let number = |of: fn(u64, u64) -> u64| rows.iter().map(|row| row.id).reduce(of);
+    let flags = |of: fn(bool, bool) -> bool| rows.iter().filter_map(|row| row.b).reduce(of);
+    let last_by_n = by(rows, |row| Some(row.n)).last().map(|row| row.id.to_string());
+    vec![
+        shown(rows.first().and_then(word)),
+        shown(rows.last().and_then(word)),
+        shown(rows.iter().find_map(word)),
+        shown(most(&words).as_ref().and_then(|row| word(&row))),
+        shown(by(&words, |row| row.n).first().and_then(word)),
+        shown(by(rows, |row| float(row).map(std::cmp::Reverse)).first().and_then(id)),
+        shown(by(rows, float).first().and_then(id)),
+        shown(last_by_n),
+        shown(most(&flagged).map(|row| row.id.to_string())),
+        ids.join("-"),
+        shown((!joined.is_empty()).then(|| joined.join("+"))),
+        shown(rising.get(1).and_then(id)),
+        shown(falling.get(1).and_then(id)),
+        shown(flags(|a, b| a && b).map(|b| b.to_string())),
+        shown(flags(|a, b| a || b).map(|b| b.to_string())),
+        shown(number(|a, b| a & b).map(|n| n.to_string())),
+        shown(number(|a, b| a | b).map(|n| n.to_string())),
+        shown(number(|a, b| a ^ b).map(|n| n.to_string())),
+    ]
+}
+
+fn expected(rows: &[Row]) -> Vec<Vec<String>> {
+    let mut groups: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
+    rows.iter().for_each(|row| groups.entry(row.key).or_default().push(row));
+    let row = |(key, rows): (u64, Vec<&Row>)| {
+        [key.to_string()].into_iter().chain(walked(&rows)).collect::<Vec<String>>()
+    };
+    groups.into_iter().map(row).collect()
+}
+
+/// The rows in files of so many.
+fn written(folder: &Folder, rows: &[Row], size: usize) -> usize {
+    let parts = rows.chunks(size);
+    let count = parts.len();
+    for (part, rows) in parts.enumerate() {
+        folder.write(&format!("e/{part:03}.csv"), text(rows));
+    }
+    count
+}
+
+fn path(folder: &Folder, sql: &str) -> String {
+    Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().path
+}
+
+#[test]
+fn they_are_those_of_a_walk_whatever_the_path_and_the_number_of_threads() {
+    for (count, keys, size) in [(30_000, 7, 2500), (30_000, 9000, 4000), (400, 1, 400)] {
+        let folder = Folder::new();
+        let rows = rows(&mut Random(count + keys), count, keys);
+        written(&folder, &rows, size);
+        let expected = expected(&rows);
+        let sql = format!("SELECT k, {CALLS} FROM '$/e/*.csv' GROUP BY k ORDER BY k");
+        assert_eq!(path(&folder, &sql), "partial tables");
+        let beside = sql.replace(" FROM", ", approx_percentile_cont_with_weight(1, 1, 0.5) FROM");
+        assert_eq!(path(&folder, &beside), "datafusion");
+        for threads in [1, 2, 7] {
+            let settings = Settings { threads, ..settings() };
+            let found = folder.ask_with(&sql, &settings).rows();
+            let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+            assert_eq!(differs, None, "{keys} keys, {threads} threads");
+            assert_eq!(found.len(), expected.len());
+            let mut found = folder.ask_with(&beside, &settings).rows();
+            found.iter_mut().for_each(|row| row.truncate(expected[0].len()));
+            let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+            assert_eq!(differs, None, "{keys} keys, {threads} threads, beside another");
+        }
+    }
+}
+
+#[test]
+fn little_memory_gives_the_same_and_does_spill() {
+    let folder = Folder::new();
+    let rows = rows(&mut Random(4), 60_000, 15_000);
+    written(&folder, &rows, 7000);
+    let expected = expected(&rows);
+    let sql = format!("SELECT k, {CALLS} FROM '$/e/*.csv' GROUP BY k ORDER BY k");
+    for (memory_bytes, threads) in [(1 << 10, 1), (4 << 20, 3), (16 << 20, 2)] {
+        let progress = Progress::new();
+        let settings = Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
+        assert!(folder.ask_with(&sql, &settings).rows() == expected, "{memory_bytes} bytes");
+        assert!(progress.spilled_bytes() > 0, "{memory_bytes} bytes were enough");
+    }
+}
+
+#[test]
+fn tables_of_parts_merge_in_the_order_given() {
+    let folder = Folder::new();
+    let rows = rows(&mut Random(9), 3000, 40);
+    let count = written(&folder, &rows, 700);
+    let sql = format!("SELECT k, {CALLS} FROM source GROUP BY k ORDER BY k");
+    let keep = |part: usize| -> PathBuf {
+        let url = folder.sql(&format!("$/e/{part:03}.csv"));
+        let spec = SourceSpec { url, ..SourceSpec::default() };
+        let sources = vec![NamedSource { name: "source".into(), spec }];
+        let schema = "k BIGINT, id BIGINT, n BIGINT, f DOUBLE, s VARCHAR, b BOOLEAN".into();
+        let query = Query { sources, schema: Some(schema), ..query(&sql) };
+        let out = folder.path().join(format!("{part}.part"));
+        Plan::new(&query, &settings()).unwrap().run_partial(&out, false, &RunId::new()).unwrap();
+        out
+    };
+    let parts: Vec<PathBuf> = (0..count).map(keep).collect();
+    let merged = |parts: &[PathBuf], settings: &Settings| -> Answer {
+        answered(Merge::new(parts, settings).unwrap().run().unwrap()).unwrap()
+    };
+    let kept = |parts: &[PathBuf], name: &str| -> PathBuf {
+        let out = folder.path().join(name);
+        let merge = Merge::new(parts, &settings()).unwrap();
+        merge.run_partial(&out, false, &RunId::new()).unwrap();
+        out
+    };
+    let whole = expected(&rows);
+    assert!(merged(&parts, &settings()).rows() == whole);
+    let small = Settings { memory_bytes: 1 << 10, ..settings() };
+    assert!(merged(&parts, &small).rows() == whole);
+    // Of some that were merged before, at either end.
+    let first = kept(&parts[..3], "first.part");
+    let last = kept(&parts[3..], "last.part");
+    assert!(merged(&[first.clone(), last.clone()], &settings()).rows() == whole);
+    assert!(merged(&[&[first][..], &parts[3..]].concat(), &settings()).rows() == whole);
+    // In another order they are of another input.
+    let order = [4, 2, 0, 3, 1];
+    let turned: Vec<PathBuf> = order.iter().map(|part| parts[*part].clone()).collect();
+    let input: Vec<Row> =
+        order.iter().flat_map(|part| rows.chunks(700).nth(*part).unwrap()).cloned().collect();
+    assert!(merged(&turned, &settings()).rows() == expected(&input));
+}
+
+#[test]
+fn values_of_any_type_are_kept_as_they_are() {
+    let folder = Folder::new();
+    folder.write(
+        "v.jsonl",
+        r#"{"t":1,"list":[1,null,3],"record":{"a":"x","b":[1.5]},"text":null,"day":"2024-02-01"}
+{"t":3,"list":null,"record":{"a":null,"b":null},"text":"é","day":"2024-02-03"}
+{"t":2,"list":[],"record":null,"text":"z","day":"2024-02-02"}
+"#,
+    );
+    for (call, expected) in [
+        ("first(list)", "[1, , 3]"),
+        ("last(list)", "[]"),
+        ("arg_max(record, t)", "{a: , b: }"),
+        ("last(record)", "∅"),
+        ("any_value(text)", "é"),
+        ("arg_max(CAST(day AS DATE), t)", "2024-02-03"),
+        ("array_agg(list ORDER BY t DESC)", "[, [], [1, , 3]]"),
+        ("array_agg(record)[1]['b']", "[1.5]"),
+        ("max(list)", "[1, , 3]"),
+        ("min(list)", "[]"),
+        ("max(record)", "{a: , b: }"),
+        ("min(record)", "{a: x, b: [1.5]}"),
+        ("any_value(NULL)", "∅"),
+        ("first(CAST(t AS DECIMAL(9, 2)))", "1.00"),
+        ("arg_max(t, CAST(day AS TIMESTAMP))", "3"),
+        ("first(INTERVAL '1 day')", "1 days"),
+    ] {
+        let sql = format!("SELECT {call} AS v FROM '$/v.jsonl'");
+        assert_eq!(path(&folder, &sql), "partial tables", "{call}");
+        assert_eq!(folder.ask(&sql).only(), expected, "{call}");
+        let beside = sql.replace(" FROM", ", approx_percentile_cont_with_weight(1, 1, 0.5) FROM");
+        assert_eq!(path(&folder, &beside), "datafusion", "{call}");
+        assert_eq!(folder.ask(&beside).rows()[0][0], expected, "{call} beside another");
+    }
+}
+
+#[test]
+fn aggregates_of_different_values_merge_beside_others() {
+    let folder = Folder::new();
+    folder.write("d.csv", "k,x,s\na,1,p\na,1,q\na,3,p\na,,\nb,2,q\n");
+    for (calls, expected) in [
+        (
+            "sum(DISTINCT x), avg(DISTINCT x), count(*), arg_max(s, x)",
+            ["a|4|2.0|4|p", "b|2|2.0|1|q"],
+        ),
+        (
+            "count(DISTINCT x), bool_and(x > 0), stddev(DISTINCT x)",
+            ["a|2|true|1.4142135623730951", "b|1|true|∅"],
+        ),
+        (
+            "string_agg(DISTINCT s, '+'), array_agg(DISTINCT x), sum(x)",
+            ["a|p+q|[1, 3, ]|5", "b|q|[2]|2"],
+        ),
+        (
+            "array_agg(DISTINCT x) FILTER (WHERE x > 1), sum(DISTINCT x) FILTER (WHERE s = 'p'), first(s)",
+            ["a|[3]|4|p", "b|[2]|∅|q"],
+        ),
+        (
+            "median(DISTINCT x), percentile_cont(x, 0.5), median(x)",
+            ["a|2.0|1.0|1.0", "b|2.0|2.0|2.0"],
+        ),
+    ] {
+        let sql = format!("SELECT k, {calls} FROM '$/d.csv' GROUP BY k ORDER BY k");
+        assert_eq!(path(&folder, &sql), "partial tables", "{calls}");
+        let found: Vec<String> = folder.ask(&sql).rows().iter().map(|row| row.join("|")).collect();
+        assert_eq!(found, expected, "{calls}");
+        let union = sql.replace(
+            "'$/d.csv'",
+            "(SELECT * FROM '$/d.csv' UNION ALL SELECT * FROM '$/d.csv' WHERE x > 9)",
+        );
+        assert_eq!(path(&folder, &union), "datafusion", "{calls}");
+        let found: Vec<String> =
+            folder.ask(&union).rows().iter().map(|row| row.join("|")).collect();
+        assert_eq!(found, expected, "{calls} of a UNION");
+    }
+}
+
+#[test]
+fn of_a_list_that_is_cut_only_the_first_values_are_kept() {
+    let folder = Folder::new();
+    folder.write("l.csv", "k,x,t\na,1,5\na,2,9\na,3,7\nb,4,1\n");
+    let tables = |sql: &str| {
+        let explain = Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap();
+        explain.steps.into_iter().find(|(name, _)| name == "tables").unwrap().1
+    };
+    let cut = "SELECT k, arg_max(x, t, 2) AS m FROM '$/l.csv' GROUP BY k ORDER BY k";
+    assert!(tables(cut).contains("array_agg(at most 2; by by_0 DESC"), "{}", tables(cut));
+    assert_eq!(folder.ask(cut).rows(), [["a", "[2, 3]"], ["b", "[4]"]]);
+    for (sql, expected) in [
+        ("array_slice(array_agg(x), 2, 3)", "[2, 3]"),
+        ("array_slice(array_agg(x ORDER BY t), 1, 2), array_agg(x ORDER BY t)", "[1, 3]"),
+        ("array_slice(array_agg(x), 1, -1)", "[1, 2, 3, 4]"),
+        ("array_slice(array_agg(x), 1, 3, 2)", "[1, 3]"),
+    ] {
+        let sql = format!("SELECT {sql} FROM '$/l.csv'");
+        assert!(tables(&sql).contains("array_agg(all"), "{sql}: {}", tables(&sql));
+        if !sql.contains("ORDER BY") {
+            assert_eq!(folder.ask(&sql).rows()[0][0], expected, "{sql}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Aggregates that answer of a group's first rows, or of all in their order: `first_value(x ORDER BY n)`,
+//! `last_value(x)`, `any_value(x)`, `array_agg(x)`, and what other databases call `arg_max`, `max_by`, `DISTINCT ON`.
+//!
+//! Their state is that of [`FirstRows`]: rows of what they are ordered by, of their place in the input, and of the
+//! value. The place makes one order of all rows, so that the answer is the same whichever table takes which rows and
+//! however tables are merged; and of rows that are equal otherwise the first of the input has the say, or the last.
+//!
+//! ```text
+//!   first_value(x ORDER BY n DESC)   at most 1 of {by_0: n, position, value: x}   by n DESC, position
+//!   last_value(x ORDER BY n)         at most 1 of {by_0: n, position, value: x}   by n DESC, position DESC
+//!   any_value(x)                     at most 1 of {position, value: x}            by position, without nulls
+//!   array_agg(x ORDER BY n)          all of {by_0: n, position, value: x}         by n, position
+//! ```
+
+use std::sync::Arc;
+
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::functions::core::expr_fn::named_struct;
+use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, GroupsAccumulator,
+    LogicalPlan, LogicalPlanBuilder, ReversedUDAF, Signature, lit,
+};
+use tidemill_base::types::sql_type;
+
+use crate::Function;
+use crate::calls::{aggregate_call, depends_on_order};
+use crate::first_rows::{Answer, FirstRows, Shape};
+
+/// The column of a row's place in the input.
+const POSITION: &str = "position";
+
+/// The column of what is answered.
+const VALUE: &str = "value";
+
+/// What a call keeps and its argument, a struct of what rows are ordered by and of the value; none where it is no such
+/// call, a message where its rows cannot be kept.
+pub(crate) fn of_call(
+    call: &AggregateFunction,
+    schema: &DFSchema,
+) -> Option<Result<(Function, Vec<Expr>), String>> {
+    let name = call.func.name();
+    let params = &call.params;
+    let ignores = params.null_treatment == Some(NullTreatment::IgnoreNulls);
+    let value = params.args.first()?;
+    let one = |is_last, skips_nulls| Wanted { is_last, skips_nulls, most: 1, shape: Shape::Last };
+    let all = |skips_nulls, shape| Wanted { is_last: false, skips_nulls, most: usize::MAX, shape };
+    let wanted = match (name, &params.args[1..]) {
+        ("first_value", []) => one(false, ignores),
+        ("last_value", []) => one(true, ignores),
+        ("any_value", []) => one(false, true),
+        ("nth_value", [Expr::Literal(place, _)]) if !ignores => {
+            match place.cast_to(&DataType::Int64) {
+                Ok(ScalarValue::Int64(Some(place))) if place != 0 => {
+                    // Counted from the end, where it is below zero.
+                    let most = usize::try_from(place.unsigned_abs()).ok()?;
+                    Wanted { most, ..one(place < 0, false) }
+                }
+                _ => return None,
+            }
+        }
+        ("array_agg", []) => {
+            let limited = call.func.inner().downcast_ref::<Limited>();
+            let most = limited.map_or(usize::MAX, |limited| limited.most);
+            Wanted { most, ..all(ignores, Shape::List) }
+        }
+        ("string_agg", [Expr::Literal(separator, _)]) => {
+            all(true, Shape::Text(separator.try_as_str()?.unwrap_or_default().to_owned()))
+        }
+        _ => return None,
+    };
+    if params.distinct {
+        return Some(Err(format!("`{name}` is called with DISTINCT")));
+    }
+    Some(kept(call, value, schema, wanted))
+}
+
+/// Which rows are kept, and what is answered of them.
+struct Wanted {
+    /// Whether they are the last.
+    is_last: bool,
+    /// Whether those without a value are left out.
+    skips_nulls: bool,
+    /// How many at most.
+    most: usize,
+    shape: Shape,
+}
+
+fn kept(
+    call: &AggregateFunction,
+    value: &Expr,
+    schema: &DFSchema,
+    Wanted { is_last, skips_nulls, most, shape }: Wanted,
+) -> Result<(Function, Vec<Expr>), String> {
+    let name = call.func.name();
+    let type_of = |expr: &Expr| expr.get_type(schema).map_err(|error| error.to_string());
+    let mut fields: Vec<Field> = Vec::new();
+    let mut by: Vec<SortOptions> = Vec::new();
+    let mut columns: Vec<Expr> = Vec::new();
+    for (index, sort) in call.params.order_by.iter().enumerate() {
+        let of = type_of(&sort.expr)?;
+        // These are compared part by part elsewhere, or have no order of their own.
+        if of.is_nested() || matches!(of, DataType::Interval(_) | DataType::Null) {
+            return Err(format!("`{name}` is ordered by {}", sql_type(&of)));
+        }
+        let column = format!("by_{index}");
+        columns.extend([lit(column.as_str()), sort.expr.clone()]);
+        fields.push(Field::new(column, of, true));
+        // The last of some rows is the first of them the other way round.
+        by.push(SortOptions {
+            descending: !sort.asc ^ is_last,
+            nulls_first: sort.nulls_first ^ is_last,
+        });
+    }
+    fields.push(Field::new(POSITION, DataType::UInt64, true));
+    by.push(SortOptions { descending: is_last, nulls_first: false });
+    columns.extend([lit(VALUE), value.clone()]);
+    fields.push(Field::new(VALUE, type_of(value)?, true));
+    let sorted = fields.iter().map(|field| SortField::new(field.data_type().clone()));
+    if !RowConverter::supports_fields(&sorted.collect::<Vec<_>>()) {
+        let of = fields.last().map_or(DataType::Null, |field| field.data_type().clone());
+        return Err(format!("no mergeable state for `{name}` over {}", sql_type(&of)));
+    }
+    let answer = Answer::Value { skips_nulls, shape };
+    let rows = FirstRows::new(most, Fields::from(fields), by, answer);
+    let rows = rows.map_err(|error| error.to_string())?;
+    Ok((Function::FirstRows(Arc::new(rows)), vec![named_struct(columns)]))
+}
+
+// ── lists of which the first values alone are wanted ─────────────────────────────────────
+
+/// A plan in which a list of which only the first values are taken, as in `array_slice(array_agg(x ORDER BY n), 1, 3)`,
+/// is known to be one: tables keep no others.
+///
+/// # Errors
+/// As DataFusion's plan builder.
+pub fn limited_lists(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(limited)?.data)
+}
+
+fn limited(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+    let LogicalPlan::Projection(projection) = &plan else { return Ok(Transformed::no(plan)) };
+    let LogicalPlan::Aggregate(aggregate) = projection.input.as_ref() else {
+        return Ok(Transformed::no(plan));
+    };
+    let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+    let mut changed = false;
+    let mut calls = Vec::with_capacity(aggregate.aggr_expr.len());
+    for (index, expr) in aggregate.aggr_expr.iter().enumerate() {
+        let column = Column::from(aggregate.schema.qualified_field(keys + index));
+        let call = aggregate_call(expr).filter(|call| {
+            call.func.name() == "array_agg"
+                && !call.params.distinct
+                && call.func.inner().downcast_ref::<Limited>().is_none()
+        });
+        let most = call.and_then(|_| most_of(&projection.expr, &column));
+        calls.push(match (call, most) {
+            (Some(call), Some(most)) => {
+                changed = true;
+                let mut call = call.clone();
+                call.func = Arc::new(AggregateUDF::from(Limited { theirs: call.func, most }));
+                Expr::AggregateFunction(call).alias(expr.qualified_name().1)
+            }
+            _ => expr.clone(),
+        });
+    }
+    if !changed {
+        return Ok(Transformed::no(plan));
+    }
+    let groups =
+        Aggregate::try_new(Arc::clone(&aggregate.input), aggregate.group_expr.clone(), calls)?;
+    let groups = vec![LogicalPlan::Aggregate(groups)];
+    Ok(Transformed::yes(plan.with_new_exprs(plan.expressions(), groups)?))
+}
+
+/// How many of the first items of a list are looked at by expressions, if they look at no others.
+fn most_of(exprs: &[Expr], list: &Column) -> Option<usize> {
+    let is_list = |expr: &Expr| matches!(expr, Expr::Column(column) if column == list);
+    let mut most = None;
+    for expr in exprs {
+        let mut looks_further = false;
+        let walked = expr.apply(|expr| {
+            match expr {
+                Expr::ScalarFunction(call)
+                    if call.func.name() == "array_slice" && is_list(&call.args[0]) =>
+                {
+                    let whole = |expr: Option<&Expr>| match expr {
+                        Some(Expr::Literal(value, _)) => match value.cast_to(&DataType::Int64) {
+                            Ok(ScalarValue::Int64(Some(value))) => usize::try_from(value).ok(),
+                            _ => None,
+                        },
+                        _ => None,
+                    };
+                    match (whole(call.args.get(1)), whole(call.args.get(2)), call.args.len()) {
+                        // From the first on, and at least one: of none the list might be missing.
+                        (Some(1..), Some(last @ 1..), 3) => most = most.max(Some(last)),
+                        _ => looks_further = true,
+                    }
+                    return Ok(TreeNodeRecursion::Jump);
+                }
+                expr if is_list(expr) => looks_further = true,
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        if walked.is_err() || looks_further {
+            return None;
+        }
+    }
+    most
+}
+
+/// DataFusion's list of all values, of which no more than some of the first are looked at.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Limited {
+    theirs: Arc<AggregateUDF>,
+    most: usize,
+}
+
+impl AggregateUDFImpl for Limited {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field(&self, arguments: &[FieldRef]) -> PlanResult<FieldRef> {
+        self.theirs.inner().return_field(arguments)
+    }
+
+    fn is_nullable(&self) -> bool {
+        self.theirs.is_nullable()
+    }
+
+    fn default_value(&self, data_type: &DataType) -> PlanResult<ScalarValue> {
+        self.theirs.default_value(data_type)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.theirs.inner().order_sensitivity()
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.theirs.inner().reverse_expr()
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        beneficial_ordering: bool,
+    ) -> PlanResult<Option<Arc<dyn AggregateUDFImpl>>> {
+        Arc::clone(self.theirs.inner()).with_beneficial_ordering(beneficial_ordering)
+    }
+
+    fn supports_null_handling_clause(&self) -> bool {
+        self.theirs.inner().supports_null_handling_clause()
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
+        self.theirs.state_fields(args)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
+        self.theirs.accumulator(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        self.theirs.groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> PlanResult<Box<dyn GroupsAccumulator>> {
+        self.theirs.create_groups_accumulator(args)
+    }
+}
+
+// ── on DataFusion's path ─────────────────────────────────────────────────────────────────
+
+/// The column that numbers rows as they come.
+const PLACE: &str = "place in the input";
+
+/// A plan for DataFusion, whose rows come in order, in which equals by an ORDER BY of an aggregate stay in that order:
+/// its sorts leave it open. Beside such an aggregate those without an ORDER BY have the order of the input for theirs, as
+/// DataFusion gives all of them the order that one asks for.
+///
+/// # Errors
+/// As DataFusion's plan builder.
+pub fn with_places(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(numbered)?.data)
+}
+
+fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
+    let takes_order = |call: &&AggregateFunction| {
+        depends_on_order(call) && call.func.name() != "collect" && !call.params.distinct
+    };
+    let mut calls = aggregate.aggr_expr.iter().filter_map(aggregate_call).filter(takes_order);
+    if calls.all(|call| call.params.order_by.is_empty()) {
+        return Ok(Transformed::no(plan));
+    }
+    let rows = LogicalPlanBuilder::from(aggregate.input.as_ref().clone())
+        .window([row_number().alias(PLACE)])?
+        .build()?;
+    let place = Expr::Column(Column::new_unqualified(PLACE));
+    let calls = aggregate.aggr_expr.iter().map(|expr| {
+        let Some(call) = aggregate_call(expr).filter(takes_order) else { return expr.clone() };
+        let mut call = call.clone();
+        if call.func.name() == "any_value" {
+            // That has no order, and is the first.
+            call.func = first_value_udaf();
+            call.params.null_treatment = Some(NullTreatment::IgnoreNulls);
+        }
+        call.params.order_by.push(Sort::new(place.clone(), true, false));
+        Expr::AggregateFunction(call).alias(expr.qualified_name().1)
+    });
+    let calls = calls.collect();
+    let made = Aggregate::try_new(Arc::new(rows), aggregate.group_expr.clone(), calls)?;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(made)))
+}
