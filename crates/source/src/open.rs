@@ -19,15 +19,43 @@ use super::promote::promote;
 use super::sample::Sample;
 use super::stream::{Opened, as_it_is};
 use super::unify::can_be_read_as;
-use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, listing};
+use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, hidden, listing};
+
+/// What messages call standard input.
+pub(super) const STANDARD_INPUT: &str = "standard input";
 
 pub(super) fn open(
     spec: &SourceSpec,
     stdin: Box<dyn Read + Send>,
     cancel: &Cancel,
 ) -> Result<Source> {
-    let source = open_files(spec, stdin, cancel)?;
-    if spec.promote.is_empty() { Ok(source) } else { promote(source, &spec.promote) }
+    let mut source = open_files(spec, stdin, cancel)?;
+    if !spec.promote.is_empty() {
+        source = promote(source, &spec.promote)?;
+    }
+    add_hidden(&mut source)?;
+    Ok(source)
+}
+
+/// Adds what is known of each record besides what is in it.
+fn add_hidden(source: &mut Source) -> Result<()> {
+    let mut fields: Vec<FieldRef> = source.schema.fields().to_vec();
+    for (hidden, name) in &source.spec.unhidden {
+        if fields.iter().any(|field| field.name() == name) {
+            return Err(Error::usage_hint(
+                format!("the source has a column `{name}` already"),
+                format!("give the name of the file another name: filename = '{name}_of_file'"),
+            ));
+        }
+        fields.push(hidden.field(name));
+        source.origins.push(Origin::Hidden(*hidden));
+    }
+    for (field, hidden) in hidden::beside(&fields) {
+        source.hidden.push(field);
+        source.origins.push(Origin::Hidden(hidden));
+    }
+    source.schema = Arc::new(Schema::new(fields));
+    Ok(())
 }
 
 fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -> Result<Source> {
@@ -55,7 +83,7 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
         return open_stdin(spec, Box::new(file), url, cancel);
     }
     match (&spec.exec, spec.url.as_str()) {
-        (None, "-") => return open_stdin(spec, stdin, "standard input", cancel),
+        (None, "-") => return open_stdin(spec, stdin, STANDARD_INPUT, cancel),
         (Some(_), "-") => {
             return Err(Error::usage_hint(
                 "standard input does not go through `exec`",
@@ -397,6 +425,7 @@ fn source(
         promotions: Vec::new(),
         promoted: Vec::new(),
         schema: Arc::new(Schema::new(fields)),
+        hidden: Vec::new(),
         stdin: Mutex::new(stdin),
         few: Mutex::default(),
     })

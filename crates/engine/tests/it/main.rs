@@ -19,6 +19,7 @@ mod first_rows;
 mod floats;
 mod formats;
 mod guards;
+mod hidden_columns;
 mod joins;
 mod layouts;
 mod log_formats;
