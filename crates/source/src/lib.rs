@@ -91,6 +91,7 @@ pub mod stored;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod told;
 mod unify;
 pub mod whole;
 

@@ -10,7 +10,7 @@ use tidemill_text::{sql_type, values};
 
 use super::columns::Columns;
 use super::compression::{Compression, MAGIC_BYTES};
-use super::dialect::Dialect;
+use super::dialect::{Dialect, TextOptions};
 use super::error::{Error, Result};
 use super::formats::batches;
 use super::formats::{Format, Given, LogLines, TextFormat};
@@ -19,7 +19,7 @@ use super::promote::promote;
 use super::sample::Sample;
 use super::stream::{Opened, as_it_is};
 use super::unify::can_be_read_as;
-use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, hidden, listing};
+use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, hidden, listing, told};
 
 /// What messages call standard input.
 pub(super) const STANDARD_INPUT: &str = "standard input";
@@ -101,7 +101,10 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
         return open_given(spec, given, cancel);
     }
     let found = listing::list(spec, cancel)?;
-    let format = common_format(spec, &found)?;
+    let mut format = common_format(spec, &found)?;
+    if format == Format::Lines && told::are_logs(spec, found.iter().map(|file| &*file.name)) {
+        format = of_logs(spec, &found, cancel)?;
+    }
     if let Some(program) = &spec.exec
         && format.is_typed()
     {
@@ -158,6 +161,25 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
     let columns = columns(&own, format, &mut sample)?;
     let written = Written::of(sample);
     source(spec, format, written, files, columns, key_fields, None)
+}
+
+/// The format of files that are logs by their names.
+fn of_logs(spec: &SourceSpec, found: &[listing::ListedFile], cancel: &Cancel) -> Result<Format> {
+    let format = Format::Lines;
+    let files: Vec<Arc<SourceFile>> = found
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(index, found)| {
+            let compression = Compression::strip_suffix(&found.name).1;
+            SourceFile::found(found, index, compression, spec, cancel)
+        })
+        .collect();
+    refuse_encoded(&files, format)?;
+    let dialect = TextOptions::default().dialect(format.name(), format.takes())?;
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let mut sample = sample(&files, format, dialect, watch, None);
+    Ok(told::by_lines(&mut sample)?.unwrap_or(format))
 }
 
 /// Whether a path is no file but a stream: a pipe with a name, `<(…)`, `/dev/stdin` of a pipe, a
