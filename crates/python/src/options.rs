@@ -71,6 +71,7 @@ impl SourceOptions {
             storage_options: storage(&self.storage_options)?,
             recover: self.recover,
             given: None,
+            unhidden: Vec::new(),
         })
     }
 }

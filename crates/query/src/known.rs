@@ -47,7 +47,7 @@ pub(crate) fn statistics(
     let stored: u64 = source.files().iter().map(|file| file.size()).sum();
     let share = if stored == 0 { 1.0 } else { (read as f64 / stored as f64).min(1.0) };
     let of = |column: &usize| {
-        let field = &fields[*column];
+        let field = fields.get(*column)?;
         let files = files.as_ref().filter(|files| files.len() <= FILES_MAX)?;
         bounds(files, field.name(), field.data_type())
     };

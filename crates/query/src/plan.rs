@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{SchemaError, TableReference};
 use datafusion::datasource::TableProvider;
@@ -30,8 +30,8 @@ use tidemill_base::{Settings, suggest};
 use tidemill_planning::{planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
-use tidemill_source::{Rejects, Source, SourceSpec, fit, standard_input};
-use tidemill_sql::dialects::{self, CalledSource, CalledSources};
+use tidemill_source::{Hidden, Rejects, Source, SourceSpec, fit, standard_input};
+use tidemill_sql::dialects::{self, CalledSource, CalledSources, SourceColumns, Unhidden};
 use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
 use tidemill_sql::{Told, casts, external, floats, names, session, syntax, using};
 use tidemill_tables::calls::depends_on_order;
@@ -175,13 +175,20 @@ impl Plan {
             let fitted = fit::fit(&query.defaults, &paths, &settings.cancel)?;
             files.iter_mut().zip(fitted).for_each(|(spec, fitted)| **spec = fitted);
         }
+        let mut opened = Vec::with_capacity(found.len());
         for (reference, (name, mut spec, _)) in references.into_iter().zip(found) {
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
                 spec.schema = Some(schema_from_sql(schema)?);
             }
             let source = Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
+            opened.push((reference, name, source));
+        }
+        let columns = opened.iter().map(|(_, name, source)| (name.clone(), columns_of(source)));
+        let mut unhidden = dialects::named_hidden(&statement, &columns.collect());
+        for (reference, name, source) in opened {
             let sample = called.get(&name).and_then(|called| called.sample);
-            let table = Arc::new(SourceTable::new(source, run.clone(), sample));
+            let hidden = unhidden.remove(&name).unwrap_or_default();
+            let table = Arc::new(SourceTable::new(source, run.clone(), sample, &hidden));
             context
                 .register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)
                 .told()?;
@@ -727,7 +734,8 @@ impl Plan {
         file: StagedFile,
         (of, runs): (Option<Coverage>, Vec<PartialRun>),
     ) -> Result<Coverage> {
-        let named = |(name, table): &(String, Arc<SourceTable>)| (name.clone(), table.schema());
+        let named =
+            |(name, table): &(String, Arc<SourceTable>)| (name.clone(), table.kept_schema());
         let (streams, others): (Vec<_>, Vec<_>) =
             self.tables.iter().map(named).partition(|(name, _)| name == parts.stream.table());
         let (source, schema) = streams
@@ -846,7 +854,12 @@ pub(crate) fn respell(
     if let Statement::Statement(statement) = statement {
         names::respell(statement, schemas.iter().map(AsRef::as_ref));
     }
-    if dialects::write_out(statement, &context.state())? {
+    let unhidden: Unhidden = tables
+        .iter()
+        .filter(|(_, table)| !table.hidden().is_empty())
+        .map(|(name, table)| (name.clone(), table.hidden().clone()))
+        .collect();
+    if dialects::write_out(statement, &context.state(), &unhidden)? {
         honoured(statement, context)?;
     }
     if let Statement::Statement(statement) = statement {
@@ -958,6 +971,12 @@ fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
     }
 }
 
+/// What a source's columns are called.
+fn columns_of(source: &Source) -> SourceColumns {
+    let names = |fields: &[FieldRef]| fields.iter().map(|field| field.name().clone()).collect();
+    SourceColumns { own: names(source.schema().fields()), hidden: names(source.hidden()) }
+}
+
 /// A source that SQL calls like a function, with what else is said of files.
 fn called_source(query: &Query, called: &CalledSource) -> Result<SourceSpec> {
     let mut urls = called.urls.iter().cloned();
@@ -969,6 +988,11 @@ fn called_source(query: &Query, called: &CalledSource) -> Result<SourceSpec> {
     }
     for (option, value) in &called.options {
         spec.options.set(option, value)?;
+    }
+    let filename = called.filename.iter().map(|name| (Hidden::Filename, name.clone()));
+    spec.unhidden.extend(filename);
+    if called.file_row_number {
+        spec.unhidden.push((Hidden::RowNumber, "file_row_number".to_owned()));
     }
     Ok(spec)
 }

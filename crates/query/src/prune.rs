@@ -14,9 +14,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, RecordBatch, UInt64Array,
+    new_null_array,
 };
-use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, Float64Type, Schema, SchemaRef};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Float16Type, Float32Type, Float64Type, Schema, SchemaRef,
+};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};
@@ -31,18 +34,27 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::file::metadata::ParquetMetaData;
 use tidemill_base::error::Result;
 use tidemill_source::projection::{Projection, Projections};
-use tidemill_source::{BlockStatistics, FileColumn, Source, Split};
+use tidemill_source::{BlockStatistics, Cutting, FileColumn, Source, Split};
 use tidemill_sql::floats::{self, has_floats};
 use tidemill_sql::kept_casts;
 use tidemill_text::{Comparison, Constant, Predicate, Test};
 
-/// The source's splits without the row groups that `filters` rule out.
+/// The source's splits without the files and the row groups that `filters` rule out; where `numbered`, such
+/// that their records can be numbered.
 ///
 /// # Errors
 /// As [`Source::splits`].
-pub(crate) fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
-    let Some((predicate, nested)) = predicate(source.schema(), filters) else {
-        return Ok(source.splits()?);
+pub(crate) fn splits(source: &Source, filters: &[Expr], numbered: bool) -> Result<Vec<Split>> {
+    let kept = kept_files(source, filters);
+    let cutting = Cutting { numbered, files: kept.as_deref() };
+    let is_own = |filter: &Expr| {
+        let own = |column: &Column| source.schema().index_of(&column.name).is_ok();
+        filter.column_refs().into_iter().all(own)
+    };
+    let conjuncts = filters.iter().flat_map(split_conjunction);
+    let filters: Vec<Expr> = conjuncts.filter(|filter| is_own(filter)).cloned().collect();
+    let Some((predicate, nested)) = predicate(source.schema(), &filters) else {
+        return Ok(source.splits_as(cutting, &mut |_, _| true)?);
     };
     let mut kept_of_file: Vec<Option<Vec<bool>>> = Vec::new();
     for file in 0..source.files().len() {
@@ -50,11 +62,63 @@ pub(crate) fn splits(source: &Source, filters: &[Expr]) -> Result<Vec<Split>> {
         let known = of_file(source, file, &nested);
         kept_of_file.push(known.and_then(|known| predicate.prune(known.as_ref()).ok()));
     }
-    let splits = source.splits_where(&mut |file, group| {
+    let splits = source.splits_as(cutting, &mut |file, group| {
         let kept = kept_of_file.get(file).and_then(Option::as_ref);
         kept.and_then(|kept| kept.get(group)).copied().unwrap_or(true)
     })?;
     Ok(splits)
+}
+
+/// Which files may hold rows that satisfy the filters: those of a filter over what is the same for all rows
+/// of a file, its name and its folders' values. None where all do.
+fn kept_files(source: &Source, filters: &[Expr]) -> Option<Vec<bool>> {
+    let files = source.files().len();
+    let own = source.schema().fields();
+    let all: Vec<_> = own.iter().chain(source.hidden()).cloned().collect();
+    let mut kept: Option<Vec<bool>> = None;
+    for filter in filters.iter().flat_map(split_conjunction) {
+        let columns = filter.column_refs();
+        if columns.is_empty() || filter.is_volatile() {
+            continue;
+        }
+        let place = |column: &&Column| all.iter().position(|field| *field.name() == column.name);
+        let places: Option<Vec<usize>> = columns.iter().map(place).collect();
+        let Some(places) = places else { continue };
+        let is_hidden = |place: &usize| *place >= own.len();
+        // What is asked of folders alone has never kept a file from being read, and its records from being
+        // checked.
+        if !places.iter().any(is_hidden) {
+            continue;
+        }
+        let Some(holds) = holds_of_files(source, filter, &places, &all, files) else { continue };
+        match &mut kept {
+            None => kept = Some(holds),
+            Some(kept) => kept.iter_mut().zip(holds).for_each(|(kept, holds)| *kept &= holds),
+        }
+    }
+    kept.filter(|kept| kept.contains(&false))
+}
+
+/// Of each file whether a filter over such columns may hold; none where that cannot be told before it is read.
+fn holds_of_files(
+    source: &Source,
+    filter: &Expr,
+    places: &[usize],
+    all: &[FieldRef],
+    files: usize,
+) -> Option<Vec<bool>> {
+    let mut values = Vec::with_capacity(places.len());
+    for place in places {
+        values.push(source.values_of_files(*place).ok()??);
+    }
+    let fields: Vec<FieldRef> = places.iter().map(|place| Arc::clone(&all[*place])).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let physical = physical(&unqualified(filter.clone())?, &schema)?;
+    let batch = RecordBatch::try_new(schema, values).ok()?;
+    // What fails here fails where the rows are filtered, and is told there.
+    let holds = physical.evaluate(&batch).ok()?.into_array(files).ok()?;
+    let holds = holds.as_boolean_opt()?;
+    Some((0..holds.len()).map(|file| holds.is_valid(file) && holds.value(file)).collect())
 }
 
 /// What a file says of its parts: a Parquet file of its row groups, a rowfile of its blocks.

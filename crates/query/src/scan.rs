@@ -6,13 +6,14 @@
 //! execution a few partitions take splits from a common queue, each on a blocking thread
 //! behind a bounded channel.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::datasource::{TableProvider, TableType};
@@ -46,6 +47,9 @@ use crate::{known, prune};
 /// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
 const BATCH_BYTES: usize = 16 << 20;
 
+/// What is said of a hidden column in the schema of a kept table.
+const HIDDEN: &str = "tidemill.hidden";
+
 /// Rows of a batch of so many columns, where operators take `rows_max`.
 fn batch_rows(columns: usize, rows_max: usize) -> usize {
     (BATCH_BYTES / 16 / columns.max(1)).clamp(64, BATCH_ROWS).min(rows_max)
@@ -67,7 +71,12 @@ pub(crate) struct RunState {
 /// A source as a table.
 #[derive(Debug)]
 pub(crate) struct SourceTable {
+    /// The source's columns, and behind them the hidden ones that the query names.
     schema: SchemaRef,
+    /// The names of those …
+    hidden: BTreeSet<String>,
+    /// … and for each of them, in the schema's order, its position in the source.
+    hidden_places: Vec<usize>,
     /// None for a table that is only planned over: partial tables hold what was read.
     source: Option<Arc<Source>>,
     /// Which part of it is read.
@@ -81,11 +90,34 @@ pub(crate) struct SourceTable {
 }
 
 impl SourceTable {
-    /// A table over an opened source.
-    pub(crate) fn new(source: Arc<Source>, run: RunState, sample: Option<Sample>) -> Self {
-        let schema = Arc::clone(source.schema());
+    /// A table over an opened source, with those of its hidden columns that are named.
+    pub(crate) fn new(
+        source: Arc<Source>,
+        run: RunState,
+        sample: Option<Sample>,
+        hidden: &BTreeSet<String>,
+    ) -> Self {
+        let mut fields = source.schema().fields().to_vec();
+        let (mut hidden_places, mut names) = (Vec::new(), BTreeSet::new());
+        let first = fields.len();
+        // In the order of their names: who lists names for a table's columns relies on it.
+        for name in hidden {
+            let place = source.hidden().iter().position(|field| field.name() == name);
+            let field = place.and_then(|place| source.hidden().get(place));
+            if let (Some(place), Some(field)) = (place, field) {
+                hidden_places.push(first + place);
+                fields.push(Arc::clone(field));
+                names.insert(name.clone());
+            }
+        }
+        let schema = match hidden_places.is_empty() {
+            true => Arc::clone(source.schema()),
+            false => Arc::new(Schema::new(fields)),
+        };
         SourceTable {
             schema,
+            hidden: names,
+            hidden_places,
             source: Some(source),
             sample,
             run,
@@ -97,8 +129,22 @@ impl SourceTable {
 
     /// A table to plan over, whose rows are not here.
     pub(crate) fn without_files(schema: SchemaRef, run: RunState) -> Self {
+        let is_hidden = |field: &&FieldRef| field.metadata().contains_key(HIDDEN);
+        let names = schema.fields().iter().filter(is_hidden).map(|field| field.name().clone());
+        let hidden: BTreeSet<String> = names.collect();
+        let plain = |field: &FieldRef| {
+            let mut said = field.metadata().clone();
+            said.remove(HIDDEN);
+            Arc::new(field.as_ref().clone().with_metadata(said))
+        };
+        let schema = match hidden.is_empty() {
+            true => schema,
+            false => Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Vec<_>>())),
+        };
         SourceTable {
             schema,
+            hidden,
+            hidden_places: Vec::new(),
             source: None,
             sample: None,
             run,
@@ -106,6 +152,34 @@ impl SourceTable {
             used: Mutex::default(),
             reads_all: AtomicBool::default(),
         }
+    }
+
+    /// The hidden columns that it has, as the query names them.
+    pub(crate) fn hidden(&self) -> &BTreeSet<String> {
+        &self.hidden
+    }
+
+    /// Its columns, of which it is said which are hidden.
+    pub(crate) fn kept_schema(&self) -> SchemaRef {
+        if self.hidden.is_empty() {
+            return Arc::clone(&self.schema);
+        }
+        let kept = |field: &FieldRef| match self.hidden.contains(field.name()) {
+            true => {
+                let mut said = field.metadata().clone();
+                said.insert(HIDDEN.to_owned(), String::new());
+                Arc::new(field.as_ref().clone().with_metadata(said))
+            }
+            false => Arc::clone(field),
+        };
+        Arc::new(Schema::new(self.schema.fields().iter().map(kept).collect::<Vec<_>>()))
+    }
+
+    /// Which column of the source one of the table's is.
+    fn source_column(&self, column: usize) -> usize {
+        let own = self.schema.fields().len() - self.hidden_places.len();
+        let hidden = column.checked_sub(own).and_then(|at| self.hidden_places.get(at));
+        hidden.copied().unwrap_or(column)
     }
 
     /// The source, if there is one to read.
@@ -186,23 +260,30 @@ impl SourceTable {
             None => Arc::clone(all),
         };
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let mut wanted = projection.unwrap_or(&all).iter();
-        if let Some(refusal) = wanted.find_map(|column| source.refusal(*column)) {
+        let mut wanted =
+            projection.unwrap_or(&all).iter().map(|column| self.source_column(*column));
+        if let Some(refusal) = wanted.find_map(|column| source.refusal(column)) {
             return Err(external(refusal.into()));
         }
         // A row's place in its split tells whether it is in a sample, so that nothing is left out before.
         let filters = if self.sample.is_some() { &[] } else { filters };
-        let splits = prune::splits(source, filters).map_err(external)?;
+        let is_all = projection.is_none() && self.hidden_places.is_empty();
+        let projection: Option<Vec<usize>> = (!is_all).then(|| {
+            let columns = projection.unwrap_or(&all).iter();
+            columns.map(|column| self.source_column(*column)).collect()
+        });
+        let is_numbered = projection.iter().flatten().any(|column| source.is_row_number(*column));
+        let splits = prune::splits(source, filters, is_numbered).map_err(external)?;
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
             source: Arc::clone(source),
             stop: self.run.cancel.part(),
             run: self.run.clone(),
-            predicates: prune::read_predicates(&self.schema, filters),
+            predicates: prune::read_predicates(source.schema(), filters),
             sample: self.sample,
             leave_many: Arc::default(),
             used: self.used.lock().clone(),
-            projection: projection.cloned(),
+            projection,
             coded: coded.to_vec(),
             schema: Arc::clone(&schema),
             slots: splits.iter().map(|_| Mutex::default()).collect(),

@@ -12,6 +12,7 @@ use tidemill_text::{Predicate, Test};
 
 use super::error::{Error, Result};
 use super::formats::batches::WantedColumn;
+use super::hidden::{self, Hidden};
 use super::opener::{self, Opener};
 use super::options::ReadOptions;
 use super::projection::{self, Projection};
@@ -23,6 +24,8 @@ enum ColumnOrigin {
     Key(usize),
     /// What is read of the file, by its position among that.
     File(usize),
+    /// What is known of a record besides what is in it.
+    Hidden(Hidden),
     /// A field of a record, and a column of the file: positions as those.
     Promoted { record: usize, field: String, own: Option<usize> },
 }
@@ -92,14 +95,15 @@ impl Assembly {
         let mut columns = Vec::with_capacity(projection.len());
         let mut file_columns: Vec<(usize, FieldRef)> = Vec::new();
         let mut predicates = Vec::new();
+        // Of rows that were dropped on the way, nothing tells where they were.
+        let is_numbered = projection.iter().any(|column| source.is_row_number(*column));
         // Per promotion, the column that is read and the fields that are wanted.
         let mut records: BTreeMap<usize, (usize, BTreeMap<String, Projection>)> = BTreeMap::new();
         for &index in projection {
             if let Some(refusal) = source.refusal(index) {
                 return Err(refusal);
             }
-            let (Some(field), Some(origin)) =
-                (source.schema.fields().get(index), source.origins.get(index))
+            let (Some(field), Some(origin)) = (source.field(index), source.origins.get(index))
             else {
                 return Err(Error::Internal(format!("the source has no column {index}")));
             };
@@ -112,6 +116,7 @@ impl Assembly {
             let next = file_columns.len();
             columns.push(match origin {
                 Origin::Key(index) => ColumnOrigin::Key(*index),
+                Origin::Hidden(hidden) => ColumnOrigin::Hidden(*hidden),
                 Origin::File(_) => ColumnOrigin::File(next),
                 Origin::Promoted(index) => {
                     let promoted = &source.promoted[*index];
@@ -131,7 +136,8 @@ impl Assembly {
                 }
             });
             if let Origin::File(place) = origin {
-                let own = options.predicates.iter().filter(|predicate| predicate.column == index);
+                let own = options.predicates.iter().filter(|_| !is_numbered);
+                let own = own.filter(|predicate| predicate.column == index);
                 predicates
                     .extend(own.map(|own| Predicate { column: file_columns.len(), ..own.clone() }));
                 let narrowed = match parts {
@@ -185,7 +191,13 @@ impl Assembly {
         Ok(is_other)
     }
 
-    /// The folders' columns of a file, `rows` times each.
+    /// Whether records are numbered.
+    pub(super) fn is_numbered(&self) -> bool {
+        let is_number = |of: &ColumnOrigin| matches!(of, ColumnOrigin::Hidden(Hidden::RowNumber));
+        self.origins.iter().any(is_number)
+    }
+
+    /// What is the same for all records of a file, its folders' columns among that, `rows` times each.
     pub(super) fn keys(
         &self,
         source: &Source,
@@ -195,6 +207,10 @@ impl Assembly {
         let keys = self.origins.iter().map(|origin| match origin {
             ColumnOrigin::File(_) | ColumnOrigin::Promoted { .. } => Ok(None),
             ColumnOrigin::Key(index) => source.key_values(file, *index, rows).map(Some),
+            ColumnOrigin::Hidden(hidden) => {
+                let of_file = source.files.get(file).and_then(|file| hidden.of_file(file));
+                of_file.map(|text| hidden::repeated(text, rows)).transpose()
+            }
         });
         keys.collect()
     }
@@ -233,12 +249,13 @@ impl Assembly {
         columns.collect()
     }
 
-    /// Adds the folders' columns, and nulls for those that the file does not have.
+    /// Adds what is not in the file's own columns, and nulls for those that the file does not have.
     pub(super) fn assemble(
         &mut self,
         batch: &RecordBatch,
         records: &[(usize, Option<StructArray>)],
         keys: &[Option<ArrayRef>],
+        numbers: Option<&ArrayRef>,
         file: &SourceFile,
     ) -> Result<RecordBatch> {
         let Some(found) = &self.layout else { return Err(no_layout()) };
@@ -247,8 +264,13 @@ impl Assembly {
         let mut columns = Vec::with_capacity(self.origins.len());
         for ((column, key), field) in self.origins.iter().zip(keys).zip(self.schema.fields()) {
             columns.push(match (column, key) {
-                (ColumnOrigin::Key(_), Some(key)) => key.slice(0, rows.min(key.len())),
-                (ColumnOrigin::Key(_), None) => return Err(lacking()),
+                (ColumnOrigin::Key(_) | ColumnOrigin::Hidden(_), Some(key)) => {
+                    key.slice(0, rows.min(key.len()))
+                }
+                (ColumnOrigin::Hidden(Hidden::RowNumber), None) => {
+                    numbers.cloned().ok_or_else(lacking)?
+                }
+                (ColumnOrigin::Key(_) | ColumnOrigin::Hidden(_), None) => return Err(lacking()),
                 (ColumnOrigin::File(at), _) => match own(*at)? {
                     None => self.nulls.get(field.data_type(), rows),
                     Some(column) => projection::widened(column, field.data_type(), &mut self.nulls)

@@ -72,6 +72,7 @@ mod fault;
 mod few;
 pub mod fit;
 pub mod formats;
+mod hidden;
 mod input;
 mod listing;
 mod magic;
@@ -91,6 +92,7 @@ pub mod stored;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod told;
 mod unify;
 pub mod whole;
 
@@ -99,6 +101,7 @@ pub use compression::Compression;
 pub use dialect::{Dialect, Mismatch, TextOptions, framing, log_format};
 pub use error::{Error, Result};
 pub use formats::{Format, Given};
+pub use hidden::Hidden;
 pub use input::{Identity, standard_input};
 pub use listing::partition_keys;
 pub use listing::{files_of, is_left_out};
@@ -106,7 +109,7 @@ pub use options::ReadOptions;
 pub use promote::Promote;
 pub use read::{SplitReader, SplitStats};
 pub use reject::Rejects;
-pub use split::{Piece, Split};
+pub use split::{Cutting, Piece, Split};
 
 /// What a source is, as a job says it.
 #[derive(Debug, Clone, Default)]
@@ -136,6 +139,8 @@ pub struct SourceSpec {
     pub recover: bool,
     /// Rows in memory, instead of any file; the URL is what messages call them. Default: none.
     pub given: Option<Arc<Given>>,
+    /// Hidden columns that are columns like the others, behind them, by these names. Default: none.
+    pub unhidden: Vec<(Hidden, String)>,
 }
 
 impl SourceSpec {
@@ -344,6 +349,8 @@ pub(crate) enum Origin {
     Key(usize),
     /// The promoted column of this position.
     Promoted(usize),
+    /// What is known of a record besides what is in it.
+    Hidden(Hidden),
 }
 
 /// Standard input before it is read.
@@ -367,13 +374,14 @@ pub struct Source {
     files: Vec<Arc<SourceFile>>,
     /// The files' own columns, all of them, and where they are in each file.
     columns: Columns,
-    /// Per column of `schema`, where its values come from.
+    /// Per column of `schema`, and then per hidden one, where its values come from.
     origins: Vec<Origin>,
     /// Columns of the files whose records' fields are columns of the source …
     promotions: Vec<Promotion>,
     /// … and these columns.
     promoted: Vec<Promoted>,
     schema: SchemaRef,
+    hidden: Vec<FieldRef>,
     stdin: Mutex<Option<Pending>>,
     /// Which columns of texts have few values, as far as that was asked.
     few: Mutex<BTreeMap<usize, bool>>,
@@ -476,7 +484,7 @@ impl Source {
     pub fn refusal(&self, column: usize) -> Option<Error> {
         match self.origins.get(column)? {
             Origin::File(place) => self.columns.refusal(*place, &self.files),
-            Origin::Key(_) => None,
+            Origin::Key(_) | Origin::Hidden(_) => None,
             Origin::Promoted(index) => {
                 self.promoted.get(*index)?.refusal(self, self.schema.fields().get(column)?.name())
             }
@@ -596,6 +604,7 @@ impl Source {
         let places = &self.columns.layout(file).places;
         let index = match *self.origins.get(column)? {
             Origin::Key(index) => return Some(FileColumn::Key(index)),
+            Origin::Hidden(_) => return None,
             Origin::File(index) => index,
             Origin::Promoted(index) => {
                 let promoted = self.promoted.get(index)?;
@@ -739,6 +748,18 @@ impl Source {
         self.splits_of(split::target_bytes(self.total_bytes()), wanted)
     }
 
+    /// The same, cut as is said.
+    ///
+    /// # Errors
+    /// As [`splits`](Self::splits).
+    pub fn splits_as(
+        &self,
+        cutting: Cutting<'_>,
+        wanted: &mut dyn FnMut(usize, usize) -> bool,
+    ) -> Result<Vec<Split>> {
+        self.cut(split::target_bytes(self.total_bytes()), cutting, wanted)
+    }
+
     /// The same with another target size than the one that the total gives.
     ///
     /// # Errors
@@ -748,20 +769,36 @@ impl Source {
         target_bytes: u64,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
+        self.cut(target_bytes, Cutting::default(), wanted)
+    }
+
+    fn cut(
+        &self,
+        target_bytes: u64,
+        cutting: Cutting<'_>,
+        wanted: &mut dyn FnMut(usize, usize) -> bool,
+    ) -> Result<Vec<Split>> {
         let mut packer = split::Packer::new(target_bytes);
+        let can_be_cut = |file: &SourceFile| !cutting.numbered && self.can_be_cut(file);
+        let files = || self.files.iter().filter(|file| cutting.takes(file.index));
         if !self.format.is_typed() {
             let is_cut =
                 |file: &&Arc<SourceFile>| split::ranges(file.size(), target_bytes).len() > 1;
-            let cut = |file: &&Arc<SourceFile>| self.can_be_cut(file) && is_cut(file);
-            magic::peek(&self.files.iter().filter(cut).collect::<Vec<_>>())?;
+            let cut = |file: &&Arc<SourceFile>| can_be_cut(file) && is_cut(file);
+            magic::peek(&files().filter(cut).collect::<Vec<_>>())?;
         }
-        for file in &self.files {
+        for file in files() {
             if file.size() == 0 && !file.is_stream() {
                 continue;
             }
             let size = file.size();
             let whole = || Piece { file: file.clone(), range: 0..size, row_groups: None };
             if let Some(known) = file.metadata().filter(|known| known.chunks().is_some()) {
+                if cutting.numbered && known.rows().is_none() {
+                    let chunks = (0..known.chunks().map_or(0, <[_]>::len)).collect();
+                    packer.add(Piece { row_groups: Some(chunks), ..whole() }, size);
+                    continue;
+                }
                 for (chunks, bytes) in
                     formats::batches::chunk_runs(file, known, target_bytes, wanted)
                 {
@@ -771,7 +808,7 @@ impl Source {
                 continue;
             }
             let mut ranges =
-                if self.can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
+                if can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
             if ranges.len() > 1
                 && let Some(format) = self.format.text()
                 && format.is_whole(file)?

@@ -10,7 +10,7 @@ use tidemill_text::{sql_type, values};
 
 use super::columns::Columns;
 use super::compression::{Compression, MAGIC_BYTES};
-use super::dialect::Dialect;
+use super::dialect::{Dialect, TextOptions};
 use super::error::{Error, Result};
 use super::formats::batches;
 use super::formats::delimited::MarkedColumn;
@@ -20,15 +20,43 @@ use super::promote::promote;
 use super::sample::Sample;
 use super::stream::{Opened, as_it_is};
 use super::unify::can_be_read_as;
-use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, listing};
+use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, hidden, listing, told};
+
+/// What messages call standard input.
+pub(super) const STANDARD_INPUT: &str = "standard input";
 
 pub(super) fn open(
     spec: &SourceSpec,
     stdin: Box<dyn Read + Send>,
     cancel: &Cancel,
 ) -> Result<Source> {
-    let source = open_files(spec, stdin, cancel)?;
-    if spec.promote.is_empty() { Ok(source) } else { promote(source, &spec.promote) }
+    let mut source = open_files(spec, stdin, cancel)?;
+    if !spec.promote.is_empty() {
+        source = promote(source, &spec.promote)?;
+    }
+    add_hidden(&mut source)?;
+    Ok(source)
+}
+
+/// Adds what is known of each record besides what is in it.
+fn add_hidden(source: &mut Source) -> Result<()> {
+    let mut fields: Vec<FieldRef> = source.schema.fields().to_vec();
+    for (hidden, name) in &source.spec.unhidden {
+        if fields.iter().any(|field| field.name() == name) {
+            return Err(Error::usage_hint(
+                format!("the source has a column `{name}` already"),
+                format!("give the name of the file another name: filename = '{name}_of_file'"),
+            ));
+        }
+        fields.push(hidden.field(name));
+        source.origins.push(Origin::Hidden(*hidden));
+    }
+    for (field, hidden) in hidden::beside(&fields) {
+        source.hidden.push(field);
+        source.origins.push(Origin::Hidden(hidden));
+    }
+    source.schema = Arc::new(Schema::new(fields));
+    Ok(())
 }
 
 fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -> Result<Source> {
@@ -56,7 +84,7 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
         return open_stdin(spec, Box::new(file), url, cancel);
     }
     match (&spec.exec, spec.url.as_str()) {
-        (None, "-") => return open_stdin(spec, stdin, "standard input", cancel),
+        (None, "-") => return open_stdin(spec, stdin, STANDARD_INPUT, cancel),
         (Some(_), "-") => {
             return Err(Error::usage_hint(
                 "standard input does not go through `exec`",
@@ -74,7 +102,10 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
         return open_given(spec, given, cancel);
     }
     let found = listing::list(spec, cancel)?;
-    let format = common_format(spec, &found)?;
+    let mut format = common_format(spec, &found)?;
+    if format == Format::Lines && told::are_logs(spec, found.iter().map(|file| &*file.name)) {
+        format = of_logs(spec, &found, cancel)?;
+    }
     if let Some(program) = &spec.exec
         && format.is_typed()
     {
@@ -131,6 +162,25 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
     let columns = columns(&own, format, &mut sample)?;
     let written = Written::of(sample);
     source(spec, format, written, files, columns, key_fields, None)
+}
+
+/// The format of files that are logs by their names.
+fn of_logs(spec: &SourceSpec, found: &[listing::ListedFile], cancel: &Cancel) -> Result<Format> {
+    let format = Format::Lines;
+    let files: Vec<Arc<SourceFile>> = found
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(index, found)| {
+            let compression = Compression::strip_suffix(&found.name).1;
+            SourceFile::found(found, index, compression, spec, cancel)
+        })
+        .collect();
+    refuse_encoded(&files, format)?;
+    let dialect = TextOptions::default().dialect(format.name(), format.takes())?;
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let mut sample = sample(&files, format, dialect, watch, None);
+    Ok(told::by_lines(&mut sample)?.unwrap_or(format))
 }
 
 /// Whether a path is no file but a stream: a pipe with a name, `<(…)`, `/dev/stdin` of a pipe, a
@@ -405,6 +455,7 @@ fn source(
         promotions: Vec::new(),
         promoted: Vec::new(),
         schema: Arc::new(Schema::new(fields)),
+        hidden: Vec::new(),
         stdin: Mutex::new(stdin),
         few: Mutex::default(),
     })

@@ -254,7 +254,7 @@ impl Opener {
 /// Which values are no records, each value being a line.
 fn bad_values(lines: &[u8], bad: impl Iterator<Item = Bad>) -> Vec<BadValue> {
     let (mut values, mut row, mut at) = (Vec::new(), 0, 0);
-    for Bad { range, fault } in bad {
+    for Bad { range, fault, .. } in bad {
         row += memchr::memchr_iter(b'\n', &lines[at..range.start]).count();
         at = range.start;
         // What is too long to be read is refused in one.

@@ -194,7 +194,7 @@ fn arrange(source: &mut Source, promotions: Vec<(Promotion, String)>) -> Result<
                     origins.push(*origin);
                 }
             }
-            Origin::Key(_) | Origin::Promoted(_) => {
+            Origin::Key(_) | Origin::Promoted(_) | Origin::Hidden(_) => {
                 fields.push(field.clone());
                 origins.push(*origin);
             }

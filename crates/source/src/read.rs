@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, StructArray};
-use arrow::compute::filter_record_batch;
+use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use tidemill_remote::Course;
@@ -29,6 +29,7 @@ use super::dialect::Mismatch;
 use super::error::{Error, Result};
 use super::fault::Fault;
 use super::formats::{Decoding, PieceReader, Reading, TextFormat};
+use super::hidden::{self, Numbering};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
 use super::opener::{BadValue, Opened, Opener};
 use super::options::ReadOptions;
@@ -95,7 +96,7 @@ pub struct SplitReader {
     pieces: VecDeque<Piece>,
     decoder: Option<Box<dyn Decode>>,
     current: Option<Current>,
-    ready: VecDeque<(RecordBatch, Records)>,
+    ready: VecDeque<Ready>,
     scratch: Decoded,
     stats: SplitStats,
     held_bytes: usize,
@@ -122,6 +123,13 @@ impl Drop for Taken {
 /// The opened records of a batch, by the positions of their columns; none where a file has none.
 type Records = Vec<(usize, Option<StructArray>)>;
 
+/// A batch of a file's columns, what was opened of it, and the numbers of its records where these are wanted.
+struct Ready {
+    batch: RecordBatch,
+    records: Records,
+    numbers: Option<ArrayRef>,
+}
+
 /// The block of text that batches are of.
 struct OfBlock {
     block: Block,
@@ -138,6 +146,8 @@ struct Current {
     is_whole: bool,
     keys: Vec<Option<ArrayRef>>,
     body: Body,
+    /// Where records of text are numbered.
+    numbering: Option<Numbering>,
 }
 
 enum Body {
@@ -212,12 +222,13 @@ impl SplitReader {
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some((batch, records)) = self.ready.pop_front() {
+            if let Some(Ready { batch, records, numbers }) = self.ready.pop_front() {
                 let Some(current) = &self.current else {
                     return Err(Error::Internal("a batch without a file".into()));
                 };
+                let (keys, numbers) = (&current.keys, numbers.as_ref());
                 let batch =
-                    self.assembly.assemble(&batch, &records, &current.keys, &current.file)?;
+                    self.assembly.assemble(&batch, &records, keys, numbers, &current.file)?;
                 self.stats.rows += batch.num_rows() as u64;
                 self.options.progress.add_rows(batch.num_rows() as u64);
                 return Ok(Some(batch));
@@ -327,7 +338,16 @@ impl SplitReader {
         // As often as the largest batch has rows.
         let keys = self.assembly.keys(&self.source, piece.file.index, self.options.batch_rows)?;
         let is_whole = piece.is_whole_file();
-        self.current = Some(Current { file: piece.file, is_whole, keys, body });
+        let numbering = match (&body, self.assembly.is_numbered()) {
+            (Body::Text { .. }, true) if piece.range.start > 0 => {
+                return Err(Error::Internal(
+                    "records are numbered from the middle of a text".into(),
+                ));
+            }
+            (Body::Text { .. }, true) => Some(Numbering::default()),
+            _ => None,
+        };
+        self.current = Some(Current { file: piece.file, is_whole, keys, body, numbering });
         Ok(())
     }
 
@@ -413,7 +433,8 @@ impl SplitReader {
 
     /// Decodes a block into `ready`, holding what is refused.
     fn decode(&mut self, block: Block) -> Result<()> {
-        let Some(Current { file, body: Body::Text { blocks, header, .. }, .. }) = &mut self.current
+        let Some(Current { file, body: Body::Text { blocks, header, .. }, numbering, .. }) =
+            &mut self.current
         else {
             return Err(Error::Internal("there is no text to decode".into()));
         };
@@ -424,6 +445,9 @@ impl SplitReader {
         if block.is_cut {
             if *header {
                 return Err(no_header(file, blocks, block));
+            }
+            if let Some(numbering) = numbering {
+                numbering.refused(0);
             }
             let hint = blocks.large_hint();
             self.held_bytes += KEPT_BYTES_MAX + HELD_OVERHEAD_BYTES;
@@ -459,7 +483,10 @@ impl SplitReader {
             decoder.finish(out);
         }
         let mut counted = (0, block.line);
-        for Bad { range, fault } in out.bad.drain(..) {
+        for Bad { range, fault, rows_before } in out.bad.drain(..) {
+            if let Some(numbering) = numbering {
+                numbering.refused(rows_before);
+            }
             let (mut start, end) = (at + range.start, at + range.end);
             start += self.source.blank_before(&bytes[start..end]);
             if let Some(line) = &mut counted.1 {
@@ -480,6 +507,9 @@ impl SplitReader {
                 bytes: kept.to_vec(),
                 truncated: kept.len() < record.len(),
             });
+        }
+        if let Some(numbering) = numbering {
+            numbering.found(out.rows);
         }
         let text = may_refuse.then_some(OfBlock { block, at, rows: 0, records: None });
         self.take_rows(text)?;
@@ -535,9 +565,10 @@ impl SplitReader {
 
     /// Opens the records of a batch; rows with a value that is none are left out and refused.
     fn open_records(&mut self, batch: RecordBatch, mut text: Option<&mut OfBlock>) -> Result<()> {
+        let numbers = self.numbers(batch.num_rows())?;
         let (records, bad) = self.opened(&batch)?;
         if bad.is_empty() {
-            self.ready.push_back((batch, records));
+            self.ready.push_back(Ready { batch, records, numbers });
             return Ok(());
         }
         let mut keep = vec![true; batch.num_rows()];
@@ -548,15 +579,34 @@ impl SplitReader {
             }
         }
         self.settle_refused()?;
-        let batch = filter_record_batch(&batch, &BooleanArray::from(keep))?;
+        let keep = BooleanArray::from(keep);
+        let batch = filter_record_batch(&batch, &keep)?;
+        let numbers = numbers.map(|numbers| filter(&numbers, &keep)).transpose()?;
         if batch.num_rows() > 0 {
             let (records, bad) = self.opened(&batch)?;
             if !bad.is_empty() {
                 return Err(Error::Internal("a record is none that was one".into()));
             }
-            self.ready.push_back((batch, records));
+            self.ready.push_back(Ready { batch, records, numbers });
         }
         Ok(())
+    }
+
+    /// The numbers of the next records that became rows, where they are wanted.
+    fn numbers(&mut self, rows: usize) -> Result<Option<ArrayRef>> {
+        if !self.assembly.is_numbered() {
+            return Ok(None);
+        }
+        let Some(Current { body, numbering, .. }) = &mut self.current else {
+            return Err(Error::Internal("a batch without a file".into()));
+        };
+        Ok(Some(match (body, numbering) {
+            (Body::Typed(reader), _) => hidden::of_rows(reader.as_ref(), rows)?,
+            (Body::Text { .. }, Some(numbering)) => numbering.next(rows),
+            (Body::Text { .. }, None) => {
+                return Err(Error::Internal("records are not numbered".into()));
+            }
+        }))
     }
 
     /// The records of a batch; and the values that are none, each with its opener.

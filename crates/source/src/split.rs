@@ -78,6 +78,22 @@ pub struct Split {
     pub exact_start: Option<u64>,
 }
 
+/// How a source is cut, beyond the size that splits aim at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cutting<'a> {
+    /// Whether the numbers of records are to be known: text is not cut then, nor are files whose parts do
+    /// not know their rows.
+    pub numbered: bool,
+    /// Which of the files are read at all. Default: all.
+    pub files: Option<&'a [bool]>,
+}
+
+impl Cutting<'_> {
+    pub(super) fn takes(&self, file: usize) -> bool {
+        self.files.and_then(|files| files.get(file)).copied().unwrap_or(true)
+    }
+}
+
 /// The size that splits of `total` bytes aim at.
 pub(crate) fn target_bytes(total: u64) -> u64 {
     (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX)

@@ -252,7 +252,7 @@ impl<T: Tokenizer> Decoder<T> {
             }
             at = record.end;
             if let Err(fault) = self.one(block, record.clone(), out) {
-                out.bad.push(Bad { range: record, fault });
+                out.bad.push(Bad { range: record, fault, rows_before: out.rows });
             } else if self.is_full() {
                 self.flush(out);
             }
@@ -336,7 +336,8 @@ impl<T: Tokenizer> Decode for Decoder<T> {
     fn push(&mut self, block: &[u8], out: &mut Decoded) {
         if block.len() > BLOCK_BYTES_MAX {
             let kind = crate::fault::FaultKind::TooLong { limit: BLOCK_BYTES_MAX };
-            out.bad.push(Bad { range: 0..block.len(), fault: Fault::new(0, kind) });
+            let (range, fault) = (0..block.len(), Fault::new(0, kind));
+            out.bad.push(Bad { range, fault, rows_before: out.rows });
             return;
         }
         let mut at = 0;

@@ -119,6 +119,9 @@ pub struct Bad {
     pub range: Range<usize>,
     /// Why it is refused.
     pub fault: Fault,
+    /// How many of [`Decoded::rows`](crate::Decoded::rows) stand before it, so that records can be
+    /// numbered, whatever was refused among them.
+    pub rows_before: u64,
 }
 
 /// At most so many characters of a value are shown.

@@ -114,6 +114,7 @@ impl SourceArgs {
             storage_options: self.read_ahead.over(self.storage.options()?)?,
             recover: self.salvage,
             given: None,
+            unhidden: Vec::new(),
         })
     }
 }

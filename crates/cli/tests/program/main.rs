@@ -3,6 +3,7 @@
 //! - `transcripts`: what does it print? Golden files, and the examples of README and docs.
 //! - `results`: do formats, partial tables and jobs give the same rows?
 //! - `jobs`: what does the job log keep of a run?
+//! - `origins`: are records told by their file and place, and files taken for what they are?
 //! - `programs`: what do programs of the user's do on the way in and out?
 //! - `secrets`: is what is secret in no message and no record?
 //! - `screens`: what does a terminal show? Golden screens of 80 and of 200 columns.
@@ -12,6 +13,7 @@
 
 mod endings;
 mod jobs;
+mod origins;
 mod programs;
 mod results;
 mod screens;

@@ -149,7 +149,7 @@ fn secrets_are_not_remembered() {
     session.keys("-- https://ann:hush@host/a.csv\r");
     session.wait_for("tidemill> ");
     session.keys("SELECT 'https://ann:hush@host/a.csv' AS x;\r");
-    session.wait_for("complete");
+    session.wait_for("\r\nx");
     session.wait_for("tidemill> ");
     session.keys(".quit\r");
     assert_eq!(session.end(), Some(0));

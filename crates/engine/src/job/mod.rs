@@ -296,6 +296,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             storage_options: reading(&mut section)?,
             recover: section.boolean("recover")?.unwrap_or_default(),
             given: None,
+            unhidden: Vec::new(),
         };
         section.finish(&[
             "name",

@@ -20,6 +20,7 @@ mod floats;
 mod formats;
 mod guards;
 mod input_order;
+mod hidden_columns;
 mod joins;
 mod layouts;
 mod log_formats;

@@ -80,7 +80,7 @@ impl TextFormat for Delimited {
     }
 
     fn columns(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
-        columns(spec, sample, self.name)
+        columns(spec, sample)
     }
 
     fn settle(&self, columns: &mut Columns, wanted: &Schema, sample: &Sample<'_>) -> Result<()> {
@@ -110,7 +110,7 @@ fn rename_by_position(fields: &mut [FieldRef], wanted: &Schema, dialect: &Dialec
     }
 }
 
-fn columns(spec: &SourceSpec, sample: &mut Sample<'_>, format: &str) -> Result<Columns> {
+fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let dialect = sample.dialect.clone();
     let grammar = cut::Grammar::delimited(&dialect);
     let may_differ = sample.files.len() > 1 && spec.layouts.unwrap_or_default() == Layouts::Union;
@@ -175,7 +175,8 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>, format: &str) -> Result<C
         take(&collected, index, &inference);
     }
     if collected.is_empty() {
-        return nothing_to_infer(spec, format);
+        let lacking = if sample.has_header { "header" } else { "record" };
+        return nothing_to_infer(spec, sample, lacking);
     }
     if may_differ {
         // The beginnings of others.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use tidemill_base::redact::shown;
 
-use crate::SourceSpec;
 use crate::columns::{Columns, ShownBy};
 use crate::error::{Error, Result};
+use crate::sample::Sample;
+use crate::{SourceFile, SourceSpec};
 
 /// Of so many files it is noted which showed what.
 const NOTED_FILES: usize = 256;
@@ -60,18 +61,34 @@ pub(super) fn refuse_unreadable(
 }
 
 /// The columns of no data: those that the user names.
-pub(super) fn nothing_to_infer(spec: &SourceSpec, format: &str) -> Result<Columns> {
-    match &spec.schema {
-        Some(schema) => Ok(Columns::uniform(schema.fields().to_vec())),
-        None => Err(Error::Corrupt {
-            path: match (spec.url.as_str(), &spec.exec) {
-                ("-", _) => "standard input".into(),
-                ("", Some(program)) => format!("the output of {}", program.name()),
-                (url, _) => shown(url),
-            },
-            offset: None,
-            reason: format!("there is no {format} data to tell the columns from"),
-            hint: Some("--schema 'a BIGINT, b TEXT' names the columns".into()),
-        }),
+///
+/// # Errors
+/// [`Error::Usage`] where nobody names any: nothing is damaged, and nothing tells the columns. `lacking` is what
+/// tells them in this format.
+pub(super) fn nothing_to_infer(
+    spec: &SourceSpec,
+    sample: &Sample<'_>,
+    lacking: &str,
+) -> Result<Columns> {
+    if let Some(schema) = &spec.schema {
+        return Ok(Columns::uniform(schema.fields().to_vec()));
     }
+    let files = sample.files;
+    let of_no_bytes = |file: &Arc<SourceFile>| file.size() == 0 && !file.is_stream();
+    let what = match files {
+        [one] if of_no_bytes(one) => format!("`{}` is empty: 0 bytes", one.shown()),
+        [one] => {
+            format!("`{}` is empty: there is nothing in it but blank lines, if any", one.shown())
+        }
+        several if several.iter().all(of_no_bytes) => {
+            format!("all {} files of `{}` are empty: 0 bytes", several.len(), shown(&spec.url))
+        }
+        several => {
+            format!("no file of the {} of `{}` has a record", several.len(), shown(&spec.url))
+        }
+    };
+    Err(Error::usage_hint(
+        format!("{what}, no {lacking}"),
+        "--schema 'a BIGINT, b TEXT' names the columns of what may be empty",
+    ))
 }

@@ -115,7 +115,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     }
     match first_fault {
         _ if inference.objects() > 0 => Ok(found_by_name(inference.fields(), &shown_by)),
-        None => nothing_to_infer(spec, NAME),
+        None => nothing_to_infer(spec, sample, "record"),
         Some((path, reason)) => Err(Error::Corrupt {
             path,
             offset: None,

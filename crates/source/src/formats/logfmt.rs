@@ -69,7 +69,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         shown_by.note(file, &inference.fields());
     }
     match inference.fields() {
-        fields if fields.is_empty() => nothing_to_infer(spec, NAME),
+        fields if fields.is_empty() => nothing_to_infer(spec, sample, "record"),
         fields => Ok(found_by_name(fields, &shown_by)),
     }
 }

@@ -308,6 +308,8 @@ const SCALARS: &[(&str, &str)] = &[
         "CASE WHEN x IS NULL THEN 'NULL' ELSE concat('''', replace(CAST(x AS TEXT), '''', ''''''), '''') END",
     ),
     ("unicode(x)", "ascii(x)"),
+    // The file that a record is of: a hidden column, by the name that data hardly has.
+    ("input_file_name()", "\"$path\""),
     ("parse_filename(x)", "substring_index(x, '/', -1)"),
     ("parse_dirname(x)", "CASE WHEN strpos(x, '/') > 0 THEN split_part(x, '/', 1) ELSE '' END"),
     ("parse_dirpath(x)", "regexp_replace(x, '/?[^/]*$', '')"),

@@ -27,6 +27,7 @@ use tidemill_base::suggest;
 use tidemill_planning::{planned, walk, walk_expr, walk_expr_mut, walk_mut};
 
 use super::calls::{both, in_brackets, name_of};
+use super::hidden::{Unhidden, hidden_of, name_hidden};
 use super::parsed;
 use crate::messages::Told;
 use crate::names::{self, folded};
@@ -70,14 +71,23 @@ pub fn names_columns_by_pattern(statement: &Parsed) -> bool {
 }
 
 /// Writes out what stands for columns, and the names of select lists in their WHERE and in themselves; says
-/// whether there were any.
+/// whether there were any. A `*` over a table with hidden columns is written out without them.
 ///
 /// # Errors
-/// [`Error::Usage`] for a pattern that no column answers, and for a name that WHERE cannot use.
-pub fn write_out(statement: &mut Parsed, state: &SessionState) -> Result<bool> {
+/// [`Error::Usage`] for a pattern that no column answers, for a name that WHERE cannot use, and for a
+/// NATURAL JOIN over hidden columns.
+pub fn write_out(
+    statement: &mut Parsed,
+    state: &SessionState,
+    unhidden: &Unhidden,
+) -> Result<bool> {
     let Parsed::Statement(statement) = statement else { return Ok(false) };
+    if !unhidden.is_empty() {
+        name_hidden(statement, unhidden)?;
+    }
     let mut selects = Selects {
         state,
+        unhidden,
         ctes: Vec::new(),
         recursive: false,
         parked: Vec::new(),
@@ -93,6 +103,8 @@ pub fn write_out(statement: &mut Parsed, state: &SessionState) -> Result<bool> {
 
 struct Selects<'a> {
     state: &'a SessionState,
+    /// The hidden columns that tables have in this statement.
+    unhidden: &'a Unhidden,
     /// The tables that WITH makes and that are seen here, written out.
     ctes: Vec<Cte>,
     recursive: bool,
@@ -158,6 +170,39 @@ struct Column {
 }
 
 impl Selects<'_> {
+    /// The hidden columns of what is read, each with what its table is called.
+    fn hidden_of(&self, from: &[TableWithJoins]) -> Vec<(String, String)> {
+        let is_cte = |name: &str| self.ctes.iter().any(|cte| folded(&cte.alias.name) == name);
+        hidden_of(from, &is_cte, self.unhidden)
+    }
+
+    /// The columns of what is read that a `*` stands for.
+    fn shown_columns_of(&self, from: &[TableWithJoins]) -> Result<Vec<Column>> {
+        let hidden = self.hidden_of(from);
+        let mut columns = self.columns_of(from)?;
+        columns.retain(|column| !is_one_of(column, &hidden));
+        Ok(columns)
+    }
+
+    /// The columns that `t.*` stands for: also those that a join is USING, which `*` has of one table only.
+    fn shown_columns_of_star(
+        &self,
+        star: &SelectItem,
+        from: &[TableWithJoins],
+    ) -> Result<Vec<Column>> {
+        let SelectItem::QualifiedWildcard(kind, _) = star else { return Ok(Vec::new()) };
+        let hidden = self.hidden_of(from);
+        let mut columns = self.columns_where(&mut |body| {
+            if let SetExpr::Select(select) = body {
+                let all = WildcardAdditionalOptions::default();
+                select.projection = vec![SelectItem::QualifiedWildcard(kind.clone(), all)];
+                select.from = from.to_vec();
+            }
+        })?;
+        columns.retain(|column| !is_one_of(column, &hidden));
+        Ok(columns)
+    }
+
     /// The columns of what is read, or why they are not known.
     fn columns_of(&self, from: &[TableWithJoins]) -> Result<Vec<Column>> {
         self.columns_where(&mut |body| {
@@ -213,12 +258,14 @@ impl Selects<'_> {
             }
             other => star(other).is_some_and(|(_, options)| is_by_pattern(options)),
         });
+        let has_star = select.projection.iter().any(|item| star(item).is_some());
+        let hides = has_star && !self.hidden_of(&select.from).is_empty();
         let in_where = select.selection.as_ref().is_some_and(|expr| first_call(expr).is_some());
-        if !in_list && !in_where {
+        if !in_list && !in_where && !hides {
             return Ok(());
         }
         self.changed = true;
-        let columns = self.columns_of(&select.from)?;
+        let columns = self.shown_columns_of(&select.from)?;
         let mut items = Vec::with_capacity(select.projection.len());
         for item in take(&mut select.projection) {
             match &item {
@@ -241,8 +288,12 @@ impl Selects<'_> {
                     }
                 }
                 item => match star(item) {
-                    Some((of, options)) if is_by_pattern(options) => {
-                        items.extend(of_star(of, options, &columns)?);
+                    Some((Some(_), options)) if hides => {
+                        let own = self.shown_columns_of_star(&item, &select.from)?;
+                        items.extend(of_star(None, options, &own, true)?);
+                    }
+                    Some((of, options)) if hides || is_by_pattern(options) => {
+                        items.extend(of_star(of, options, &columns, false)?);
                     }
                     _ => items.push(item.clone()),
                 },
@@ -305,7 +356,7 @@ impl Selects<'_> {
                 of.map(whole).collect()
             }
             [FunctionArg::Unnamed(FunctionArgExpr::WildcardWithOptions(options))] => {
-                let items = of_star(None, options, columns)?;
+                let items = of_star(None, options, columns, false)?;
                 let exprs = items.into_iter().filter_map(|item| match item {
                     SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
                         let name = names::as_written(&expr);
@@ -539,7 +590,7 @@ fn star(item: &SelectItem) -> Option<(Option<String>, &WildcardAdditionalOptions
         SelectItem::Wildcard(options) => Some((None, options)),
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), options) => {
             let parts = of.0.iter().filter_map(|part| match part {
-                ObjectNamePart::Identifier(ident) => Some(ident.value.clone()),
+                ObjectNamePart::Identifier(ident) => Some(folded(ident)),
                 ObjectNamePart::Function(_) => None,
             });
             Some((parts.last(), options))
@@ -553,11 +604,21 @@ fn is_by_pattern(options: &WildcardAdditionalOptions) -> bool {
     options.opt_ilike.is_some() || options.opt_rename.is_some()
 }
 
-/// The columns that a `*` stands for.
+/// Whether a column is one of these, each a table's and its own name.
+fn is_one_of(column: &Column, names: &[(String, String)]) -> bool {
+    let is_it = |(table, name): &(String, String)| {
+        column.table.as_ref() == Some(table) && column.name == *name
+    };
+    names.iter().any(is_it)
+}
+
+/// The columns that a `*` stands for; `is_of_table` where the columns are one table's, and others may have some
+/// that are called so.
 fn of_star(
     of: Option<String>,
     options: &WildcardAdditionalOptions,
     columns: &[Column],
+    is_of_table: bool,
 ) -> Result<Vec<SelectItem>> {
     let WildcardAdditionalOptions {
         wildcard_token: _,
@@ -630,7 +691,14 @@ fn of_star(
             (None, Some(_)) => Some(own()),
             (None, None) => None,
         };
-        let expr = expr.map_or_else(|| reference(column, columns), |(_, expr)| expr.clone());
+        let expr = match (expr, &column.table) {
+            (Some((_, expr)), _) => expr.clone(),
+            (None, Some(table)) if is_of_table => {
+                let parts = [table, name].map(|part| Ident::with_quote('"', part.clone()));
+                Expr::CompoundIdentifier(parts.to_vec())
+            }
+            (None, _) => reference(column, columns),
+        };
         items.push(match alias {
             Some(alias) => SelectItem::ExprWithAlias { expr, alias },
             None => SelectItem::UnnamedExpr(expr),

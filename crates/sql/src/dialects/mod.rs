@@ -36,6 +36,7 @@ pub mod calls;
 mod clauses;
 mod columns;
 mod distinct_lists;
+mod hidden;
 mod laterals;
 mod operators;
 mod pivots;
@@ -48,6 +49,7 @@ mod types;
 
 pub(crate) use columns::stands_for_columns;
 pub use columns::{names_columns_by_pattern, write_out};
+pub use hidden::{SourceColumns, Sources, Unhidden, named_hidden};
 pub use samples::Sample;
 pub use tables::CalledSource;
 pub use turned::{values_wanted, with_values};

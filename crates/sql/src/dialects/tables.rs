@@ -26,6 +26,10 @@ pub struct CalledSource {
     pub format: Option<&'static str>,
     /// What it says of how text is written, by our names.
     pub options: Vec<(&'static str, String)>,
+    /// The name of the column with the files' names, where there is to be one.
+    pub filename: Option<String>,
+    /// Whether the records' numbers are a column.
+    pub file_row_number: bool,
     /// Which part of it is read; all by default.
     pub sample: Option<Sample>,
     /// The table that is sampled, where it is not called like a function: a file, or a source with a name.
@@ -164,6 +168,8 @@ fn sampled(table: &mut TableFactor, sample: Sample, called: &mut CalledSources) 
             urls: vec![own.value.clone()],
             format: None,
             options: Vec::new(),
+            filename: None,
+            file_row_number: false,
             sample: Some(sample),
             table: Some(own.value.clone()),
         },
@@ -336,13 +342,20 @@ fn source(
     args: &[FunctionArg],
     format: Option<&'static str>,
 ) -> Result<CalledSource> {
-    let mut source =
-        CalledSource { urls: Vec::new(), format, options: Vec::new(), sample: None, table: None };
+    let mut source = CalledSource {
+        urls: Vec::new(),
+        format,
+        options: Vec::new(),
+        filename: None,
+        file_row_number: false,
+        sample: None,
+        table: None,
+    };
     let refused = |what: &str| {
         Error::usage_hint(
             format!("`{what}` in {function}(…) is not understood"),
             "it takes a file or a list of files in single quotes, and delim, header, quote, escape, comment, \
-             nullstr; flags say the rest (`tidemill query --help`)",
+             nullstr, filename; flags say the rest (`tidemill query --help`)",
         )
     };
     for (at, arg) in args.iter().enumerate() {
@@ -371,6 +384,21 @@ fn source(
                 if !asks_for_it {
                     return Err(refused(&arg.to_string()));
                 }
+            }
+            Some(name) if name == "filename" => {
+                source.filename = match text(value).as_deref() {
+                    Some("true") => Some("filename".to_owned()),
+                    Some("false") => None,
+                    Some(name) if !name.is_empty() => Some(name.to_owned()),
+                    _ => return Err(refused(&arg.to_string())),
+                };
+            }
+            Some(name) if name == "file_row_number" => {
+                source.file_row_number = match text(value).as_deref() {
+                    Some("true") => true,
+                    Some("false") => false,
+                    _ => return Err(refused(&arg.to_string())),
+                };
             }
             Some(name) => {
                 let ours = OPTIONS.iter().find(|(theirs, _)| *theirs == name);

@@ -112,7 +112,12 @@ fn whole_and_cut(decoder: &mut dyn Decode, input: &mut Input<'_>, ends: &[usize]
             continue;
         }
         let part = decode(decoder, &input.options, &input.text[start..end]);
-        let moved = |bad: Bad| Bad { range: start + bad.range.start..start + bad.range.end, ..bad };
+        let before = rows;
+        let moved = |bad: Bad| Bad {
+            range: start + bad.range.start..start + bad.range.end,
+            rows_before: before + bad.rows_before,
+            ..bad
+        };
         batches.extend(part.batches);
         bad.extend(part.bad.into_iter().map(moved));
         rows += part.rows;

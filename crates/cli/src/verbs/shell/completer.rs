@@ -188,7 +188,10 @@ fn columns_of(name: &str) -> Vec<String> {
     let spec =
         SourceSpec { url: name.to_owned(), layouts: "same".parse().ok(), ..SourceSpec::default() };
     let Ok(source) = Source::open(&spec) else { return Vec::new() };
-    source.schema().fields().iter().map(|field| field.name().clone()).collect()
+    let own = source.schema().fields().iter().map(|field| field.name().clone());
+    // Of the hidden ones those that are called as they are here; the others are of other databases.
+    let hidden = source.hidden().iter().map(|field| field.name().clone());
+    own.chain(hidden.filter(|name| name.starts_with("file"))).collect()
 }
 
 impl Completer for Typing {

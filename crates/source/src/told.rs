@@ -1,0 +1,215 @@
+//! Which format the lines of a log are in, where its name says no more than that it is one.
+//!
+//! `access.log`, `syslog.log` and `app.log` are all called the same. A name in `.log` is therefore followed by
+//! a look at the lines: those that begin the first file and, of several files, some of the others'. They are
+//! of a format if every one of them is, in every file that is looked at; else they are plain lines, as the name
+//! says. So a format is taken where it is beyond doubt, and a line that is not of it further on is a malformed
+//! record, as it is where the format is said.
+
+use tidemill_text::access_log::{AccessLogDecoder, Shape};
+use tidemill_text::syslog::{self, SyslogDecoder};
+use tidemill_text::{Decode, Decoded, Options, cut, infer};
+
+use super::error::Result;
+use super::formats::Format;
+use super::sample::Sample;
+use super::{SourceFile, SourceSpec};
+
+/// So many lines are looked at.
+const LINES_MAX: usize = 1000;
+
+/// What a name ends in that says of a file that it is a log.
+const SUFFIX: &str = ".log";
+
+/// Whether the names of files say that they are logs, and nobody says more of them.
+pub(super) fn are_logs<'a>(spec: &SourceSpec, mut names: impl Iterator<Item = &'a str>) -> bool {
+    let is_said = spec.format_said().is_some() || spec.exec.is_some();
+    // Who says what `line` is means lines.
+    let means_lines =
+        spec.schema.as_ref().is_some_and(|schema| schema.column_with_name("line").is_some());
+    let is_log = |name: &str| {
+        let (stem, _) = super::Compression::strip_suffix(name);
+        stem.to_ascii_lowercase().ends_with(SUFFIX)
+    };
+    !is_said && !means_lines && names.all(is_log)
+}
+
+/// The format of files of lines; none where they are plain lines.
+///
+/// # Errors
+/// Those of reading.
+pub(super) fn by_lines(sample: &mut Sample<'_>) -> Result<Option<Format>> {
+    let Some((first, text)) = sample.beginning()? else { return Ok(None) };
+    let Some(told) = of_text(&text) else { return Ok(None) };
+    let others = sample.spread(first + 1);
+    let look = |_: &SourceFile, text: &[u8]| Some(of_text(text) == Some(told));
+    let others = sample.beginnings(&others, cut::Grammar::LINES, look)?;
+    Ok(others.iter().all(|(_, is_same)| *is_same).then_some(told))
+}
+
+/// The format of a text that may end within a line.
+fn of_text(text: &[u8]) -> Option<Format> {
+    let text = match memchr::memrchr(b'\n', text) {
+        Some(end) => text.get(..=end)?,
+        None => text,
+    };
+    let text = match memchr::memchr_iter(b'\n', text).nth(LINES_MAX - 1) {
+        Some(end) => text.get(..=end)?,
+        None => text,
+    };
+    let lines = || {
+        let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        lines.filter(|line| !line.is_empty())
+    };
+    lines().next()?;
+    if lines().all(|line| line.starts_with(b"{") && line.ends_with(b"}")) {
+        return is_json(text, lines().count()).then_some(Format::Json);
+    }
+    if is_access_log(text) {
+        return Some(Format::AccessLog);
+    }
+    if is_syslog(text, lines()) {
+        return Some(Format::Syslog);
+    }
+    lines().all(is_pairs).then_some(Format::Logfmt)
+}
+
+fn is_json(text: &[u8], lines: usize) -> bool {
+    let mut inference = infer::json::Inference::new(&[]);
+    inference.add(text);
+    inference.first_fault().is_none() && usize::try_from(inference.objects()) == Ok(lines)
+}
+
+/// Whether all of a text is good records of a decoder, and some.
+fn decodes(decoder: &mut dyn Decode, text: &[u8]) -> Option<Decoded> {
+    let mut out = Decoded::default();
+    decoder.decode(text, &mut out);
+    (out.bad.is_empty() && out.rows > 0).then_some(out)
+}
+
+fn is_access_log(text: &[u8]) -> bool {
+    let shape = Shape::shown_by(text).shape;
+    let columns = shape.columns().into_iter().enumerate().collect();
+    let decoder = AccessLogDecoder::with_shape(&shape, columns, Options::default());
+    decoder.is_ok_and(|mut decoder| decodes(&mut decoder, text).is_some())
+}
+
+/// Words that stand where a system log has its host, in a program's own log.
+const LEVELS: [&str; 12] = [
+    "trace", "debug", "info", "notice", "warn", "warning", "error", "err", "critical", "crit",
+    "fatal", "panic",
+];
+
+fn is_syslog<'a>(text: &[u8], mut lines: impl Iterator<Item = &'a [u8]>) -> bool {
+    let columns = syslog::columns().into_iter().enumerate().collect();
+    let format = syslog::Format::default();
+    let Ok(mut decoder) = SyslogDecoder::new(columns, &format, Options::default()) else {
+        return false;
+    };
+    decodes(&mut decoder, text).is_some() && lines.all(is_surely_syslog)
+}
+
+/// Whether a record of a system log cannot be a line of a program that begins its lines with the time, too.
+fn is_surely_syslog(line: &[u8]) -> bool {
+    // A priority, or the name of a month.
+    if !line.first().is_some_and(u8::is_ascii_digit) {
+        return true;
+    }
+    let mut words = line.split(|byte| *byte == b' ').skip(1).filter(|word| !word.is_empty());
+    let (Some(host), Some(app)) = (words.next(), words.next()) else { return false };
+    let host = String::from_utf8_lossy(host).to_ascii_lowercase();
+    let is_host = !LEVELS.contains(&host.as_str()) && !host.starts_with(['[', '(', '-']);
+    is_host && app.ends_with(b":") && !host.ends_with(':')
+}
+
+/// Whether a line is `key=value` pairs alone, and two of them at least.
+fn is_pairs(line: &[u8]) -> bool {
+    let is_key = |key: &[u8]| {
+        let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || b"_@".contains(byte);
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@.-/".contains(byte);
+        key.first().is_some_and(is_letter) && key.iter().all(is_part)
+    };
+    let (mut rest, mut pairs) = (line, 0);
+    while !rest.is_empty() {
+        let Some(end) = memchr::memchr(b'=', rest) else { return false };
+        let (key, value) = rest.split_at(end);
+        if !is_key(key) {
+            return false;
+        }
+        pairs += 1;
+        let value = value.get(1..).unwrap_or_default();
+        let length = match value.first() {
+            Some(b'"') => match quoted_end(value) {
+                Some(end) => end,
+                None => return false,
+            },
+            _ => memchr::memchr2(b' ', b'\t', value).unwrap_or(value.len()),
+        };
+        let behind = value.get(length..).unwrap_or_default();
+        if !behind.is_empty() && !matches!(behind.first(), Some(b' ' | b'\t')) {
+            return false;
+        }
+        rest = behind.trim_ascii_start();
+    }
+    pairs >= 2
+}
+
+/// Where a value ends that begins with a quote.
+fn quoted_end(value: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        match value.get(at)? {
+            b'\\' => at += 2,
+            b'"' => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_tell_their_format_where_all_of_them_are_of_it() {
+        let common = "1.2.3.4 - bob [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 2326";
+        let combined = format!("{common} \"http://r/\" \"Mozilla/5.0 (X11)\"");
+        for (line, expected) in [
+            (common, Some(Format::AccessLog)),
+            (&combined, Some(Format::AccessLog)),
+            (&format!("www.example.com:80 {combined}"), Some(Format::AccessLog)),
+            (&format!("{combined} 0.123"), Some(Format::AccessLog)),
+            (&format!("{combined} 0.123 0.120"), Some(Format::AccessLog)),
+            ("Oct 11 22:14:15 mymachine su[12]: failed", Some(Format::Syslog)),
+            ("<34>Oct 11 22:14:15 mymachine su: failed", Some(Format::Syslog)),
+            ("<34>1 2003-10-11T22:14:15.003Z host su - ID47 - failed", Some(Format::Syslog)),
+            ("2024-03-27T13:06:56.123456+00:00 ip-10-77 sshd[1291]: Server", Some(Format::Syslog)),
+            ("2024-03-27T13:06:56Z INFO main: started", None),
+            ("2024-03-27T13:06:56Z started", None),
+            ("2024-03-27 13:06:56,123 INFO [main] c.x.Y - started", None),
+            (
+                "level=info ts=2024-01-01T00:00:00Z msg=\"hello \\\"there\\\"\" n=3",
+                Some(Format::Logfmt),
+            ),
+            ("level=info done", None),
+            ("x=1", None),
+            ("a = b c = d", None),
+            ("{\"a\": 1, \"b\": {\"c\": []}}", Some(Format::Json)),
+            ("{not json}", None),
+            ("{\"a\": 1} {\"a\": 2}", None),
+            ("just some text", None),
+            ("", None),
+            ("\u{feff}", None),
+        ] {
+            for text in
+                [line.to_owned(), format!("{line}\n"), format!("{line}\n\n{line}\r\n{line}")]
+            {
+                assert_eq!(of_text(text.as_bytes()), expected, "{text}");
+            }
+            if expected.is_some() {
+                let mixed = format!("{line}\nsomething else\n{line}\n");
+                assert_eq!(of_text(mixed.as_bytes()), None, "{mixed}");
+            }
+        }
+    }
+}
