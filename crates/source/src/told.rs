@@ -39,7 +39,7 @@ pub(super) fn are_logs<'a>(spec: &SourceSpec, mut names: impl Iterator<Item = &'
 /// # Errors
 /// Those of reading.
 pub(super) fn by_lines(sample: &mut Sample<'_>) -> Result<Option<Format>> {
-    let Some((first, text)) = sample.beginning()? else { return Ok(None) };
+    let Some((first, text)) = sample.beginning(cut::Grammar::LINES)? else { return Ok(None) };
     let Some(told) = of_text(&text) else { return Ok(None) };
     let others = sample.spread(first + 1);
     let look = |_: &SourceFile, text: &[u8]| Some(of_text(text) == Some(told));

@@ -96,7 +96,6 @@ fn an_operator_that_there_is_not_is_named_with_its_types() {
         ("n LIKE 'a'", "there is no `BIGINT LIKE TEXT`\nhint: CAST(x AS TEXT)"),
         ("avg(d)", "`avg` does not take an argument of type DATE\nhint: min and max take it"),
         ("s.x", "a TEXT has no fields\nhint: "),
-        ("{'a': 1}.a", "a dot stands behind the name of a column or a source"),
         ("5 # 3", "there is no operator `#` at Line: 1, Column: 10\nhint: the exclusive or"),
         ("TRUE XOR n", "`XOR` is not supported\nhint: "),
         ("s @> 'x'", "`@>` is not supported\nhint: array_has_all"),

@@ -165,7 +165,13 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             span: _,
         }) => Some(Expr::value(Value::SingleQuotedString(text.clone()))),
         Expr::CompoundFieldAccess { root, access_chain } => {
-            let chain = access_chain.iter().map(access).collect();
+            // A dot behind a name may be that of a source.
+            let mut is_value = !matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+            let chain = access_chain.iter().map(|one| {
+                is_value |= matches!(one, AccessExpr::Subscript(_));
+                if is_value { access(one) } else { one.clone() }
+            });
+            let chain = chain.collect();
             let made = Expr::CompoundFieldAccess { root: root.clone(), access_chain: chain };
             (made != *expr).then_some(made)
         }
