@@ -256,6 +256,7 @@ fn first_sentence(text: &str) -> String {
 fn calls(name: &str) -> Vec<String> {
     [
         "(x)",
+        "(x > 1)",
         "()",
         "(x, 3)",
         "(x, 0.5)",

@@ -123,7 +123,12 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 29] = [
+const OTHER_WORDS: [(&str, &str, &str); 30] = [
+    (
+        "Conflicting ordering requirements in aggregate functions",
+        "lists in several orders do not go beside an aggregate that has no partial table",
+        "a query of its own for one of them, and a join: docs/reference/functions.md has those that merge",
+    ),
     (
         "For SELECT DISTINCT, ORDER BY expressions",
         "SELECT DISTINCT is ordered by what it selects, and ORDER BY asks for something else",

@@ -590,7 +590,6 @@ SELECT sum(DISTINCT qty), count(DISTINCT sku), array_agg(DISTINCT qty ORDER BY q
 45,4,"[25,10,4,3,2,1]"
 
 SELECT string_agg(sku, ',' ORDER BY order_id), string_agg(sku, ',' ORDER BY price, order_id), string_agg(sku, ',' ORDER BY day DESC, order_id) FROM 'orders.csv'
---> pending: Conflicting ordering requirements in aggregate functions is not supported (no hint)
 --> duckdb
 "pen,book,pen,lamp,book,pen,desk,lamp,book","pen,pen,pen,book,book,book,lamp,lamp,desk","book,desk,lamp,pen,book,pen,lamp,book,pen"
 

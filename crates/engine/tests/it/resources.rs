@@ -207,10 +207,7 @@ fn a_step_that_must_hold_too_much_is_named_with_what_would_do() {
     let spill = Folder::new();
     for (sql, step) in [
         ("SELECT median(a.k + b.k) FROM '$/x.arrow' a CROSS JOIN '$/x.arrow' b", "`median` has"),
-        (
-            "SELECT array_agg(a.v) FROM '$/x.arrow' a CROSS JOIN '$/x.arrow' b",
-            "an aggregation that keeps its values",
-        ),
+        ("SELECT array_agg(a.v) FROM '$/x.arrow' a CROSS JOIN '$/x.arrow' b", "`array_agg` has"),
     ] {
         let Err(error) = folder.try_ask(sql, &little(spill.path(), 2)) else {
             panic!("{sql} was answered")

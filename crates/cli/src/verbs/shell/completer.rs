@@ -291,7 +291,7 @@ mod tests {
             assert_eq!(found, expected, "{begun}");
         }
         let columns = columns_of(&folder.path().join("it's.csv").display().to_string());
-        assert_eq!(columns, ["a"]);
+        assert_eq!(columns, ["a", "filename", "file_row_number"]);
         assert!(columns_of("s3://bucket/a.csv").is_empty());
     }
 }
