@@ -92,6 +92,21 @@ impl Finder {
     }
 }
 
+/// The longest line that says what stands between fields, its end included: `"sep=;"`.
+const SEPARATOR_BYTES_MAX: usize = 9;
+
+/// What the line that a text begins with says of what stands between fields, and how long it is.
+fn separator_line(text: &[u8]) -> Option<(u8, usize)> {
+    let is_quoted = text.starts_with(b"\"");
+    let rest = text.strip_prefix(b"\"").unwrap_or(text).strip_prefix(b"sep=")?;
+    let (&separator, rest) = rest.split_first()?;
+    let rest = if is_quoted { rest.strip_prefix(b"\"")? } else { rest };
+    let rest = rest.strip_prefix(b"\r").unwrap_or(rest).strip_prefix(b"\n")?;
+    // A letter or a digit is a value, and the line a record.
+    let may_separate = separator == b'\t' || separator == b' ' || separator.is_ascii_punctuation();
+    (may_separate && separator != b'"').then_some((separator, text.len() - rest.len()))
+}
+
 /// Whole records and where they stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Block {
@@ -122,6 +137,8 @@ pub(crate) struct Blocks {
     /// Records that start at or behind this offset are not ours.
     limit: Option<u64>,
     line: Option<u64>,
+    /// What a first line that was skipped says of what stands between fields.
+    separator: Option<u8>,
     /// What one read asks for.
     read_bytes: usize,
     /// Whether the rest of a record is passed over before anything else.
@@ -149,6 +166,7 @@ impl Blocks {
             base: offset,
             limit,
             line: None,
+            separator: None,
             read_bytes: READ_BYTES,
             is_passing: false,
             ended: false,
@@ -191,6 +209,25 @@ impl Blocks {
     pub(crate) fn skip(&mut self, count: usize) {
         self.start += count;
         self.scanned = self.start;
+    }
+
+    /// Skips a first line that says what stands between fields, as spreadsheets write and read it
+    /// (`sep=;`), behind `mark` bytes of a byte-order mark. Must come before the first block.
+    pub(crate) fn skip_separator(&mut self, mark: usize) -> Result<usize> {
+        let head = self.peek(mark + SEPARATOR_BYTES_MAX)?;
+        let Some((separator, used)) = separator_line(head.get(mark..).unwrap_or_default()) else {
+            return Ok(0);
+        };
+        self.separator = Some(separator);
+        if let Some(line) = &mut self.line {
+            *line += 1;
+        }
+        Ok(used)
+    }
+
+    /// What a first line says of what stands between fields.
+    pub(crate) fn separator(&self) -> Option<u8> {
+        self.separator
     }
 
     /// The next block, or none after the last.

@@ -667,6 +667,15 @@ impl Source {
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 
+    /// Whether a delimited record, or what was taken for its header, begins as comments mostly do,
+    /// where nobody has said that there are any.
+    pub(crate) fn may_have_comments(&self, record: &[u8]) -> bool {
+        let first = self.columns.fields.first().map(|field| field.name().as_bytes());
+        let has_mark =
+            || record.starts_with(b"#") || first.is_some_and(|name| name.starts_with(b"#"));
+        self.format.is_delimited() && self.dialect.comment.is_none() && has_mark()
+    }
+
     fn moved(&self) -> Option<String> {
         let moved = self.files.iter().filter_map(|file| match &file.place {
             FileLocation::Object(object) => Some((file, object.elsewhere()?)),
@@ -695,15 +704,14 @@ impl Source {
             name.bytes().any(|byte| byte.is_ascii_digit())
                 && (name.parse::<f64>().is_ok() || is_date())
         };
-        let mut are_numbers = false;
-        for (index, field) in fields.iter().enumerate() {
-            let is_unnamed = *field.name() == format!("column_{}", index + 1);
-            if !is_number(field.name()) && !is_unnamed && field.name() != "NaN" {
-                return None;
-            }
-            are_numbers |= !is_unnamed;
-        }
-        let is_odd = self.format.is_delimited() && !is_said && are_numbers;
+        let is_unnamed = |index: usize, name: &str| name == format!("column_{}", index + 1);
+        let mut named =
+            fields.iter().enumerate().filter(|(index, field)| !is_unnamed(*index, field.name()));
+        let are_numbers = named.clone().next().is_some()
+            && named.all(|(_, field)| is_number(field.name()) || field.name() == "NaN");
+        let is_odd = self.format.is_delimited()
+            && !is_said
+            && (are_numbers || is_record_among_names(fields));
         let file = self.files.first().filter(|_| is_odd)?;
         let names = fields.iter().take(4).map(|field| format!("`{}`", field.name()));
         let more = (fields.len() > 4).then(|| "…".to_owned());
@@ -857,6 +865,31 @@ impl Source {
     pub fn read(self: &Arc<Self>, split: &Split, options: &ReadOptions) -> Result<SplitReader> {
         SplitReader::open(self.clone(), split, options)
     }
+}
+
+/// Whether among the names of columns is a value such as the column has: a number over numbers, a date
+/// over dates. Years, and more than two numbers at equal distances, are what wide tables have for names.
+fn is_record_among_names(fields: &[FieldRef]) -> bool {
+    let mut numbers: Vec<f64> = Vec::new();
+    for field in fields {
+        let name = field.name().trim();
+        let is_number = name.bytes().any(|byte| byte.is_ascii_digit());
+        match (name.parse(), field.data_type()) {
+            (Ok(number), data_type) if is_number && data_type.is_numeric() => numbers.push(number),
+            (Err(_), DataType::Date32 | DataType::Timestamp(..))
+                if is_number && values::accepts(name, field.data_type()) =>
+            {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    let steps: Vec<f64> = numbers.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let ascends = steps.iter().all(|step| *step > 0.0);
+    let are_even = steps.windows(2).all(|pair| (pair[0] - pair[1]).abs() < 1e-9);
+    let are_years = numbers.iter().all(|number| (1900.0..2100.0).contains(number));
+    let is_series = ascends && (are_years || steps.len() > 1 && are_even);
+    !numbers.is_empty() && !is_series
 }
 
 /// What a file has for a column of the source.

@@ -27,7 +27,7 @@ use super::blocks::{Block, Blocks, record_too_large};
 use super::columns::{Layouts, SAME_HINT};
 use super::dialect::Mismatch;
 use super::error::{Error, Result};
-use super::fault::Fault;
+use super::fault::{Fault, Whence};
 use super::formats::{Decoding, PieceReader, Reading, TextFormat};
 use super::hidden::{self, Numbering};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
@@ -497,13 +497,18 @@ impl SplitReader {
             let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
             self.held_bytes += kept.len() + HELD_OVERHEAD_BYTES;
             self.stats.rejected += 1;
-            let other = shown_by(&self.source, file, &fault);
+            let whence = Whence {
+                format: self.source.format,
+                log: &self.source.log,
+                other: shown_by(&self.source, file, &fault),
+                may_be_comment: self.source.may_have_comments(record),
+            };
             self.stats.refused.push(Refused {
                 file: file.clone(),
                 offset: block.offset + start as u64,
                 line: counted.1,
                 row: None,
-                fault: Fault::of(fault, self.source.format.is_delimited(), other),
+                fault: Fault::of(fault, &whence),
                 bytes: kept.to_vec(),
                 truncated: kept.len() < record.len(),
             });

@@ -70,6 +70,8 @@ pub(super) struct Sample<'a> {
     /// Whether a file's first record names its columns.
     pub(super) has_header: bool,
     pub(super) dialect: Dialect,
+    /// What the first line of the first file says of what stands between fields.
+    pub(super) separator: Option<u8>,
     /// What the lines of an access log look like.
     pub(super) log: LogLines,
     /// What the user should know of what was seen.
@@ -106,6 +108,7 @@ impl<'a> Sample<'a> {
             opened,
             has_header,
             dialect,
+            separator: None,
             log: LogLines::default(),
             notes: Vec::new(),
             marked: Vec::new(),
@@ -137,6 +140,7 @@ impl<'a> Sample<'a> {
             let line_end = memchr::memchr(b'\n', bytes.get(BEGINNING_BYTES..).unwrap_or_default());
             let end = line_end.map_or(bytes.len(), |at| BEGINNING_BYTES + at + 1);
             let bytes = bytes[..end].to_vec();
+            self.separator = blocks.separator();
             self.begun = Some(Begun { file: index, grammar, blocks, first: Some(first) });
             return Ok(Some((index, bytes)));
         }
@@ -404,14 +408,13 @@ pub(super) fn column_names(
     }
     twice.sort_unstable();
     twice.dedup();
-    Err(Error::Corrupt {
-        path: shown.into(),
-        offset: Some(0),
-        reason: format!("its header has {} more than once", twice.join(", ")),
-        hint: Some(
-            "rename them in the file; if there is no header, say so: --header=false (job file: \
-             source.options, header = false)"
-                .into(),
-        ),
-    })
+    let message = match &twice[..] {
+        [one] => format!("two columns of `{shown}` have the name {one}"),
+        all => format!("several columns of `{shown}` have the same name: {}", all.join(", ")),
+    };
+    Err(Error::usage_hint(
+        message,
+        "rename them in the file; if there is no header, say so: --header=false (job file: \
+         source.options, header = false)",
+    ))
 }

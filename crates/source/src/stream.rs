@@ -1,6 +1,9 @@
-//! A file's text from its first byte: decompressed, through a program, behind a byte-order mark.
+//! A file's text from its first byte: decompressed, through a program, behind a byte-order mark and a
+//! line that says what stands between fields.
 
 use std::sync::Arc;
+
+use tidemill_text::cut::Grammar;
 
 use super::blocks::{Blocks, Ends};
 use super::compression::STORED_BUFFER_BYTES;
@@ -70,6 +73,7 @@ pub(super) fn stream(
     }
     input = opened(input, &file.shown);
     let limit = limit.filter(|_| is_stored && !file.is_stream());
+    let ends = ends.into();
     let mut blocks = Blocks::new(input, ends, 0, limit);
     if let Extent::Beginning { read_bytes, .. } = extent {
         blocks.set_read_bytes(read_bytes);
@@ -89,6 +93,9 @@ pub(super) fn stream(
         }
         _ => 0,
     };
-    blocks.skip(skip);
+    // Of delimited text alone: where every line is a record, this one is, too.
+    let is_delimited = matches!(ends, Ends::Lines(grammar) if grammar != Grammar::LINES);
+    let said = if is_delimited { blocks.skip_separator(skip)? } else { 0 };
+    blocks.skip(skip + said);
     Ok((blocks, open))
 }

@@ -18,7 +18,9 @@
 //!
 //! - `ip`, `ident`, `user`. A user may contain spaces: the time is the first piece from the
 //!   fourth on that starts with `[`, is followed by one that ends in `]` and then by the
-//!   request, which is in quotes.
+//!   request, which is in quotes. One of several words does not begin with `-`: what stands before
+//!   the time of `www.example.com 10.0.0.1 - - [` is a site and three columns, and where the shape
+//!   has no site the record is malformed.
 //! - `status` and `bytes`.
 //! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Servers
 //!   are often told to log more: further pieces must be whole, and are skipped.
@@ -26,7 +28,8 @@
 //! Servers of several sites write the site's name before that (`vhost_combined`: `host:port`), and
 //! many write how long a request took behind it. What a sample shows of this is its [`Shape`]: `host`,
 //! `port`, `request_time`, `upstream_response_time` and `x_forwarded_for` are columns then, and null
-//! in a record without them.
+//! in a record without them. What stands behind is found by its place; a list (`0.004, 0.001 : -`) is
+//! one value there.
 //!
 //! A blank line is no record. `-` is null in every column. In every piece but the time, `\"`,
 //! `\\`, `\b`, `\n`, `\r`, `\t`, `\v` and `\xhh` are undone, and `\` before any other byte
@@ -432,8 +435,6 @@ struct Pieces {
     has_port: bool,
     /// Whether records with all that follows are of the Common format.
     is_common: bool,
-    /// Whether the last of those is seconds, of which there may be several.
-    ends_in_seconds: bool,
     /// Pieces of a record that has all that its shape has.
     shaped: usize,
     /// Pieces that a record is expected to have.
@@ -454,10 +455,6 @@ impl Pieces {
             extras: shape.behind,
             has_port: shape.site == Site::HostAndPort,
             is_common: shape.common,
-            ends_in_seconds: shape
-                .extras
-                .iter()
-                .any(|extra| extra.is_seconds() && extra.place + 1 == shape.behind),
             shaped: shape.pieces(),
             parts,
             count: shape.pieces(),
@@ -577,11 +574,12 @@ impl Tokenizer for Pieces {
         let line = lines::trim(block, record.clone());
         let mut pieces = std::mem::take(&mut self.scratch);
         let read = split(&block[line.clone()], &mut pieces)
-            .and_then(|()| Record::new(&block[line.clone()], &pieces));
+            .and_then(|()| Record::new(&block[line.clone()], &pieces))
+            .and_then(|found| found.shaped(&block[line.clone()], &pieces, self.lead));
         self.scratch = pieces;
         let found = read?;
         // A user with spaces says nothing about the others.
-        if found.time == 3 + self.lead {
+        if found.time == 3 + self.lead && found.lead == self.lead {
             self.count = self.scratch.len();
         }
         self.give(block, line, &self.scratch, &found, columns);
@@ -610,9 +608,21 @@ impl Pieces {
         let common = self.wants_extras && self.is_common;
         let combined =
             !common && (self.wants_combined || self.wants_extras) && count >= COMBINED + lead;
+        // A list behind the format shifts what follows it.
+        let base = count - self.extras.min(count);
+        let has_list = |ends: &[u32]| {
+            ends[base..].windows(2).any(|piece| {
+                let last = byte(piece[1] - 1);
+                last == Some(b',') || last == Some(b':') && piece[1] - piece[0] == 2
+            })
+        };
         self.separators.positions.windows(count + 1).step_by(count).take(rows).all(|ends| {
             let is_quote = |place: usize| byte(ends[place + lead] + 1) == Some(b'"');
-            byte(ends[3 + lead].wrapping_add(1)) == Some(b'[')
+            // What stands before the client is a site only if that is no `-`.
+            let is_led = lead == 0 || ends[2] - ends[1] != 2 || byte(ends[1] + 1) != Some(b'-');
+            is_led
+                && !(self.wants_extras && has_list(ends))
+                && byte(ends[3 + lead].wrapping_add(1)) == Some(b'[')
                 && byte(ends[5 + lead] - 1) == Some(b']')
                 && is_quote(5)
                 && (!combined || is_quote(8) && is_quote(9))
@@ -636,13 +646,16 @@ impl Pieces {
             }
             let line = next..end - usize::from(cr);
             if !line.is_empty() {
-                let Ok(found) = Record::new(&block[line.clone()], &pieces) else {
+                let text = &block[line.clone()];
+                let Ok(found) = Record::new(text, &pieces)
+                    .and_then(|found| found.shaped(text, &pieces, self.lead))
+                else {
                     rows = 0;
                     break;
                 };
                 self.give(block, line, &pieces, &found, columns);
                 // The next window may be regular again.
-                if found.time == 3 + self.lead {
+                if found.time == 3 + self.lead && found.lead == self.lead {
                     self.count = pieces.len();
                 }
                 rows += 1;
@@ -678,7 +691,7 @@ impl Pieces {
             true,
         );
         let after = &found.tail(pieces)[3..];
-        let lead = if found.time > 3 { self.lead } else { 0 };
+        let lead = found.lead;
         let behind = &after[if found.combined { 4 } else { 2 }..];
         for (column, part) in columns.iter_mut().zip(&self.parts) {
             let Node::Leaf { spans, .. } = &mut column.node else { continue };
@@ -689,17 +702,10 @@ impl Pieces {
                     let which = usize::from(*part == RecordField::Port);
                     site(block, range, self.has_port)[which]
                 }
-                RecordField::Extra(place) => match behind.get(*place) {
-                    None => Span::NULL,
-                    Some(first)
-                        if self.ends_in_seconds
-                            && place + 1 == self.extras
-                            && behind.len() > self.extras =>
-                    {
-                        value(block, line.start + first.start, line.end, true)
-                    }
-                    Some(range) => whole(range),
-                },
+                RecordField::Extra(place) => {
+                    let mut values = Values { line: &block[line.clone()], pieces: behind };
+                    values.nth(*place).map_or(Span::NULL, |range| whole(&range))
+                }
                 RecordField::Ip => whole(&pieces[lead]),
                 RecordField::Ident => whole(&pieces[lead + 1]),
                 RecordField::User if found.time == 3 + lead => whole(&pieces[lead + 2]),
@@ -728,6 +734,8 @@ impl Pieces {
 
 /// Where in the pieces of a record is what.
 struct Record {
+    /// Pieces before the client.
+    lead: usize,
     /// The first piece of the time.
     time: usize,
     combined: bool,
@@ -752,12 +760,61 @@ impl Record {
             return Err(Fault::new(line.len(), FaultKind::Ends(reason.to_owned())));
         }
         let combined = after.len() >= 4 && is_quoted(&after[2]) && is_quoted(&after[3]);
-        Ok(Self { time, combined })
+        Ok(Self { lead: 0, time, combined })
+    }
+
+    /// The same in a log whose records have so many pieces before the client, if they have them.
+    fn shaped(self, line: &[u8], pieces: &[Range<usize>], lead: usize) -> Result<Self, Fault> {
+        let is_absent =
+            |place: usize| pieces.get(place).is_some_and(|piece| line[piece.clone()] == *b"-");
+        // A client is known always, an identity hardly ever.
+        let lead = if self.time > 3 && !is_absent(1) { lead } else { 0 };
+        let user = lead + 2;
+        let is_shifted = || {
+            let identity = line.get(pieces[lead + 1].clone());
+            is_absent(user) || lead == 0 && identity.is_some_and(shape::is_address)
+        };
+        if self.time > user + 1 && is_shifted() {
+            let reason = "more stands before the time than a client, an identity and a user";
+            return Err(Fault::new(pieces[user].start, FaultKind::Syntax(reason.to_owned())));
+        }
+        Ok(Self { lead, ..self })
     }
 
     /// The pieces from the time on.
     fn tail<'a>(&self, pieces: &'a [Range<usize>]) -> &'a [Range<usize>] {
         &pieces[self.time..]
+    }
+}
+
+/// The values that pieces are: each is one, but for lists, which have spaces in them.
+struct Values<'a> {
+    line: &'a [u8],
+    pieces: &'a [Range<usize>],
+}
+
+impl Iterator for Values<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (first, mut rest) = self.pieces.split_first()?;
+        let mut value = first.clone();
+        let text = |piece: &Range<usize>| self.line.get(piece.clone()).unwrap_or_default();
+        let is_quoted = text(first).starts_with(b"\"");
+        while !is_quoted && let Some((piece, behind)) = rest.split_first() {
+            let goes_on = match text(piece) {
+                // Between what two groups of servers took.
+                b":" => !behind.is_empty(),
+                _ => text(&value).ends_with(b",") || text(&value).ends_with(b" :"),
+            };
+            if !goes_on {
+                break;
+            }
+            value.end = piece.end;
+            rest = behind;
+        }
+        self.pieces = rest;
+        Some(value)
     }
 }
 

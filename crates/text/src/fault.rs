@@ -44,6 +44,8 @@ pub enum FaultKind {
     Unclosed,
     /// JSON's or another grammar's rules are broken, as the text says.
     Syntax(String),
+    /// The line is not what a pattern says.
+    NoMatch,
     /// The input ends, or the line does, within a value.
     Ends(String),
     /// A value of the wrong shape: an array where an object is expected, say.
@@ -94,6 +96,9 @@ impl std::fmt::Display for Fault {
             }
             FaultKind::Unclosed => f.write_str("a quote is never closed"),
             FaultKind::Syntax(reason) => write!(f, "{reason} at byte {}", self.at + 1),
+            FaultKind::NoMatch => {
+                f.write_str("the line does not match the pattern of --log-format")
+            }
             FaultKind::Ends(reason) => {
                 write!(f, "the line ends within its value ({reason})")
             }

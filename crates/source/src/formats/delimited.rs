@@ -44,15 +44,20 @@ impl FileFormat for Delimited {
 impl TextFormat for Delimited {
     fn sniff(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<()> {
         let options = &spec.options;
-        // A program is not started once more for it; what a name says of tabs is said.
-        if options.delimiter.is_some() || spec.exec.is_some() || self.delimiter != b',' {
+        // A program is not started once more for it.
+        if spec.exec.is_some() {
             return Ok(());
         }
         let Some((file, text)) = sample.beginning(cut::Grammar::delimited(&sample.dialect))? else {
             return Ok(());
         };
+        // What a file's first line says of its delimiter, and its name of tabs, is said.
+        let said = sample.separator.filter(|_| options.delimiter.is_none());
+        if let Some(delimiter) = said {
+            sample.dialect.delimiter = delimiter;
+        }
         let given = csv::Given {
-            delimiter: false,
+            delimiter: options.delimiter.is_some() || said.is_some() || self.delimiter != b',',
             quote: options.quote.is_some(),
             escape: options.escape.is_some(),
         };

@@ -63,6 +63,151 @@ fn delimiters_are_told_and_what_is_said_wins() {
 }
 
 #[test]
+fn quotes_that_are_escaped_are_told_whatever_is_between_fields() {
+    for (name, delimiter) in [("x.csv", ","), ("x.csv", ";"), ("x.csv", "|"), ("x.tsv", "\t")] {
+        let text_of = |text: &str| text.replace('@', delimiter).into_bytes();
+        let escaped = text_of("a@b\n1@\"say \\\"hi\\\"\"\n2@\"{\\\"k\\\": 1}\"\n");
+        let (_folder, source) = opened(name, &escaped, |_| {}).unwrap();
+        let expected: &[&[&str]] = &[&["1", "say \"hi\""], &["2", "{\"k\": 1}"]];
+        assert_eq!(rows(&source), text(expected), "{delimiter}");
+        assert!(source.written_as().is_some_and(|written| written.contains('\\')), "{delimiter}");
+        let byte = delimiter.as_bytes()[0];
+        let said = |spec: &mut SourceSpec| spec.options.delimiter = Some(byte);
+        assert_eq!(rows(&opened(name, &escaped, said).unwrap().1), text(expected), "{delimiter}");
+        let doubled = text_of("a@b\n1@\"say \"\"hi\"\"\"\n2@\"C:\\\"\n");
+        let (_folder, source) = opened(name, &doubled, |_| {}).unwrap();
+        assert_eq!(rows(&source), text(&[&["1", "say \"hi\""], &["2", "C:\\"]]), "{delimiter}");
+    }
+    // From a pipe, too, which is read from its beginning.
+    let spec = SourceSpec { url: "-".into(), format: Some(Format::Tsv), ..SourceSpec::default() };
+    let bytes = Box::new(std::io::Cursor::new(b"a\tb\n1\t\"x \\\"y\\\"\"\n".to_vec()));
+    let source = Arc::new(Source::open_with(&spec, bytes, &Cancel::new()).unwrap());
+    assert_eq!(rows(&source), text(&[&["1", "x \"y\""]]));
+}
+
+#[test]
+fn a_first_line_may_say_what_is_between_fields() {
+    for line in ["sep=;\n", "sep=;\r\n", "\"sep=;\"\n", "\u{feff}sep=;\n"] {
+        // Nothing in the records tells the delimiter.
+        let bytes = format!("{line}a,b;c\n1,5;2\n3,5;4\n");
+        let (_folder, source) = opened("x.csv", bytes.as_bytes(), |_| {}).unwrap();
+        assert_eq!(names(&source), "a,b c", "{line:?}");
+        assert_eq!(rows(&source), text(&[&["1,5", "2"], &["3,5", "4"]]), "{line:?}");
+        assert_eq!(source.warning(), None);
+        let no_header = |spec: &mut SourceSpec| spec.options.header = Some(false);
+        let bytes = format!("{line}1;2\n");
+        let (_folder, source) = opened("x.csv", bytes.as_bytes(), no_header).unwrap();
+        assert_eq!(rows(&source), text(&[&["1", "2"]]), "{line:?}");
+    }
+    // Whoever says another is believed; a line that says nothing is a header.
+    let comma = |spec: &mut SourceSpec| spec.options.delimiter = Some(b',');
+    let (_folder, source) = opened("x.csv", b"sep=;\na,b\n1,2\n", comma).unwrap();
+    assert_eq!(rows(&source), text(&[&["1", "2"]]));
+    for header in ["sep=x", "sep=", "sep=;;", "sep;b", "\"sep=;"] {
+        let bytes = format!("{header}\n1\n");
+        let source = opened("x.csv", bytes.as_bytes(), |_| {});
+        assert!(source.is_err() || names(&source.unwrap().1).contains("sep"), "{header}");
+    }
+    // Every file has its own, and lines are counted with it.
+    let data = folder(&[("a.csv", b"sep=;\na;b\n1;2\n"), ("b.csv", b"sep=;\na;b\n3;4\n5\n")]);
+    let source = open(&data, "*.csv").unwrap();
+    let error = read(&source, 1 << 20, &ReadOptions::default()).unwrap_err();
+    assert!(as_told(error).contains("b.csv: line 4 (byte 14)"));
+    let compressed = compressed("gz", b"sep=;\na;b\n1;2\n3\n");
+    let (_folder, source) = opened("x.csv.gz", &compressed, |_| {}).unwrap();
+    let error = read(&source, 1 << 20, &ReadOptions::default()).unwrap_err();
+    assert!(as_told(error).contains("line 4"));
+}
+
+#[test]
+fn a_record_that_is_taken_for_a_header_is_told_by_a_value_in_it() {
+    let warns = |bytes: &str| {
+        let (_folder, source) = opened("x.csv", bytes.as_bytes(), |_| {}).unwrap();
+        source.warning().is_some_and(|warning| warning.contains("--header=false"))
+    };
+    for bytes in [
+        "x,2\ny,4\n",
+        "x,2.5\ny,4\n",
+        "x,2026-01-01\ny,2026-01-02\n",
+        "x,2,7\ny,4,9\n",
+        "1,2\n3,4\n",
+    ] {
+        assert!(warns(bytes), "{bytes}");
+    }
+    for bytes in [
+        "x,n\ny,4\n",
+        "x,2\ny,z\n",
+        "country,2020,2021\na,1,2\n",
+        "country,2020\na,1\n",
+        "week,1,2,3\na,1,2,3\n",
+        "x,2026-01-01\ny,4\n",
+        "x,a1\ny,4\n",
+    ] {
+        assert!(!warns(bytes), "{bytes}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_record_is_said_with_what_helps() {
+    let told = |name: &str, bytes: &str, change: &dyn Fn(&mut SourceSpec)| {
+        let (_folder, source) = opened(name, bytes.as_bytes(), change).unwrap();
+        as_told(read(&source, 1 << 20, &ReadOptions::default()).unwrap_err())
+    };
+    let log = |description: &'static str| {
+        move |spec: &mut SourceSpec| spec.options.log_format = Some(description.into())
+    };
+    for (found, parts, absent) in [
+        (
+            told("x.log", "x y\n", &log("%{INT:a} %{INT:b}")),
+            &["the line does not match the pattern of --log-format\n", "all of a line"][..],
+            "byte 1)",
+        ),
+        (told("x.log", "10.0.0.1 - - [10/Oct\n", &log("combined")), &["all of a line"], "jq"),
+        (
+            told(
+                "x.log",
+                "[10/Oct/2000:13:55:36.250] h\n",
+                &log("[%{%d/%b/%Y:%T}t.%{usec_frac}t] %h"),
+            ),
+            &["expected a time as `%d/%b/%Y:%T.%6f`, found `10/Oct/2000:13:55:36.250`", "ts TEXT"],
+            "WITH TIME ZONE",
+        ),
+        (
+            told("x.csv", "# made by x\na,b\n1,2\n", &|_| {}),
+            &["expected 1 field, found 2", "--comment '#'"],
+            "--max-bad",
+        ),
+        (
+            told("x.csv", "a,b\n1,2\n# note\n", &|_| {}),
+            &["expected 2 fields, found 1", "--comment '#'"],
+            "--max-bad",
+        ),
+    ] {
+        for part in parts {
+            assert!(found.contains(part), "{part}: {found}");
+        }
+        assert!(!found.contains(absent), "{absent}: {found}");
+    }
+    // A null is offered for what mostly means one.
+    let numbers = "1\n".repeat(20_000);
+    for (value, offered) in [
+        ("N/A", true),
+        ("null", true),
+        ("?", true),
+        ("-", true),
+        ("none", true),
+        ("10.0.0.2:80", false),
+        (":1:80", false),
+        ("oops", false),
+        ("x", false),
+        ("'-'", false),
+    ] {
+        let found = told("x.csv", &format!("n\n{numbers}{value}\n"), &|_| {});
+        assert_eq!(found.contains(&format!("--null '{value}'")), offered, "{found}");
+    }
+}
+
+#[test]
 fn a_header_that_is_not_utf8_is_refused_with_its_place() {
     let said = |_: &mut SourceSpec| {};
     let refused = message(opened("x.csv", b"\nday,caf\xe9\n1,2\n", said));

@@ -6,11 +6,21 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 
-use super::{COMBINED, Record, RecordField, split};
+use super::{COMBINED, Record, RecordField, Values, seconds, split};
 use crate::lines;
 
 /// So many records show a shape.
 const RECORDS_MAX: usize = 500;
+
+/// Whether so many decide what the others are: one odd record in twenty decides nothing.
+fn nearly_all(odd: usize, count: usize) -> bool {
+    odd * 20 <= count
+}
+
+/// Whether so many are a good share, and no odd ones.
+fn good_share(count: usize, all: usize) -> bool {
+    count > 0 && count * 5 >= all
+}
 
 /// What the records of a log have besides what the Common Log Format has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -149,11 +159,12 @@ impl Shape {
         let most = |count: usize| count * 10 >= records.len() * 9;
         let counted = |is: &dyn Fn(&&Sampled<'_>) -> bool| records.iter().filter(is).count();
         let has_port = counted(&|record| record.begins_with_host_and_port());
-        let has_host = counted(&|record| record.begins_with_host());
-        if most(has_port) {
-            shown.shape.site = Site::HostAndPort;
-        } else if most(has_port + has_host) {
-            shown.shape.site = Site::Host;
+        let has_host =
+            counted(&|record| record.begins_with_host() && !record.begins_with_host_and_port());
+        if good_share(has_port + has_host, records.len()) {
+            // Where a record lacks it, the port is null.
+            let is_port = has_port >= has_host;
+            shown.shape.site = if is_port { Site::HostAndPort } else { Site::Host };
         } else if records.len() > 1
             && let time = records[0].before.len()
             && time > 3
@@ -176,7 +187,22 @@ impl Shape {
         let behind = frequent.map_or(0, |(pieces, _)| *pieces);
         let whole: Vec<&Sampled<'_>> =
             alike.into_iter().filter(|record| record.behind.len() == behind).collect();
+        let format = if common { "Common" } else { "Combined" };
+        let not_read = |values: &str| {
+            let values = crate::shown(values);
+            format!(
+                "more behind what the {format} format has, which is not read: `{values}` in the first"
+            )
+        };
         if behind == 0 || whole.len() * 10 < records.len() * 7 {
+            // Too few have it, or too many another number of them.
+            let with_more = || records.iter().filter(|record| !record.behind.is_empty());
+            if good_share(with_more().count(), records.len())
+                && let Some(record) = with_more().next()
+            {
+                let values = record.behind.join(&b' ');
+                shown.unknown.get_or_insert(not_read(&String::from_utf8_lossy(&values)));
+            }
             return shown;
         }
         shown.shape.behind = behind;
@@ -185,25 +211,30 @@ impl Shape {
         let mut unknown = Vec::new();
         for place in 0..behind {
             let unquoted = || column(place).map(inner);
-            if unquoted().all(|value| value == b"-" || is_seconds(value))
-                && unquoted().any(is_seconds)
-            {
+            let are_all = |is: &dyn Fn(&[u8]) -> bool| {
+                nearly_all(unquoted().filter(|value| !is(value)).count(), whole.len())
+            };
+            if are_all(&|value| value == b"-" || is_seconds(value)) && unquoted().any(is_seconds) {
                 times.push(place);
-            } else if unquoted().all(is_forwarded) && unquoted().any(|value| value != b"-") {
+            } else if are_all(&is_forwarded)
+                && unquoted().any(|value| value != b"-" && is_forwarded(value))
+            {
                 shown.shape.extras.push(Extra { place, name: FORWARDED });
             } else if unquoted().any(|value| value != b"-") {
                 unknown.push(place);
             }
         }
-        let value = |place: usize| column(place).map(|piece| seconds_of(inner(piece)));
+        let value = |place: usize| column(place).map(|piece| seconds(inner(piece)));
         match times[..] {
             [] => {}
             [one] => shown.shape.extras.push(Extra { place: one, name: REQUEST_TIME }),
             [one, two] => {
                 // What was asked of another server took no longer than the whole.
                 let pairs = || value(one).zip(value(two)).filter_map(|(a, b)| Some((a?, b?)));
-                let is_first = pairs().all(|(first, second)| first >= second);
-                let is_second = pairs().all(|(first, second)| first <= second);
+                let shorter = pairs().filter(|(first, second)| first < second).count();
+                let longer = pairs().filter(|(first, second)| first > second).count();
+                let is_first = nearly_all(shorter, pairs().count());
+                let is_second = nearly_all(longer, pairs().count());
                 let (all, upstream) = if is_first { (one, two) } else { (two, one) };
                 if is_first || is_second {
                     shown.shape.extras.push(Extra { place: all, name: REQUEST_TIME });
@@ -219,15 +250,9 @@ impl Shape {
         shown.shape.extras.retain(|extra| seen.insert(extra.name));
         unknown.sort_unstable();
         if let (Some(_), Some(record)) = (unknown.first(), whole.first()) {
-            let values: Vec<String> = unknown
-                .iter()
-                .map(|place| crate::shown(&String::from_utf8_lossy(record.behind[*place])))
-                .collect();
-            let format = if common { "Common" } else { "Combined" };
-            shown.unknown = Some(format!(
-                "more behind what the {format} format has, which is not read: `{}` in the first",
-                values.join(" ")
-            ));
+            let values: Vec<&[u8]> =
+                unknown.iter().filter_map(|place| record.behind.get(*place).copied()).collect();
+            shown.unknown = Some(not_read(&String::from_utf8_lossy(&values.join(&b' '))));
         }
         shown
     }
@@ -248,7 +273,9 @@ impl<'a> Sampled<'a> {
         Self {
             before: pieces[..found.time].iter().map(text).collect(),
             combined: found.combined,
-            behind: pieces.get(behind..).unwrap_or_default().iter().map(text).collect(),
+            behind: Values { line, pieces: pieces.get(behind..).unwrap_or_default() }
+                .map(|range| &line[range])
+                .collect(),
         }
     }
 
@@ -261,7 +288,8 @@ impl<'a> Sampled<'a> {
             && colon > 0
             && (1..=5).contains(&port.len())
             && port.iter().all(u8::is_ascii_digit)
-            && parsed::<Ipv6Addr>(site).is_none()
+            // `::1:80` may be an address alone, unless the client follows it.
+            && (parsed::<Ipv6Addr>(site).is_none() || is_address(client))
     }
 
     /// `www.example.com 10.0.0.1 - - […`
@@ -269,6 +297,11 @@ impl<'a> Sampled<'a> {
         let [site, client, _, _, ..] = self.before[..] else { return false };
         parsed::<IpAddr>(client).is_some() && parsed::<IpAddr>(site).is_none()
     }
+}
+
+/// Whether a piece is an address.
+pub(super) fn is_address(text: &[u8]) -> bool {
+    parsed::<IpAddr>(text).is_some()
 }
 
 fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
@@ -283,8 +316,12 @@ fn inner(piece: &[u8]) -> &[u8] {
     }
 }
 
-/// `0.005`: seconds, to milliseconds, as nginx writes them.
+/// `0.005`: seconds, to milliseconds, as nginx writes them; or a list of such, with `-` among them.
 fn is_seconds(value: &[u8]) -> bool {
+    if value.iter().any(|byte| matches!(byte, b',' | b':')) {
+        let items = || value.split(|byte| matches!(byte, b',' | b':')).map(<[u8]>::trim_ascii);
+        return items().all(|item| item == b"-" || is_seconds(item)) && items().any(is_seconds);
+    }
     match memchr::memchr(b'.', value) {
         Some(point) => {
             let (whole, part) = (&value[..point], &value[point + 1..]);
@@ -295,10 +332,6 @@ fn is_seconds(value: &[u8]) -> bool {
         }
         None => false,
     }
-}
-
-fn seconds_of(value: &[u8]) -> Option<f64> {
-    parsed(value)
 }
 
 /// Addresses with commas between, as proxies write them.

@@ -101,6 +101,10 @@ fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
             && pieces[at + 2].starts_with('"')
     };
     let time = (3..pieces.len().checked_sub(2)?).find(|at| is_time(*at))?;
+    // What stands before the time of a record with a site.
+    if time > 3 && pieces[2] == "-" {
+        return None;
+    }
     let user = pieces[2..time].join(" ");
     let user = if time == 3 { unquoted(&user) } else { user };
     let stamp = format!("{} {}", pieces[time], pieces[time + 1]);
@@ -511,6 +515,109 @@ fn a_sample_shows_what_stands_before_and_behind() {
     );
     assert_eq!(shape_of(""), (String::new(), None));
     assert_eq!(shape_of("nothing\n\n"), (String::new(), None));
+}
+
+#[test]
+fn lists_and_odd_records_leave_columns_what_they_are() {
+    let line = |behind: &str| {
+        format!(
+            "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 7 \"-\" \"u\"{behind}\n"
+        )
+    };
+    let check = |behind: &[&str], expected: &str, unknown: &str| {
+        let text: String = behind.iter().map(|behind| line(behind)).collect();
+        let (found, what) = shape_of(&text);
+        assert_eq!(found, expected, "{behind:?}");
+        let what = what.unwrap_or_default();
+        assert!(what.contains(unknown) && unknown.is_empty() == what.is_empty(), "{what}");
+    };
+    let both = "request_time upstream_response_time";
+    check(&[" 0.300 0.200", " 0.400 0.100, 0.200"], both, "");
+    check(&[" 0.300 0.200", " 0.400 0.100, 0.200 : 0.050, -"], both, "");
+    check(&[" 0.200 0.300", " 0.100, 0.200 0.400"], "upstream_response_time request_time", "");
+    // One record of many decides nothing.
+    let with = |odd: &'static str| [vec![" 0.300 0.200"; 50], vec![odd]].concat();
+    for odd in [" 0.100 0.101", " 1 0.5", " x y", " 0.1", "", " 0.1 0.2 0.3"] {
+        check(&with(odd), both, "");
+    }
+    check(&[vec![" 0.3 0.2"; 9], vec![" 0.300 0.200"]].concat(), "", "`0.3 0.2` in the first");
+    check(&[" 0.300 0.200", " 0.100 0.200"], "", "`0.300 0.200` in the first");
+    // What too few have is not read, and said.
+    check(&["", " 0.300 0.200"], "", "`0.300 0.200` in the first");
+    let text = [line(" 0.300 0.200"), line(" 0.400 0.100, 0.200"), line(" 0.400 0.100, 0.200 : -")];
+    let found = shaped(&text.concat(), &["request_time", "upstream_response_time"]);
+    let some = |values: [&str; 2]| values.map(|value| Some(value.to_owned())).to_vec();
+    let expected = [["0.300", "0.200"], ["0.400", "0.100, 0.200"], ["0.400", "0.100, 0.200 : -"]];
+    assert_eq!(found, expected.map(some));
+    let text = [line(" 0.200 0.300").repeat(9), line(" 0.100, 0.200 0.400")].concat();
+    let found = shaped(&text, &["request_time", "upstream_response_time"]);
+    assert_eq!(found.last(), Some(&some(["0.400", "0.100, 0.200"])));
+}
+
+#[test]
+fn a_site_is_before_the_client_or_the_record_is_malformed() {
+    let rest = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 7 \"-\" \"u\"\n";
+    let names = ["host", "port", "ip", "ident", "user"];
+    let read = |text: &str| {
+        let shape = Shape::shown_by(text.as_bytes()).shape;
+        let columns: Vec<_> = shape.columns().into_iter().enumerate().collect();
+        let is_named = |field: &FieldRef| names.contains(&field.name().as_str());
+        let columns =
+            columns.into_iter().filter(|(_, field)| is_named(field)).map(|(place, field)| {
+                (
+                    place,
+                    Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)) as FieldRef,
+                )
+            });
+        let columns = columns.collect();
+        let mut decoder =
+            AccessLogDecoder::with_shape(&shape, columns, Options::default()).unwrap();
+        let out = decode_with(&mut decoder, text.as_bytes());
+        let faults: Vec<String> = out.bad.iter().map(|bad| bad.fault.to_string()).collect();
+        let rows: Vec<String> = rows(&out.batches)
+            .into_iter()
+            .map(|row| {
+                row.into_iter().map(|v| v.unwrap_or("∅".into())).collect::<Vec<_>>().join("|")
+            })
+            .collect();
+        (rows, faults)
+    };
+    let log = |before: &[(&str, usize)]| {
+        before
+            .iter()
+            .map(|(before, count)| format!("{before} {rest}").repeat(*count))
+            .collect::<String>()
+    };
+    let (plain, site) = ("10.0.0.1 - -", "b.com:80 10.0.0.2 - -");
+    // One of many is malformed, ...
+    let (rows, faults) = read(&log(&[(plain, 20), (site, 1)]));
+    assert_eq!((rows.len(), faults.len()), (20, 1));
+    assert!(faults[0].contains("more stands before the time than a client"), "{}", faults[0]);
+    for odd in ["b.com 10.0.0.2 - -", "b.com:80 10.0.0.2 ann bob", "b.com 10.0.0.2 - ann"] {
+        assert_eq!(read(&log(&[(plain, 20), (odd, 1), (plain, 2)])).1.len(), 1, "{odd}");
+    }
+    // ... a good share is a column.
+    let (rows, faults) = read(&log(&[(plain, 3), (site, 1)]));
+    assert_eq!(faults, [""; 0]);
+    assert_eq!(rows[2..], ["∅|∅|10.0.0.1|∅|∅", "b.com|80|10.0.0.2|∅|∅"]);
+    // The other way round.
+    let (rows, faults) = read(&log(&[
+        (site, 20),
+        (plain, 1),
+        ("10.0.0.1 - John Smith", 1),
+        ("b.com 10.0.0.2 - -", 1),
+    ]));
+    assert_eq!(faults, [""; 0]);
+    assert_eq!(
+        rows[20..],
+        ["∅|∅|10.0.0.1|∅|∅", "∅|∅|10.0.0.1|∅|John Smith", "b.com|∅|10.0.0.2|∅|∅"]
+    );
+    assert_eq!(read(&log(&[(site, 20), ("10.0.0.1 - - -", 1)])).1.len(), 1);
+    // Hosts that are addresses, and a host that is missing.
+    let (rows, faults) =
+        read(&log(&[("::1:80 10.0.0.2 - -", 2), ("[::1]:80 ::2 - -", 1), (":80 10.0.0.2 - -", 1)]));
+    assert_eq!(faults, [""; 0]);
+    assert_eq!(rows[1..], ["::1|80|10.0.0.2|∅|∅", "[::1]|80|::2|∅|∅", "|80|10.0.0.2|∅|∅"]);
 }
 
 /// Reads a log as its sample shows it, all columns as text.

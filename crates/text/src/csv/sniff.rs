@@ -6,11 +6,16 @@
 //! tried. Then tab, `;` and `|`, of which the one counts that gives most fields, and a space, where
 //! one of the columns is of numbers under a name, so that names of two words are not taken apart. If
 //! none fits with quotes as in RFC 4180, there may be single quotes, or quotes escaped by `\`.
+//!
+//! How quotes are written may also show where the number of fields does not. A quote within quotes
+//! that something follows which neither separates nor ends a line is at odds with doubled quotes; if
+//! a `\` stands before it, quotes are most likely escaped by that. Which reading has less that is odd
+//! is the one: JSON in doubled quotes (`"{""k"": ""a\""b""}"`) has `\"`, too, and reads well as it is.
 
 use std::ops::Range;
 
 use super::{Grammar, split};
-use crate::cut::next_record;
+use crate::cut::{State, next_record};
 use crate::dialect::Dialect;
 
 /// So much is looked at.
@@ -52,13 +57,29 @@ pub enum Suspect {
 #[must_use]
 pub fn sniff(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
     let text = &text[..text.len().min(BYTES_MAX)];
+    let found = separated(said, given, text);
+    match requoted(&found.dialect, given, text) {
+        Some(dialect) => Sniffed { dialect, ..found },
+        None => found,
+    }
+}
+
+/// What stands between fields; how quotes are written only where that alone makes records fit.
+fn separated(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
     let plain = || Sniffed { dialect: said.clone(), suspect: None };
     if given.delimiter {
         return plain();
     }
+    let fits = |counts: &Counts| counts.fields > 1 && counts.others * 10 <= counts.records;
     let own = Counts::of(said, text);
-    if own.records == 0 || own.fields > 1 && own.others * 10 <= own.records {
+    if own.records == 0 || fits(&own) {
         return plain();
+    }
+    // Delimiters within quotes that are read otherwise may be all that does not fit.
+    if let Some(dialect) = requoted(said, given, text)
+        && fits(&Counts::of(&dialect, text))
+    {
+        return Sniffed { dialect, suspect: None };
     }
     let taken = |byte: u8| {
         said.quote == Some(byte) || said.escape == Some(byte) || said.comment == Some(byte)
@@ -107,6 +128,99 @@ fn best(dialects: &[Dialect], text: &[u8]) -> Option<Dialect> {
         }
     }
     best.map(|(_, dialect)| dialect.clone())
+}
+
+/// The dialect with quotes that explain a text better, by what is odd about quotes and fields.
+fn requoted(said: &Dialect, given: Given, text: &[u8]) -> Option<Dialect> {
+    let quote = said.quote?;
+    let is_free = |byte: u8| {
+        said.delimiter != byte && said.escape != Some(byte) && said.comment != Some(byte)
+    };
+    let has = |pair: [u8; 2]| memchr::memmem::find(text, &pair).is_some();
+    let escaped_by = |byte: u8| Dialect { escape: Some(byte), ..said.clone() };
+    if !given.escape
+        && said.escape.is_none()
+        && quote != b'\\'
+        && is_free(b'\\')
+        && has([b'\\', quote])
+    {
+        let own = Oddities::of(said, text);
+        if own.count() > 0 {
+            let dialect = escaped_by(b'\\');
+            let other = Oddities::of(&dialect, text);
+            if other.count() < own.count() && (own.torn_behind_escape > 0 || other.count() == 0) {
+                return Some(dialect);
+            }
+        }
+    }
+    // Writers that quote only what has to be quoted (`'it''s'`) leave no quote outside of quotes.
+    if !given.quote && quote == b'"' && is_free(b'\'') && has([b'\'', b'\'']) {
+        let dialect = Dialect { quote: Some(b'\''), ..said.clone() };
+        let (own, other) = (Oddities::of(said, text), Oddities::of(&dialect, text));
+        if own.quoted == 0
+            && other.doubled > 0
+            && other.torn + other.bare + other.unclosed == 0
+            && other.others <= own.others
+        {
+            return Some(dialect);
+        }
+    }
+    None
+}
+
+/// What is odd about a text's quotes and fields in a dialect.
+#[derive(Debug, Default)]
+struct Oddities {
+    /// Quoted fields.
+    quoted: usize,
+    /// Doubled quotes within them.
+    doubled: usize,
+    /// Closing quotes that something else follows than a delimiter or a line end.
+    torn: usize,
+    /// Those of them with an odd number of `\` before them.
+    torn_behind_escape: usize,
+    /// Quotes in fields that do not begin with one.
+    bare: usize,
+    /// Records that end within quotes.
+    unclosed: usize,
+    /// Records with another number of fields than the first.
+    others: usize,
+}
+
+impl Oddities {
+    fn of(dialect: &Dialect, text: &[u8]) -> Self {
+        let grammar = Grammar::delimited(dialect);
+        let (mut odd, mut first) = (Self::default(), None);
+        for record in Records::new(dialect, text) {
+            let (mut state, mut fields) = (State::RecordStart, 1_usize);
+            let (mut behind_escape, mut closed_behind_escape) = (false, false);
+            for &byte in text.get(record).unwrap_or_default() {
+                let after = grammar.step(state, byte);
+                match (state, after) {
+                    (State::RecordStart | State::FieldStart, State::Quoted) => odd.quoted += 1,
+                    (State::Quoted, State::QuoteInQuoted) => closed_behind_escape = behind_escape,
+                    (State::QuoteInQuoted, State::Quoted) => odd.doubled += 1,
+                    (State::QuoteInQuoted, State::Field) => {
+                        odd.torn += 1;
+                        odd.torn_behind_escape += usize::from(closed_behind_escape);
+                    }
+                    (State::Field, State::Field) if dialect.quote == Some(byte) => odd.bare += 1,
+                    _ => {}
+                }
+                fields += usize::from(after == State::FieldStart);
+                behind_escape = byte == b'\\' && !behind_escape;
+                state = after;
+            }
+            odd.unclosed += usize::from(matches!(state, State::Quoted | State::Escaped));
+            odd.others += usize::from(*first.get_or_insert(fields) != fields);
+        }
+        odd
+    }
+
+    /// How much does not fit.
+    fn count(&self) -> usize {
+        self.torn + self.unclosed + self.others
+    }
 }
 
 /// What seems to separate fields though it does not fit.
@@ -277,6 +391,39 @@ mod tests {
     }
 
     #[test]
+    fn quotes_that_are_escaped_are_told_where_the_number_of_fields_does_not() {
+        for (delimiter, shown) in [(",", ","), (";", ";"), ("|", "|"), ("\t", "\\t")] {
+            let check = |text: &str, expected: &str| {
+                check(&text.replace('@', delimiter), &expected.replace('@', shown));
+            };
+            check("a@b\n1@\"say \\\"hi\\\"\"\n2@\"{\\\"k\\\": 1}\"\n", "@ escape \\");
+            check("a@b\n1@\"{\\\"k\\\": 1@ \\\"j\\\": 2}\"\n2@x\n", "@ escape \\");
+            check("a@b\n1@\"5\\\"\"\n2@\"6\\\"\"\n", "@ escape \\");
+            // Most records do not have to have one.
+            let plain = "1@x\n".repeat(100);
+            check(&format!("a@b\n{plain}2@\"a \\\"b@ c\\\"\"\n{plain}"), "@ escape \\");
+            // Doubled quotes, with what a backslash is to whoever reads the field.
+            check("a@b\n1@\"say \"\"hi\"\"\"\n", "@");
+            check("a@b\n1@\"{\"\"k\"\": \"\"a\\\"\"b\"\"}\"\n2@\"{\"\"k\"\": 1}\"\n", "@");
+            check("a@b\n1@\"C:\\dir\\\"\n2@\"D:\\\"\n", "@");
+            check("a@b\n1@say \\\"hi\\\"\n", "@");
+            check("a@b\n1@\"say \"hi\"\"\n", "@");
+            // Single quotes around what has one.
+            check("a@b\n1@'it''s'\n2@plain\n", "@ quote '");
+            check("a@b\n1@'it''s'\n2@it's\n", "@");
+            check("a@b\n1@'it''s'\n2@\"x\"\n", "@");
+        }
+        check("a\n\"say \\\"hi\\\"\"\n", ", escape \\");
+        let tabs = Dialect::tsv();
+        let given = Given { delimiter: true, ..Given::default() };
+        let text = b"a\tb\n1\t\"say \\\"hi\\\"\"\n";
+        let escaped = Dialect { escape: Some(b'\\'), ..tabs.clone() };
+        assert_eq!(sniff(&tabs, given, text).dialect, escaped);
+        let given = Given { escape: true, ..given };
+        assert_eq!(sniff(&tabs, given, text).dialect, tabs);
+    }
+
+    #[test]
     fn one_column_with_something_that_looks_like_a_separator_is_suspect() {
         check("a;b\n1;2\n1;2;3\n", ", suspect ;");
         check("a\n1;2\n1;2\n", ",");
@@ -307,9 +454,46 @@ mod tests {
         fn what_a_comma_fits_is_read_by_it(
             rows in prop::collection::vec(prop::collection::vec("[a-z0-9;|\\t '.]{0,6}", 3), 1..20)
         ) {
-            let text: String = rows.iter().map(|row| format!("{}\n", row.join(","))).collect();
+            // Doubled, they would be quotes of another kind.
+            let row = |row: &Vec<String>| format!("{}\n", row.join(",").replace("''", "'."));
+            let text: String = rows.iter().map(row).collect();
             let found = sniff(&Dialect::default(), Given::default(), text.as_bytes());
             prop_assert_eq!(found, Sniffed { dialect: Dialect::default(), suspect: None });
+        }
+
+        /// What a writer makes of values is told to be what that writer does, and gives them back.
+        #[test]
+        fn what_a_writer_quotes_is_read_as_it_was_written(
+            rows in prop::collection::vec(prop::collection::vec("[a-z0-9 \"\\\\,:{}]{0,9}", 3), 1..20),
+            delimiter in prop::sample::select(vec![b',', b';', b'|', b'\t']),
+            is_escaped: bool,
+        ) {
+            let value = |value: &String| match is_escaped {
+                true => format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")),
+                false => format!("\"{}\"", value.replace('"', "\"\"")),
+            };
+            let mut text = String::new();
+            // One value that nothing but the writer's way can have made.
+            let telling = ["x".to_owned(), "say \"hi\" you".to_owned(), "y".to_owned()];
+            for row in rows.iter().map(Vec::as_slice).chain([&telling[..]]) {
+                let values: Vec<String> = row.iter().map(value).collect();
+                text.push_str(&values.join(&char::from(delimiter).to_string()));
+                text.push('\n');
+            }
+            let said = Dialect { delimiter, ..Dialect::default() };
+            let given = Given { delimiter: true, ..Given::default() };
+            let found = sniff(&said, given, text.as_bytes()).dialect;
+            let escape = is_escaped.then_some(b'\\');
+            prop_assert_eq!(&found, &Dialect { escape, ..said });
+            let mut read = Vec::new();
+            let mut at = 0;
+            while let Some((values, used)) = super::super::first_record(&found, &text.as_bytes()[at..]) {
+                read.push(values);
+                at += used;
+            }
+            let last = read.pop();
+            prop_assert_eq!(last, Some(telling.to_vec()));
+            prop_assert_eq!(read, rows);
         }
 
         #[test]

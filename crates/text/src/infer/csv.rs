@@ -39,6 +39,12 @@ const MARKERS: [&str; 22] = [
     "nil", "\\N", "?", ".", "missing", "unknown", "(null)", "<null>", "#NULL!",
 ];
 
+/// Whether a word mostly means that there is no value.
+#[must_use]
+pub fn is_marker(word: &str) -> bool {
+    MARKERS.contains(&word)
+}
+
 /// What a field's values are without the words of them that mostly mean no value.
 #[derive(Debug, Clone)]
 pub struct Marked {

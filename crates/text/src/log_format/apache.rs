@@ -156,7 +156,7 @@ fn meaning(name: &str, argument: Option<&str>) -> Option<(String, Kind)> {
         ("k", _) => plain("keepalive_requests", Kind::Int),
         ("L", _) => plain("log_id", Kind::Text),
         ("R", _) => plain("handler", Kind::Text),
-        ("X", _) => plain("connection", Kind::Text),
+        ("X", _) => plain("connection", Kind::Verbatim),
         ("i", Some(header)) => Some((super::header(header), Kind::Text)),
         ("o", Some(header)) => Some((lower("sent_", header), Kind::Text)),
         ("^ti" | "^to", Some(trailer)) => Some((lower("trailer_", trailer), Kind::Text)),
@@ -179,7 +179,7 @@ fn time_pattern(argument: &str) -> String {
         "usec" => super::times::MICROS,
         "msec_frac" => "%3f",
         "usec_frac" => "%6f",
-        "" => "%d/%b/%Y:%H:%M:%S %z",
+        "" => super::times::CLF,
         other => other,
     }
     .to_owned()
@@ -205,8 +205,8 @@ fn joined(tokens: Vec<Token>) -> Vec<Token> {
         let place = out.len().wrapping_sub(1 + usize::from(between.is_some()));
         if let Some(Token::Field { kind: Kind::Time(before), written: all, .. }) =
             out.get_mut(place)
-            && !is_number(before)
-            && !is_number(pattern)
+            && !super::times::is_number(before)
+            && !super::times::is_number(pattern)
         {
             let between = between.unwrap_or_default();
             before.push_str(&between);
@@ -219,9 +219,4 @@ fn joined(tokens: Vec<Token>) -> Vec<Token> {
         out.push(token);
     }
     out
-}
-
-/// Whether a time is one number by itself.
-fn is_number(pattern: &str) -> bool {
-    pattern == super::times::MILLIS || pattern == super::times::MICROS
 }

@@ -6,12 +6,13 @@
 //! around and takes time in proportion to the line's length; `(?<column>…)` makes a column, too.
 //! All of a line has to match; `%{GREEDYDATA}` takes the rest.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use regex::{CaptureLocations, Regex, RegexBuilder};
 
-use super::{BadFormat, Escapes, Kind, LogFormat, Matcher, Names, Step, Steps};
+use super::{BadFormat, Escapes, Holds, Kind, LogFormat, Matcher, Names, Step, Steps};
 use crate::fast;
 use crate::fault::{Fault, FaultKind};
 
@@ -301,8 +302,7 @@ impl Pattern {
         let text = std::str::from_utf8(&block[line.clone()])
             .map_err(|error| Fault::new(error.valid_up_to(), FaultKind::Utf8 { field: None }))?;
         if self.regex.captures_read(&mut self.locations, text).is_none() {
-            let reason = "the line does not match the pattern of --log-format, from";
-            return Err(Fault::new(0, FaultKind::Syntax(reason.to_owned())));
+            return Err(Fault::new(0, FaultKind::NoMatch));
         }
         for (place, groups) in self.groups.iter().enumerate() {
             let found = groups.iter().find_map(|group| self.locations.get(*group));
@@ -390,9 +390,89 @@ fn kind(pattern: &str, said: Option<&str>) -> Result<Kind, BadFormat> {
 #[derive(Default)]
 struct Compiler {
     expression: String,
-    /// Columns in the order of their first group: name, kind, and the groups' names.
-    columns: Vec<(String, Kind, Vec<String>)>,
+    /// Fields in the order in which they stand: name, kind, and the group's name.
+    fields: Vec<(String, Kind, String)>,
     references: usize,
+}
+
+/// What the names of groups begin with that fields are.
+const GROUP: &str = "tidemill_";
+
+/// Columns by their name and kind, and the names of their groups. Fields of one name are one column
+/// where they cannot match together, being alternatives; else they are several.
+fn columns(
+    fields: Vec<(String, Kind, String)>,
+    expression: &str,
+) -> Vec<(String, Kind, Vec<String>)> {
+    let places = places(expression);
+    let are_alternatives = |one: &String, other: &String| match (places.get(one), places.get(other))
+    {
+        (Some(one), Some(other)) => one
+            .iter()
+            .zip(other)
+            .find(|(one, other)| one != other)
+            .is_some_and(|(one, other)| one.0 == other.0),
+        _ => false,
+    };
+    let mut columns: Vec<(String, Kind, Vec<String>)> = Vec::new();
+    for (name, kind, group) in fields {
+        let known = columns.iter_mut().find(|(known, _, groups)| {
+            *known == name && groups.iter().all(|other| are_alternatives(other, &group))
+        });
+        match known {
+            Some((_, _, groups)) => groups.push(group),
+            None => columns.push((name, kind, vec![group])),
+        }
+    }
+    columns
+}
+
+/// Where the groups of an expression stand: the number of each pair of brackets around them, from the
+/// outermost on, and which of the alternatives in it they are in.
+fn places(expression: &str) -> HashMap<String, Vec<(usize, usize)>> {
+    let mut found = HashMap::new();
+    let mut within = vec![(0, 0)];
+    let mut pairs = 0;
+    let mut classes = 0_usize;
+    let mut rest = expression;
+    while let Some(c) = rest.chars().next() {
+        let at = c.len_utf8();
+        match c {
+            '\\' => {
+                let escaped = rest[at..].chars().next().map_or(0, char::len_utf8);
+                rest = &rest[at + escaped..];
+                continue;
+            }
+            '[' => {
+                classes += 1;
+                // A bracket that comes first in a class is one of its characters.
+                let first = rest[at..].strip_prefix('^').unwrap_or(&rest[at..]);
+                rest = first.strip_prefix(']').unwrap_or(first);
+                continue;
+            }
+            ']' => classes = classes.saturating_sub(1),
+            _ if classes > 0 => {}
+            '(' => {
+                pairs += 1;
+                let group = rest.strip_prefix("(?P<").and_then(|rest| rest.split_once('>'));
+                if let Some((name, _)) = group {
+                    found.insert(name.to_owned(), within.clone());
+                }
+                within.push((pairs, 0));
+            }
+            ')' if within.len() > 1 => {
+                within.pop();
+            }
+            '|' => {
+                if let Some((_, alternative)) = within.last_mut() {
+                    *alternative += 1;
+                }
+            }
+            _ => {}
+        }
+        rest = &rest[at..];
+    }
+    found
 }
 
 impl Compiler {
@@ -426,12 +506,9 @@ impl Compiler {
                 Some(column) => {
                     let name = column_name(column)?;
                     let kind = kind(reference.name, reference.kind)?;
-                    let group = format!("tidemill_{}", self.references);
+                    let group = format!("{GROUP}{}", self.references);
                     self.expression.push_str(&format!("(?P<{group}>"));
-                    match self.columns.iter_mut().find(|(known, _, _)| *known == name) {
-                        Some((_, _, groups)) => groups.push(group),
-                        None => self.columns.push((name, kind, vec![group])),
-                    }
+                    self.fields.push((name, kind, group));
                 }
             }
             self.expand(inner, depth + 1)?;
@@ -446,7 +523,8 @@ impl Compiler {
 pub(super) fn format(text: &str) -> Result<LogFormat, BadFormat> {
     let mut compiler = Compiler::default();
     compiler.expand(text, 0)?;
-    let Compiler { expression, columns: mut named, .. } = compiler;
+    let Compiler { expression, fields, .. } = compiler;
+    let mut named = columns(fields, &expression);
     let regex = RegexBuilder::new(&format!("^(?:{expression})$"))
         .size_limit(COMPILED_BYTES_MAX)
         .build()
@@ -511,21 +589,20 @@ fn steps(text: &str, columns: &[String]) -> Option<Steps> {
             if reference.name == "GREEDYDATA" && !behind.is_empty() {
                 return None;
             }
-            let place = match reference.column {
-                None => None,
-                Some(column) => {
-                    let name = column_name(column).ok()?;
-                    let place = columns.iter().position(|known| *known == name)?;
-                    // A column of several fields.
-                    if places.contains(&Some(place)) {
-                        return None;
-                    }
-                    Some(place)
-                }
+            // Without alternatives, each field is a column of its own.
+            let place = reference.column.map(|_| places.iter().flatten().count());
+            let name: Arc<str> = match place {
+                None => reference.name.into(),
+                Some(place) => columns.get(place)?.as_str().into(),
             };
             places.push(place);
-            let name: Arc<str> = reference.column.unwrap_or(reference.name).into();
-            steps.fields.push(Step { name, until: Vec::new(), quoted: false, class: Some(class) });
+            steps.fields.push(Step {
+                name,
+                until: Vec::new(),
+                quoted: false,
+                holds: Holds::Nothing,
+                class: Some(class),
+            });
             rest = behind;
             continue;
         }

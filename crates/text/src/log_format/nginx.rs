@@ -56,6 +56,16 @@ fn variable(text: &str) -> Option<(&str, usize)> {
     (end > 0).then_some((&rest[..end], end + 1))
 }
 
+/// Whether a variable has a value for each server that was asked, with `, ` and ` : ` between.
+pub(super) fn is_list(written: &str) -> bool {
+    let Some((name, _)) = variable(written) else { return false };
+    match name.strip_prefix("upstream_") {
+        Some("addr" | "status" | "response_length" | "bytes_sent" | "bytes_received") => true,
+        Some(other) => other.ends_with("_time"),
+        None => false,
+    }
+}
+
 /// Whether a text has a variable.
 pub(super) fn has_variable(text: &str) -> bool {
     text.match_indices('$').any(|(at, _)| variable(&text[at..]).is_some())

@@ -69,6 +69,9 @@ fn descriptions_give_columns() {
             "ip TEXT, request_time DOUBLE, upstream_response_time DOUBLE, x_request_id TEXT",
         ),
         ("'$a ' '$b'", "a TEXT, b TEXT"),
+        ("%{NOTSPACE:n} %{NOTSPACE:n} %{INT:n}", "n TEXT, n_2 TEXT, n_3 BIGINT"),
+        (r"(?:a=%{WORD:n}|b=%{WORD:n}|[|(]%{WORD:n}) %{WORD:n}", "n TEXT, n_2 TEXT"),
+        (r"(?:%{WORD:n}(?:[]|]x|\|y))%{WORD:n}", "n TEXT, n_2 TEXT"),
         (
             "${host}:$server_port $msec $time_iso8601",
             "host TEXT, port INT, ts INSTANT, ts_2 INSTANT",
@@ -201,6 +204,108 @@ fn times_of_several_servers_are_summed_and_other_types_can_be_asked_for() {
     assert_eq!(out.bad.len(), 1);
     let out = as_text(description, text, 8192);
     assert_eq!(rows(&out.batches)[2][1].as_deref(), Some("0.125, 0.250 : -"));
+}
+
+/// The only record of a log that is read by a description; null as `∅`.
+fn record(description: &str, line: &str) -> String {
+    let out = as_text(description, format!("{line}\n").as_bytes(), 8192);
+    assert!(out.bad.is_empty(), "{description}: {:?}", out.bad);
+    let row = rows(&out.batches).remove(0);
+    row.into_iter().map(|value| value.unwrap_or("∅".into())).collect::<Vec<_>>().join("|")
+}
+
+#[test]
+fn fields_end_where_what_they_are_ends() {
+    for (description, line, expected) in [
+        // A field alone in quotes, and the string of a configuration.
+        (r#""%r""#, r#""GET /a HTTP/1.1""#, "GET|/a|HTTP/1.1"),
+        (r#""$request""#, r#""GET /a HTTP/1.1""#, "GET|/a|HTTP/1.1"),
+        (r#""$cookie_sid""#, r#""x\"y""#, "x\"y"),
+        (r#""%{Referer}i""#, r#""-""#, "∅"),
+        (r#""$a" "$b""#, r#""1" "2""#, "1|2"),
+        (r#""%h %l""#, "a b", "a|b"),
+        (r#""\"%r\"""#, r#""GET /a""#, "GET|/a|∅"),
+        ("'$request'", "GET /a", "GET|/a|∅"),
+        // Fields of one name.
+        ("%{NOTSPACE:n} %{NOTSPACE:n}", "a b", "a|b"),
+        ("(?:%{INT:n}|x%{WORD:n}) (?:y|%{WORD:n})", "xa b", "a|b"),
+        // A connection that is closed.
+        ("%h %X %u", "- - -", "∅|-|∅"),
+        ("%X", "+", "+"),
+        // Lists of what several servers did.
+        ("$upstream_response_time $status", "0.004, 0.001 200", "0.004, 0.001|200"),
+        ("$upstream_response_time $status", "0.004 200", "0.004|200"),
+        ("$upstream_response_time $status", "- 200", "∅|200"),
+        (
+            "$upstream_addr $upstream_status $status",
+            "a:1, b:2 : c:3 502, 502 : 200 200",
+            "a:1, b:2 : c:3|502, 502 : 200|200",
+        ),
+        ("$upstream_response_time,$status", "0.1, 0.2,200", "0.1, 0.2|200"),
+        ("$upstream_response_time|$status", "0.1, 0.2|200", "0.1, 0.2|200"),
+        (r#""$upstream_addr" $status"#, r#""a:1, b:2" 200"#, "a:1, b:2|200"),
+        ("$status $upstream_connect_time", "200 0.1, 0.2", "200|0.1, 0.2"),
+        // Hosts with colons.
+        ("%v:%p %h", "a.example:80 h", "a.example|80|h"),
+        ("%v:%p %h", "::1:80 h", "::1|80|h"),
+        ("%v:%p %h", "[::1]:80 ::2", "[::1]|80|::2"),
+        ("$host:$server_port", "::1:80", "::1|80"),
+    ] {
+        assert_eq!(record(description, line), expected, "{description}: {line}");
+    }
+    let bad = |description: &str, line: &str| {
+        let out = as_text(description, format!("{line}\n").as_bytes(), 8192);
+        out.bad.iter().map(|bad| bad.fault.to_string()).collect::<Vec<_>>().join("; ")
+    };
+    let expected = "the line does not match the pattern of --log-format";
+    assert_eq!(bad("%{INT:a} %{INT:b}", "x y"), expected);
+    assert!(bad("%v:%p %h", "::1 h").is_empty() && !bad("%v:%p %h", "b h").is_empty());
+    assert!(!bad("$upstream_response_time $status", "0.004, 0.001").is_empty());
+    let out = typed(
+        "$upstream_response_time $status",
+        &["upstream_response_time"],
+        Options::default(),
+        b"0.250, 0.125 : 0.125 200\n",
+    );
+    assert_eq!(out.batches[0].column(0).as_primitive::<Float64Type>().value(0), 0.5);
+    // What is a value in one column is null in others, and conditions see it so.
+    let predicates =
+        vec![Predicate { column: 0, test: Test::In(vec![Constant::Text("-".into())]) }];
+    let options = Options { predicates, ..Options::default() };
+    let out = typed("%X %b", &["connection", "bytes"], options, b"- -\n+ 7\n- 8\n");
+    let bytes: Vec<_> = out.batches[0].column(1).as_primitive::<Int64Type>().iter().collect();
+    assert_eq!(bytes, [None, Some(8)]);
+}
+
+#[test]
+fn times_say_how_they_are_written() {
+    let format = LogFormat::new("[%{%d/%b/%Y:%T}t.%{usec_frac}t] %t %{usec}t %h").unwrap();
+    let words: Vec<_> =
+        format.columns().iter().map(|field| format.time_words(field.name())).collect();
+    assert_eq!(words, [Some("%d/%b/%Y:%T.%6f"), Some("%d/%b/%Y:%H:%M:%S %z"), None, None]);
+}
+
+proptest! {
+    /// A list is one field, whatever it is a list of, and its time their sum.
+    #[test]
+    fn lists_of_servers_are_one_field(
+        groups in prop::collection::vec(prop::collection::vec(0..10_000_u32, 1..4), 1..4),
+        behind in prop::sample::select(vec![" ", "|", "\" "]),
+    ) {
+        let list: Vec<String> = groups.iter().map(|group| {
+            group.iter().map(|n| format!("{}.{:03}", n / 1000, n % 1000)).collect::<Vec<_>>().join(", ")
+        }).collect();
+        let list = list.join(" : ");
+        let text = format!("x {list}{behind}200\n");
+        let description = format!("$a $upstream_response_time{behind}$status");
+        let out = as_text(&description, text.as_bytes(), 8192);
+        let expected = [Some("x".to_owned()), Some(list), Some("200".to_owned())];
+        prop_assert_eq!(rows(&out.batches), vec![expected.to_vec()]);
+        let out = typed(&description, &["upstream_response_time"], Options::default(), text.as_bytes());
+        let sum = out.batches[0].column(0).as_primitive::<Float64Type>().value(0);
+        let thousandths: u32 = groups.iter().flatten().sum();
+        prop_assert!((sum - f64::from(thousandths) / 1000.0).abs() < 1e-6);
+    }
 }
 
 #[test]

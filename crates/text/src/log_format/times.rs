@@ -7,6 +7,14 @@ use crate::fast;
 pub(super) const MILLIS: &str = "%@ms";
 pub(super) const MICROS: &str = "%@us";
 
+/// A time as the Common Log Format has it.
+pub(super) const CLF: &str = "%d/%b/%Y:%H:%M:%S %z";
+
+/// Whether a time is one number by itself, for which there is no word.
+pub(super) fn is_number(pattern: &str) -> bool {
+    pattern == MILLIS || pattern == MICROS
+}
+
 /// What stands in a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
