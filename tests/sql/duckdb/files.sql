@@ -45,7 +45,6 @@ y,5,NULL,7
 z,1,2,3
 
 SELECT filename, count(*) FROM read_csv('wide.csv', filename = true) GROUP BY filename
---> pending: `filename = true` in read_csv(…) is not understood
 --> duckdb
 wide.csv,3
 

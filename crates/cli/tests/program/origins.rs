@@ -62,7 +62,6 @@ fn jobs_and_conversions_name_the_files() {
     place.ok(&[
         "convert",
         "in/*.csv",
-        "-o",
         "out.csv",
         "--select",
         "*, _file, file_row_number AS r",

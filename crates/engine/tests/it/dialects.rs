@@ -122,7 +122,7 @@ fn tables() {
     let folder = folder();
     for (sql, expected) in [
         ("SELECT * FROM read_csv('$/f.csv', skip = 2)", "`skip = 2` in read_csv(…)"),
-        ("SELECT * FROM read_csv('$/f.csv', filename = true)", "`filename = true` in read_csv(…)"),
+        ("SELECT * FROM read_csv('$/f.csv', parallel = true)", "`parallel = true` in read_csv(…)"),
         ("SELECT * FROM read_csv('$/f.csv', union_by_name = false)", "`union_by_name = false`"),
         ("SELECT * FROM read_csv('$/f.csv', delim = 'ab')", "option `delimiter` is one ASCII"),
         ("SELECT * FROM read_csv()", "`()` in read_csv(…)"),
