@@ -275,7 +275,10 @@ mod tests {
         let text = "a path that is longer than a view has room for";
         let array = repeated(text, 1000).unwrap();
         let array = array.as_string_view();
-        assert!(array.iter().all(|value| value == Some(text)) && arrow::array::Array::len(array) == 1000);
+        assert!(
+            array.iter().all(|value| value == Some(text))
+                && arrow::array::Array::len(array) == 1000
+        );
         assert_eq!(
             array.data_buffers().iter().map(|buffer| buffer.len()).sum::<usize>(),
             text.len()
