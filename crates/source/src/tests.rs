@@ -289,7 +289,7 @@ fn sources_that_cannot_be_opened_say_why() {
     for (pattern, parts) in [
         ("twice.csv", &["`a` more than once"][..]),
         ("utf16.csv", &["UTF-16", "iconv"]),
-        ("empty.csv", &["no csv data", "--schema"]),
+        ("empty.csv", &["empty: 0 bytes, no header", "--schema"]),
         ("mixed", &["a.csv` is csv", "b.json` is json"]),
         ("odd.dat", &["cannot tell the format", "--source-format", "parquet"]),
         ("*.jsn", &["no file matches"]),

@@ -59,13 +59,7 @@ fn jobs_and_conversions_name_the_files() {
          total = 'sum(n)'\n",
     );
     assert_eq!(place.ok(&["run", "map.toml"]), "f,total\nin/a.csv,3\nin/b.csv,3\n");
-    place.ok(&[
-        "convert",
-        "in/*.csv",
-        "out.csv",
-        "--select",
-        "*, _file, file_row_number AS r",
-    ]);
+    place.ok(&["convert", "in/*.csv", "out.csv", "--select", "*, _file, file_row_number AS r"]);
     assert_eq!(place.read("out.csv"), "k,n,_file,r\nx,1,a.csv,0\ny,2,a.csv,1\nx,3,b.csv,0\n");
     assert_eq!(place.ok(&["schema", "in/a.csv"]).lines().count(), 3);
 }

@@ -179,5 +179,5 @@ fn an_empty_file_of_a_format_with_a_header_of_its_own_is_said_to_be_empty() {
         assert!(refused.contains("it is empty (0 bytes)"), "{name}: {refused}");
     }
     let Err(error) = opened("x.csv", b"", |_| {}) else { panic!("x.csv was opened") };
-    assert!(as_told(error).contains("there is no csv data"));
+    assert!(as_told(error).contains("is empty: 0 bytes, no header"));
 }
