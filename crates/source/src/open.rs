@@ -15,6 +15,7 @@ use super::error::{Error, Result};
 use super::formats::batches;
 use super::formats::delimited::MarkedColumn;
 use super::formats::{Format, Given, LogLines, TextFormat};
+use super::hidden::Hidden;
 use super::input::{ByteInput, Identity, ProgramOutput, ReaderInput, Watch};
 use super::promote::promote;
 use super::sample::Sample;
@@ -45,7 +46,14 @@ fn add_hidden(source: &mut Source) -> Result<()> {
         if fields.iter().any(|field| field.name() == name) {
             return Err(Error::usage_hint(
                 format!("the source has a column `{name}` already"),
-                format!("give the name of the file another name: filename = '{name}_of_file'"),
+                match hidden {
+                    Hidden::RowNumber => {
+                        "leave the option out: the column is there already".to_owned()
+                    }
+                    _ => format!(
+                        "give the name of the file another name: filename = '{name}_of_file'"
+                    ),
+                },
             ));
         }
         fields.push(hidden.field(name));
