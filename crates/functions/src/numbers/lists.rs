@@ -83,12 +83,11 @@ impl Function for OfItems {
         let (calls, what) = match self {
             OfItems::Sum => (
                 "array_sum(list)",
-                "What the numbers of a list add up to, nulls left out; null of none. Of whole numbers it is a BIGINT, \
-                 of decimals a DECIMAL.",
+                "What the numbers of a list add up to, nulls left out, and null of none: `array_sum([1, 2])` is `3`.",
             ),
             OfItems::Mean => (
                 "array_avg(list)",
-                "The mean of the numbers of a list, nulls left out; null of none. It is a DOUBLE.",
+                "The mean of the numbers of a list, nulls left out, and null of none: `array_avg([1, 2])` is `1.5`.",
             ),
         };
         Told { section: DOC_SECTION_ARRAY, calls, what }
