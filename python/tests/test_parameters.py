@@ -131,7 +131,8 @@ def test_a_plan_is_of_the_values(hits):
     sql = f"SELECT count() AS n FROM '{hits}' WHERE day = :day"
     assert "day = Int64(2)" in str(tm.explain(sql, params={"day": 2}))
     assert tm.query(sql, params={"day": 2}, null="NA").to_pylist() == [{"n": 1}]
-    assert tm.jobs()[0]["mapper"] == sql.replace(":day", "2")
+    # The log has the statement without the values, which may be nobody's business.
+    assert tm.jobs()[0]["mapper"] == sql
 
 
 def test_a_result_is_written_with_parameters(hits, tmp_path):

@@ -202,7 +202,8 @@ def test_a_header_costs_one_small_request_of_a_large_object(s3, proxy, through_p
 
     sql = "SELECT sum(n) AS n, count(DISTINCT pad) AS pads FROM 's3://logs/large/*.csv'"
     assert through_proxy.query(sql) == f"n,pads\n{70 * 19_999 * 10_000},20000\n"
-    assert sizes().count(16 << 10) == 70
+    # That of the first may be in what was read to tell how it is written.
+    assert sizes().count(16 << 10) in (69, 70)
     proxy.requests.clear()
     # Nothing but the first one is looked at before its turn comes.
     error = through_proxy.query(sql, "--layouts", "same", expect=1)
