@@ -20,14 +20,16 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions::core::expr_fn::named_struct;
+use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::functions_nested::expr_fn::{array_element, array_to_string};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, GroupsAccumulator,
-    LogicalPlan, LogicalPlanBuilder, ReversedUDAF, Signature, lit,
+    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Cast, Expr, ExprSchemable,
+    GroupsAccumulator, LogicalPlan, LogicalPlanBuilder, Projection, ReversedUDAF, Signature, lit,
 };
 use tidemill_base::types::sql_type;
 
@@ -296,7 +298,8 @@ const PLACE: &str = "place in the input";
 
 /// A plan for DataFusion, whose rows come in order, in which equals by an ORDER BY of an aggregate stay in that order:
 /// its sorts leave it open. Beside such an aggregate those without an ORDER BY have the order of the input for theirs, as
-/// DataFusion gives all of them the order that one asks for.
+/// DataFusion gives all of them the order that one asks for. Texts and `nth_value` are had of lists, which sort for
+/// themselves where several orders are asked for: DataFusion refuses others then.
 ///
 /// # Errors
 /// As DataFusion's plan builder.
@@ -309,26 +312,82 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let takes_order = |call: &&AggregateFunction| {
         depends_on_order(call) && call.func.name() != "collect" && !call.params.distinct
     };
-    let mut calls = aggregate.aggr_expr.iter().filter_map(aggregate_call).filter(takes_order);
-    if calls.all(|call| call.params.order_by.is_empty()) {
+    let calls = || aggregate.aggr_expr.iter().filter_map(aggregate_call).filter(takes_order);
+    if calls().all(|call| call.params.order_by.is_empty()) {
         return Ok(Transformed::no(plan));
     }
+    let are_several = calls().count() > 1;
     let rows = LogicalPlanBuilder::from(aggregate.input.as_ref().clone())
         .window([row_number().alias(PLACE)])?
         .build()?;
     let place = Expr::Column(Column::new_unqualified(PLACE));
-    let calls = aggregate.aggr_expr.iter().map(|expr| {
-        let Some(call) = aggregate_call(expr).filter(takes_order) else { return expr.clone() };
+    let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+    let mut calls = Vec::with_capacity(aggregate.aggr_expr.len());
+    let mut of_lists: Vec<Option<OfList>> = vec![None; keys];
+    for expr in &aggregate.aggr_expr {
+        let Some(call) = aggregate_call(expr).filter(takes_order) else {
+            calls.push(expr.clone());
+            of_lists.push(None);
+            continue;
+        };
         let mut call = call.clone();
-        if call.func.name() == "any_value" {
-            // That has no order, and is the first.
-            call.func = first_value_udaf();
-            call.params.null_treatment = Some(NullTreatment::IgnoreNulls);
+        let mut of_list = None;
+        match (call.func.name(), call.params.args.get(1)) {
+            ("any_value", _) => {
+                // That has no order, and is the first.
+                call.func = first_value_udaf();
+                call.params.null_treatment = Some(NullTreatment::IgnoreNulls);
+            }
+            ("string_agg", Some(Expr::Literal(separator, _))) if are_several => {
+                let separator = separator.try_as_str().flatten().unwrap_or_default().to_owned();
+                let known = call.params.args[0].clone().is_not_null();
+                call.params.filter = Some(Box::new(match call.params.filter.take() {
+                    Some(own) => own.and(known),
+                    None => known,
+                }));
+                of_list = Some(OfList::Text(separator));
+            }
+            ("nth_value", Some(Expr::Literal(at, _))) if are_several => {
+                of_list = Some(OfList::Item(at.cast_to(&DataType::Int64)?));
+            }
+            _ => {}
         }
+        if of_list.is_some() {
+            call.func = array_agg_udaf();
+            call.params.args.truncate(1);
+        }
+        of_lists.push(of_list);
         call.params.order_by.push(Sort::new(place.clone(), true, false));
-        Expr::AggregateFunction(call).alias(expr.qualified_name().1)
-    });
-    let calls = calls.collect();
+        calls.push(Expr::AggregateFunction(call).alias(expr.qualified_name().1));
+    }
     let made = Aggregate::try_new(Arc::new(rows), aggregate.group_expr.clone(), calls)?;
-    Ok(Transformed::yes(LogicalPlan::Aggregate(made)))
+    if of_lists.iter().all(Option::is_none) {
+        return Ok(Transformed::yes(LogicalPlan::Aggregate(made)));
+    }
+    let shown = of_lists.into_iter().zip(aggregate.schema.iter()).enumerate();
+    let shown = shown.map(|(index, (of_list, (qualifier, field)))| {
+        let list = Expr::Column(Column::from(made.schema.qualified_field(index)));
+        let of = match of_list {
+            None => return list,
+            Some(OfList::Text(separator)) => {
+                let text = array_to_string(list, lit(separator));
+                Expr::Cast(Cast::new(Box::new(text), field.data_type().clone()))
+            }
+            Some(OfList::Item(at)) => array_element(list, Expr::Literal(at, None)),
+        };
+        of.alias_qualified(qualifier.cloned(), field.name())
+    });
+    let shown: Vec<Expr> = shown.collect();
+    let groups = Arc::new(LogicalPlan::Aggregate(made));
+    let shown = Projection::try_new_with_schema(shown, groups, Arc::clone(&aggregate.schema))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
+}
+
+/// What is had of a list.
+#[derive(Clone)]
+enum OfList {
+    /// Its values as one text, with this between them.
+    Text(String),
+    /// Its value of that number.
+    Item(ScalarValue),
 }
