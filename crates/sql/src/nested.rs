@@ -18,7 +18,7 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
     Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, Window,
@@ -95,6 +95,7 @@ fn of_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr>
         _ => None,
     };
     let answer = match call.func.name() {
+        "array_has_all" if call.args.len() == 2 => return where_there_are_lists(call, schema),
         "greatest" | "least" if has_key(&first) => {
             call.args = call.args.into_iter().map(key).collect();
             first
@@ -109,6 +110,19 @@ fn of_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr>
         _ => return unchanged(call),
     };
     Transformed::yes(value(Expr::ScalarFunction(call), answer))
+}
+
+/// `array_has_all`, which is true of lists that are null to DataFusion, and null here, as `array_has_any` is.
+fn where_there_are_lists(call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let may_be_null = |list: &&Expr| list.nullable(schema).unwrap_or(true);
+    let are_there = call.args.iter().filter(may_be_null).map(|list| list.clone().is_not_null());
+    match are_there.reduce(Expr::and) {
+        Some(are_there) => {
+            let then = vec![(Box::new(are_there), Box::new(Expr::ScalarFunction(call)))];
+            Transformed::yes(Expr::Case(Case::new(None, then, None)))
+        }
+        None => Transformed::no(Expr::ScalarFunction(call)),
+    }
 }
 
 /// Nulls are the largest in a list, too, where the call leaves their place open: last, and first where the

@@ -137,3 +137,20 @@ fn the_keys_of_a_group_are_no_keys_of_the_rows_of_its_lists() {
         [["1", "1", "1"], ["1", "3", "2"], ["2", "4", "1"], ["2", "5", "1"]]
     );
 }
+
+#[test]
+fn a_list_that_is_null_has_neither_all_nor_any() {
+    let folder = Folder::new();
+    folder.write("l.json", "{\"id\":1,\"l\":[1,2]}\n{\"id\":2,\"l\":null}\n{\"id\":3,\"l\":[]}\n");
+    for (call, expected) in [
+        ("array_has_all(l, [1])", ["true", "∅", "false"]),
+        ("list_has_all([1, 2], l)", ["true", "∅", "true"]),
+        ("array_has_all(l, CAST(NULL AS BIGINT[]))", ["∅", "∅", "∅"]),
+        ("array_has_any(l, [1])", ["true", "∅", "false"]),
+    ] {
+        let rows = folder.ask(&format!("SELECT {call} FROM '$/l.json' ORDER BY id")).rows();
+        assert_eq!(rows.concat(), expected, "{call}");
+    }
+    let kept = folder.ask("SELECT count(*) FROM '$/l.json' WHERE array_has_all(l, [])").only();
+    assert_eq!(kept, "2");
+}

@@ -197,11 +197,10 @@ impl Function for Epoch {
                 Ok(Arc::new(seconds.collect::<Float64Array>()))
             }
             Epoch::Days => {
-                let day = i128::from(DAY_SECONDS) * i128::from(SECOND_NANOS);
-                let days = (0..given.rows).map(|row| match nanos(row) {
-                    Some(nanos) => {
-                        i32::try_from(nanos.div_euclid(day)).map(Some).map_err(|_| beyond())
-                    }
+                // The day that the clocks show, as it is of a cast to DATE.
+                let times = Times::of(value)?;
+                let days = (0..given.rows).map(|row| match times.at(row)? {
+                    Some(shown) => i32::try_from(shown.days).map(Some).map_err(|_| beyond()),
                     None => Ok(None),
                 });
                 let days = days.collect::<Result<arrow::array::Int32Array>>()?;

@@ -481,6 +481,8 @@ fn days_and_numbers_are_made_of_times() {
         ("unix_timestamp('05.01.2026', 'dd.MM.yyyy')", "1767571200"),
         ("unix_timestamp('05.01.2026', '%d.%m.%Y')", "1767571200"),
         ("unix_date(TIMESTAMP '1969-12-31 23:59:59')", "-1"),
+        ("unix_date(BERLIN '1970-01-01 00:30:00')", "0"),
+        ("unix_date(BERLIN '1970-01-01 23:30:00+00:00')", "1"),
         ("unix_millis(TIMESTAMP '1970-01-01 00:00:01')", "1000"),
         ("unix_nanos(DATE '1970-01-01')", "0"),
         ("make_timestamp(2026, 1, 5, 8, 5, 9.5)", "2026-01-05T08:05:09.500"),
