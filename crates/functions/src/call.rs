@@ -2,7 +2,9 @@
 //!
 //! A [`Function`] says what it is called, what it takes and what it answers; DataFusion meets it as a
 //! [`ScalarUDF`]. Text comes in any of Arrow's four shapes and is read as views. Where the only column among
-//! the arguments is coded, each of its values is worked on once and the rows take what their code says.
+//! the arguments is coded, each of its values is worked on once and the rows take what their code says; and
+//! where it is text of which many rows have the same, each text of a batch is worked on once: what these
+//! functions do to one costs several times the look for it.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -22,6 +24,8 @@ use datafusion_expr::{
 };
 use tidemill_base::error::Error;
 use tidemill_base::types::{EXACTLY, sql_type};
+
+use crate::repeated::{Repeated, only_column};
 
 /// What an argument has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,15 +257,17 @@ impl Function {
         self.told.syntax_example.lines().collect::<Vec<_>>().join(", ")
     }
 
+    /// The answers by the texts that are in a batch, where texts are the only column and few are different.
+    fn by_text(&self, args: &ScalarFunctionArgs) -> PlanResult<Option<ArrayRef>> {
+        let Some(Repeated { index, texts, of_rows }) = Repeated::of(args)? else { return Ok(None) };
+        let mut call = Call::of(self, args, texts.len());
+        call.values[index] = ColumnarValue::Array(texts);
+        Ok(Some(take(&(self.runs)(&call)?, &of_rows, None)?))
+    }
+
     /// The answers by the values of a dictionary, where one is the only column.
     fn by_code(&self, args: &ScalarFunctionArgs) -> PlanResult<Option<ArrayRef>> {
-        let mut columns = args.args.iter().enumerate().filter_map(|(index, value)| match value {
-            ColumnarValue::Array(array) => Some((index, array)),
-            ColumnarValue::Scalar(_) => None,
-        });
-        let (Some((index, column)), None) = (columns.next(), columns.next()) else {
-            return Ok(None);
-        };
+        let Some((index, column)) = only_column(args) else { return Ok(None) };
         let Some(coded) = column.as_any_dictionary_opt().filter(|_| self.is_strict) else {
             return Ok(None);
         };
@@ -365,6 +371,9 @@ impl ScalarUDFImpl for Function {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         if let Some(made) = self.by_code(&args)? {
+            return Ok(ColumnarValue::Array(made));
+        }
+        if let Some(made) = self.by_text(&args)? {
             return Ok(ColumnarValue::Array(made));
         }
         let is_constant = args.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
@@ -761,6 +770,40 @@ pub(crate) mod tests {
             ),
         ] {
             assert_eq!(answer(name, &args), expected);
+        }
+    }
+
+    /// Few texts and many, nulls among them, in each shape: as one row after the other.
+    #[test]
+    fn repeated_texts_are_answered_as_single_ones() {
+        for different in [1, 3, 40, 130, 1000] {
+            let texts: Vec<Option<String>> = (0..1000)
+                .map(|row| (row * 7919) % different)
+                .map(|value| {
+                    (value % 5 != 2)
+                        .then(|| format!("https://h{value}.example/p{value}?id={value}"))
+                })
+                .collect();
+            let plain: ArrayRef = Arc::new(StringArray::from(texts.clone()));
+            for to in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View] {
+                let column = cast_with_options(&plain, &to, &EXACTLY).unwrap();
+                for (name, rest) in [
+                    ("regexp_extract", &["id=(\\d+)"][..]),
+                    ("url_extract_host", &[]),
+                    ("is_private", &[]),
+                ] {
+                    let rest = rest.iter().map(|argument| ColumnarValue::Scalar(text(argument)));
+                    let of = |column: ArrayRef, rows| {
+                        let all = std::iter::once(ColumnarValue::Array(column));
+                        called(name, all.chain(rest.clone()).collect(), rows)
+                    };
+                    let Ok(all) = of(Arc::clone(&column), 1000) else { continue };
+                    for row in 0..1000 {
+                        let single = of(column.slice(row, 1), 1).unwrap();
+                        assert_eq!(shown_value(&all, row), shown_value(&single, 0), "{name} {row}");
+                    }
+                }
+            }
         }
     }
 

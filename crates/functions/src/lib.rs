@@ -10,6 +10,7 @@ mod callable;
 mod documents;
 mod json;
 mod numbers;
+mod repeated;
 mod texts;
 mod times;
 #[cfg(test)]
@@ -36,6 +37,17 @@ pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
 /// A function that takes formats, `to_timestamp` or `to_date`, as one that takes PostgreSQL's patterns too.
 pub fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     times::with_patterns(theirs)
+}
+
+/// The functions of DataFusion's, among these, that are asked once for each text of a batch.
+pub fn once_per_text<'a>(theirs: impl Iterator<Item = &'a Arc<ScalarUDF>>) -> Vec<ScalarUDF> {
+    let costly = theirs.filter(|function| repeated::COSTLY.contains(&function.name()));
+    let costly: std::collections::BTreeMap<&str, &Arc<ScalarUDF>> =
+        costly.map(|function| (function.name(), function)).collect();
+    let wrapped = |theirs: &Arc<ScalarUDF>| {
+        ScalarUDF::from(repeated::OncePerText { theirs: Arc::clone(theirs) })
+    };
+    costly.into_values().map(wrapped).collect()
 }
 
 /// How a function of these is called, by its definition; none where there is no such function, or nothing is

@@ -39,8 +39,8 @@ use parking_lot::Mutex;
 use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_source::{Compression, Format, Source};
-use tidemill_sql::Told;
 use tidemill_sql::messages::external;
+use tidemill_sql::{Told, dialects};
 
 /// About how many bytes a source's rows take in memory; none where nobody knows before.
 ///
@@ -58,14 +58,17 @@ pub(crate) fn estimated_bytes(source: &Source) -> Option<u64> {
     })
 }
 
-/// The tables that a plan reads, in the order of the plan, once for each time it reads them.
+/// The tables that a plan reads, in the order of the plan, once for each time it reads them. What makes its
+/// rows, as `range(10)` does, is none.
 ///
 /// # Errors
 /// As DataFusion's tree walk.
 pub(crate) fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
     let mut names = Vec::new();
     plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node {
+        if let LogicalPlan::TableScan(scan) = node
+            && !dialects::makes_rows(scan.table_name.table())
+        {
             names.push(scan.table_name.clone());
         }
         Ok(TreeNodeRecursion::Continue)

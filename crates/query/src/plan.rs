@@ -152,7 +152,8 @@ impl Plan {
             ahead: Budget::with(settings.memory_bytes / 16, read_memory_bytes(query)),
         };
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
-        let references = context.state().resolve_table_references(&statement).told()?;
+        let mut references = context.state().resolve_table_references(&statement).told()?;
+        references.retain(|reference| !dialects::makes_rows(reference.table()));
         let mut found = references
             .iter()
             .map(|reference| {

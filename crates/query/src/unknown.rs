@@ -36,7 +36,8 @@ impl Query {
             }
         }
         found.retain(|table| {
-            !self.sources.iter().any(|source| source.name == table.name)
+            !dialects::makes_rows(&table.name)
+                && !self.sources.iter().any(|source| source.name == table.name)
                 && !looks_like_file(&table.name)
         });
         found.into_iter().collect()

@@ -6,6 +6,10 @@
 //! functions of ours ([`Checked`]), which every path then evaluates, and constant folding too. They
 //! go by the names of the operators, so that columns are called as before.
 //!
+//! `/` of two integers is their quotient as a DOUBLE, as DuckDB, Spark, ClickHouse and pandas have it: a share
+//! such as `errors / hits` is then never 0 without a word. [`Quotients`] plans it so from the first, since
+//! what stands around it goes by its type; `//` and `DIV` are the whole numbers.
+//!
 //! A batch is calculated as if nothing could overflow, with one bit that says whether something did;
 //! only then is the row looked for. Rows that are null do not count.
 
@@ -20,8 +24,8 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Int8Type, Int16Type, Int32Type, Int64Type, IntervalUnit, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    DataType, Field, FieldRef, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    IntervalUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
@@ -29,11 +33,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
@@ -47,7 +53,10 @@ enum Operation {
     Add,
     Subtract,
     Multiply,
+    /// To a whole number, of integers; of decimals, to places.
     Divide,
+    /// Of integers, to a DOUBLE.
+    Quotient,
     ShiftLeft,
     ShiftRight,
     Negate,
@@ -83,7 +92,7 @@ impl Operation {
             Operation::Add => Operator::Plus,
             Operation::Subtract => Operator::Minus,
             Operation::Multiply => Operator::Multiply,
-            Operation::Divide => Operator::Divide,
+            Operation::Divide | Operation::Quotient => Operator::Divide,
             Operation::ShiftLeft => Operator::BitwiseShiftLeft,
             Operation::ShiftRight => Operator::BitwiseShiftRight,
             Operation::Negate | Operation::Abs => return None,
@@ -96,6 +105,7 @@ impl Operation {
             Operation::Subtract => "subtract",
             Operation::Multiply => "multiply",
             Operation::Divide => "divide",
+            Operation::Quotient => "quotient",
             Operation::ShiftLeft => "shift_left",
             Operation::ShiftRight => "shift_right",
             Operation::Negate => "negate",
@@ -218,6 +228,7 @@ impl ScalarUDFImpl for Checked {
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
         match (self.operation.operator(), arguments) {
+            _ if self.operation == Operation::Quotient => Ok(DataType::Float64),
             (Some(operator), [left, right]) => {
                 BinaryTypeCoercer::new(left, &operator, right).get_result_type()
             }
@@ -442,6 +453,9 @@ impl Checked {
         if is_null(left) || is_null(right) {
             return Ok(null_of(answer));
         }
+        if self.operation == Operation::Quotient {
+            return quotient(left, right);
+        }
         if self.operation == Operation::Divide || !answer.is_integer() {
             return self.by_arrow(left, right, answer);
         }
@@ -529,6 +543,17 @@ impl Checked {
     }
 }
 
+/// The quotients of integers of any widths, each taken to a double first, which holds it whole up to 2^53.
+fn quotient(left: &ColumnarValue, right: &ColumnarValue) -> PlanResult<ArrayRef> {
+    let (left, right) = (held(left)?.doubles()?, held(right)?.doubles()?);
+    let (left, right) = (side::<Float64Type>(&left)?, side::<Float64Type>(&right)?);
+    let found = calculated(&left, &right, |dividend, divisor| (dividend / divisor, divisor == 0.0));
+    found.map(|array| Arc::new(array) as ArrayRef).map_err(|_| {
+        let message = "division by zero\nhint: n / nullif(m, 0) is null where m is 0";
+        external(Error::Query(message.into()))
+    })
+}
+
 /// A side's array, of one row where it is the same for all.
 enum Held {
     Each(ArrayRef),
@@ -541,6 +566,16 @@ impl Held {
             Held::Each(array) => array,
             Held::All(scalar) => scalar,
         }
+    }
+
+    fn doubles(self) -> PlanResult<Self> {
+        let cast = |array: &dyn Array| arrow::compute::cast(array, &DataType::Float64);
+        Ok(match self {
+            Held::Each(array) => Held::Each(cast(array.as_ref())?),
+            Held::All(scalar) => {
+                Held::All(arrow::array::Scalar::new(cast(scalar.into_inner().as_ref())?))
+            }
+        })
     }
 }
 
@@ -559,6 +594,34 @@ fn side<T: ArrowPrimitiveType>(held: &Held) -> PlanResult<Side<'_, T>> {
             let array = scalar.get().0.as_primitive_opt::<T>().ok_or_else(unexpected)?;
             Ok(Side::All(array.value(0)))
         }
+    }
+}
+
+/// Plans `/` of two integers, `//` and `DIV`.
+#[derive(Debug)]
+pub(crate) struct Quotients;
+
+impl ExprPlanner for Quotients {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> PlanResult<PlannerResult<RawBinaryExpr>> {
+        let is_integer =
+            |side: &Expr| side.get_type(schema).is_ok_and(|data_type| data_type.is_integer());
+        Ok(match expr.op {
+            BinaryOperator::Divide if is_integer(&expr.left) && is_integer(&expr.right) => {
+                let args = vec![expr.left, expr.right];
+                let quotient = Checked::call(Operation::Quotient, args, DataType::Float64);
+                PlannerResult::Planned(quotient)
+            }
+            BinaryOperator::DuckIntegerDivide => {
+                let (left, right) = (Box::new(expr.left), Box::new(expr.right));
+                let whole = BinaryExpr::new(left, Operator::Divide, right);
+                PlannerResult::Planned(Expr::BinaryExpr(whole))
+            }
+            _ => PlannerResult::Original(expr),
+        })
     }
 }
 

@@ -16,11 +16,12 @@ use futures::executor::block_on;
 use tidemill_base::Settings;
 use tidemill_base::error::Result;
 
-use crate::arithmetic::CheckedArithmetic;
+use crate::arithmetic::{CheckedArithmetic, Quotients};
 use crate::asof::{self, AsOfJoins};
 use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimesOfDay};
 use crate::constants::Constants;
+use crate::dialects::ROW_MAKERS;
 use crate::filters::{self, Conditions};
 use crate::floats::OneOrder;
 use crate::grouping_sets::{NothingKnown, SetsOfColumns};
@@ -181,6 +182,7 @@ pub fn open(
         .with_expr_planners(vec![
             Arc::new(Constants),
             Arc::new(TimesOfDay),
+            Arc::new(Quotients),
             Arc::new(Multiples),
             Arc::new(Ranks),
         ])
@@ -203,6 +205,11 @@ pub fn open(
         .with_physical_optimizer_rule(Arc::new(portions))
         .build();
     let context = SessionContext::new_with_state(state);
+    for (own, theirs) in ROW_MAKERS {
+        let maker =
+            context.state().table_functions().get(theirs).map(|of| Arc::clone(of.function()));
+        maker.into_iter().for_each(|maker| context.register_udtf(own, maker));
+    }
     context.register_udf(asof::nearest());
     context.register_udaf(percentiles::percentile_cont());
     replaced::functions().for_each(|function| context.register_udf(function));
@@ -212,6 +219,8 @@ pub fn open(
             context.register_udf(tidemill_functions::with_patterns(theirs));
         }
     }
+    let costly = tidemill_functions::once_per_text(context.state().scalar_functions().values());
+    costly.into_iter().for_each(|function| context.register_udf(function));
     let all = context.state();
     let amplifiers = amplify::limited(all.scalar_functions().values(), settings.memory_bytes);
     amplifiers.into_iter().for_each(|function| context.register_udf(function));

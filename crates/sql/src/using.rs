@@ -2,7 +2,8 @@
 //!
 //! DataFusion knows in a select list that both sides' `id` are one column, and refuses it in WHERE, and
 //! beyond the second source everywhere. Here such a name is given the first source that it is of before the
-//! statement is planned. Of RIGHT and FULL joins USING is refused.
+//! statement is planned. RIGHT and FULL joins of two sources are written with ON
+//! (`dialects::outer_using`); of more, USING is refused.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -29,7 +30,7 @@ impl VisitorMut for Selects {
         if merged.is_empty() {
             return ControlFlow::Continue(());
         }
-        let mut named = Named { merged: &merged, depth: 0 };
+        let mut named = Named::new(&merged);
         if let Some(condition) = &mut select.selection {
             walk_expr_mut(condition, &mut named);
         }
@@ -89,7 +90,7 @@ fn merged(from: &TableWithJoins) -> (HashMap<String, Expr>, usize) {
 }
 
 /// What a source is called.
-fn qualifier(table: &TableFactor) -> Option<Ident> {
+pub(crate) fn qualifier(table: &TableFactor) -> Option<Ident> {
     match table {
         TableFactor::Table { alias: Some(alias), .. }
         | TableFactor::Derived { alias: Some(alias), .. } => Some(alias.name.clone()),
@@ -110,10 +111,16 @@ fn folded(name: &Ident) -> String {
 }
 
 /// Puts them in the place of their names.
-struct Named<'a> {
+pub(crate) struct Named<'a> {
     merged: &'a HashMap<String, Expr>,
     /// How many subqueries are around, whose names are their own.
     depth: usize,
+}
+
+impl<'a> Named<'a> {
+    pub(crate) fn new(merged: &'a HashMap<String, Expr>) -> Self {
+        Named { merged, depth: 0 }
+    }
 }
 
 impl VisitorMut for Named<'_> {

@@ -4,14 +4,6 @@ SELECT toStartOfDay(ts) AS day, count() AS hits, uniq(user_id) AS visitors, coun
 FROM 'requests.csv'
 GROUP BY day
 ORDER BY day
---> differs: whole numbers divide to whole numbers
---> tidemill
-2026-03-01T00:00:00,6,3,0
-2026-03-02T00:00:00,4,3,0
-2026-03-03T00:00:00,2,1,0
-2026-03-08T00:00:00,1,1,0
-2026-03-31T00:00:00,1,1,1
-2026-04-01T00:00:00,1,1,0
 --> clickhouse
 2026-03-01T00:00:00,6,3,0
 2026-03-02T00:00:00,4,3,0.25

@@ -5,9 +5,6 @@ SELECT intDiv(7, 2), intDiv(-7, 2), 7 % 3, modulo(-7, 3), 7 DIV 2
 3,-3,1,-1,3
 
 SELECT 7 / 2
---> differs: whole numbers divide to whole numbers
---> tidemill
-3
 --> clickhouse duckdb
 3.5
 

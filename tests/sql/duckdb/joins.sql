@@ -52,8 +52,6 @@ dan,NULL
 NULL,107
 
 SELECT user_id, name, order_id FROM 'users.csv' FULL JOIN 'orders.csv' USING (user_id) ORDER BY ALL
---> error: `RIGHT or FULL JOIN with USING or NATURAL` is not supported
---> hint: write ON a.k = b.k; coalesce(a.k, b.k) is the key, whichever side has the row
 --> duckdb
 1,Ann Lee,101
 1,Ann Lee,102

@@ -13,9 +13,6 @@ SELECT fmod(7.5, 2)
 1.5
 
 SELECT 10 / 4
---> differs: whole numbers divide to whole numbers
---> tidemill
-2
 --> duckdb
 2.5
 

@@ -114,6 +114,9 @@ SELECT round(2.5::float8)
 2.0
 
 SELECT trunc(-1.5), trunc(123.456, -1), ceil(-0.5), floor(-0.5), mod(-7, 3), -7 % 3, div(-7, 2), -7 / 2
+--> differs: the quotient of whole numbers is a DOUBLE
+--> tidemill
+-1.0,120.0,-0.0,-1.0,-1,-1,-3,-3.5
 --> postgresql
 -1,120,0,-1,-1,-1,-3,-3
 
@@ -126,6 +129,9 @@ SELECT sign(0)
 0.0
 
 SELECT 5 / 2, 5 / 2.0, 5.0 / 2, 1 / 3.0, 7 / -2
+--> differs: the quotient of whole numbers is a DOUBLE
+--> tidemill
+2.5,2.5,2.5,0.3333333333333333,-3.5
 --> postgresql
 2,2.5000000000000000,2.5000000000000000,0.33333333333333333333,-3
 
@@ -241,9 +247,6 @@ SELECT avg(qty), sum(qty), max(qty) - min(qty) FROM 'orders.csv'
 5.4444444444444444,49,24
 
 SELECT sum(qty) / count(*) FROM 'orders.csv'
---> differs: whole numbers divide to whole numbers
---> tidemill
-5
 --> postgresql duckdb
 5.4444444444444444
 

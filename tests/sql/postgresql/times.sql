@@ -305,6 +305,10 @@ SELECT extract(hour FROM INTERVAL '1 day 05:00:00')
 5
 
 SELECT EXTRACT(EPOCH FROM ts)::bigint / 3600 AS bucket FROM 'requests.csv' WHERE id <= 2 ORDER BY id
+--> differs: the quotient of whole numbers is a DOUBLE
+--> tidemill
+492312.0861111111
+492312.095
 --> postgresql
 492312
 492312

@@ -1,6 +1,9 @@
 # Numbers, conditions, casts and lists.
 
 SELECT 7 / 2, -7 / 2, 7 % 3, -7 % 3, mod(7, 3), div(7, 2)
+--> differs: the quotient of whole numbers is a DOUBLE
+--> tidemill
+3.5,-3.5,1,-1,1,3
 --> postgresql
 3,-3,1,-1,1,3
 

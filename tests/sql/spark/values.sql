@@ -5,9 +5,6 @@ SELECT 7 DIV 2, -7 DIV 2, 7 % 3, mod(7, 3)
 3,-3,1,1
 
 SELECT 7 / 2
---> differs: whole numbers divide to whole numbers
---> tidemill
-3
 --> spark duckdb
 3.5
 

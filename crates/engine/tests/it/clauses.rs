@@ -40,8 +40,11 @@ fn a_clause_that_is_not_honoured_is_refused_wherever_it_stands() {
         ("SELECT count(DISTINCT *) FROM '$/f.csv'", "`count(DISTINCT *)` is not"),
         ("SELECT v FROM '$/f.csv' EXCEPT ALL SELECT 1", "`EXCEPT ALL` is not"),
         ("SELECT v FROM '$/f.csv' INTERSECT ALL SELECT 1", "`INTERSECT ALL` is not"),
-        ("SELECT k FROM '$/f.csv' a FULL JOIN '$/f.csv' b USING (k)", "`RIGHT or FULL JOIN with"),
-        ("SELECT * FROM '$/f.csv' a NATURAL RIGHT JOIN '$/f.csv' b", "`RIGHT or FULL JOIN with"),
+        (
+            "SELECT k FROM '$/f.csv' a FULL JOIN '$/f.csv' b USING (k) FULL JOIN '$/f.csv' c USING (k)",
+            "`RIGHT or FULL JOIN of more",
+        ),
+        ("SELECT * FROM '$/f.csv' a NATURAL RIGHT JOIN '$/f.csv' b", "`RIGHT or FULL JOIN of more"),
         ("SELECT now() AT TIME ZONE 'Europe/Berlln' FROM '$/f.csv'", "there is no time zone"),
         ("SELECT ts - INTERVAL 5 dayz FROM '$/f.csv'", "`INTERVAL 5` is not"),
     ] {

@@ -40,7 +40,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("isoyear(ts)", "date_part('isoyear', ts)"),
     ("toisoyear(ts)", "date_part('isoyear', ts)"),
     ("century(ts)", "CAST(ceil(date_part('year', ts) / 100.0) AS BIGINT)"),
-    ("decade(ts)", "date_part('year', ts) / 10"),
+    ("decade(ts)", "date_part('year', ts) // 10"),
     ("era(ts)", "CASE WHEN date_part('year', ts) > 0 THEN 1 ELSE 0 END"),
     ("toyyyymm(ts)", "date_part('year', ts) * 100 + date_part('month', ts)"),
     (
@@ -240,7 +240,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("positionutf8(x, part)", "strpos(x, part)"),
     (
         "countsubstrings(x, part)",
-        "(octet_length(x) - octet_length(replace(x, part, ''))) / nullif(octet_length(part), 0)",
+        "(octet_length(x) - octet_length(replace(x, part, ''))) // nullif(octet_length(part), 0)",
     ),
     ("countmatches(x, pattern)", "regexp_count(x, pattern)"),
     (
@@ -504,8 +504,8 @@ const SCALARS: &[(&str, &str)] = &[
     // Numbers.
     ("modulo(n, m)", "n % m"),
     ("mod(n, m)", "n % m"),
-    ("div(n, m)", "CAST(n / m AS BIGINT)"),
-    ("intdiv(n, m)", "CAST(n / m AS BIGINT)"),
+    ("div(n, m)", "CAST(n // m AS BIGINT)"),
+    ("intdiv(n, m)", "CAST(n // m AS BIGINT)"),
     ("ceiling(n)", "ceil(n)"),
     ("negate(n)", "-n"),
     ("negative(n)", "-n"),
@@ -517,7 +517,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("try_add(n, m)", "n + m"),
     ("try_subtract(n, m)", "n - m"),
     ("try_multiply(n, m)", "n * m"),
-    ("intdivorzero(n, m)", "coalesce(CAST(n / nullif(m, 0) AS BIGINT), 0)"),
+    ("intdivorzero(n, m)", "coalesce(CAST(n // nullif(m, 0) AS BIGINT), 0)"),
     ("moduloorzero(n, m)", "coalesce(n % nullif(m, 0), 0)"),
     ("pmod(n, m)", "CASE WHEN n % m < 0 THEN (n % m + m) % m ELSE n % m END"),
     ("positivemodulo(n, m)", "(n % m + abs(m)) % abs(m)"),
@@ -574,7 +574,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("truncate(n, k)", "trunc(n, k)"),
     (
         "equi_width_bins(n, m, k, c)",
-        "array_transform(generate_series(1, k), bin -> n + (m - n) * bin / k)",
+        "array_transform(generate_series(1, k), bin -> n + (m - n) * bin // k)",
     ),
     // Lists, structs and maps.
     ("list_value(x, …)", "make_array(x, …)"),
@@ -712,7 +712,7 @@ const SCALARS: &[(&str, &str)] = &[
     ),
     (
         "list_median(list)",
-        "array_transform(make_array(array_sort(array_compact(list))), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) / 2] + items[CAST(array_length(items) AS BIGINT) / 2 + 1]) / 2.0)[1]",
+        "array_transform(make_array(array_sort(array_compact(list))), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) // 2] + items[CAST(array_length(items) AS BIGINT) // 2 + 1]) / 2.0)[1]",
     ),
     (
         "list_var_pop(list)",
@@ -939,7 +939,7 @@ const AGGREGATES: &[(&str, &str)] = &[
     ),
     (
         "mad(n)",
-        "array_transform(array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> array_transform(make_array((items[(CAST(array_length(items) AS BIGINT) + 1) / 2] + items[CAST(array_length(items) AS BIGINT) / 2 + 1]) / 2.0), middle -> array_sort(array_transform(items, item -> abs(item - middle))))[1]), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) / 2] + items[CAST(array_length(items) AS BIGINT) / 2 + 1]) / 2.0)[1]",
+        "array_transform(array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> array_transform(make_array((items[(CAST(array_length(items) AS BIGINT) + 1) // 2] + items[CAST(array_length(items) AS BIGINT) // 2 + 1]) / 2.0), middle -> array_sort(array_transform(items, item -> abs(item - middle))))[1]), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) // 2] + items[CAST(array_length(items) AS BIGINT) // 2 + 1]) / 2.0)[1]",
     ),
     ("product(n)", "array_product(array_agg(CAST(n AS DOUBLE)) FILTER (WHERE n IS NOT NULL))"),
     ("uniqtheta(x)", "unique(x)"),
@@ -975,7 +975,7 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("quantile(n)", "quantile(n, 0.5)"),
     (
         "quantileexact(n)",
-        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> items[CAST(array_length(items) AS BIGINT) / 2 + 1])[1]",
+        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> items[CAST(array_length(items) AS BIGINT) // 2 + 1])[1]",
     ),
     (
         "quantile_disc(n, q)",
@@ -1096,7 +1096,7 @@ const OF_TWO_BRACKETS: &[(&str, &str)] = &[
     (
         "quantileexactlow(0.5)(n)",
         "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), \
-         items -> items[(CAST(array_length(items) AS BIGINT) + 1) / 2])[1]",
+         items -> items[(CAST(array_length(items) AS BIGINT) + 1) // 2])[1]",
     ),
     ("quantileexactinclusive(q)(n)", "percentile_cont(n, q)"),
     ("quantileinterpolated(q)(n)", "percentile_cont(n, q)"),

@@ -11,6 +11,7 @@
 //! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
 //! - [`distinct_lists`]: lists of different values, sorted.
 //! - [`laterals`]: rows of lists in FROM.
+//! - [`outer_using`]: `FULL JOIN … USING`.
 //! - [`samples`]: `TABLESAMPLE`, `USING SAMPLE`.
 //! - [`tables`]: `read_csv('a.csv')`, `range(10)`, lists of files.
 //! - [`pivots`], [`turned`]: `PIVOT` and `UNPIVOT`.
@@ -22,7 +23,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, VisitorMut,
+    BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
@@ -39,6 +41,7 @@ mod distinct_lists;
 mod hidden;
 mod laterals;
 mod operators;
+mod outer_using;
 mod pivots;
 mod samples;
 mod spellings;
@@ -51,7 +54,7 @@ pub(crate) use columns::stands_for_columns;
 pub use columns::{names_columns_by_pattern, write_out};
 pub use hidden::{SourceColumns, Sources, Unhidden, named_hidden};
 pub use samples::Sample;
-pub use tables::CalledSource;
+pub use tables::{CalledSource, ROW_MAKERS, makes_rows};
 pub use turned::{values_wanted, with_values};
 
 /// The statements of a text.
@@ -146,6 +149,7 @@ impl VisitorMut for Clauses {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         tables::name_rows(select);
+        outer_using::write_out(select);
         let done = laterals::of_select(select).and_then(|()| clauses::of_select(select));
         self.unless_refused(done)
     }
@@ -241,6 +245,8 @@ fn is_changed(expr: &Expr) -> bool {
                     matches!(calls::translated(call), Ok(Some(_)))
                         || distinct_lists::translated(expr).is_some()
                 }
+                // Called as the quotient is, unless it has a name.
+                Expr::BinaryOp { op: BinaryOperator::DuckIntegerDivide, .. } => true,
                 other => operators::translated(other).is_some(),
             };
             ControlFlow::Continue(())

@@ -251,12 +251,10 @@ fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
             let base = cast(left.clone(), DataType::Double(ExactNumberInfo::None));
             Some(call_of("power", vec![base, right.clone()]))
         }
-        BinaryOperator::DuckIntegerDivide => {
-            Some(in_brackets(beside(left, BinaryOperator::Divide, right)))
-        }
-        BinaryOperator::MyIntegerDivide => {
-            Some(cast(beside(left, BinaryOperator::Divide, right), DataType::BigInt(None)))
-        }
+        BinaryOperator::MyIntegerDivide => Some(cast(
+            beside(left, BinaryOperator::DuckIntegerDivide, right),
+            DataType::BigInt(None),
+        )),
         BinaryOperator::Custom(sign) if sign == "->" => Some(call_of("json_extract", both())),
         BinaryOperator::Custom(sign) if sign == "->>" => {
             Some(call_of("json_extract_string", both()))
@@ -286,7 +284,7 @@ fn cast(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }
 
-fn beside(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
+pub(super) fn beside(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     Expr::BinaryOp {
         left: Box::new(in_brackets(left.clone())),
         op,

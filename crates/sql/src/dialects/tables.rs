@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Select,
-    SelectItem, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, Value,
-    ValueWithSpan, VisitorMut,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, JoinConstraint,
+    JoinOperator, ObjectName, ObjectNamePart, Select, SelectItem, TableAlias, TableAliasColumnDef,
+    TableFactor, TableFunctionArgs, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
@@ -132,9 +132,35 @@ pub(super) fn name_rows(select: &mut Select) {
             walk_expr_mut(expr, &mut named);
         }
     }
-    if let Some(condition) = &mut select.selection {
+    let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
+    for condition in conditions.into_iter().flatten() {
         walk_expr_mut(condition, &mut named);
     }
+    if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+        for key in keys {
+            walk_expr_mut(key, &mut named);
+        }
+    }
+    let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
+    for join in joins {
+        use JoinOperator::{FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};
+        if let Join(of) | Inner(of) | Left(of) | LeftOuter(of) | Right(of) | RightOuter(of)
+        | FullOuter(of) = &mut join.join_operator
+            && let JoinConstraint::On(condition) = of
+        {
+            walk_expr_mut(condition, &mut named);
+        }
+    }
+}
+
+/// The table functions that make rows of whole numbers one batch after another, by names that no source
+/// has, and DataFusion's of the same.
+pub const ROW_MAKERS: [(&str, &str); 2] =
+    [("tidemill_generate_series", "generate_series"), ("tidemill_range", "range")];
+
+/// Whether a table of a statement is none that is read.
+pub fn makes_rows(table: &str) -> bool {
+    ROW_MAKERS.iter().any(|(own, _)| table.strip_suffix("()").unwrap_or(table) == *own)
 }
 
 /// Functions that make rows of one column, called as they are.
@@ -250,11 +276,14 @@ fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
                 "numbers" => "number",
                 other => other,
             };
-            let list = call_of(
-                if function == "generate_series" { "generate_series" } else { "range" },
-                numbers,
-            );
-            *table = rows_of(list, alias.take(), column);
+            let (maker, list) = match function == "generate_series" {
+                true => ROW_MAKERS[0],
+                false => ROW_MAKERS[1],
+            };
+            *table = match is_counted(&numbers) {
+                true => rows_made(maker, numbers, alias.take(), column),
+                false => rows_of(call_of(list, numbers), alias.take(), column),
+            };
         }
         "unnest" | "explode" => {
             let Some(lists) = positional(args) else { return Ok(()) };
@@ -300,8 +329,53 @@ fn positional(args: &[FunctionArg]) -> Option<Vec<Expr>> {
     args.iter().map(expr).collect()
 }
 
-/// A row for each item of a list.
-fn rows_of(list: Expr, alias: Option<TableAlias>, column: &str) -> TableFactor {
+/// Whether these are a range's whole numbers, and go from the first to the last: its rows are made one batch
+/// after another then. Of others there is a list, which knows what to say of them.
+fn is_counted(numbers: &[Expr]) -> bool {
+    let numbers: Option<Vec<i64>> = numbers.iter().map(whole).collect();
+    let (first, last, step) = match numbers.as_deref() {
+        Some([last]) => (0, *last, 1),
+        Some([first, last]) => (*first, *last, 1),
+        Some([first, last, step]) => (*first, *last, *step),
+        _ => return false,
+    };
+    // The step beyond the last is a number, too.
+    (step > 0 && first <= last || step < 0 && first >= last) && last.checked_add(step).is_some()
+}
+
+fn whole(number: &Expr) -> Option<i64> {
+    match number {
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => number.parse().ok(),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr)?.checked_neg(),
+        Expr::Nested(expr) => whole(expr),
+        Expr::BinaryOp { left, op: BinaryOperator::Plus, right } => {
+            whole(left)?.checked_add(whole(right)?)
+        }
+        _ => None,
+    }
+}
+
+/// The rows of a table function.
+fn rows_made(
+    maker: &str,
+    numbers: Vec<Expr>,
+    alias: Option<TableAlias>,
+    column: &str,
+) -> TableFactor {
+    let args = numbers.into_iter().map(|number| match whole(&number) {
+        Some(number) => Expr::value(Value::Number(number.to_string(), false)),
+        None => number,
+    });
+    let args = args.map(|number| FunctionArg::Unnamed(FunctionArgExpr::Expr(number))).collect();
+    let mut table = of_name(Ident::new(maker), Some(of_column(alias, column)));
+    if let TableFactor::Table { args: own, .. } = &mut table {
+        *own = Some(TableFunctionArgs { args, settings: None });
+    }
+    table
+}
+
+/// An alias that gives its one column a name.
+fn of_column(alias: Option<TableAlias>, column: &str) -> TableAlias {
     let mut alias = alias.unwrap_or_else(|| TableAlias {
         explicit: true,
         name: Ident::new(column),
@@ -311,6 +385,12 @@ fn rows_of(list: Expr, alias: Option<TableAlias>, column: &str) -> TableFactor {
     if alias.columns.is_empty() {
         alias.columns.push(TableAliasColumnDef { name: Ident::new(column), data_type: None });
     }
+    alias
+}
+
+/// A row for each item of a list.
+fn rows_of(list: Expr, alias: Option<TableAlias>, column: &str) -> TableFactor {
+    let alias = of_column(alias, column);
     TableFactor::UNNEST {
         alias: Some(alias),
         array_exprs: vec![list],

@@ -389,6 +389,7 @@ fn binary_operator(op: &BinaryOperator) -> Result<()> {
         | BinaryOperator::Minus
         | BinaryOperator::Multiply
         | BinaryOperator::Divide
+        | BinaryOperator::DuckIntegerDivide
         | BinaryOperator::Modulo
         | BinaryOperator::StringConcat
         | BinaryOperator::Gt
@@ -422,9 +423,7 @@ fn binary_operator(op: &BinaryOperator) -> Result<()> {
         ),
         // The planner would take it for the exclusive or of bits.
         BinaryOperator::Xor => refused(op, "write a <> b of two booleans"),
-        BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide => {
-            refused(op, "/ divides whole numbers without a rest")
-        }
+        BinaryOperator::MyIntegerDivide => refused(op, "a // b divides without a rest"),
         BinaryOperator::Match | BinaryOperator::Regexp => refused(op, REGULAR),
         BinaryOperator::PGStartsWith => refused(op, "write starts_with(x, 'a')"),
         BinaryOperator::Custom(sign) if sign == "->" || sign == "->>" => refused(op, FIELDS),

@@ -702,7 +702,7 @@ impl Walk<'_> {
             | JoinOperator::RightOuter(JoinConstraint::Using(_) | JoinConstraint::Natural)
             | JoinOperator::FullOuter(JoinConstraint::Using(_) | JoinConstraint::Natural) => {
                 refused(
-                    "RIGHT or FULL JOIN with USING or NATURAL",
+                    "RIGHT or FULL JOIN of more than two sources with USING, or NATURAL",
                     "write ON a.k = b.k; coalesce(a.k, b.k) is the key, whichever side has the row",
                 )
             }

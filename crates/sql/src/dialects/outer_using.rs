@@ -1,0 +1,118 @@
+//! `a FULL JOIN b USING (k)` and `a RIGHT JOIN b USING (k)`, of two sources: the column without a source is
+//! what either side has of it, `coalesce(a.k, b.k)`, and of a RIGHT join the right side's.
+//!
+//! DataFusion takes the left side's, which is null where there is none. The join is ON both columns then, and
+//! what is named stands in the place of its name; a `*` has the column once, before all others, as the
+//! standard has it.
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
+    ObjectName, ObjectNamePart, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    WildcardAdditionalOptions,
+};
+use tidemill_planning::walk_expr_mut;
+
+use super::calls::call_of;
+use super::operators::beside;
+use crate::names::{self, folded};
+use crate::using::{Named, qualifier};
+
+/// Writes the join of a SELECT with ON.
+pub(super) fn write_out(select: &mut Select) {
+    let [from] = select.from.as_mut_slice() else { return };
+    let [join] = from.joins.as_mut_slice() else { return };
+    let (constraint, is_full) = match &mut join.join_operator {
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+            (constraint, false)
+        }
+        JoinOperator::FullOuter(constraint) => (constraint, true),
+        _ => return,
+    };
+    let JoinConstraint::Using(columns) = &*constraint else { return };
+    let (Some(left), Some(right)) = (qualifier(&from.relation), qualifier(&join.relation)) else {
+        return;
+    };
+    let column = |name: &ObjectName| match name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Some(name.clone()),
+        _ => None,
+    };
+    let Some(columns) = columns.iter().map(column).collect::<Option<Vec<Ident>>>() else { return };
+    if columns.is_empty() || !select.projection.iter().all(|item| is_known(item)) {
+        return;
+    }
+    let of =
+        |side: &Ident, column: &Ident| Expr::CompoundIdentifier(vec![side.clone(), column.clone()]);
+    let conditions = columns
+        .iter()
+        .map(|column| beside(&of(&left, column), BinaryOperator::Eq, &of(&right, column)));
+    let condition = conditions.reduce(|all, next| beside(&all, BinaryOperator::And, &next));
+    let Some(condition) = condition else { return };
+    *constraint = JoinConstraint::On(condition);
+    let either = |column: &Ident| match is_full {
+        true => call_of("coalesce", vec![of(&left, column), of(&right, column)]),
+        false => of(&right, column),
+    };
+    let merged = columns.iter().map(|column| (folded(column), either(column))).collect();
+    let mut named = Named::new(&merged);
+    let mut projection = Vec::with_capacity(select.projection.len());
+    for mut item in select.projection.drain(..) {
+        match &mut item {
+            SelectItem::UnnamedExpr(expr) => {
+                let written = match &*expr {
+                    Expr::Identifier(name) => name.clone(),
+                    other => Ident::with_quote('"', names::as_written(other)),
+                };
+                let before = expr.clone();
+                walk_expr_mut(expr, &mut named);
+                if *expr != before {
+                    item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: written };
+                }
+            }
+            SelectItem::ExprWithAlias { expr, .. } => {
+                walk_expr_mut(expr, &mut named);
+            }
+            SelectItem::Wildcard(options) => {
+                projection.extend(columns.iter().map(|column| SelectItem::ExprWithAlias {
+                    expr: either(column),
+                    alias: column.clone(),
+                }));
+                let names = columns.iter().map(|column| ObjectName::from(vec![column.clone()]));
+                options.opt_exclude = Some(ExcludeSelectItem::Multiple(names.collect()));
+                let of = |side: &Ident| {
+                    let name = ObjectName::from(vec![side.clone()]);
+                    let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
+                    SelectItem::QualifiedWildcard(kind, options.clone())
+                };
+                projection.push(of(&left));
+                item = of(&right);
+            }
+            _ => {}
+        }
+        projection.push(item);
+    }
+    select.projection = projection;
+    let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
+    for condition in conditions.into_iter().flatten() {
+        walk_expr_mut(condition, &mut named);
+    }
+    if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+        for key in keys {
+            walk_expr_mut(key, &mut named);
+        }
+    }
+}
+
+/// Whether what it names of the join is known: a `*` that leaves some out is not.
+fn is_known(item: &SelectItem) -> bool {
+    match item {
+        SelectItem::Wildcard(options) => {
+            let WildcardAdditionalOptions { wildcard_token, .. } = options;
+            *options
+                == WildcardAdditionalOptions {
+                    wildcard_token: wildcard_token.clone(),
+                    ..WildcardAdditionalOptions::default()
+                }
+        }
+        _ => true,
+    }
+}
