@@ -50,6 +50,11 @@ pub fn once_per_text<'a>(theirs: impl Iterator<Item = &'a Arc<ScalarUDF>>) -> Ve
     costly.into_values().map(wrapped).collect()
 }
 
+/// What `x[first:last]` is of a text.
+pub fn text_slice() -> Option<ScalarUDF> {
+    texts::functions().into_iter().find(|function| function.name() == "text_slice")
+}
+
 /// How a function of these is called, by its definition; none where there is no such function, or nothing is
 /// said of it.
 pub fn calls_of(name: &str) -> Option<String> {

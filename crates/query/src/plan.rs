@@ -990,6 +990,9 @@ fn called_source(query: &Query, called: &CalledSource) -> Result<SourceSpec> {
     for (option, value) in &called.options {
         spec.options.set(option, value)?;
     }
+    if let Some(schema) = &called.schema {
+        spec.schema = Some(schema_from_sql(schema)?);
+    }
     let filename = called.filename.iter().map(|name| (Hidden::Filename, name.clone()));
     spec.unhidden.extend(filename);
     if called.file_row_number {

@@ -63,6 +63,7 @@ pub mod spills;
 pub mod statement;
 mod subqueries;
 pub mod syntax;
+mod text_parts;
 mod times;
 pub mod unknown_functions;
 pub mod unnested;

@@ -40,6 +40,7 @@ use crate::projections::{self, Projections};
 use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
+use crate::text_parts::TextParts;
 use crate::unnested::{RowsOfLists, Subqueries};
 use crate::windows::filtered::FilteredWindows;
 use crate::windows::in_parts::InParts;
@@ -184,6 +185,7 @@ pub fn open(
             Arc::new(TimesOfDay),
             Arc::new(Quotients),
             Arc::new(Multiples),
+            Arc::new(TextParts),
             Arc::new(Ranks),
         ])
         .with_relation_planners(vec![Arc::new(Subqueries)])

@@ -15,7 +15,6 @@ lamp,42.5
 pen,1.5
 
 SELECT * FROM read_csv('prices.csv', columns = {'sku': 'VARCHAR', 'since': 'VARCHAR', 'price': 'DOUBLE'}) ORDER BY since LIMIT 1
---> pending: `columns = {'sku': 'VARCHAR', 'since': 'VARCHAR', 'price': 'DOUBLE'}` in read_csv(…) is not understood
 --> duckdb
 pen,2025-12-01,1.5
 

@@ -366,7 +366,6 @@ linux,1,6
 NULL,1,NULL
 
 SELECT device.* FROM 'events.json' ORDER BY id
---> pending: there is no source `device` for `device.*`
 --> duckdb
 ios,17
 android,14

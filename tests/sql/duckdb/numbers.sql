@@ -237,7 +237,6 @@ SELECT status // 100 AS class, count(*) FROM 'requests.csv' GROUP BY class ORDER
 5,2
 
 SELECT (status::VARCHAR)[1] || 'xx' AS class, count(*) FROM 'requests.csv' GROUP BY class ORDER BY class
---> pending: `x[n]` takes an item of a list or a field of a struct, and this is a TEXT
 --> duckdb
 2xx,10
 3xx,1

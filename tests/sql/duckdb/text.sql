@@ -32,7 +32,6 @@ SELECT left(name, -2), right(name, -2) FROM 'users.csv' WHERE user_id = 1
 Ann L,n Lee
 
 SELECT name[1], name[1:3], name[-1], name[2:] FROM 'users.csv' WHERE user_id <= 3 ORDER BY user_id
---> pending: `x[n]` takes an item of a list or a field of a struct, and this is a TEXT
 --> duckdb
 A,Ann,e,nn Lee
 B,Bob,l,ob O'Neil

@@ -250,7 +250,6 @@ SELECT clock_timestamp() IS NOT NULL
 true
 
 SELECT d::date FROM generate_series('2026-02-27'::timestamp, '2026-03-02', '1 day') AS d
---> pending: `generate_series` does not take an argument of type TIMESTAMP
 --> postgresql duckdb
 2026-02-27
 2026-02-28

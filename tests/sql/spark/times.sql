@@ -288,7 +288,6 @@ SELECT sequence(DATE '2026-03-01', DATE '2026-03-03', INTERVAL 1 DAY)
 "[""2026-03-01"",""2026-03-02"",""2026-03-03""]"
 
 SELECT explode(sequence(DATE '2026-03-01', DATE '2026-03-03')) AS d
---> pending: `generate_series` does not take an argument of type DATE
 --> spark
 2026-03-01
 2026-03-02

@@ -19,7 +19,7 @@ fn model(operation: &str, a: i128, b: i128, bits: u32) -> Option<i128> {
         "+" => Some(a + b),
         "-" => Some(a - b),
         "*" => a.checked_mul(b),
-        "/" => a.checked_div(b),
+        "//" => a.checked_div(b),
         "%" => a.checked_rem(b),
         "<<" => match amount {
             _ if b < 0 => None,
@@ -53,7 +53,7 @@ fn integers_are_calculated_exactly_or_not_at_all() {
             let drawn = i128::from(random.next()) >> (random.next() % 64);
             values.push(least + drawn.rem_euclid(most - least + 1));
         }
-        for operation in ["+", "-", "*", "/", "%", "<<", ">>"] {
+        for operation in ["+", "-", "*", "//", "%", "<<", ">>"] {
             let pairs = values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)));
             let fits = |answer: &i128| (least..=most).contains(answer);
             let judged = pairs.map(|(a, b)| (a, b, model(operation, a, b, bits).filter(fits)));
@@ -97,6 +97,45 @@ fn integers_are_calculated_exactly_or_not_at_all() {
     }
 }
 
+/// `/` of two integers of any types is the quotient of the doubles that they are, on either path, and by zero
+/// an error.
+#[test]
+fn a_quotient_is_a_double() {
+    let mut random = Random(5);
+    for (one, least, most) in TYPES {
+        for (other, other_least, other_most) in TYPES {
+            let mut draw = |least: i128, most: i128| {
+                let drawn = i128::from(random.next()) >> (random.next() % 64);
+                least + drawn.rem_euclid(most - least + 1)
+            };
+            let mut pairs = vec![(least, other_most), (most, other_least.min(-1).max(other_least))];
+            pairs.extend((0..9).map(|_| (draw(least, most), draw(other_least, other_most))));
+            pairs.retain(|(_, divisor)| *divisor != 0);
+            let folder = Folder::new();
+            let lines: Vec<String> = pairs.iter().map(|(a, b)| format!("{a},{b}")).collect();
+            folder.write("p.csv", format!("a,b\n{}\n,1\n1,\n", lines.join("\n")));
+            let schema = format!("a {one}, b {other}");
+            for sql in [
+                "SELECT a / b AS q FROM '$/p.csv'",
+                "SELECT a / b AS q FROM (SELECT *, row_number() OVER () FROM '$/p.csv')",
+            ] {
+                let found = asked(&folder, &schema, sql).unwrap();
+                for ((a, b), row) in pairs.iter().zip(&found) {
+                    #[allow(clippy::cast_precision_loss)]
+                    let expected = *a as f64 / *b as f64;
+                    assert_eq!(row[0].parse::<f64>().unwrap(), expected, "{a} / {b}, {schema}");
+                }
+                assert_eq!(found[pairs.len()..], [["∅"], ["∅"]]);
+            }
+            folder.write("z.csv", "a,b\n1,1\n1,0\n");
+            for sql in ["SELECT a / b AS q FROM '$/z.csv'", "SELECT sum(a / b) FROM '$/z.csv'"] {
+                let message = asked(&folder, &schema, sql).unwrap_err().to_string();
+                assert!(message.starts_with("division by zero"), "{message}");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_overflow_says_where_and_what_to_do() {
     let folder = Folder::new();
@@ -127,7 +166,7 @@ fn rows_that_are_left_out_do_not_overflow() {
         ),
         (
             "SELECT x, 6 / (b - 1) FROM (SELECT *, count() OVER () FROM '$/p.csv') WHERE x > 0",
-            vec!["1", "3"],
+            vec!["1", "3.0"],
         ),
         ("SELECT x, a + b FROM (SELECT * FROM '$/p.csv' ORDER BY x DESC LIMIT 1)", vec!["1", "5"]),
         (

@@ -24,36 +24,41 @@ fn joined(answer: &Answer) -> String {
 fn what_may_fail_is_asked_of_no_row_that_is_left_out() {
     let folder = folder();
     for (sql, expected) in [
-        ("SELECT id FROM t WHERE CASE WHEN n = 0 THEN false ELSE 10 / n > 3 END", "2"),
-        ("SELECT id FROM t WHERE CASE n WHEN 0 THEN false ELSE 10 / n > 3 END", "2"),
+        ("SELECT id FROM t WHERE CASE WHEN n = 0 THEN false ELSE 10 // n > 3 END", "2"),
+        ("SELECT id FROM t WHERE CASE n WHEN 0 THEN false ELSE 10 // n > 3 END", "2"),
         (
-            "SELECT id FROM t WHERE CASE WHEN n = 0 THEN true WHEN 10 / n > 3 THEN false ELSE n = 5 END",
+            "SELECT id FROM t WHERE CASE WHEN n = 0 THEN true WHEN 10 // n > 3 THEN false ELSE n = 5 END",
             "1, 3",
         ),
-        ("SELECT id, CASE WHEN n <> 0 THEN 10 / n > 3 END FROM t", "1 ∅, 2 true, 3 false, 4 ∅"),
-        ("SELECT count(*) FILTER (WHERE CASE WHEN n <> 0 THEN 10 / n > 3 END) FROM t", "1"),
+        ("SELECT id, CASE WHEN n <> 0 THEN 10 // n > 3 END FROM t", "1 ∅, 2 true, 3 false, 4 ∅"),
+        ("SELECT count(*) FILTER (WHERE CASE WHEN n <> 0 THEN 10 // n > 3 END) FROM t", "1"),
         (
-            "SELECT CASE WHEN n <> 0 THEN 10 / n > 3 END, count(*) FROM t GROUP BY 1",
+            "SELECT CASE WHEN n <> 0 THEN 10 // n > 3 END, count(*) FROM t GROUP BY 1",
             "false 1, true 1, ∅ 2",
         ),
-        ("SELECT n FROM t GROUP BY n HAVING CASE WHEN n = 0 THEN false ELSE 10 / n > 3 END", "2"),
-        ("SELECT sum(CASE WHEN n <> 0 AND 10 / n > 3 THEN 1 ELSE 0 END) FROM t", "1"),
-        ("SELECT id FROM (SELECT * FROM t WHERE n <> 0) WHERE 10 / n > 3", "2"),
-        ("SELECT id FROM (SELECT * FROM t WHERE n % 7 <> 0) WHERE 10 / n > 3", "2"),
-        ("WITH a AS (SELECT * FROM t WHERE n <> 0) SELECT id FROM a WHERE 10 / n > 3", "2"),
-        ("SELECT id FROM (SELECT id, 10 / n AS q FROM t WHERE n <> 0) WHERE q > 3", "2"),
-        ("SELECT id FROM t WHERE n <> 0 AND 10 / n > 3", "2"),
-        ("SELECT id FROM t WHERE 10 / n > 3 AND n <> 0", "2"),
-        ("SELECT id FROM t WHERE n = 0 OR 10 / n > 3", "1, 2"),
-        ("SELECT id FROM t WHERE n IS NOT NULL AND (n = 0 OR (id > 1 AND 10 / n > 3))", "1, 2"),
-        ("SELECT id FROM t WHERE NOT (n = 0 OR 10 / n > 3)", "3"),
+        ("SELECT n FROM t GROUP BY n HAVING CASE WHEN n = 0 THEN false ELSE 10 // n > 3 END", "2"),
+        ("SELECT sum(CASE WHEN n <> 0 AND 10 // n > 3 THEN 1 ELSE 0 END) FROM t", "1"),
+        ("SELECT id FROM (SELECT * FROM t WHERE n <> 0) WHERE 10 // n > 3", "2"),
+        ("SELECT id FROM (SELECT * FROM t WHERE n % 7 <> 0) WHERE 10 // n > 3", "2"),
+        ("WITH a AS (SELECT * FROM t WHERE n <> 0) SELECT id FROM a WHERE 10 // n > 3", "2"),
+        ("SELECT id FROM (SELECT id, 10 // n AS q FROM t WHERE n <> 0) WHERE q > 3", "2"),
+        ("SELECT id FROM t WHERE n <> 0 AND 10 // n > 3", "2"),
+        ("SELECT id FROM t WHERE n <> 0 AND 10 / n > 3", "2, 3"),
+        ("SELECT id, CASE WHEN n <> 0 THEN 9 / n END FROM t", "1 ∅, 2 4.5, 3 3.0, 4 ∅"),
+        ("SELECT id FROM t WHERE 10 // n > 3 AND n <> 0", "2"),
+        ("SELECT id FROM t WHERE n = 0 OR 10 // n > 3", "1, 2"),
+        ("SELECT id FROM t WHERE n IS NOT NULL AND (n = 0 OR (id > 1 AND 10 // n > 3))", "1, 2"),
+        ("SELECT id FROM t WHERE NOT (n = 0 OR 10 // n > 3)", "3"),
         (
-            "SELECT id, n <> 0 AND 10 / n > 3, n = 0 OR 10 / n > 3 FROM t",
+            "SELECT id, n <> 0 AND 10 // n > 3, n = 0 OR 10 // n > 3 FROM t",
             "1 false true, 2 true true, 3 false false, 4 ∅ ∅",
         ),
-        ("SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id AND a.n <> 0 AND b.id / a.n > 0", "2"),
         (
-            "SELECT a.id FROM t AS a LEFT JOIN t AS b ON a.id = b.id AND a.n <> 0 AND 10 / a.n > 3 WHERE b.id IS NULL",
+            "SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id AND a.n <> 0 AND b.id // a.n > 0",
+            "2",
+        ),
+        (
+            "SELECT a.id FROM t AS a LEFT JOIN t AS b ON a.id = b.id AND a.n <> 0 AND 10 // a.n > 3 WHERE b.id IS NULL",
             "1, 3, 4",
         ),
         (
@@ -62,14 +67,14 @@ fn what_may_fail_is_asked_of_no_row_that_is_left_out() {
             "25",
         ),
         (
-            "SELECT sum(10 / n) FILTER (WHERE n <> 0), count(10 / n) FILTER (WHERE n <> 0) FROM t",
+            "SELECT sum(10 // n) FILTER (WHERE n <> 0), count(10 // n) FILTER (WHERE n <> 0) FROM t",
             "7 2",
         ),
-        ("SELECT bool_or(10 / n > 3) FILTER (WHERE n <> 0) FROM t", "true"),
-        ("SELECT median(10 / n) FILTER (WHERE n <> 0) FROM t", "3.5"),
-        ("SELECT id, max(10 / n) FILTER (WHERE n <> 0) OVER () FROM t WHERE id < 3", "1 5, 2 5"),
+        ("SELECT bool_or(10 // n > 3) FILTER (WHERE n <> 0) FROM t", "true"),
+        ("SELECT median(10 // n) FILTER (WHERE n <> 0) FROM t", "3.5"),
+        ("SELECT id, max(10 // n) FILTER (WHERE n <> 0) OVER () FROM t WHERE id < 3", "1 5, 2 5"),
         (
-            "SELECT id, sum(n) FILTER (WHERE n <> 0 AND 10 / n > 3) OVER () FROM t",
+            "SELECT id, sum(n) FILTER (WHERE n <> 0 AND 10 // n > 3) OVER () FROM t",
             "1 2, 2 2, 3 2, 4 2",
         ),
     ] {
@@ -85,9 +90,9 @@ fn what_may_fail_is_asked_of_no_row_that_is_left_out() {
 fn what_nothing_leaves_out_fails() {
     let folder = folder();
     for sql in [
-        "SELECT id FROM '$/g.parquet' WHERE 10 / n > 3",
-        "SELECT id FROM '$/g.parquet' WHERE id > 0 AND 10 / n > 3",
-        "SELECT id, CASE WHEN id > 0 THEN 10 / n > 3 END FROM '$/g.csv'",
+        "SELECT id FROM '$/g.parquet' WHERE 10 // n > 3",
+        "SELECT id FROM '$/g.parquet' WHERE id > 0 AND 10 // n > 3",
+        "SELECT id, CASE WHEN id > 0 THEN 10 // n > 3 END FROM '$/g.csv'",
     ] {
         let message = folder.refusal(sql);
         assert!(message.contains("division by zero"), "{message}");
@@ -137,7 +142,7 @@ fn a_constant_that_fails_is_no_error_where_nothing_comes_to_it() {
         ("CASE WHEN n < 3 THEN n WHEN CAST('abc' AS INT) = 1 THEN 7 END", "1 2"),
         ("CASE WHEN n > 2 THEN year ELSE n END", "1 2"),
         ("CASE WHEN n > 2 THEN 9223372036854775807 + 1 ELSE n END", "1 2"),
-        ("CASE WHEN n > 2 THEN 1 / 0 ELSE n END", "1 2"),
+        ("CASE WHEN n > 2 THEN 1 // 0 ELSE n END", "1 2"),
     ] {
         let branch = branch.replace("year", "extract(year FROM CAST('x' AS TIMESTAMP))");
         let sql = format!("SELECT {branch} AS x FROM '$/n.csv' ORDER BY n");

@@ -117,8 +117,8 @@ fn a_null_matches_no_pattern_and_is_no_mismatch() {
 fn whole_numbers_and_decimals_are_divided_and_rounded_as_such() {
     let folder = Folder::new();
     folder.write("u.csv", "n\n7\n-7\n");
-    let sql = "SELECT n, n / array_length([1, 2]), n / CAST(2 AS BIGINT UNSIGNED) FROM '$/u.csv'";
-    check(&folder, sql, "-7 -3 -3, 7 3 3");
+    let sql = "SELECT n, n // array_length([1, 2]), n // CAST(2 AS BIGINT UNSIGNED), n / 2 FROM '$/u.csv'";
+    check(&folder, sql, "-7 -3 -3 -3.5, 7 3 3 3.5");
     let sql = "SELECT ceil(CAST(9.99 AS DECIMAL(3, 2))), floor(CAST(-9.99 AS DECIMAL(3, 2))), \
                floor(CAST(-99999999.99 AS DECIMAL(10, 2)))";
     check(&folder, sql, "10.00 -10.00 -100000000.00");

@@ -70,7 +70,7 @@ fn each_query_takes_its_path_and_answers() {
             "SELECT sum(distance) / count(distance) AS mean, sum(distance) FILTER (WHERE day = 1) AS d1 FROM '$/f.csv'",
             TABLES,
             one,
-            &["175", "300"],
+            &["175.0", "300"],
         ),
         (
             "SELECT origin, CASE WHEN day = 1 THEN 'one' ELSE 'other' END AS d, count(*) AS n FROM '$/f.csv' GROUP BY 1, 2",

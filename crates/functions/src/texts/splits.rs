@@ -40,6 +40,23 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         }),
         Function::new(
             SECTION,
+            &["text_slice(text, first, last)"],
+            "The letters of a text from the first to the last of two numbers, of which those below zero count from its end: `text_slice('hello', 2, -2)` is `ell`; `x[2:-2]` is the same, and `x[1]` the first letter.",
+        )
+        .takes(&[Kind::Text, Kind::Integer, Kind::Integer], 3)
+        .runs(|call| {
+            let (texts, firsts, lasts) = (call.texts(0)?, call.integers(1)?, call.integers(2)?);
+            call.parts(|row| {
+                let (Some(text), Some(first), Some(last)) =
+                    (texts.get(row), firsts.get(row), lasts.get(row))
+                else {
+                    return Ok(None);
+                };
+                Ok(Some(slice(text, first, last)))
+            })
+        }),
+        Function::new(
+            SECTION,
             &["field(text, text1, text2, …)"],
             "The number of a text among several, the first being 1; 0 where it is none of them.",
         )
@@ -58,6 +75,30 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
             })
         }),
     ]
+}
+
+/// The letters from one place to another, both from 1 on, or from -1 on at the end.
+fn slice(text: &str, first: i64, last: i64) -> &str {
+    // Where the letter of a place begins; the end behind the last one.
+    let begins = |place: u64| {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        text.char_indices().nth(place).map_or(text.len(), |(at, _)| at)
+    };
+    let ends = |place: u64| {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        text.char_indices().rev().nth(place).map_or(0, |(at, _)| at)
+    };
+    let from = match first {
+        0 => 0,
+        1.. => begins(first.unsigned_abs() - 1),
+        _ => ends(first.unsigned_abs() - 1),
+    };
+    let to = match last {
+        0.. => begins(last.unsigned_abs()),
+        -1 => text.len(),
+        _ => ends(last.unsigned_abs() - 2),
+    };
+    text.get(from..to).unwrap_or_default()
 }
 
 fn split(call: &Call) -> PlanResult<ArrayRef> {
@@ -111,6 +152,22 @@ mod tests {
             ("field", &["x", "a", "b"], "0"),
         ]);
         assert_eq!(answer("string_split", &[text("a"), ScalarValue::Utf8(None)]), "NULL");
+        for (first, last, expected) in [
+            (1, 1, "h"),
+            (2, 3, "él"),
+            (-2, -1, "lo"),
+            (2, -2, "éll"),
+            (0, 2, "hé"),
+            (4, 99, "lo"),
+            (-99, 2, "hé"),
+            (3, 2, ""),
+            (9, 9, ""),
+            (1, -9, ""),
+            (i64::MIN, i64::MAX, "héllo"),
+        ] {
+            let args = [text("héllo"), ScalarValue::from(first), ScalarValue::from(last)];
+            assert_eq!(answer("text_slice", &args), expected, "{first} {last}");
+        }
         let elt = |n: i64| answer("elt", &[ScalarValue::from(n), text("a"), text("b")]);
         assert_eq!([elt(0), elt(1), elt(2), elt(3), elt(-1)], ["NULL", "a", "b", "NULL", "NULL"]);
         assert_eq!(answer("field", &[ScalarValue::Utf8(None), text("a")]), "0");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use tidemill_text::csv::{self, CsvDecoder};
-use tidemill_text::infer::TextKind;
+use tidemill_text::infer::{DayOrder, TextKind};
 use tidemill_text::{Decode, cut, infer, values};
 
 use super::inferred::{nothing_to_infer, refuse_unreadable};
@@ -148,9 +148,10 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
             shown[*column].add(file, kind, values);
         }
         marked.resize(collected.names().len(), Marked::default());
-        let kinds = inference.kinds().zip(inference.marked());
-        for (column, ((kind, _), found)) in collected.columns_of(file).iter().zip(kinds) {
+        let kinds = inference.kinds().zip(inference.marked()).zip(inference.orders());
+        for (column, (((kind, _), found), order)) in collected.columns_of(file).iter().zip(kinds) {
             marked[*column].add(file, kind, found);
+            marked[*column].order.merge(order);
         }
     };
     // The beginning of the source.
@@ -234,6 +235,8 @@ struct Marked {
     words: Vec<&'static str>,
     /// The first file with such a word.
     file: Option<usize>,
+    /// What the values are as dates whose year is last.
+    order: DayOrder,
 }
 
 impl Marked {
@@ -262,28 +265,42 @@ fn marked_columns(
     };
     let found = fields.iter().zip(marked).filter_map(|(field, marked)| {
         let is_text = field.data_type() == &DataType::Utf8View;
+        if !is_text || is_said(field.name()) {
+            return None;
+        }
+        let formats = marked.order.formats();
+        if !formats.is_empty() {
+            let file = files.first()?.shown().to_owned();
+            return Some(MarkedColumn { name: field.name().clone(), is: Is::Dates(formats), file });
+        }
         let others = marked.others.data_type().filter(|other| *other != DataType::Utf8View)?;
-        (is_text && marked.count > 0 && !is_said(field.name())).then(|| {
-            Some(MarkedColumn {
-                name: field.name().clone(),
-                others,
-                words: marked.words.clone(),
-                file: files.get(marked.file?)?.shown().to_owned(),
-            })
-        })?
+        let file = files.get(marked.file?)?.shown().to_owned();
+        let is = Is::Words { others, words: marked.words.clone() };
+        (marked.count > 0).then(|| MarkedColumn { name: field.name().clone(), is, file })
     });
     found.collect()
 }
 
-/// A column that is text for the sake of a few words, which mostly mean no value.
+/// A column that is text and could be something else.
 #[derive(Debug, Clone)]
 pub(crate) struct MarkedColumn {
     pub(crate) name: String,
-    /// What it would be without them.
-    others: DataType,
-    words: Vec<&'static str>,
-    /// The first file that has one.
+    is: Is,
+    /// The first file that shows it.
     file: String,
+}
+
+/// What a column that is text is besides.
+#[derive(Debug, Clone)]
+enum Is {
+    /// Something else but for a few words, which mostly mean no value.
+    Words {
+        /// What it would be without them.
+        others: DataType,
+        words: Vec<&'static str>,
+    },
+    /// Dates whose year is last, and the formats that read them.
+    Dates(Vec<String>),
 }
 
 /// What is said of such columns.
@@ -293,29 +310,59 @@ pub(crate) fn said_of_marked<'a>(
     let mut names = Vec::new();
     let mut words: Vec<&str> = Vec::new();
     let mut first = None;
+    let mut dates = Vec::new();
     for column in columns {
-        names.push(format!("`{}` ({})", column.name, tidemill_text::sql_type(&column.others)));
+        let (others, own) = match &column.is {
+            Is::Words { others, words } => (others, words),
+            Is::Dates(formats) => {
+                dates.push((column, formats));
+                continue;
+            }
+        };
+        names.push(format!("`{}` ({})", column.name, tidemill_text::sql_type(others)));
         first = first.or(Some(&column.file));
-        for word in &column.words {
+        for word in own {
             if !words.contains(word) {
                 words.push(word);
             }
         }
     }
-    let file = first?;
+    let of_dates = said_of_dates(&dates);
+    let Some(file) = first else { return of_dates };
     let more = names.len().saturating_sub(4);
     names.truncate(4);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let list = |each: &dyn Fn(&&str) -> String, between: &str| {
         words.iter().map(each).collect::<Vec<_>>().join(between)
     };
-    Some(format!(
+    let of_words = format!(
         "`{file}`: read as text, but for {}: {}{more}; if that means null, say {} (job file: \
          source.options, null = [{}])",
         list(&|word| format!("`{word}`"), ", "),
         names.join(", "),
         list(&|word| format!("--null '{word}'"), " "),
         list(&|word| format!("\"{}\"", word.escape_default()), ", "),
+    );
+    Some(std::iter::once(of_words).chain(of_dates).collect::<Vec<_>>().join("\n"))
+}
+
+/// What is said of dates whose year is last.
+fn said_of_dates(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
+    let (first, formats) = columns.first()?;
+    let names: Vec<String> =
+        columns.iter().take(4).map(|(column, _)| format!("`{}`", column.name)).collect();
+    let more = match columns.len().saturating_sub(4) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let calls: Vec<String> =
+        formats.iter().map(|format| format!("strptime({}, '{format}')", first.name)).collect();
+    Some(format!(
+        "`{}`: read as text, the year being last: {}{more}; {} makes times of it{}",
+        first.file,
+        names.join(", "),
+        calls.join(" or "),
+        if calls.len() > 1 { ", whichever of the two numbers is the day" } else { "" },
     ))
 }
 

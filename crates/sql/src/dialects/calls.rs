@@ -15,13 +15,14 @@ use std::sync::OnceLock;
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectNamePart,
-    UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    BinaryOperator, CaseWhen, DataType, DuplicateTreatment, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectNamePart, TypedString, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr_mut;
 
+use super::operators::cast;
 use super::written;
 
 /// Calls of functions of rows: as they are written elsewhere, and here.
@@ -1695,6 +1696,18 @@ fn unit_of(expr: &Expr) -> Option<String> {
     UNITS.contains(&unit.as_str()).then_some(unit)
 }
 
+/// The type of a time that is written with it.
+fn typed_as(time: &Expr) -> Option<DataType> {
+    let data_type = match time {
+        Expr::TypedString(TypedString { data_type, .. }) | Expr::Cast { data_type, .. } => {
+            data_type
+        }
+        _ => return None,
+    };
+    matches!(data_type, DataType::Date | DataType::Timestamp(..) | DataType::Datetime(_))
+        .then(|| data_type.clone())
+}
+
 /// Calls that take units of time, conditions in pairs, the names of aggregates, or any number of values.
 fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     match (name, arguments) {
@@ -1757,6 +1770,25 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             let mut all: Vec<Expr> = arguments.iter().map(|&argument| argument.clone()).collect();
             all[2] = to;
             Some(call_of("regexp_replace", all))
+        }
+        // Spark's days, and what stands as text beside a time.
+        ("sequence", [first, last]) if typed_as(first).is_some() => {
+            let day = written("INTERVAL '1 day'").ok()?;
+            Some(call_of("generate_series", vec![(*first).clone(), (*last).clone(), day]))
+        }
+        ("generate_series" | "range" | "sequence", [first, last, step])
+            if typed_as(first).is_some() && (text(step).is_some() || text(last).is_some()) =>
+        {
+            let last = match text(last) {
+                Some(_) => cast((*last).clone(), typed_as(first)?),
+                None => (*last).clone(),
+            };
+            let step = match text(step) {
+                Some(step) => written(&format!("INTERVAL '{}'", step.replace('\'', ""))).ok()?,
+                None => (*step).clone(),
+            };
+            let name = if name == "range" { "range" } else { "generate_series" };
+            Some(call_of(name, vec![(*first).clone(), last, step]))
         }
         ("row" | "tuple", [_, ..]) => {
             Some(call_of("struct", arguments.iter().map(|&argument| argument.clone()).collect()))

@@ -1,5 +1,5 @@
 //! What can be written out only once the columns are known: `COLUMNS('^d')`, `* ILIKE 'd%'`,
-//! `* RENAME (a AS b)`; and names that a select list gives, where its WHERE or the list itself uses them.
+//! `* RENAME (a AS b)`, `geo.*` of a struct; and names that a select list gives, where its WHERE or the list itself uses them.
 //!
 //! Each SELECT is looked at after those within it. Where it needs them, its columns are those of
 //! `SELECT * FROM` what it reads; a name that is a column means the column.
@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::mem::take;
 use std::ops::ControlFlow;
 
+use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::Volatility;
 use datafusion::prelude::SessionContext;
@@ -17,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
     Cte, ExceptSelectItem, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, Ident, LambdaFunction, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind,
     Query, RenameSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    Statement, TableWithJoins, Value, ValueWithSpan, Visitor, VisitorMut,
+    Statement, TableFactor, TableWithJoins, Value, ValueWithSpan, Visitor, VisitorMut,
     WildcardAdditionalOptions, With,
 };
 use futures::executor::block_on;
@@ -167,6 +168,7 @@ impl VisitorMut for Selects<'_> {
 struct Column {
     table: Option<String>,
     name: String,
+    data_type: DataType,
 }
 
 impl Selects<'_> {
@@ -230,6 +232,7 @@ impl Selects<'_> {
         let columns = plan.schema().iter().map(|(table, field)| Column {
             table: table.map(|table| table.table().to_owned()),
             name: field.name().clone(),
+            data_type: field.data_type().clone(),
         });
         Ok(columns.collect())
     }
@@ -261,7 +264,9 @@ impl Selects<'_> {
         let has_star = select.projection.iter().any(|item| star(item).is_some());
         let hides = has_star && !self.hidden_of(&select.from).is_empty();
         let in_where = select.selection.as_ref().is_some_and(|expr| first_call(expr).is_some());
-        if !in_list && !in_where && !hides {
+        let tables = names_of(&select.from);
+        let of_fields = select.projection.iter().any(|item| is_of_fields(item, &tables));
+        if !in_list && !in_where && !hides && !of_fields {
             return Ok(());
         }
         self.changed = true;
@@ -287,6 +292,13 @@ impl Selects<'_> {
                         items.push(SelectItem::ExprWithAlias { expr, alias });
                     }
                 }
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    options,
+                ) if is_of_fields(&item, &tables) => match fields_of(name, options, &columns)? {
+                    Some(fields) => items.extend(fields),
+                    None => items.push(item.clone()),
+                },
                 item => match star(item) {
                     Some((Some(_), options)) if hides => {
                         let own = self.shown_columns_of_star(&item, &select.from)?;
@@ -597,6 +609,87 @@ fn star(item: &SelectItem) -> Option<(Option<String>, &WildcardAdditionalOptions
         }
         _ => None,
     }
+}
+
+/// What the sources of a FROM are called; nothing is said of those within brackets.
+fn names_of(from: &[TableWithJoins]) -> BTreeSet<String> {
+    let factors = from.iter().flat_map(|from| {
+        std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation))
+    });
+    let name = |factor: &TableFactor| match factor {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. } => Some(folded(&alias.name)),
+        TableFactor::Table { name, .. } => Some(folded(&last_part(name))),
+        _ => None,
+    };
+    factors.filter_map(name).collect()
+}
+
+/// Whether it is `x.*` where `x` is the name of no source.
+fn is_of_fields(item: &SelectItem, tables: &BTreeSet<String>) -> bool {
+    let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), _) = item
+    else {
+        return false;
+    };
+    let [ObjectNamePart::Identifier(only)] = of.0.as_slice() else { return true };
+    !tables.contains(&folded(only))
+}
+
+/// `geo.*`: the fields of a struct, each as a column of its own; nothing where it is none.
+fn fields_of(
+    name: &ObjectName,
+    options: &WildcardAdditionalOptions,
+    columns: &[Column],
+) -> Result<Option<Vec<SelectItem>>> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(ident) => Some(ident.clone()),
+        ObjectNamePart::Function(_) => None,
+    };
+    let Some(path) = name.0.iter().map(part).collect::<Option<Vec<Ident>>>() else {
+        return Ok(None);
+    };
+    let of_table = |column: &&Column| match path.as_slice() {
+        [table, name, ..] => {
+            column.table.as_ref() == Some(&folded(table)) && is_called(column, name)
+        }
+        _ => false,
+    };
+    let own = |column: &&Column| path.first().is_some_and(|name| is_called(column, name));
+    let (column, rest) = match columns.iter().find(of_table) {
+        Some(column) => (column, path.get(2..)),
+        None => match columns.iter().find(own) {
+            Some(column) => (column, path.get(1..)),
+            None => return Ok(None),
+        },
+    };
+    let mut data_type = &column.data_type;
+    for name in rest.unwrap_or_default() {
+        let DataType::Struct(fields) = data_type else { return Ok(None) };
+        let is_it = |field: &&FieldRef| {
+            field.name() == &name.value
+                || name.quote_style.is_none() && field.name().eq_ignore_ascii_case(&name.value)
+        };
+        let Some(field) = fields.iter().find(is_it) else { return Ok(None) };
+        data_type = field.data_type();
+    }
+    let DataType::Struct(fields) = data_type else { return Ok(None) };
+    let plain = WildcardAdditionalOptions {
+        wildcard_token: options.wildcard_token.clone(),
+        ..WildcardAdditionalOptions::default()
+    };
+    if *options != plain {
+        return Err(Error::usage_hint(
+            format!("`{name}.*{options}` is of a struct's fields"),
+            format!("name those that are wanted: {name}.a, {name}.b"),
+        ));
+    }
+    let items = fields.iter().map(|field| {
+        let field = Ident::with_quote('"', field.name());
+        let parts = path.iter().cloned().chain([field.clone()]);
+        SelectItem::ExprWithAlias { expr: Expr::CompoundIdentifier(parts.collect()), alias: field }
+    });
+    Ok(Some(items.collect()))
 }
 
 /// Whether a `*` says what the planner does not look at.

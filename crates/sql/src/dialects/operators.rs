@@ -279,7 +279,7 @@ fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     }
 }
 
-fn cast(expr: Expr, data_type: DataType) -> Expr {
+pub(super) fn cast(expr: Expr, data_type: DataType) -> Expr {
     let expr = Box::new(expr);
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }

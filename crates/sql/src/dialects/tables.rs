@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, JoinConstraint,
-    JoinOperator, ObjectName, ObjectNamePart, Select, SelectItem, TableAlias, TableAliasColumnDef,
-    TableFactor, TableFunctionArgs, UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    BinaryOperator, DictionaryField, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
+    JoinConstraint, JoinOperator, MapEntry, ObjectName, ObjectNamePart, Select, SelectItem,
+    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, UnaryOperator, Value,
+    ValueWithSpan, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
@@ -26,6 +27,8 @@ pub struct CalledSource {
     pub format: Option<&'static str>,
     /// What it says of how text is written, by our names.
     pub options: Vec<(&'static str, String)>,
+    /// Types of columns, as `--schema` has them.
+    pub schema: Option<String>,
     /// The name of the column with the files' names, where there is to be one.
     pub filename: Option<String>,
     /// Whether the records' numbers are a column.
@@ -73,6 +76,9 @@ const OPTIONS: [(&str, &str); 13] = [
     ("null_values", "null"),
     ("log_format", "log_format"),
 ];
+
+/// Options that give columns their types. What is not among them is told from the data, as for `--schema`.
+const TYPES: [&str; 5] = ["types", "dtypes", "column_types", "columns", "schema"];
 
 /// Options that ask for what is done anyway.
 const ANYWAY: [&str; 3] = ["auto_detect", "union_by_name", "hive_partitioning"];
@@ -194,6 +200,7 @@ fn sampled(table: &mut TableFactor, sample: Sample, called: &mut CalledSources) 
             urls: vec![own.value.clone()],
             format: None,
             options: Vec::new(),
+            schema: None,
             filename: None,
             file_row_number: false,
             sample: Some(sample),
@@ -426,6 +433,7 @@ fn source(
         urls: Vec::new(),
         format,
         options: Vec::new(),
+        schema: None,
         filename: None,
         file_row_number: false,
         sample: None,
@@ -435,7 +443,7 @@ fn source(
         Error::usage_hint(
             format!("`{what}` in {function}(…) is not understood"),
             "it takes a file or a list of files in single quotes, and delim, header, quote, escape, comment, \
-             nullstr, filename; flags say the rest (`tidemill query --help`)",
+             nullstr, types, filename; flags say the rest (`tidemill query --help`)",
         )
     };
     for (at, arg) in args.iter().enumerate() {
@@ -465,6 +473,10 @@ fn source(
                     return Err(refused(&arg.to_string()));
                 }
             }
+            Some(name) if TYPES.contains(&name.as_str()) => {
+                let columns = typed(value).ok_or_else(|| refused(&arg.to_string()))?;
+                source.schema = Some(columns);
+            }
             Some(name) if name == "filename" => {
                 source.filename = match text(value).as_deref() {
                     Some("true") => Some("filename".to_owned()),
@@ -493,6 +505,24 @@ fn source(
         true => Err(refused("()")),
         false => Ok(source),
     }
+}
+
+/// The columns of `{'zip': 'VARCHAR', 'n': 'INT'}` and their types, as `--schema` has them.
+fn typed(value: &Expr) -> Option<String> {
+    let pairs: Vec<(String, String)> = match value {
+        Expr::Dictionary(fields) => {
+            let pair =
+                |field: &DictionaryField| Some((field.key.value.clone(), text(&field.value)?));
+            fields.iter().map(pair).collect::<Option<_>>()?
+        }
+        Expr::Map(map) => {
+            let pair = |entry: &MapEntry| Some((text(&entry.key)?, text(&entry.value)?));
+            map.entries.iter().map(pair).collect::<Option<_>>()?
+        }
+        _ => return None,
+    };
+    let column = |(name, of): &(String, String)| format!("\"{}\" {of}", name.replace('"', "\"\""));
+    (!pairs.is_empty()).then(|| pairs.iter().map(column).collect::<Vec<_>>().join(", "))
 }
 
 /// The text of a literal, or the word for a truth value.

@@ -272,7 +272,6 @@ fn expressions_are_honoured_or_refused_by_name() {
         ("SELECT a @> b, a <@ b", ""),
         ("SELECT a && b", "`&&`"),
         ("SELECT ~a", "`~`"),
-        ("SELECT a // b", "`//`"),
         ("SELECT ?", "`?`"),
         ("SELECT $1", "`$1`"),
         ("SELECT N'x'", "`N'x'`"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef};
 
-use super::TextKind;
+use super::{DayOrder, TextKind};
 use crate::csv::{split, unescape};
 use crate::cut::{Grammar, next_record};
 use crate::dialect::Dialect;
@@ -31,6 +31,7 @@ pub struct Inference {
     counts: Vec<u64>,
     /// Per field, what is known of it besides, once it had one of the [`MARKERS`].
     marked: Vec<Option<Box<Marked>>>,
+    orders: Vec<DayOrder>,
 }
 
 /// Words that mostly mean that there is no value.
@@ -66,6 +67,7 @@ impl Inference {
             kinds: vec![TextKind::default(); fields],
             counts: vec![0; fields],
             marked: vec![None; fields],
+            orders: vec![DayOrder::default(); fields],
         }
     }
 
@@ -87,8 +89,9 @@ impl Inference {
             if fields.len() != self.kinds.len() {
                 continue;
             }
-            let kinds = self.kinds.iter_mut().zip(&mut self.counts).zip(&mut self.marked);
-            for (((kind, count), marked), field) in kinds.zip(&fields) {
+            let kinds = self.kinds.iter_mut().zip(&mut self.counts);
+            let kinds = kinds.zip(&mut self.marked).zip(&mut self.orders);
+            for ((((kind, count), marked), order), field) in kinds.zip(&fields) {
                 let mut value = &record[field.clone()];
                 if let Some(quote) = self.dialect.quote
                     && value.first() == Some(&quote)
@@ -119,6 +122,7 @@ impl Inference {
                         _ => {}
                     }
                     kind.add(text);
+                    order.add(text);
                     *count += 1;
                 }
             }
@@ -133,6 +137,12 @@ impl Inference {
     /// Per field, what it is without words that mostly mean no value, if it has any.
     pub fn marked(&self) -> impl Iterator<Item = Option<&Marked>> {
         self.marked.iter().map(Option::as_deref)
+    }
+
+    /// Per field, what its values are as dates whose year is last.
+    #[must_use]
+    pub fn orders(&self) -> &[DayOrder] {
+        &self.orders
     }
 
     /// The columns.

@@ -15,7 +15,10 @@ use arrow_schema::{DataType, TimeUnit};
 use crate::values;
 
 pub mod csv;
+mod day_order;
 pub mod json;
+
+pub use day_order::DayOrder;
 
 /// Records that a sample has at least, if there are so many.
 pub const SAMPLE_RECORDS: u64 = 10_000;

@@ -1,0 +1,37 @@
+//! Letters of a text by their numbers: `x[1]`, `x[2:4]`, as DuckDB has it. DataFusion knows items of lists.
+
+use std::sync::{Arc, LazyLock};
+
+use datafusion::common::{DFSchema, Result as PlanResult};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF};
+
+/// Plans numbers in brackets behind a text.
+#[derive(Debug)]
+pub(crate) struct TextParts;
+
+impl ExprPlanner for TextParts {
+    fn plan_field_access(
+        &self,
+        expr: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> PlanResult<PlannerResult<RawFieldAccessExpr>> {
+        static SLICE: LazyLock<Option<Arc<ScalarUDF>>> =
+            LazyLock::new(|| tidemill_functions::text_slice().map(Arc::new));
+        let is_text = expr.expr.get_type(schema).is_ok_and(|data_type| data_type.is_string());
+        let Some(slice) = SLICE.as_ref().filter(|_| is_text) else {
+            return Ok(PlannerResult::Original(expr));
+        };
+        let RawFieldAccessExpr { field_access, expr } = expr;
+        let args = match field_access {
+            GetFieldAccess::ListIndex { key } => vec![expr, key.as_ref().clone(), *key],
+            GetFieldAccess::ListRange { start, stop, stride: _ } => vec![expr, *start, *stop],
+            field_access @ GetFieldAccess::NamedStructField { .. } => {
+                return Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }));
+            }
+        };
+        let call = ScalarFunction::new_udf(Arc::clone(slice), args);
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+    }
+}

@@ -1,0 +1,176 @@
+//! Dates whose year is last: `01.03.2026`, `3/1/2026 14:05`. They are read as text, since nobody but their
+//! writer knows whether the day or the month is first; what the values themselves say of it is collected here.
+
+/// What the values of a column have in common as dates whose year is last.
+///
+/// ```
+/// use tidemill_text::infer::DayOrder;
+///
+/// let mut order = DayOrder::default();
+/// ["01.03.2026", "28.02.2026"].iter().for_each(|value| order.add(value));
+/// assert_eq!(order.formats(), ["%d.%m.%Y"]);
+/// order.add("n/a");
+/// assert!(order.formats().is_empty());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DayOrder {
+    /// No value was seen.
+    #[default]
+    Unseen,
+    /// All values are such dates.
+    Dates {
+        /// What stands between the numbers: `.`, `/` or `-`.
+        separator: char,
+        /// Whether a first number can only be a day.
+        day_first: bool,
+        /// Whether a second number can only be a day.
+        month_first: bool,
+        /// How many parts of a time of day are behind it: 0, 2 or 3.
+        clock: usize,
+    },
+    /// Some value is none.
+    Other,
+}
+
+impl DayOrder {
+    /// Looks at a value that is not null.
+    pub fn add(&mut self, value: &str) {
+        if *self != DayOrder::Other {
+            self.merge(&Self::of(value).unwrap_or(DayOrder::Other));
+        }
+    }
+
+    /// What both have in common.
+    pub fn merge(&mut self, other: &DayOrder) {
+        *self = match (*self, *other) {
+            (DayOrder::Unseen, other) => other,
+            (own, DayOrder::Unseen) => own,
+            (
+                DayOrder::Dates { separator, day_first, month_first, clock },
+                DayOrder::Dates {
+                    separator: their_separator,
+                    day_first: theirs_first,
+                    month_first: their_month,
+                    clock: their_clock,
+                },
+            ) if separator == their_separator && clock == their_clock => {
+                let (day_first, month_first) =
+                    (day_first || theirs_first, month_first || their_month);
+                match day_first && month_first {
+                    true => DayOrder::Other,
+                    false => DayOrder::Dates { separator, day_first, month_first, clock },
+                }
+            }
+            _ => DayOrder::Other,
+        };
+    }
+
+    /// The formats of `strptime` that read the values: none where they are no such dates, two where either
+    /// number may be the day.
+    #[must_use]
+    pub fn formats(&self) -> Vec<String> {
+        let DayOrder::Dates { separator, day_first, month_first, clock } = *self else {
+            return Vec::new();
+        };
+        let clock = match clock {
+            0 => "",
+            2 => " %H:%M",
+            _ => " %H:%M:%S",
+        };
+        let format =
+            |first: &str, second: &str| format!("%{first}{separator}%{second}{separator}%Y{clock}");
+        match (day_first || separator == '.', month_first) {
+            (true, _) => vec![format("d", "m")],
+            (_, true) => vec![format("m", "d")],
+            _ => vec![format("d", "m"), format("m", "d")],
+        }
+    }
+
+    fn of(value: &str) -> Option<Self> {
+        let (date, time) = match value.split_once(' ') {
+            Some((date, time)) => (date, Some(time)),
+            None => (value, None),
+        };
+        let separator = date.chars().find(|sign| !sign.is_ascii_digit())?;
+        if !matches!(separator, '.' | '/' | '-') {
+            return None;
+        }
+        let mut parts = date.split(separator);
+        let (first, second) = (number(parts.next()?, 1, 2)?, number(parts.next()?, 1, 2)?);
+        number(parts.next()?, 4, 4)?;
+        let is_date = parts.next().is_none()
+            && (1..=31).contains(&first)
+            && (1..=31).contains(&second)
+            && (first <= 12 || second <= 12);
+        let clock = match time {
+            None => 0,
+            Some(time) => {
+                let parts: Vec<&str> = time.split(':').collect();
+                let limits = [23, 59, 60];
+                let are_numbers = parts
+                    .iter()
+                    .zip(limits)
+                    .all(|(part, most)| number(part, 2, 2).is_some_and(|number| number <= most));
+                Some(parts.len()).filter(|count| (2..=3).contains(count) && are_numbers)?
+            }
+        };
+        // A month with a dot before its year is nowhere the first.
+        let month_first = second > 12;
+        (is_date && !(separator == '.' && month_first)).then_some(DayOrder::Dates {
+            separator,
+            day_first: first > 12,
+            month_first,
+            clock,
+        })
+    }
+}
+
+/// A number of so many digits.
+fn number(text: &str, least: usize, most: usize) -> Option<u32> {
+    let is_number =
+        (least..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    if is_number { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_say_which_number_is_the_day() {
+        for (values, expected) in [
+            (&["01.03.2026", "3.1.2026"][..], &["%d.%m.%Y"][..]),
+            (&["01/03/2026", "13/01/2026"], &["%d/%m/%Y"]),
+            (&["01/03/2026", "01/13/2026"], &["%m/%d/%Y"]),
+            (&["01/03/2026", "12/01/2026"], &["%d/%m/%Y", "%m/%d/%Y"]),
+            (&["01-03-2026 10:05", "31-01-2026 00:00"], &["%d-%m-%Y %H:%M"]),
+            (&["01.03.2026 10:05:09"], &["%d.%m.%Y %H:%M:%S"]),
+            (&["13/01/2026", "01/13/2026"], &[]),
+            (&["01/03/2026", "01.03.2026"], &[]),
+            (&["01.13.2026"], &[]),
+            (&["01.03.2026", "01.03.2026 10:05"], &[]),
+            (&["2026-03-01"], &[]),
+            (&["1.3.26"], &[]),
+            (&["10.0.0.1"], &[]),
+            (&["1.2.20260"], &[]),
+            (&["00/01/2026"], &[]),
+            (&["01/03/2026 25:00"], &[]),
+            (&["01/03/2026 1"], &[]),
+            (&["Ä1.03.2026"], &[]),
+            (&["", "01.03.2026"], &[]),
+            (&[], &[]),
+        ] {
+            let mut order = DayOrder::default();
+            values.iter().for_each(|value| order.add(value));
+            assert_eq!(order.formats(), expected, "{values:?}");
+            // In two parts it is the same.
+            for cut in 0..values.len() {
+                let (mut first, mut second) = (DayOrder::default(), DayOrder::default());
+                values[..cut].iter().for_each(|value| first.add(value));
+                values[cut..].iter().for_each(|value| second.add(value));
+                first.merge(&second);
+                assert_eq!(first, order, "{values:?}");
+            }
+        }
+    }
+}
