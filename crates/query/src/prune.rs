@@ -296,8 +296,8 @@ fn read_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
             }
         }
         Expr::InList(list) if !list.negated => {
-            let constants = list.list.iter().map(constant).collect::<Option<_>>()?;
-            (place(&list.expr)?, Test::In(constants))
+            let constants = list.list.iter().map(constant).collect::<Option<Vec<_>>>()?;
+            (place(&list.expr)?, Test::In(constants.into()))
         }
         Expr::IsNull(inner) => (place(inner)?, Test::IsNull),
         Expr::IsNotNull(inner) => (place(inner)?, Test::IsNotNull),

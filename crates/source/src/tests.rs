@@ -591,7 +591,7 @@ fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
         (vec![(0, is(Comparison::Equal, Constant::Int(-1)))], |_, _, _| false),
         (vec![(0, Test::IsNull)], |_, n, _| n.is_none()),
         (vec![(0, Test::IsNotNull)], |_, n, _| n.is_some()),
-        (vec![(0, Test::In(vec![Constant::Int(7919), Constant::Int(3)]))], |_, n, _| {
+        (vec![(0, Test::In(vec![Constant::Int(7919), Constant::Int(3)].into()))], |_, n, _| {
             n == Some(7919) || n == Some(3)
         }),
         (vec![(1, is(Comparison::Equal, text("text 17")))], |row, _, _| row % 5000 == 17),

@@ -13,12 +13,13 @@ use std::collections::HashSet;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result as PlanResult, ScalarValue};
-use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr::{Cast, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::guards::always_fits;
 use crate::rewrite::each_expression;
 
 /// The rule for lists of constants.
@@ -52,6 +53,10 @@ fn of_constants(expr: Expr) -> Transformed<Expr> {
             if list.iter().all(is_constant) {
                 return Transformed::no(Expr::InList(InList::new(expr, list, negated)));
             }
+            let list: Vec<Expr> = list.into_iter().map(folded).collect();
+            if list.iter().all(is_constant) {
+                return Transformed::yes(Expr::InList(InList::new(expr, list, negated)));
+            }
             let (constants, others): (Vec<_>, Vec<_>) = list.into_iter().partition(is_constant);
             let mut all = Vec::new();
             if !constants.is_empty() {
@@ -74,6 +79,18 @@ fn of_constants(expr: Expr) -> Transformed<Expr> {
             }
         }
         other => Transformed::no(other),
+    }
+}
+
+/// A constant that was cast to a type that has it, as a constant of that type. Ten thousand casts that the optimiser
+/// folds would stand in a chain of comparisons until then.
+fn folded(item: Expr) -> Expr {
+    let Expr::Cast(Cast { expr, field }) = &item else { return item };
+    let Expr::Literal(value, _) = expr.as_ref() else { return item };
+    let to = field.data_type();
+    match always_fits(&value.data_type(), to) {
+        true => value.cast_to(to).map_or(item, |value| Expr::Literal(value, None)),
+        false => item,
     }
 }
 

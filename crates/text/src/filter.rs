@@ -10,6 +10,7 @@
 
 use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{DataType, FieldRef};
+use hashbrown::HashSet;
 
 use crate::column::{Column, Node};
 use crate::fast;
@@ -32,11 +33,80 @@ pub enum Test {
     /// It compares so with the constant.
     Compare(Comparison, Constant),
     /// It equals one of these.
-    In(Vec<Constant>),
+    In(Among),
     /// It is null.
     IsNull,
     /// It is not null.
     IsNotNull,
+}
+
+/// The constants that a value may equal. Of many it is looked up, in a time that does not grow with them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Among {
+    constants: Vec<Constant>,
+    texts: HashSet<Box<[u8]>>,
+    ints: HashSet<i64>,
+    /// The bits of floats that are [`settled`].
+    floats: HashSet<u64>,
+}
+
+impl From<Vec<Constant>> for Among {
+    fn from(constants: Vec<Constant>) -> Self {
+        let (mut texts, mut ints, mut floats) = Default::default();
+        if constants.len() > Among::COMPARED {
+            for constant in &constants {
+                match constant {
+                    Constant::Text(text) => _ = HashSet::insert(&mut texts, text.as_bytes().into()),
+                    Constant::Int(int) => _ = HashSet::insert(&mut ints, *int),
+                    Constant::Float(float) => {
+                        HashSet::insert(&mut floats, settled(*float).to_bits());
+                    }
+                }
+            }
+        }
+        Among { constants, texts, ints, floats }
+    }
+}
+
+impl Among {
+    /// So many are compared one by one.
+    const COMPARED: usize = 8;
+
+    /// Whether a value is among them; also if it is not of their type.
+    fn has(&self, value: Tested<'_>) -> bool {
+        let fits = |constant: &Constant| {
+            matches!(
+                (constant, value),
+                (Constant::Text(_), Tested::Text(_))
+                    | (Constant::Int(_), Tested::Int(_))
+                    | (Constant::Float(_), Tested::Float(_))
+            )
+        };
+        if self.constants.len() <= Among::COMPARED {
+            return self
+                .constants
+                .iter()
+                .any(|constant| !fits(constant) || equals(constant, value));
+        }
+        let is_among = match value {
+            Tested::Text(text) => self.texts.contains(text),
+            Tested::Int(int) => self.ints.contains(&int),
+            Tested::Float(float) => self.floats.contains(&settled(float).to_bits()),
+        };
+        is_among || !self.constants.iter().all(fits)
+    }
+}
+
+/// Whether a constant is a value of its own type.
+fn equals(constant: &Constant, value: Tested<'_>) -> bool {
+    match (constant, value) {
+        (Constant::Text(wanted), Tested::Text(value)) => value == wanted.as_bytes(),
+        (Constant::Int(wanted), Tested::Int(value)) => value == *wanted,
+        (Constant::Float(wanted), Tested::Float(value)) => {
+            settled(value).total_cmp(&settled(*wanted)).is_eq()
+        }
+        _ => false,
+    }
 }
 
 /// An operator between a value and a constant.
@@ -78,7 +148,7 @@ impl Predicate {
         };
         match &self.test {
             Test::Compare(_, constant) => fits(constant),
-            Test::In(constants) => constants.iter().all(fits),
+            Test::In(among) => among.constants.iter().all(fits),
             Test::IsNull | Test::IsNotNull => !data_type.is_nested(),
         }
     }
@@ -100,6 +170,9 @@ impl Test {
     #[must_use]
     pub fn holds(&self, value: Option<Tested<'_>>) -> bool {
         let Some(value) = value else { return *self == Test::IsNull };
+        if let Test::In(among) = self {
+            return among.has(value);
+        }
         let order = |constant: &Constant| match (constant, value) {
             (Constant::Text(wanted), Tested::Text(value)) => Some(value.cmp(wanted.as_bytes())),
             (Constant::Int(wanted), Tested::Int(value)) => Some(value.cmp(wanted)),
@@ -120,8 +193,9 @@ impl Test {
             Test::Compare(comparison, constant) => {
                 order(constant).is_none_or(|order| comparison.holds(order))
             }
-            Test::In(constants) => {
-                constants.iter().any(|constant| order(constant).is_none_or(|order| order.is_eq()))
+            Test::In(among) => {
+                let order = |constant| order(constant).is_none_or(|order| order.is_eq());
+                among.constants.iter().any(order)
             }
         }
     }
@@ -230,14 +304,23 @@ fn test(test: &Test, text: &[u8], span: Span, context: &Context, read: ReadInt) 
         Err(()) => return true,
     };
     let Some(value) = value else { return *test == Test::IsNull };
+    let float = || {
+        fast::float(&value, 0, value.len())
+            .or_else(|| values::float(std::str::from_utf8(&value).ok()?))
+    };
+    if let Test::In(among) = test {
+        let value = match among.constants.first() {
+            None => return false,
+            Some(Constant::Text(_)) => Some(Tested::Text(&value)),
+            Some(Constant::Int(_)) => read(&value).map(Tested::Int),
+            Some(Constant::Float(_)) => float().map(Tested::Float),
+        };
+        return value.is_none_or(|value| among.has(value));
+    }
     let order = |constant: &Constant| match constant {
         Constant::Text(wanted) => Some((*value).cmp(wanted.as_bytes())),
         Constant::Int(wanted) => Some(read(&value)?.cmp(wanted)),
-        Constant::Float(wanted) => {
-            let value = fast::float(&value, 0, value.len())
-                .or_else(|| values::float(std::str::from_utf8(&value).ok()?))?;
-            Some(settled(value).total_cmp(&settled(*wanted)))
-        }
+        Constant::Float(wanted) => Some(settled(float()?).total_cmp(&settled(*wanted))),
     };
     test.holds_in(order)
 }

@@ -53,7 +53,7 @@ pub use decoder::{Decode, Decoded};
 pub use describe::sql_type;
 pub use dialect::Dialect;
 pub use fault::{Bad, Fault, FaultKind, shown};
-pub use filter::{Comparison, Constant, Predicate, Test, Tested};
+pub use filter::{Among, Comparison, Constant, Predicate, Test, Tested};
 pub use simd::instruction_set;
 
 /// How to decode, whatever the format.

@@ -345,7 +345,7 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
     let predicates = vec![
         predicate(0, Test::Compare(Comparison::GreaterOrEqual, Constant::Int(203))),
         predicate(1, Test::IsNotNull),
-        predicate(2, Test::In(vec![Constant::Text("\"q\"".into())])),
+        predicate(2, Test::In(vec![Constant::Text("\"q\"".into())].into())),
         predicate(3, Test::IsNull),
     ];
     let options = Options { predicates, ..Options::default() };

@@ -270,7 +270,7 @@ fn fields_end_where_what_they_are_ends() {
     assert_eq!(out.batches[0].column(0).as_primitive::<Float64Type>().value(0), 0.5);
     // What is a value in one column is null in others, and conditions see it so.
     let predicates =
-        vec![Predicate { column: 0, test: Test::In(vec![Constant::Text("-".into())]) }];
+        vec![Predicate { column: 0, test: Test::In(vec![Constant::Text("-".into())].into()) }];
     let options = Options { predicates, ..Options::default() };
     let out = typed("%X %b", &["connection", "bytes"], options, b"- -\n+ 7\n- 8\n");
     let bytes: Vec<_> = out.batches[0].column(1).as_primitive::<Int64Type>().iter().collect();
@@ -329,7 +329,7 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
     let predicate = |column, test| Predicate { column, test };
     let predicates = vec![
         predicate(0, Test::Compare(Comparison::GreaterOrEqual, Constant::Int(203))),
-        predicate(1, Test::In(vec![Constant::Text("h1".into())])),
+        predicate(1, Test::In(vec![Constant::Text("h1".into())].into())),
         predicate(2, Test::Compare(Comparison::Less, Constant::Float(0.5))),
     ];
     let options = Options { predicates, ..Options::default() };

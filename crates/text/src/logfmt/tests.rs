@@ -247,7 +247,10 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
         .collect();
     let predicate = |column, test| Predicate { column, test };
     let predicates = vec![
-        predicate(0, Test::In(vec![Constant::Text("warn".into()), Constant::Text("error".into())])),
+        predicate(
+            0,
+            Test::In(vec![Constant::Text("warn".into()), Constant::Text("error".into())].into()),
+        ),
         predicate(1, Test::Compare(Comparison::Greater, Constant::Int(500))),
     ];
     let options = Options { predicates, ..Options::default() };

@@ -539,7 +539,7 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
         let predicate = |column, test| Predicate { column, test };
         let predicates = vec![
             predicate(0, Test::Compare(Comparison::LessOrEqual, Constant::Int(3))),
-            predicate(1, Test::In(vec![Constant::Int(4), Constant::Int(20)])),
+            predicate(1, Test::In(vec![Constant::Int(4), Constant::Int(20)].into())),
             predicate(2, Test::Compare(Comparison::NotEqual, Constant::Text("h0".into()))),
         ];
         let options = Options { predicates, batch_rows: 100, ..Options::default() };
