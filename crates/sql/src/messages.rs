@@ -884,10 +884,33 @@ fn out_of_place(message: &str) -> Option<Error> {
                 "x = ANY([a, b]), x > ALL(list)",
             ));
         }
+        let types = in_sql_words(types);
+        let hint = match types.contains("[]") {
+            true => {
+                "CAST(x AS TYPE) gives a value the type of the list's, CAST(list AS TYPE[]) a list that of the \
+                 value"
+                    .to_owned()
+            }
+            false => match calls_of_theirs(function) {
+                Some(calls) => format!("it is called as {calls}; CAST(x AS TYPE) converts an argument"),
+                None => cast_hint(&types).to_owned(),
+            },
+        };
+        return Some(Error::usage_hint(format!("there is no `{function}({types})`"), hint));
+    }
+    if message.starts_with("lambda defined ") {
         return Some(Error::usage_hint(
-            format!("there is no `{function}({})`", in_sql_words(types)),
-            "CAST(x AS TYPE) gives a value the type of the list's, CAST(list AS TYPE[]) a list that of the \
-             value",
+            "a function of several parameters is not taken here",
+            "one has one parameter: list_transform(list, x -> x + 1); list_sum, list_product, list_min and \
+             list_max take a list together",
+        ));
+    }
+    if let Some((function, of)) = message.split_once(" does not support type ")
+        && function == "array_concat"
+    {
+        return Some(Error::usage_hint(
+            format!("`{function}` takes lists, and this is {}", in_sql_words(of)),
+            "CAST(NULL AS TYPE[]) is a list that is null; make_array(x) a list of one value",
         ));
     }
     if let Some(rest) = message.strip_prefix("expr type ")

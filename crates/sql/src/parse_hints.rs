@@ -66,6 +66,9 @@ const BY_WORD: [(&str, &str); 17] = [
     (";", "a query is one statement"),
 ];
 
+/// A CASE that goes on.
+const CASE: &str = "CASE has an END: CASE WHEN a THEN b ELSE c END";
+
 /// A hint for what the parser says of a text, where there is one.
 pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     if message.contains("Unterminated string literal") {
@@ -119,6 +122,15 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     let is_name = |token: &TokenWithSpan| {
         is_word(token) || matches!(token.token, Token::Number(..) | Token::SingleQuotedString(_))
     };
+    let count = |wanted: &str| {
+        tokens.iter().filter(|token| token.token.to_string().eq_ignore_ascii_case(wanted)).count()
+    };
+    if before.eq_ignore_ascii_case("WHEN") && count("CASE") > count("END") {
+        return Some(CASE.to_owned());
+    }
+    if let Some(hint) = not_ended(&tokens[..at]).or_else(|| out_of_order(&tokens[..at], &upper)) {
+        return Some(hint);
+    }
     if let (Some(this), Some(last)) =
         (tokens.get(at), at.checked_sub(1).and_then(|at| tokens.get(at)))
         && is_name(this)
@@ -150,6 +162,63 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// A CASE, or a bracket before a clause, that was not ended.
+fn not_ended(before: &[&TokenWithSpan]) -> Option<String> {
+    let (mut cases, mut brackets) = (0_usize, Vec::new());
+    for token in before {
+        match &token.token {
+            Token::LParen => brackets.push(false),
+            Token::RParen => drop(brackets.pop()),
+            Token::Word(word) if word.quote_style.is_none() => {
+                match word.value.to_uppercase().as_str() {
+                    "CASE" => cases += 1,
+                    "END" => cases = cases.saturating_sub(1),
+                    "SELECT" | "WITH" => {
+                        if let Some(is_query) = brackets.last_mut() {
+                            *is_query = true;
+                        }
+                    }
+                    "FROM" | "WHERE" if brackets.last() == Some(&false) && cases == 0 => {
+                        return Some("a bracket is not closed before this".into());
+                    }
+                    "FROM" if cases > 0 => return Some(CASE.into()),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A clause behind one that it stands before.
+fn out_of_order(before: &[&TokenWithSpan], clause: &str) -> Option<String> {
+    const ORDER: [&str; 7] = ["FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT"];
+    let own = ORDER.iter().position(|one| *one == clause)?;
+    let mut depth = 0_usize;
+    let behind = before.iter().rev().find_map(|token| match &token.token {
+        Token::RParen => {
+            depth += 1;
+            None
+        }
+        Token::LParen => {
+            depth = depth.saturating_sub(1);
+            None
+        }
+        Token::Word(word) if word.quote_style.is_none() && depth == 0 => {
+            let upper = word.value.to_uppercase();
+            ORDER.iter().position(|one| *one == upper)
+        }
+        _ => None,
+    });
+    let shown = |clause: &str| match clause {
+        "GROUP" | "ORDER" => format!("{clause} BY"),
+        other => other.to_owned(),
+    };
+    let later = ORDER.get(behind.filter(|behind| *behind > own)?)?;
+    Some(format!("{} stands before {}", shown(clause), shown(later)))
 }
 
 /// What is missing at the end of a text.
@@ -203,6 +272,11 @@ mod tests {
                 "a comma or an operator is missing between `a` and `count(`",
             ),
             ("SELECT count(* FROM t", "a bracket is not closed"),
+            ("SELECT count( FROM t WHERE a", "a bracket is not closed"),
+            ("SELECT CASE WHEN a > 3 THEN 1 FROM t", "CASE has an END"),
+            ("SELECT a FROM t ORDER BY a WHERE a > 3", "WHERE stands before ORDER BY"),
+            ("SELECT a FROM t LIMIT 3 ORDER BY a", "ORDER BY stands before LIMIT"),
+            ("SELECT a FROM t GROUP BY a WHERE (a > 3)", "WHERE stands before GROUP BY"),
             ("SELECT a FROM", "the statement ends behind `FROM`"),
             ("SELECT (a + (b", "2 brackets are not closed"),
             ("SELECT 'it's' FROM t", "a text ends with a single quote"),

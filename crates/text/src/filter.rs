@@ -48,6 +48,8 @@ pub struct Among {
     ints: HashSet<i64>,
     /// The bits of floats that are [`settled`].
     floats: HashSet<u64>,
+    /// Whether they are of one kind.
+    are_alike: bool,
 }
 
 impl From<Vec<Constant>> for Among {
@@ -64,7 +66,9 @@ impl From<Vec<Constant>> for Among {
                 }
             }
         }
-        Among { constants, texts, ints, floats }
+        let kind = std::mem::discriminant::<Constant>;
+        let are_alike = constants.windows(2).all(|pair| kind(&pair[0]) == kind(&pair[1]));
+        Among { constants, texts, ints, floats, are_alike }
     }
 }
 
@@ -93,7 +97,8 @@ impl Among {
             Tested::Int(int) => self.ints.contains(&int),
             Tested::Float(float) => self.floats.contains(&settled(float).to_bits()),
         };
-        is_among || !self.constants.iter().all(fits)
+        // All are as the first is: a value of another kind is none that they say anything of.
+        is_among || !self.are_alike || !self.constants.first().is_some_and(fits)
     }
 }
 
@@ -323,4 +328,38 @@ fn test(test: &Test, text: &[u8], span: Span, context: &Context, read: ReadInt) 
         Constant::Float(wanted) => Some(settled(float()?).total_cmp(&settled(*wanted))),
     };
     test.holds_in(order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few constants, which are compared, and many, which are looked up, say the same.
+    #[test]
+    fn a_value_is_among_many_as_among_few() {
+        let floats = [0.0, -0.0, f64::NAN, 1.5, f64::INFINITY].map(Constant::Float);
+        let texts = ["", "a", "b", "ä"].map(|text| Constant::Text(text.into()));
+        let ints = [0, -1, i64::MAX].map(Constant::Int);
+        let mixed = [Constant::Int(1), Constant::Text("a".into())];
+        for few in [&floats[..], &texts, &ints, &mixed] {
+            let many: Vec<Constant> = few.iter().cycle().take(40).cloned().collect();
+            let (few, many) = (Test::In(few.to_vec().into()), Test::In(many.into()));
+            let values = [
+                Some(Tested::Text(b"")),
+                Some(Tested::Text("ä".as_bytes())),
+                Some(Tested::Text(b"\xff")),
+                Some(Tested::Int(0)),
+                Some(Tested::Int(7)),
+                Some(Tested::Float(-0.0)),
+                Some(Tested::Float(-f64::NAN)),
+                Some(Tested::Float(2.5)),
+                None,
+            ];
+            for value in values {
+                assert_eq!(few.holds(value), many.holds(value), "{few:?} {value:?}");
+            }
+        }
+        let none = Test::In(Vec::new().into());
+        assert!(!none.holds(Some(Tested::Int(1))) && !none.holds(None));
+    }
 }
