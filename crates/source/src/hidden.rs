@@ -240,7 +240,7 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, AsArray};
+    use arrow::array::AsArray;
     use arrow::datatypes::Int64Type;
     use proptest::prelude::*;
 

@@ -123,7 +123,12 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 30] = [
+const OTHER_WORDS: [(&str, &str, &str); 31] = [
+    (
+        " for function to_",
+        "a time is made of text, of a number or of another time, and this is neither",
+        "to_date(text), to_timestamp(seconds); a field of a struct is named: s.day",
+    ),
     (
         "Conflicting ordering requirements in aggregate functions",
         "lists in several orders do not go beside an aggregate that has no partial table",
@@ -907,6 +912,7 @@ fn out_of_place(message: &str) -> Option<Error> {
     }
     if let Some((function, of)) = message.split_once(" does not support type ")
         && function == "array_concat"
+        && !of.contains('\n')
     {
         return Some(Error::usage_hint(
             format!("`{function}` takes lists, and this is {}", in_sql_words(of)),

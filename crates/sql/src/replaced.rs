@@ -203,6 +203,7 @@ impl ScalarUDFImpl for Length {
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
         match arguments.first().and_then(Self::function) {
             Some(function) => function.return_type(arguments),
+            None if arguments == [DataType::Null] => Ok(DataType::Int32),
             None => self.theirs.return_type(arguments),
         }
     }
@@ -210,6 +211,10 @@ impl ScalarUDFImpl for Length {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         match args.args.first().and_then(|of| Self::function(&of.data_type())) {
             Some(function) => function.invoke_with_args(args),
+            // DataFusion's knows of texts only, and not of a null that has no type.
+            None if args.args.first().is_some_and(|of| of.data_type().is_null()) => {
+                Ok(ColumnarValue::Scalar(ScalarValue::Int32(None)))
+            }
             None => self.theirs.invoke_with_args(args),
         }
     }

@@ -527,3 +527,39 @@ SELECT id FROM 'requests.csv' ORDER BY id OFFSET 13
 --> duckdb
 14
 15
+
+SELECT count(*), sum(range), min(range), max(range) FROM range(-5, 1000000, 7)
+--> duckdb
+142858,71428214281,-5,999994
+
+SELECT a.range AS x, b.range AS y FROM range(3) a JOIN range(1, 4) b ON a.range = b.range ORDER BY x
+--> duckdb
+1,1
+2,2
+
+SELECT count(*) FROM range(5, 5)
+--> duckdb
+0
+
+SELECT * FROM generate_series(3, -3, -2) ORDER BY 1
+--> duckdb
+-3
+-1
+1
+3
+
+SELECT d::DATE AS day, count(id) AS hits FROM generate_series(TIMESTAMP '2026-03-01', TIMESTAMP '2026-03-04', INTERVAL 1 DAY) t(d) LEFT JOIN 'requests.csv' ON date_trunc('day', ts) = d GROUP BY d ORDER BY d
+--> duckdb
+2026-03-01,6
+2026-03-02,4
+2026-03-03,2
+2026-03-04,0
+
+SELECT id FROM 'requests.csv' r WHERE (r.user_id, status) IN (SELECT user_id, max(status) FROM 'requests.csv' GROUP BY user_id) ORDER BY id
+--> duckdb
+3
+8
+10
+11
+13
+14

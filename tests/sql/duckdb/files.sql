@@ -104,3 +104,7 @@ INSERT INTO t VALUES (1)
 SET threads = 1
 --> error: `SET` is not run here
 --> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
+
+SELECT typeof(since) = 'DATE', since FROM read_csv('prices.csv', types = {'since': 'VARCHAR'}) ORDER BY since LIMIT 1
+--> duckdb
+false,2025-12-01

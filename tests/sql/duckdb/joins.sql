@@ -213,3 +213,29 @@ SELECT u.plan, sum(o.qty * o.price) AS total FROM 'orders.csv' o JOIN 'users.csv
 pro,250.3
 team,81.05
 free,4.5
+
+SELECT user_id, name, order_id FROM 'users.csv' u FULL JOIN 'orders.csv' o USING (user_id) WHERE user_id > 5 ORDER BY user_id
+--> duckdb
+6,Finn,NULL
+9,NULL,107
+
+SELECT user_id, count(order_id) AS n FROM 'users.csv' FULL JOIN 'orders.csv' USING (user_id) GROUP BY user_id HAVING user_id <> 2 ORDER BY user_id
+--> duckdb
+1,3
+3,2
+4,0
+5,2
+6,0
+9,1
+
+SELECT o.user_id, user_id, name FROM 'users.csv' u RIGHT JOIN 'orders.csv' o USING (user_id) WHERE order_id > 105 ORDER BY order_id
+--> duckdb
+5,5,Eve Adams
+9,9,NULL
+1,1,Ann Lee
+3,3,Chloé
+
+SELECT * FROM (SELECT user_id, name FROM 'users.csv') u FULL JOIN (SELECT order_id, user_id FROM 'orders.csv') o USING (user_id) WHERE user_id > 5 ORDER BY user_id
+--> duckdb
+6,Finn,NULL
+9,NULL,107

@@ -254,3 +254,11 @@ SELECT user_id IN (1, 2) AS known, count(*) FROM 'requests.csv' GROUP BY ALL ORD
 NULL,2
 false,6
 true,7
+
+SELECT 9 / 3 AS q, -7 / 2, 0 / 5, 7 / -2, 1 / 3 + 1 / 3 + 1 / 3
+--> duckdb
+3.0,-3.5,0.0,-3.5,1.0
+
+SELECT sum(qty) / count(*) AS mean, sum(qty) // count(*) AS whole FROM 'orders.csv'
+--> duckdb
+5.444444444444445,5

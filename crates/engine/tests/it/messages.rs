@@ -300,7 +300,7 @@ fn what_others_say_is_told_in_our_words() {
         ("SELECT x[1] FROM (SELECT 1 AS x)", "an item of a list or a field of a struct"),
         ("SELECT count(*) FROM (SELECT 1 AS x) GROUP BY ()", "without GROUP BY is of all rows"),
         (
-            "SELECT 1 FROM (SELECT 1 AS x, 2 AS y) AS t WHERE (x, y) IN (SELECT 1 AS a, 2 AS b)",
+            "SELECT 1 FROM (SELECT 1 AS x, 2 AS y) AS t WHERE (x, y) NOT IN (SELECT 1 AS a, 2 AS b)",
             "compares one value with one column",
         ),
         (
@@ -334,7 +334,7 @@ fn what_there_is_not_is_told_with_what_there_is() {
             "SELECT u.zz FROM '$/u.json'",
             "the struct has no field `zz`\nhint: `tidemill schema FILE`",
         ),
-        ("SELECT u.* FROM '$/u.json'", "there is no source `u` for `u.*`\nhint: a source is named"),
+        ("SELECT w.* FROM '$/u.json'", "there is no source `w` for `w.*`\nhint: a source is named"),
         (
             "SELECT sum(NULL)",
             "`sum` of NULL alone has no type\nhint: a cast gives it one: sum(CAST",

@@ -136,6 +136,9 @@ impl VisitorMut for Clauses {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(exists) = rows_among(expr) {
+            *expr = exists;
+        }
         // `EXISTS (SELECT FROM t)`, as PostgreSQL has it.
         if let Expr::Exists { subquery, .. } = expr
             && let SetExpr::Select(select) = subquery.body.as_mut()
@@ -159,6 +162,20 @@ impl VisitorMut for Clauses {
             pivots::translate(table).and_then(|()| tables::translate(table, &mut self.called));
         self.unless_refused(done)
     }
+}
+
+/// `(a, b) IN (SELECT x, y …)` as EXISTS, which is true where it is true; NOT IN, where a null counts, stays.
+fn rows_among(expr: &Expr) -> Option<Expr> {
+    let Expr::InSubquery { expr, subquery, negated: false } = expr else { return None };
+    let Expr::Tuple(values) = expr.as_ref() else { return None };
+    let names: Vec<String> = (1..=values.len()).map(|place| format!("tidemill_{place}")).collect();
+    let pairs = values.iter().zip(&names).map(|(value, name)| format!("({value}) = {name}"));
+    let condition = pairs.collect::<Vec<_>>().join(" AND ");
+    let text = format!(
+        "EXISTS (SELECT 1 FROM ({subquery}) AS tidemill_rows ({}) WHERE {condition})",
+        names.join(", ")
+    );
+    written(&text).ok()
 }
 
 /// The second walk: expressions, and the names that columns keep.

@@ -54,11 +54,16 @@ pub(super) fn write_out(select: &mut Select) {
     };
     let merged = columns.iter().map(|column| (folded(column), either(column))).collect();
     let mut named = Named::new(&merged);
+    // Of two columns of one name the one without a source is told apart by a number.
+    let with_source: Vec<String> = select.projection.iter().filter_map(last_of_source).collect();
     let mut projection = Vec::with_capacity(select.projection.len());
     for mut item in select.projection.drain(..) {
         match &mut item {
             SelectItem::UnnamedExpr(expr) => {
                 let written = match &*expr {
+                    Expr::Identifier(name) if with_source.contains(&folded(name)) => {
+                        Ident::with_quote('"', format!("{}_1", name.value))
+                    }
                     Expr::Identifier(name) => name.clone(),
                     other => Ident::with_quote('"', names::as_written(other)),
                 };
@@ -99,6 +104,14 @@ pub(super) fn write_out(select: &mut Select) {
         for key in keys {
             walk_expr_mut(key, &mut named);
         }
+    }
+}
+
+/// The name of a column that is selected as `a.k`.
+fn last_of_source(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(folded),
+        _ => None,
     }
 }
 
