@@ -123,7 +123,12 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 31] = [
+const OTHER_WORDS: [(&str, &str, &str); 32] = [
+    (
+        "lambda must return boolean",
+        "what a list is filtered by is true or false",
+        "list_filter(list, x -> x > 1); list_transform(list, x -> x + 1) makes other items of them",
+    ),
     (
         " for function to_",
         "a time is made of text, of a number or of another time, and this is neither",

@@ -590,3 +590,7 @@ YWI=
 SELECT base64Decode('YWI=')
 --> clickhouse
 ab
+
+SELECT length(NULL), len(NULL), empty(NULL) IS NULL
+--> tidemill
+NULL,NULL,true

@@ -65,6 +65,10 @@ impl Paths {
             return Ok(Paths::Constant(Some(Path::default())));
         };
         let data_type = value.data_type();
+        // A null that has no type.
+        if data_type.is_null() {
+            return Ok(Paths::Constant(None));
+        }
         if is_text(&data_type) {
             let texts = call.texts(index)?;
             return Ok(match &texts {
@@ -1095,6 +1099,7 @@ mod tests {
         assert_eq!(answer("json_extract", &[text("[1,2,3]"), n(-1)]), "3");
         assert_eq!(answer("json_extract_string", &[text("[1,\"2\"]"), n(1)]), "2");
         assert_eq!(answer("json_extract", &[text("[1]"), ScalarValue::Utf8(None)]), "NULL");
+        assert_eq!(answer("json_extract_string", &[text("[1]"), ScalarValue::Null]), "NULL");
         assert_eq!(answer("json_extract", &[ScalarValue::Utf8(None), text("a")]), "NULL");
         let list = ScalarValue::List(ScalarValue::new_list_nullable(
             &[text("a"), text("$.n"), text("x")],
