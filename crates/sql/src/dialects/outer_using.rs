@@ -2,13 +2,13 @@
 //! what either side has of it, `coalesce(a.k, b.k)`, and of a RIGHT join the right side's.
 //!
 //! DataFusion takes the left side's, which is null where there is none. The join is ON both columns then, and
-//! what is named stands in the place of its name; a `*` has the column once, before all others, as the
-//! standard has it.
+//! what is named stands in the place of its name; a `*` has the column once, in its place among those of the left
+//! side, as that of other joins has it.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
-    ObjectName, ObjectNamePart, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    WildcardAdditionalOptions,
+    ObjectName, ObjectNamePart, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, WildcardAdditionalOptions,
 };
 use tidemill_planning::walk_expr_mut;
 
@@ -77,19 +77,22 @@ pub(super) fn write_out(select: &mut Select) {
                 walk_expr_mut(expr, &mut named);
             }
             SelectItem::Wildcard(options) => {
-                projection.extend(columns.iter().map(|column| SelectItem::ExprWithAlias {
-                    expr: either(column),
-                    alias: column.clone(),
-                }));
-                let names = columns.iter().map(|column| ObjectName::from(vec![column.clone()]));
-                options.opt_exclude = Some(ExcludeSelectItem::Multiple(names.collect()));
-                let of = |side: &Ident| {
+                let of = |side: &Ident, options| {
                     let name = ObjectName::from(vec![side.clone()]);
                     let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
-                    SelectItem::QualifiedWildcard(kind, options.clone())
+                    SelectItem::QualifiedWildcard(kind, options)
                 };
-                projection.push(of(&left));
-                item = of(&right);
+                let items = columns.iter().map(|column| {
+                    let (expr, column_name) = (either(column), column.clone());
+                    Box::new(ReplaceSelectElement { expr, column_name, as_keyword: true })
+                });
+                let items = Some(ReplaceSelectItem { items: items.collect() });
+                let replaced = WildcardAdditionalOptions { opt_replace: items, ..options.clone() };
+                projection.push(of(&left, replaced));
+                let names = columns.iter().map(|column| ObjectName::from(vec![column.clone()]));
+                let names = Some(ExcludeSelectItem::Multiple(names.collect()));
+                let others = WildcardAdditionalOptions { opt_exclude: names, ..options.clone() };
+                item = of(&right, others);
             }
             _ => {}
         }
