@@ -1,0 +1,1 @@
+//! The sort as its users see it.
