@@ -11,6 +11,7 @@
 //! | crate root | [`Sorter`]: tasks, blocks, budgets |
 //! | [`order`] | in which order records are |
 //! | [`key`] | several columns as one key |
+//! | [`gnu`] | lines, with GNU sort's command line and order |
 //!
 //! Nothing here knows what a record means, how files are read or who asks.
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ mod checksum;
 mod drain;
 mod error;
 mod frame;
+pub mod gnu;
 pub mod key;
 mod options;
 pub mod order;

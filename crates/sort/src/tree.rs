@@ -99,6 +99,11 @@ impl<'a, O: Order, S: Source> Tree<'a, O, S> {
         self.losers[0] = winner;
         Ok(())
     }
+
+    /// The sources, in the order in which they were given.
+    pub(crate) fn into_sources(self) -> Vec<S> {
+        self.sources
+    }
 }
 
 #[cfg(test)]
