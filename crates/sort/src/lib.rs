@@ -11,6 +11,9 @@
 //! | crate root | [`Sorter`]: tasks, blocks, budgets |
 //! | [`order`] | in which order records are |
 //! | [`key`] | several columns as one key |
+//! | [`records`] | the sort benchmark's records, made and checked |
+//! | [`model`] | what a cluster would need |
+//! | [`ids`] | sets of 64-bit ids |
 //! | [`gnu`] | lines, with GNU sort's command line and order |
 //!
 //! Nothing here knows what a record means, how files are read or who asks.
@@ -21,12 +24,17 @@ mod cancel;
 mod checksum;
 mod drain;
 mod error;
+mod feed;
 mod frame;
 pub mod gnu;
+pub mod ids;
 pub mod key;
+pub mod model;
 mod options;
 pub mod order;
 mod parts;
+mod plan;
+pub mod records;
 mod report;
 mod rows;
 mod sorter;
@@ -42,6 +50,7 @@ pub use drain::{Block, Blocks, Layout};
 pub use error::{Error, Result};
 pub use options::{MEMORY_BYTES_MIN, Options, PARTITIONS_MAX, Sizes};
 pub use order::{ByteOrder, KeyedOrder, Order, RangeOrder, Reverse, U64Order};
+pub use plan::{Explained, Plan};
 pub use report::Report;
 pub use rows::Shape;
 pub use sorter::{Sorted, Sorter, Task};

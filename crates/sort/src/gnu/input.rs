@@ -22,7 +22,7 @@ impl Source<'_> {
     }
 
     /// Its size, where it is a regular file.
-    pub(super) fn bytes(&self) -> Option<u64> {
+    pub(super) fn size(&self) -> Option<u64> {
         match self {
             Source::File(file, _) => file
                 .metadata()
@@ -33,30 +33,6 @@ impl Source<'_> {
         }
     }
 
-    /// Reads until `into` is full or the input ends.
-    fn read(&mut self, mut into: &mut [u8]) -> Result<usize, Error> {
-        let whole = into.len();
-        while !into.is_empty() {
-            let read = match self {
-                Source::File(file, _) => file.read(into),
-                Source::Stdin(stdin) => stdin.read(into),
-            };
-            match read {
-                Ok(0) => break,
-                Ok(count) => into = &mut into[count..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(Error::Io {
-                        action: "read",
-                        path: self.name().to_path_buf(),
-                        source,
-                    });
-                }
-            }
-        }
-        Ok(whole - into.len())
-    }
-
     /// Some bytes from the middle of a file; fewer at its end, none of what is no file.
     pub(super) fn look(&self, offset: u64, into: &mut [u8]) -> usize {
         match self {
@@ -64,6 +40,29 @@ impl Source<'_> {
             Source::Stdin(_) => 0,
         }
     }
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::File(file, _) => file.read(into),
+            Source::Stdin(stdin) => stdin.read(into),
+        }
+    }
+}
+
+/// Reads until `into` is full or the input ends.
+fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize, Error> {
+    let whole = into.len();
+    while !into.is_empty() {
+        match reader.read(into) {
+            Ok(0) => break,
+            Ok(count) => into = &mut into[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(Error::Io { action: "read", path: path.to_path_buf(), source }),
+        }
+    }
+    Ok(whole - into.len())
 }
 
 pub(super) fn open(path: &Path) -> Result<File, Error> {
@@ -100,40 +99,41 @@ impl Blocks {
         Blocks { block_bytes, terminator: None, size, limit_bytes: size, rest: Vec::new() }
     }
 
-    /// The next block into `block`, which is empty at the end of the input. The last line of an input
+    /// The next block into `block`; `false` at the end of the input. The last line of an input
     /// may have no end; it gets none here.
     pub(super) fn next(
         &mut self,
-        source: &mut Source<'_>,
+        reader: &mut dyn Read,
+        path: &Path,
         block: &mut Vec<u8>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         block.clear();
         block.append(&mut self.rest);
         let mut wanted = self.block_bytes;
         loop {
             let start = block.len();
             block.resize(wanted.max(start), 0);
-            let read = source.read(&mut block[start..])?;
+            let read = fill(reader, path, &mut block[start..])?;
             block.truncate(start + read);
             if block.len() < wanted {
                 if self.terminator.is_none() && block.len() % self.size != 0 {
                     return Err(Error::RecordCut {
-                        path: source.name().to_path_buf(),
+                        path: path.to_path_buf(),
                         record_bytes: self.size,
                         found: block.len() % self.size,
                     });
                 }
-                return Ok(());
+                return Ok(!block.is_empty());
             }
-            let Some(terminator) = self.terminator else { return Ok(()) };
+            let Some(terminator) = self.terminator else { return Ok(true) };
             if let Some(last) = memchr::memrchr(terminator, &block[start..]) {
                 self.rest.extend_from_slice(&block[start + last + 1..]);
                 block.truncate(start + last + 1);
-                return Ok(());
+                return Ok(true);
             }
             if block.len() > self.limit_bytes {
                 return Err(Error::LineTooLong {
-                    path: source.name().to_path_buf(),
+                    path: path.to_path_buf(),
                     limit_bytes: self.limit_bytes,
                 });
             }
@@ -193,9 +193,10 @@ impl<'a> Lines<'a> {
 
     pub(super) fn advance(&mut self) -> Result<(), Error> {
         if self.next >= self.block.len() {
-            self.blocks.next(&mut self.source, &mut self.block)?;
+            let path = self.source.name().to_path_buf();
+            let more = self.blocks.next(&mut self.source, &path, &mut self.block)?;
             self.next = 0;
-            if self.block.is_empty() {
+            if !more {
                 self.line = None;
                 return Ok(());
             }

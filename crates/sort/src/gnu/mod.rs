@@ -3,7 +3,8 @@
 //! What differs: an output that exists needs `--overwrite`, and appears whole or not at all; `-h` and
 //! `-V` are GNU's, help is `--help` alone; a key in the form `+1 -2` is refused; `--compress-program`,
 //! `--debug` and `--random-source` are not known; `-g` compares decimal numbers exactly where GNU
-//! rounds to a long double; `-h` knows the units R and Q, as coreutils from 9.2 on do. A line may have an
+//! rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as
+//! coreutils after 9.1 do. A line may have an
 //! eighth of the memory.
 //!
 //! ```no_run
@@ -26,16 +27,15 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
 
-use parking_lot::Mutex;
 
 pub use keys::{Comparison, Ignore, Key, KeyOptions, KeyOrder, Position};
 pub use options::{Action, Command, HELP, MEMORY_BYTES_MIN, Options, UsageError};
 
 use crate::cancel::Cancel;
+use crate::feed::feed;
 use crate::order::{ByteOrder, Order, RangeOrder, Reverse};
+use crate::plan::{Explained, Plan};
 use crate::report::Report;
 use crate::rows::Shape;
 use crate::sorter::Sorter;
@@ -338,14 +338,23 @@ fn sort<O: Order>(
 ) -> Result<Outcome, Error> {
     let mut expected = Some(0);
     for path in inputs {
-        let bytes = source(path, &mut *io.stdin)?.bytes();
+        let bytes = source(path, &mut *io.stdin)?.size();
         expected = expected.zip(bytes).map(|(sum, bytes)| sum + bytes);
     }
     let sorter = Sorter::new(order, shape, options.sort_options(&io.cancel, expected))?;
-    if expected.is_some_and(|bytes| bytes > sorter.sizes().hold_bytes / 4) {
-        look(options, inputs, &sorter, shape)?;
+    let mut row_bytes = 0;
+    if expected.is_some_and(|bytes| options.explain || bytes > sorter.sizes().hold_bytes / 4) {
+        row_bytes = look(options, inputs, &sorter, shape)?;
     }
-    feed(options, inputs, &sorter, shape, io)?;
+    let plan = expected.filter(|_| options.explain).map(|bytes| {
+        let rows = bytes / row_bytes.max(1);
+        let ends = if shape == Shape::Variable { rows } else { 0 };
+        Plan::new(options.memory(), options.threads(), bytes - ends.min(bytes), rows)
+    });
+    if let Some(plan) = &plan {
+        tell(io, plan)?;
+    }
+    feed_all(options, inputs, &sorter, shape, io)?;
     let layout = match shape {
         Shape::Fixed(_) => crate::Layout::Bare,
         Shape::Variable => crate::Layout::Terminated(options.terminator),
@@ -362,30 +371,42 @@ fn sort<O: Order>(
         })?;
     }
     let report = blocks.finish()?;
+    match plan {
+        Some(plan) => tell(io, &Explained { plan, report: report.clone() })?,
+        // Of a pipe nobody knows what will come.
+        None if options.explain => tell(io, &report)?,
+        None => {}
+    }
     Ok(Outcome::Sorted(Box::new(report)))
 }
 
-/// Looks at the inputs in some hundred places, so that partitions suit all of them.
+fn tell(io: &mut Io<'_>, what: &dyn std::fmt::Display) -> Result<(), Error> {
+    write_to(&mut *io.stderr, format!("{what}\n").as_bytes())
+}
+
+/// Looks at the inputs in some hundred places, so that partitions suit all of them. Says how many bytes
+/// a record has, with its end.
 fn look<O: Order>(
     options: &Options,
     inputs: &[PathBuf],
     sorter: &Sorter<O>,
     shape: Shape,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     // A seek each, on a disk: some seconds at most.
     const PLACES: u64 = 512;
     const BYTES: usize = 8 << 10;
     let mut sources = Vec::new();
     for path in inputs {
         let file = Source::File(input::open(path)?, path.clone());
-        let bytes = file.bytes().unwrap_or(0);
+        let bytes = file.size().unwrap_or(0);
         sources.push((file, bytes));
     }
     let total: u64 = sources.iter().map(|(_, bytes)| bytes).sum();
     let each = (sorter.sample_count() as u64).div_ceil(PLACES).max(8) as usize;
     let step = (total / PLACES).max(BYTES as u64);
     let mut buffer = vec![0; BYTES];
-    let (mut first, mut place) = (0, step / 2);
+    let (mut first, mut place) = (0, step.min(total) / 2);
+    let (mut seen_rows, mut seen_bytes) = (0, 0);
     for (file, bytes) in &sources {
         while place < first + bytes {
             let offset = match shape {
@@ -395,25 +416,32 @@ fn look<O: Order>(
             let read = file.look(offset, &mut buffer);
             let found = &buffer[..read];
             match shape {
-                Shape::Fixed(size) => {
-                    found.chunks_exact(size).take(each).for_each(|record| sorter.sample(record))
-                }
+                Shape::Fixed(size) => found.chunks_exact(size).take(each).for_each(|record| sorter.sample(record)),
                 Shape::Variable => {
                     // The first line is cut off in front, the last one behind.
                     let whole = memchr::memrchr(options.terminator, found).unwrap_or(0);
                     let lines = input::lines(&found[..whole], options.terminator);
-                    lines.skip(1).take(each).for_each(|line| sorter.sample(line));
+                    for line in lines.skip(usize::from(offset > 0)).take(each) {
+                        sorter.sample(line);
+                        seen_rows += 1;
+                        seen_bytes += line.len() as u64 + 1;
+                    }
                 }
             }
             place += step;
         }
         first += bytes;
     }
-    Ok(())
+    Ok(match shape {
+        Shape::Fixed(size) => size as u64,
+        // What is nowhere within some kilobytes is as long as the input.
+        Shape::Variable if seen_rows == 0 => total.max(1),
+        Shape::Variable => seen_bytes / seen_rows,
+    })
 }
 
 /// Reads the inputs, a block a task, with threads that take blocks apart.
-fn feed<O: Order>(
+fn feed_all<O: Order>(
     options: &Options,
     inputs: &[PathBuf],
     sorter: &Sorter<O>,
@@ -423,69 +451,39 @@ fn feed<O: Order>(
     let sizes = sorter.sizes();
     // A line's length may take a byte more than what ended it.
     let block_bytes = sizes.block_bytes / 64 * 63;
-    let threads = options.threads();
-    let (full, blocks) = sync_channel::<(u64, Vec<u8>)>(1);
-    let blocks = Mutex::new(blocks);
-    let spare = Mutex::new(Vec::new());
     let terminator = options.terminator;
-    let failed = AtomicBool::new(false);
-    let take = |number, block: &[u8]| -> crate::Result<()> {
-        let mut task = sorter.task(number);
-        match shape {
-            Shape::Fixed(size) => {
-                block.chunks_exact(size).try_for_each(|record| task.push(record))?
-            }
-            Shape::Variable => {
-                input::lines(block, terminator).try_for_each(|line| task.push(line))?
-            }
-        }
-        task.commit().map(|_| ())
+    let mut reader = match shape {
+        Shape::Fixed(size) => Blocks::records(block_bytes, size),
+        Shape::Variable => Blocks::lines(block_bytes, terminator, sizes.record_bytes_max),
     };
-    // After a failure blocks are taken and left, so that the reader finds out and never waits.
-    let work = || {
-        let mut result = Ok(());
+    let Io { stdin, cancel, .. } = io;
+    let mut paths = inputs.iter();
+    let mut current = None;
+    let read = |block: &mut Vec<u8>| {
         loop {
-            let received = blocks.lock().recv();
-            let Ok((number, block)) = received else { return result };
-            if result.is_ok() {
-                result = take(number, &block);
-                failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            cancel.check()?;
+            if current.is_none() {
+                let Some(path) = paths.next() else { return Ok(false) };
+                let file = if path.as_os_str() == "-" { None } else { Some(input::open(path)?) };
+                current = Some((file, path));
             }
-            spare.lock().push(block);
+            let Some((file, path)) = &mut current else { return Ok(false) };
+            let more = match file {
+                Some(file) => reader.next(file, path, block)?,
+                None => reader.next(&mut **stdin, path, block)?,
+            };
+            if more {
+                return Ok(true);
+            }
+            current = None;
         }
     };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let mut read = || -> Result<(), Error> {
-            let mut reader = match shape {
-                Shape::Fixed(size) => Blocks::records(block_bytes, size),
-                Shape::Variable => Blocks::lines(block_bytes, terminator, sizes.record_bytes_max),
-            };
-            let mut numbers = 0..;
-            for path in inputs {
-                let mut source = source(path, &mut *io.stdin)?;
-                loop {
-                    io.cancel.check()?;
-                    let mut block: Vec<u8> = spare.lock().pop().unwrap_or_default();
-                    reader.next(&mut source, &mut block)?;
-                    if block.is_empty() {
-                        break;
-                    }
-                    let Some(number) = numbers.next() else { break };
-                    if failed.load(Ordering::Relaxed) || full.send((number, block)).is_err() {
-                        return Ok(());
-                    }
-                }
-            }
-            Ok(())
-        };
-        let mut result = read();
-        drop(full);
-        for worker in workers {
-            let ended = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            result = result.and(ended.map_err(Error::from));
+    feed(sorter, options.threads(), read, |task, block: &Vec<u8>| {
+        match shape {
+            Shape::Fixed(size) => block.chunks_exact(size).try_for_each(|record| task.push(record))?,
+            Shape::Variable => input::lines(block, terminator).try_for_each(|line| task.push(line))?,
         }
-        result
+        Ok(())
     })
 }
 

@@ -189,11 +189,21 @@ fn options(random: &mut Random) -> Vec<String> {
     args
 }
 
-/// What lies in the way of agreement on purpose: `-g` beyond the digits of a long double. (The units R
-/// and Q, which GNU sort knows from 9.2 on, are not among the fields.)
+/// What lies in the way of agreement on purpose: `-g` beyond the digits of a long double; `-V` of a key
+/// that is an extension as a whole, which has been a name of its own since some version after 9.1. (The
+/// units R and Q, which GNU sort knows from 9.2 on, are not among the fields.)
 fn differs_on_purpose(args: &[String], input: &[u8]) -> bool {
-    let general = args.iter().any(|arg| arg.starts_with('-') && arg.contains('g'));
-    general && input.windows(19).any(|window| window.iter().all(u8::is_ascii_digit))
+    let has = |letter| args.iter().any(|arg| arg.starts_with('-') && arg.contains(letter));
+    let digits = input.windows(19).any(|window| window.iter().all(u8::is_ascii_digit));
+    let within = has('i') || args.iter().any(|arg| arg.starts_with("-k") && arg.split(',').next().unwrap_or_default().contains('.'));
+    let extension = |pair: &[u8]| pair[0] == b'.' && (pair[1].is_ascii_alphabetic() || pair[1] == b'~');
+    let extension = if within {
+        input.windows(2).any(extension)
+    } else {
+        input.get(..2).is_some_and(extension)
+            || input.windows(3).any(|window| b"\n\0 \t,".contains(&window[0]) && extension(&window[1..]))
+    };
+    has('g') && digits || has('V') && extension
 }
 
 #[test]
