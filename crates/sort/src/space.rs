@@ -3,9 +3,8 @@
 //! A file without a name is reclaimed by the operating system however the process ends, so a
 //! kill leaves nothing, and two sorts in one folder know nothing of each other. It is made when
 //! something is written to it. Whoever writes takes the next bytes of the file, rounded up to the
-//! pages of a file system; what was read for the last time is given back as a hole, so that the
-//! file takes as much of the disk as is still needed, and what the kernel had not written yet it
-//! never does.
+//! pages of a file system; where room is short, what was read for the last time is given back as a
+//! hole, so that the file takes as much of the disk as is still needed.
 //!
 //! Writes go round the folders. A folder that is full is left out from then on; the sort fails when
 //! all are, and says what was still to be written.
@@ -215,7 +214,9 @@ impl Space {
         Ok(())
     }
 
-    /// Gives the room of an extent back, where the system can; nobody reads it any more.
+    /// Gives the room of an extent back, where the system can and room is short; nobody reads it any
+    /// more. A hole waits for the disk where its pages are just being written, which took most of a
+    /// sort's time on a slow one: so it is made only where what is free is less than what was written.
     pub(crate) fn free(&self, extent: &Extent) {
         #[cfg(target_os = "linux")]
         {
@@ -223,15 +224,15 @@ impl Space {
             let copy = self.copies.as_ref().zip(extent.copy);
             let places = [Some((&self.folders[extent.folder], extent.offset)), copy];
             for (folder, offset) in places.into_iter().flatten() {
+                let written = folder.end.load(Ordering::Relaxed);
+                if folder.free_bytes().is_some_and(|free| free >= written) {
+                    continue;
+                }
                 if let Ok(file) = folder.file() {
                     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                    let bytes = (extent.bytes as u64).next_multiple_of(PAGE_BYTES);
                     // Where a file system has no holes, the room comes back with the file.
-                    let _ = fallocate(
-                        &*file,
-                        flags,
-                        offset,
-                        (extent.bytes as u64).next_multiple_of(PAGE_BYTES),
-                    );
+                    let _ = fallocate(&*file, flags, offset, bytes);
                 }
             }
         }

@@ -240,7 +240,7 @@ fn what_fits_touches_no_file() {
 #[test]
 fn the_number_of_tasks_does_not_change_the_number_of_operations() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Hundred, 4 << 20, 7);
+    let input = records(Kind::Hundred, 3 << 20, 7);
     let of = |tasks| {
         let (_, report) = sort_with(ByteOrder, options(&folder), &input, tasks, |_| ()).unwrap();
         assert!(report.mean_operation_bytes() >= (1 << 20) / 64, "{report:?}");
