@@ -1,0 +1,211 @@
+//! Lines from files and standard input, in blocks and one by one.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+
+/// One input.
+pub(super) enum Source<'a> {
+    File(File, PathBuf),
+    Stdin(&'a mut (dyn Read + Send)),
+}
+
+impl Source<'_> {
+    pub(super) fn name(&self) -> &Path {
+        match self {
+            Source::File(_, path) => path,
+            Source::Stdin(_) => Path::new("-"),
+        }
+    }
+
+    /// Its size, where it is a regular file.
+    pub(super) fn size(&self) -> Option<u64> {
+        match self {
+            Source::File(file, _) => file
+                .metadata()
+                .ok()
+                .filter(std::fs::Metadata::is_file)
+                .map(|metadata| metadata.len()),
+            Source::Stdin(_) => None,
+        }
+    }
+
+    /// Some bytes from the middle of a file; fewer at its end, none of what is no file.
+    pub(super) fn look(&self, offset: u64, into: &mut [u8]) -> usize {
+        match self {
+            Source::File(file, _) => file.read_at(into, offset).unwrap_or(0),
+            Source::Stdin(_) => 0,
+        }
+    }
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::File(file, _) => file.read(into),
+            Source::Stdin(stdin) => stdin.read(into),
+        }
+    }
+}
+
+/// Reads until `into` is full or the input ends.
+fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize, Error> {
+    let whole = into.len();
+    while !into.is_empty() {
+        match reader.read(into) {
+            Ok(0) => break,
+            Ok(count) => into = &mut into[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(Error::Io { action: "read", path: path.to_path_buf(), source }),
+        }
+    }
+    Ok(whole - into.len())
+}
+
+pub(super) fn open(path: &Path) -> Result<File, Error> {
+    let failed = |source| Error::Io { action: "open", path: path.to_path_buf(), source };
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(Error::Io {
+            action: "read",
+            path: path.to_path_buf(),
+            source: io::ErrorKind::IsADirectory.into(),
+        });
+    }
+    Ok(file)
+}
+
+/// Cuts inputs into blocks of whole records.
+pub(super) struct Blocks {
+    block_bytes: usize,
+    /// What ends a record; `None` where all have `size` bytes.
+    terminator: Option<u8>,
+    size: usize,
+    limit_bytes: usize,
+    /// The beginning of the next block.
+    rest: Vec<u8>,
+}
+
+impl Blocks {
+    pub(super) fn lines(block_bytes: usize, terminator: u8, limit_bytes: usize) -> Self {
+        Blocks { block_bytes, terminator: Some(terminator), size: 1, limit_bytes, rest: Vec::new() }
+    }
+
+    pub(super) fn records(block_bytes: usize, size: usize) -> Self {
+        let block_bytes = (block_bytes / size).max(1) * size;
+        Blocks { block_bytes, terminator: None, size, limit_bytes: size, rest: Vec::new() }
+    }
+
+    /// The next block into `block`; `false` at the end of the input. The last line of an input
+    /// may have no end; it gets none here.
+    pub(super) fn next(
+        &mut self,
+        reader: &mut dyn Read,
+        path: &Path,
+        block: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        block.clear();
+        block.append(&mut self.rest);
+        let mut wanted = self.block_bytes;
+        loop {
+            let start = block.len();
+            block.resize(wanted.max(start), 0);
+            let read = fill(reader, path, &mut block[start..])?;
+            block.truncate(start + read);
+            if block.len() < wanted {
+                if self.terminator.is_none() && block.len() % self.size != 0 {
+                    return Err(Error::RecordCut {
+                        path: path.to_path_buf(),
+                        record_bytes: self.size,
+                        found: block.len() % self.size,
+                    });
+                }
+                return Ok(!block.is_empty());
+            }
+            let Some(terminator) = self.terminator else { return Ok(true) };
+            if let Some(last) = memchr::memrchr(terminator, &block[start..]) {
+                self.rest.extend_from_slice(&block[start + last + 1..]);
+                block.truncate(start + last + 1);
+                return Ok(true);
+            }
+            if block.len() > self.limit_bytes {
+                return Err(Error::LineTooLong {
+                    path: path.to_path_buf(),
+                    limit_bytes: self.limit_bytes,
+                });
+            }
+            wanted = (2 * wanted).min(self.limit_bytes + 1).max(block.len() + 1);
+        }
+    }
+}
+
+/// The lines of a block, without what ends them.
+pub(super) fn lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut ends = memchr::memchr_iter(terminator, block);
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let end = match ends.next() {
+            Some(end) => end,
+            None if start < block.len() => block.len(),
+            None => return None,
+        };
+        let line = &block[start..end];
+        start = end + 1;
+        Some(line)
+    })
+}
+
+/// Lines one after another, from memory that holds some of them.
+pub(super) struct Lines<'a> {
+    source: Source<'a>,
+    blocks: Blocks,
+    block: Vec<u8>,
+    terminator: u8,
+    /// The current line, and where the next one begins.
+    line: Option<(usize, usize)>,
+    next: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn open(
+        source: Source<'a>,
+        terminator: u8,
+        block_bytes: usize,
+        limit_bytes: usize,
+    ) -> Result<Self, Error> {
+        let blocks = Blocks::lines(block_bytes, terminator, limit_bytes);
+        let mut lines =
+            Lines { source, blocks, block: Vec::new(), terminator, line: None, next: 0 };
+        lines.advance()?;
+        Ok(lines)
+    }
+
+    pub(super) fn name(&self) -> &Path {
+        self.source.name()
+    }
+
+    pub(super) fn line(&self) -> Option<&[u8]> {
+        self.line.map(|(start, end)| &self.block[start..end])
+    }
+
+    pub(super) fn advance(&mut self) -> Result<(), Error> {
+        if self.next >= self.block.len() {
+            let path = self.source.name().to_path_buf();
+            let more = self.blocks.next(&mut self.source, &path, &mut self.block)?;
+            self.next = 0;
+            if !more {
+                self.line = None;
+                return Ok(());
+            }
+        }
+        let start = self.next;
+        let end = memchr::memchr(self.terminator, &self.block[start..])
+            .map_or(self.block.len(), |length| start + length);
+        self.line = Some((start, end));
+        self.next = end + 1;
+        Ok(())
+    }
+}

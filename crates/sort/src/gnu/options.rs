@@ -1,0 +1,834 @@
+//! The command line of GNU sort, as far as it means something here.
+
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use super::keys::{Comparison, Ignore, Key, KeyOptions, KeyOrder, Position};
+
+/// A command line that cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}\nhint: {hint}")]
+pub struct UsageError {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub hint: String,
+}
+
+fn usage(message: impl Into<String>, hint: impl Into<String>) -> UsageError {
+    UsageError { message: message.into(), hint: hint.into() }
+}
+
+/// What is to be done with the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Action {
+    /// Sort it.
+    #[default]
+    Sort,
+    /// `-m`: merge inputs that are sorted.
+    Merge,
+    /// `-c`, `-C`: see whether it is sorted.
+    Check {
+        /// `-C`: say nothing.
+        quiet: bool,
+    },
+}
+
+/// Everything that a command line says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Sort, merge or check. Default: sort.
+    pub action: Action,
+    /// `-k`. Those without options of their own have `global`'s already. Default: none, whole lines.
+    pub keys: Vec<Key>,
+    /// The options outside of keys.
+    pub global: KeyOptions,
+    /// `-t`. Default: fields begin where blanks follow what is none.
+    pub separator: Option<u8>,
+    /// `-s`. Default: ties are ordered by their bytes.
+    pub stable: bool,
+    /// `-u`. Default: no.
+    pub unique: bool,
+    /// `-z`: what ends lines. Default: a newline.
+    pub terminator: u8,
+    /// `-o`. Default: standard output.
+    pub output: Option<PathBuf>,
+    /// `--overwrite`: the output may exist, and may be an input. Default: no.
+    pub overwrite: bool,
+    /// `--sync`: the output has reached the disk when it appears. Default: as the system sees fit, as
+    /// with GNU sort; it appears whole or not at all unless the machine itself fails.
+    pub sync: bool,
+    /// `-S`, in bytes, from 16 MiB up. Default: a quarter of the machine, up to 1 GiB.
+    pub memory_bytes: Option<u64>,
+    /// `--parallel`. Default: the processors that there are.
+    pub threads: Option<usize>,
+    /// `-T`, `--spill-dir`. Default: `TMPDIR`, else the system's.
+    pub spill_dirs: Vec<PathBuf>,
+    /// `--copy-dir`: a folder for a second copy of what is spilled. Default: none.
+    pub copy_dir: Option<PathBuf>,
+    /// `--batch-size`: how many inputs are merged at once. Default: 256.
+    pub batch: usize,
+    /// `--files0-from`: a file of the inputs' names, each ended by a zero byte.
+    pub files_from: Option<PathBuf>,
+    /// The inputs; `-` is standard input. Default: that alone.
+    pub inputs: Vec<PathBuf>,
+    /// `--records`: records of so many bytes in place of lines.
+    pub record_bytes: Option<usize>,
+    /// `--key a..b`: the bytes of each record that order it. Default: all.
+    pub record_key: Option<Range<usize>>,
+    /// `--explain`: what the sort will do is written to standard error, and what it did.
+    pub explain: bool,
+    /// The seed of `-R`. Default: the system's random numbers.
+    pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            action: Action::Sort,
+            keys: Vec::new(),
+            global: KeyOptions::default(),
+            separator: None,
+            stable: false,
+            unique: false,
+            terminator: b'\n',
+            output: None,
+            overwrite: false,
+            sync: false,
+            memory_bytes: None,
+            threads: None,
+            spill_dirs: Vec::new(),
+            copy_dir: None,
+            batch: 256,
+            files_from: None,
+            inputs: Vec::new(),
+            record_bytes: None,
+            record_key: None,
+            explain: false,
+            seed: None,
+        }
+    }
+}
+
+/// What a command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// To sort, merge or check.
+    Run(Box<Options>),
+    /// `--help`.
+    Help,
+}
+
+/// `-S` takes no less, however little is asked for.
+pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
+
+/// The text of `--help`.
+pub const HELP: &str = "\
+Sorts lines, in memory or beyond it, with the options of GNU sort and the order of LC_ALL=C.
+
+Usage: sort [OPTION]… [FILE]…        (no FILE, or -: standard input)
+
+Order, of all keys or in a key's options:
+  -b, --ignore-leading-blanks   blanks before a key do not count
+  -d, --dictionary-order        only blanks, letters and digits count
+  -f, --ignore-case             small letters count as large ones
+  -g, --general-numeric-sort    floats in any notation
+  -h, --human-numeric-sort      numbers with units: 2K, 1G
+  -i, --ignore-nonprinting      only what is printable counts
+  -M, --month-sort              JAN before DEC, everything else before both
+  -n, --numeric-sort            numbers of any length
+  -R, --random-sort             shuffled, equal keys together
+  -r, --reverse                 the other way round
+  -V, --version-sort            names with numbers: a9 before a10
+      --sort=WORD               general-numeric, human-numeric, month, numeric, random, version
+
+Keys:
+  -k, --key=F[.C][OPTS][,F[.C][OPTS]]   from the C-th byte of field F to another
+  -t, --field-separator=BYTE            fields end with BYTE, in place of blanks that begin them
+
+What to do:
+  -c, --check                   is the input sorted? The first line that is not is named
+  -C, --check=quiet             is it? By the exit status alone (0 or 1)
+  -m, --merge                   merge inputs that are sorted
+  -s, --stable                  lines whose keys tie stay in their order
+  -u, --unique                  of lines whose keys tie only the first
+  -z, --zero-terminated         lines end with a zero byte
+      --files0-from=FILE        the inputs' names, each ended by a zero byte
+      --records=N               records of N bytes in place of lines
+      --key=A..B                with --records: ordered by their bytes A to B - 1, from 0
+
+Output and means:
+  -o, --output=FILE             FILE appears when everything is written, not before
+      --overwrite               FILE may exist, and may be an input
+      --sync                    FILE has reached the disk when it appears
+  -S, --buffer-size=SIZE        memory: 1G, 512M, 10%, 300000 (KiB); at least 16M
+  -T, --temporary-directory=DIR, --spill-dir=DIR
+                                what does not fit is spilled there; several disks may be named
+      --copy-dir=DIR            a second copy of it, on another disk
+      --parallel=N              threads
+      --batch-size=N            inputs merged at once
+      --explain                 partitions, passes and disk operations, before and after
+      --help                    this text
+";
+
+const LONG: [(&str, Argument, &str); 31] = [
+    ("ignore-leading-blanks", Argument::No, "b"),
+    ("dictionary-order", Argument::No, "d"),
+    ("ignore-case", Argument::No, "f"),
+    ("general-numeric-sort", Argument::No, "g"),
+    ("human-numeric-sort", Argument::No, "h"),
+    ("ignore-nonprinting", Argument::No, "i"),
+    ("month-sort", Argument::No, "M"),
+    ("numeric-sort", Argument::No, "n"),
+    ("random-sort", Argument::No, "R"),
+    ("reverse", Argument::No, "r"),
+    ("version-sort", Argument::No, "V"),
+    ("merge", Argument::No, "m"),
+    ("stable", Argument::No, "s"),
+    ("unique", Argument::No, "u"),
+    ("zero-terminated", Argument::No, "z"),
+    ("key", Argument::Yes, "k"),
+    ("field-separator", Argument::Yes, "t"),
+    ("output", Argument::Yes, "o"),
+    ("buffer-size", Argument::Yes, "S"),
+    ("temporary-directory", Argument::Yes, "T"),
+    ("spill-dir", Argument::Yes, "T"),
+    ("check", Argument::Maybe, "check"),
+    ("sort", Argument::Yes, "sort"),
+    ("parallel", Argument::Yes, "parallel"),
+    ("batch-size", Argument::Yes, "batch-size"),
+    ("files0-from", Argument::Yes, "files0-from"),
+    ("records", Argument::Yes, "records"),
+    ("copy-dir", Argument::Yes, "copy-dir"),
+    ("overwrite", Argument::No, "overwrite"),
+    ("sync", Argument::No, "sync"),
+    ("explain", Argument::No, "explain"),
+];
+
+/// GNU's that mean nothing here, and why.
+const REFUSED: [(&str, &str); 4] = [
+    ("compress-program", "what is spilled is not compressed; leave the option out"),
+    ("debug", "try `--explain`, or `-k` on a few lines"),
+    ("random-source", "leave it out: the system's random numbers are taken"),
+    ("version", "ask the program itself for its version"),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Argument {
+    No,
+    Yes,
+    Maybe,
+}
+
+#[derive(Default)]
+struct Parser {
+    options: Options,
+    check: Option<bool>,
+    merge: bool,
+    raw_keys: Vec<Vec<u8>>,
+}
+
+impl Options {
+    /// Reads a command line, without the program's name, as GNU sort does: options may come after
+    /// files, short ones together (`-nrk2,2`), long ones cut short where that is clear.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to write instead.
+    pub fn parse<I>(args: I) -> Result<Command, UsageError>
+    where
+        I: IntoIterator,
+        I::Item: Into<OsString>,
+    {
+        let mut parser = Parser::default();
+        let mut args = args.into_iter().map(|arg| arg.into().into_vec()).peekable();
+        while let Some(arg) = args.next() {
+            let mut next = |name: &str| {
+                args.next().ok_or_else(|| {
+                    usage(format!("`{name}` needs an argument"), "write one behind it")
+                })
+            };
+            if arg == b"--" {
+                parser
+                    .options
+                    .inputs
+                    .extend(args.map(|arg| PathBuf::from(OsString::from_vec(arg))));
+                break;
+            } else if let Some(long) = arg.strip_prefix(b"--") {
+                if long == b"help" {
+                    return Ok(Command::Help);
+                }
+                parser.long(long, &mut next)?;
+            } else if arg.len() > 1 && arg[0] == b'-' {
+                parser.cluster(&arg[1..], &mut next)?;
+            } else if arg.len() > 1 && arg[0] == b'+' && arg[1].is_ascii_digit() {
+                let field: usize = text(&arg[1..])
+                    .split('.')
+                    .next()
+                    .and_then(|field| field.parse().ok())
+                    .unwrap_or(0);
+                return Err(usage(
+                    format!("`{}` is a key in a form that is no longer in use", text(&arg)),
+                    format!(
+                        "write `-k {}`; a file of that name is `./{}`",
+                        field.saturating_add(1),
+                        text(&arg)
+                    ),
+                ));
+            } else {
+                parser.options.inputs.push(PathBuf::from(OsString::from_vec(arg)));
+            }
+        }
+        parser.finish().map(|options| Command::Run(Box::new(options)))
+    }
+
+    /// The order that the options ask for.
+    pub fn order(&self, seed: u64) -> KeyOrder {
+        let keys = if self.keys.is_empty() && !self.global.is_plain() {
+            vec![Key { ordering: self.global, ..Key::default() }]
+        } else {
+            self.keys.clone()
+        };
+        let last_resort =
+            (keys.is_empty() || !(self.stable || self.unique)).then_some(self.global.reverse);
+        KeyOrder { keys, separator: self.separator, last_resort, seed }
+    }
+
+    /// Whether whole lines are compared, byte by byte, forwards or in reverse.
+    pub(super) fn is_whole_lines(&self) -> bool {
+        self.keys.is_empty() && self.global.is_plain()
+    }
+
+    /// Whether `-R` has a part in the order.
+    pub(super) fn is_random(&self) -> bool {
+        let random = |options: &KeyOptions| options.comparison == Comparison::Random;
+        random(&self.global) || self.keys.iter().any(|key| random(&key.ordering))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+type Next<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<u8>, UsageError>;
+
+impl Parser {
+    fn long(&mut self, arg: &[u8], next: Next<'_>) -> Result<(), UsageError> {
+        let (name, value) = match memchr::memchr(b'=', arg) {
+            Some(place) => (&arg[..place], Some(arg[place + 1..].to_vec())),
+            None => (arg, None),
+        };
+        let name = text(name);
+        if let Some((_, hint)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            return Err(usage(format!("`--{name}` of GNU sort is not known here"), *hint));
+        }
+        let exact = LONG.iter().filter(|(long, ..)| *long == name);
+        let begun = LONG.iter().filter(|(long, ..)| long.starts_with(&name));
+        let found: Vec<_> =
+            if exact.clone().next().is_some() { exact.collect() } else { begun.collect() };
+        let (long, argument, does) = match found[..] {
+            [one] => *one,
+            [] => {
+                let nearest = LONG.iter().min_by_key(|(long, ..)| distance(long, &name));
+                let nearest = nearest.map_or("help", |(long, ..)| long);
+                return Err(usage(
+                    format!("unknown option `--{name}`"),
+                    format!("did you mean `--{nearest}`? All are told by `--help`"),
+                ));
+            }
+            _ => {
+                let names: Vec<_> = found.iter().map(|(long, ..)| format!("`--{long}`")).collect();
+                return Err(usage(
+                    format!("`--{name}` may be any of {}", names.join(", ")),
+                    "write more of its name",
+                ));
+            }
+        };
+        let value = match (argument, value) {
+            (Argument::No, Some(_)) => {
+                return Err(usage(
+                    format!("`--{long}` takes no argument"),
+                    format!("write `--{long}`"),
+                ));
+            }
+            (Argument::Yes, None) => next(&format!("--{long}"))?,
+            (_, value) => value.unwrap_or_default(),
+        };
+        match does.as_bytes() {
+            [letter] => self.short(*letter, &value),
+            _ => self.named(does, &value),
+        }
+    }
+
+    fn named(&mut self, name: &str, value: &[u8]) -> Result<(), UsageError> {
+        let options = &mut self.options;
+        let word = text(value);
+        let number = |least: usize| {
+            word.parse::<usize>().ok().filter(|number| *number >= least).ok_or_else(|| {
+                usage(
+                    format!("`{word}` is no number for `--{name}`"),
+                    format!("give a whole number from {least} up"),
+                )
+            })
+        };
+        match name {
+            "check" => {
+                return match &*word {
+                    "" | "diagnose-first" => self.short(b'c', &[]),
+                    "quiet" | "silent" => self.short(b'C', &[]),
+                    _ => Err(usage(
+                        format!("`--check={word}` is not known"),
+                        "one of `diagnose-first`, `quiet`, `silent`",
+                    )),
+                };
+            }
+            "sort" => {
+                let words = [
+                    ("general-numeric", b'g'),
+                    ("human-numeric", b'h'),
+                    ("month", b'M'),
+                    ("numeric", b'n'),
+                    ("random", b'R'),
+                    ("version", b'V'),
+                ];
+                let found: Vec<_> =
+                    words.iter().filter(|(known, _)| known.starts_with(&*word)).collect();
+                let [(_, letter)] = found[..] else {
+                    let names = words.map(|(name, _)| format!("`{name}`")).join(", ");
+                    return Err(usage(
+                        format!("`--sort={word}` is not known"),
+                        format!("one of {names}"),
+                    ));
+                };
+                return self.short(*letter, &[]);
+            }
+            "parallel" => options.threads = Some(number(1)?),
+            "batch-size" => options.batch = number(2)?,
+            "files0-from" => options.files_from = Some(path(value)),
+            "records" => options.record_bytes = Some(number(1)?),
+            "copy-dir" => options.copy_dir = Some(path(value)),
+            "overwrite" => options.overwrite = true,
+            "sync" => options.sync = true,
+            _ => options.explain = true,
+        }
+        Ok(())
+    }
+
+    fn cluster(&mut self, letters: &[u8], next: Next<'_>) -> Result<(), UsageError> {
+        for (index, letter) in letters.iter().enumerate() {
+            if b"kotST".contains(letter) {
+                let rest = &letters[index + 1..];
+                let value = if rest.is_empty() {
+                    next(&format!("-{}", char::from(*letter)))?
+                } else {
+                    rest.to_vec()
+                };
+                return self.short(*letter, &value);
+            }
+            self.short(*letter, &[])?;
+        }
+        Ok(())
+    }
+
+    fn short(&mut self, letter: u8, value: &[u8]) -> Result<(), UsageError> {
+        let options = &mut self.options;
+        match letter {
+            b'b' => {
+                options.global.skip_blanks_start = true;
+                options.global.skip_blanks_end = true;
+            }
+            b'c' | b'C' => {
+                if self.check.is_some_and(|quiet| quiet != (letter == b'C')) {
+                    return Err(usage("`-c` and `-C` cannot both be asked for", "leave one out"));
+                }
+                self.check = Some(letter == b'C');
+            }
+            b'm' => self.merge = true,
+            b's' => options.stable = true,
+            b'u' => options.unique = true,
+            b'z' => options.terminator = 0,
+            b'k' => self.raw_keys.push(value.to_vec()),
+            b't' => {
+                let byte = match value {
+                    [byte] => *byte,
+                    b"\\0" => 0,
+                    [] => {
+                        return Err(usage(
+                            "`-t` without a byte",
+                            "write `-t ,`, for instance, or leave it out for blanks",
+                        ));
+                    }
+                    _ => {
+                        return Err(usage(
+                            format!("`-t {}` is more than one byte", text(value)),
+                            "fields are separated by one byte; for a tab write `-t $'\\t'`",
+                        ));
+                    }
+                };
+                if options.separator.is_some_and(|before| before != byte) {
+                    return Err(usage("`-t` with two different bytes", "leave one out"));
+                }
+                options.separator = Some(byte);
+            }
+            b'o' => {
+                if options.output.as_ref().is_some_and(|before| *before != path(value)) {
+                    return Err(usage("`-o` with two different files", "leave one out"));
+                }
+                options.output = Some(path(value));
+            }
+            b'S' => options.memory_bytes = Some(memory(&text(value))?),
+            b'T' => options.spill_dirs.push(path(value)),
+            digit if digit.is_ascii_digit() => {
+                return Err(usage(
+                    format!(
+                        "`-{}` is the end of a key in a form that is no longer in use",
+                        char::from(digit)
+                    ),
+                    "write keys as `-k FIRST,LAST`, fields counted from 1",
+                ));
+            }
+            b'y' => return Err(usage("`-y` is no longer in use", "give memory with `-S`")),
+            _ => {
+                if !set(&mut options.global, letter, None) {
+                    let shown = char::from(letter);
+                    return Err(usage(
+                        format!("unknown option `-{shown}`"),
+                        "all options are told by `--help`",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Options, UsageError> {
+        let mut options = self.options;
+        if self.raw_keys.is_empty() {
+            check_compatible(&options.global)?;
+        }
+        for raw in std::mem::take(&mut self.raw_keys) {
+            if options.record_bytes.is_some() {
+                let shown = text(&raw);
+                let range = shown.split_once("..").and_then(|(start, end)| {
+                    let range = start.parse().ok()?..end.parse().ok()?;
+                    (range.start < range.end).then_some(range)
+                });
+                let Some(range) = range else {
+                    return Err(usage(
+                        format!("`{shown}` is no key of records"),
+                        "write `--key 0..10` for the first ten bytes",
+                    ));
+                };
+                if options.record_key.replace(range).is_some() {
+                    return Err(usage("records have one key", "leave the others out"));
+                }
+                continue;
+            }
+            let mut key = parse_key(&text(&raw))?;
+            if key.ordering.is_plain() && !key.ordering.reverse {
+                key.ordering = options.global;
+            }
+            check_compatible(&key.ordering)?;
+            options.keys.push(key);
+        }
+        if let (Some(size), Some(key)) = (options.record_bytes, &options.record_key)
+            && key.end > size
+        {
+            return Err(usage(
+                format!(
+                    "the key {}..{} is longer than records of {size} bytes",
+                    key.start, key.end
+                ),
+                format!("let it end at {size}, or before"),
+            ));
+        }
+        if options.record_bytes.is_some() && !options.global.is_plain() {
+            return Err(usage(
+                "records of a fixed size are ordered by bytes alone",
+                "leave the options of lines out; `-r` may stay",
+            ));
+        }
+        if options.record_bytes.is_some() && (self.merge || self.check.is_some()) {
+            return Err(usage(
+                "records of a fixed size can only be sorted",
+                "leave `-m` and `-c` out",
+            ));
+        }
+        if let Some(quiet) = self.check {
+            if options.output.is_some() {
+                return Err(usage("`-c` has no output", "leave `-o` out"));
+            }
+            if let Some(more) = options.inputs.get(1) {
+                return Err(usage(
+                    format!("`{}` is one input more than `-c` looks at", more.display()),
+                    "check one file at a time",
+                ));
+            }
+            options.action = Action::Check { quiet };
+        } else if self.merge {
+            options.action = Action::Merge;
+        }
+        if options.files_from.is_some() && !options.inputs.is_empty() {
+            return Err(usage(
+                "inputs on the command line beside `--files0-from`",
+                "leave one out",
+            ));
+        }
+        Ok(options)
+    }
+}
+
+/// An ordering option, of the start of a key (`Some(true)`), its end, or all.
+fn set(options: &mut KeyOptions, letter: u8, start: Option<bool>) -> bool {
+    match letter {
+        b'b' => {
+            options.skip_blanks_start |= start != Some(false);
+            options.skip_blanks_end |= start != Some(true);
+        }
+        // As GNU has it: `-d` prevails over `-i`, wherever it is.
+        b'd' => options.ignore = Ignore::Dictionary,
+        b'i' if options.ignore == Ignore::Nothing => options.ignore = Ignore::Nonprinting,
+        b'i' => {}
+        b'f' => options.fold = true,
+        b'r' => options.reverse = true,
+        b'g' => add(options, Comparison::General),
+        b'h' => add(options, Comparison::Human),
+        b'M' => add(options, Comparison::Month),
+        b'n' => add(options, Comparison::Numeric),
+        b'R' => add(options, Comparison::Random),
+        b'V' => add(options, Comparison::Version),
+        _ => return false,
+    }
+    true
+}
+
+/// Two comparisons are an error, which `check_compatible` tells.
+fn add(options: &mut KeyOptions, comparison: Comparison) {
+    use Comparison::{Bytes, Random, Version};
+    options.conflict = match options.comparison {
+        before if before == comparison || before == Bytes => options.conflict,
+        // Both shuffle or name: GNU lets random prevail.
+        Random if comparison == Version => return,
+        Version if comparison == Random => None,
+        before => Some((before, comparison)),
+    };
+    options.comparison = comparison;
+}
+
+fn letter(comparison: Comparison) -> char {
+    match comparison {
+        Comparison::Bytes => ' ',
+        Comparison::Numeric => 'n',
+        Comparison::General => 'g',
+        Comparison::Human => 'h',
+        Comparison::Month => 'M',
+        Comparison::Version => 'V',
+        Comparison::Random => 'R',
+    }
+}
+
+fn check_compatible(options: &KeyOptions) -> Result<(), UsageError> {
+    let numbers =
+        !matches!(options.comparison, Comparison::Bytes | Comparison::Version | Comparison::Random);
+    let ignore = match options.ignore {
+        Ignore::Nothing => None,
+        Ignore::Dictionary => Some('d'),
+        Ignore::Nonprinting => Some('i'),
+    };
+    let pair = match (options.conflict, ignore) {
+        (Some((a, b)), _) => Some((letter(a), letter(b))),
+        (None, Some(ignore)) if numbers => Some((ignore, letter(options.comparison))),
+        _ => None,
+    };
+    match pair {
+        Some((a, b)) => Err(usage(
+            format!("`-{a}` and `-{b}` cannot order the same key"),
+            "leave one out, or give them to different keys",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// `F[.C][OPTS][,F[.C][OPTS]]`.
+fn parse_key(raw: &str) -> Result<Key, UsageError> {
+    let bad = |reason: &str| {
+        usage(
+            format!("`-k {raw}`: {reason}"),
+            "write `-k 2`, `-k 2,2`, `-k 2.3,2.5` or `-k 2,3nr`: fields and bytes are counted from 1",
+        )
+    };
+    let mut key = Key::default();
+    let mut rest = raw.as_bytes();
+    let number = |rest: &mut &[u8]| {
+        let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, after) = rest.split_at(length);
+        *rest = after;
+        (length > 0).then(|| {
+            // What is too large for a number is behind every line's end.
+            digits.iter().fold(0usize, |n, digit| {
+                n.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
+            })
+        })
+    };
+    let options = |rest: &mut &[u8], key: &mut Key, start: bool| {
+        while let Some((letter, after)) = rest.split_first()
+            && set(&mut key.ordering, *letter, Some(start))
+        {
+            *rest = after;
+        }
+    };
+    let field = number(&mut rest).ok_or_else(|| bad("a key begins with the number of a field"))?;
+    key.start.field = field.checked_sub(1).ok_or_else(|| bad("there is no field 0"))?;
+    if let Some(after) = rest.strip_prefix(b".") {
+        rest = after;
+        let byte = number(&mut rest).ok_or_else(|| bad("a number of a byte follows the point"))?;
+        key.start.byte =
+            byte.checked_sub(1).ok_or_else(|| bad("there is no byte 0 where a key begins"))?;
+    }
+    options(&mut rest, &mut key, true);
+    if let Some(after) = rest.strip_prefix(b",") {
+        rest = after;
+        let field =
+            number(&mut rest).ok_or_else(|| bad("a number of a field follows the comma"))?;
+        let mut end = Position {
+            field: field.checked_sub(1).ok_or_else(|| bad("there is no field 0"))?,
+            byte: 0,
+        };
+        if let Some(after) = rest.strip_prefix(b".") {
+            rest = after;
+            end.byte =
+                number(&mut rest).ok_or_else(|| bad("a number of a byte follows the point"))?;
+        }
+        options(&mut rest, &mut key, false);
+        key.end = Some(end);
+    }
+    if rest.is_empty() { Ok(key) } else { Err(bad(&format!("`{}` is too much", text(rest)))) }
+}
+
+/// `-S`: KiB unless a unit follows.
+fn memory(raw: &str) -> Result<u64, UsageError> {
+    let bad = || {
+        usage(
+            format!("`{raw}` is no amount of memory"),
+            "write `-S 512M`, `-S 2G`, `-S 10%`, or a number of KiB",
+        )
+    };
+    let digits = raw.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(raw.len());
+    let number: u64 = raw[..digits].parse().map_err(|_| bad())?;
+    let bytes = match &raw[digits..] {
+        "b" => Some(number),
+        "" | "k" | "K" => number.checked_mul(1 << 10),
+        "m" | "M" => number.checked_mul(1 << 20),
+        "g" | "G" => number.checked_mul(1 << 30),
+        "t" | "T" => number.checked_mul(1 << 40),
+        "p" | "P" => number.checked_mul(1 << 50),
+        "e" | "E" => number.checked_mul(1 << 60),
+        "%" => Some(super::machine_bytes() / 100 * number.min(100)),
+        _ => return Err(bad()),
+    };
+    bytes.map(|bytes| bytes.max(MEMORY_BYTES_MIN)).ok_or_else(bad)
+}
+
+/// How many letters two words differ by, about.
+fn distance(a: &str, b: &str) -> usize {
+    let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let tail = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
+    let longest = a.len().max(b.len());
+    longest - (common + tail).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, Command, Options};
+    use crate::gnu::keys::{Comparison, Position};
+    use proptest::prelude::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        match Options::parse(line.split_whitespace()) {
+            Ok(Command::Run(options)) => Ok(*options),
+            Ok(Command::Help) => Err("help".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn clusters_and_long_options_say_the_same() {
+        let short = parse("-nrk2.3,4b -t, -uszm file -o out -S 20M --parallel 3").unwrap();
+        let long = parse(
+            "--numeric-sort --rev --key=2.3,4b --field-separator=, --uni --stable --zero --merge file --output out \
+             --buffer-size=20480 --parallel=3",
+        );
+        assert_eq!(short, long.unwrap());
+        let key = short.keys[0];
+        assert_eq!(
+            (key.start, key.end),
+            (Position { field: 1, byte: 2 }, Some(Position { field: 3, byte: 0 }))
+        );
+        assert_eq!(
+            (short.memory_bytes, short.threads, short.action),
+            (Some(20 << 20), Some(3), Action::Merge)
+        );
+        // A key with options of its own has no global ones.
+        assert_eq!(
+            (key.ordering.comparison, key.ordering.skip_blanks_end),
+            (Comparison::Bytes, true)
+        );
+        assert_eq!(parse("-n -k2").unwrap().keys[0].ordering.comparison, Comparison::Numeric);
+        assert_eq!(parse("--sort=ver").unwrap().global.comparison, Comparison::Version);
+        assert_eq!(parse("--check=quiet f").unwrap().action, Action::Check { quiet: true });
+        assert_eq!(parse("--help"), Err("help".to_owned()));
+        assert_eq!(parse("-- -k").unwrap().inputs[0].to_str(), Some("-k"));
+        assert_eq!(parse("-S 1").unwrap().memory_bytes, Some(16 << 20));
+        let records = parse("--records 100 --key 0..10 f").unwrap();
+        assert_eq!((records.record_bytes, records.record_key), (Some(100), Some(0..10)));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_what_to_write() {
+        for (line, part) in [
+            ("-k0", "there is no field 0"),
+            ("-k1.0", "there is no byte 0"),
+            ("-k1,0", "there is no field 0"),
+            ("-k1x", "`x` is too much"),
+            ("-kn", "begins with the number"),
+            ("-k", "`-k` needs an argument"),
+            ("-ng", "`-n` and `-g`"),
+            ("-di -n", "`-d` and `-n`"),
+            ("-k1,1hM", "`-h` and `-M`"),
+            ("+1 -2", "write `-k 2`"),
+            ("-1", "no longer in use"),
+            ("-t ab", "more than one byte"),
+            ("-t a -t b", "two different bytes"),
+            ("-o a -o b", "two different files"),
+            ("-c -o a", "leave `-o` out"),
+            ("-cC", "cannot both"),
+            ("-c a b", "`b` is one input more"),
+            ("-S 12X", "no amount of memory"),
+            ("--frobnicate", "unknown option `--frobnicate`"),
+            ("--revers=1", "takes no argument"),
+            ("--ignore", "may be any of"),
+            ("--parallel 0", "from 1 up"),
+            ("--compress-program gzip", "not compressed"),
+            ("-q", "unknown option `-q`"),
+            ("--records 5 --key 1..9", "longer than records of 5"),
+            ("--records 5 -k 2", "no key of records"),
+            ("--records 5 -n", "bytes alone"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(part) && error.contains("\nhint: "), "{line}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_an_answer(words in prop::collection::vec("[-+k0-9.,nrbdfghiMRVtoScCmsuz=%a]{0,9}", 0..5)) {
+            let _ = Options::parse(words);
+        }
+    }
+}

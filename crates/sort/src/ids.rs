@@ -1,0 +1,685 @@
+//! Sets of 64-bit ids, larger than memory: union, intersection, difference.
+//!
+//! Each input is a set: ids that it has twice count once. Inputs that are in order are merged as they
+//! are read; those that are not are sorted first, each with its part of the memory, so that no set
+//! needs to fit.
+//!
+//! ```
+//! use tidemill_sort::ids::{Format, Input, Operation, Options, combine};
+//!
+//! let a = Input::new("a", Format::Text, &b"3\n1\n2\n"[..]);
+//! let b = Input::new("b", Format::Text, &b"2\n3\n4\n"[..]);
+//! let mut both = Vec::new();
+//! let counts = combine(Operation::Intersect, vec![a, b], &Options::default(), &mut |ids| {
+//!     both.extend_from_slice(ids);
+//!     Ok(())
+//! })?;
+//! assert_eq!((both, counts.output), (vec![2, 3], 2));
+//! # Ok::<(), tidemill_sort::ids::Error>(())
+//! ```
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::cancel::Cancel;
+use crate::drain::{Block, Blocks, Layout};
+use crate::feed::feed;
+use crate::options::MEMORY_BYTES_MIN;
+use crate::order::U64Order;
+use crate::rows::Shape;
+use crate::sorter::Sorter;
+use crate::tree::{Source, Tree};
+
+/// Ids that are read at once.
+const BLOCK_IDS: usize = 1 << 14;
+
+/// Why sets were not combined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused a file.
+    #[error("cannot {action} `{name}`: {source}")]
+    Io {
+        /// The verb.
+        action: &'static str,
+        /// The input.
+        name: String,
+        /// The system's own words.
+        source: io::Error,
+    },
+    /// A line that is no id.
+    #[error("`{name}`, line {line}: `{text}` is no {kind}\nhint: one number a line, from {least} to {most}")]
+    Text {
+        /// The input.
+        name: String,
+        /// The line's number, from 1.
+        line: u64,
+        /// What it says, cut off where it is long.
+        text: String,
+        /// What was expected.
+        kind: &'static str,
+        /// The least id.
+        least: i128,
+        /// The greatest.
+        most: i128,
+    },
+    /// An input of raw ids that ends within one.
+    #[error("`{name}` ends with {bytes} bytes of an id of 8\nhint: raw ids have 8 bytes each, little-endian")]
+    Cut {
+        /// The input.
+        name: String,
+        /// How many are left over.
+        bytes: usize,
+    },
+    /// An input that was said to be in order and is not.
+    #[error("`{name}` is not in order at its id number {number}\nhint: leave out that it is sorted, and it will be")]
+    NotSorted {
+        /// The input.
+        name: String,
+        /// From 1.
+        number: u64,
+    },
+    /// No sets.
+    #[error("no sets to combine\nhint: name at least one input")]
+    NoInput,
+    /// What the sort says.
+    #[error(transparent)]
+    Sort(#[from] crate::Error),
+    /// Whoever takes the ids refused some.
+    #[error("cannot write ids: {0}")]
+    Output(io::Error),
+}
+
+/// Which ids are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Those of any set.
+    Union,
+    /// Those of all sets.
+    Intersect,
+    /// Those of the first set that no other one has.
+    Diff,
+    /// Those of an odd number of sets; of two: of one but not the other.
+    Xor,
+    /// As `Union`, and none is handed out: only how many there are.
+    Count,
+}
+
+impl Operation {
+    fn takes(self, sets: usize, first: bool, of: usize) -> bool {
+        match self {
+            Operation::Union | Operation::Count => true,
+            Operation::Intersect => sets == of,
+            Operation::Diff => first && sets == 1,
+            Operation::Xor => sets % 2 == 1,
+        }
+    }
+}
+
+/// How ids are written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Eight bytes each, little-endian.
+    Raw,
+    /// A decimal number a line; blanks around it and empty lines do not count.
+    Text,
+}
+
+/// How sets are combined.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Memory, in bytes. Default: 1 GiB. Minimum: 1 MiB for each input that has to be sorted.
+    pub memory_bytes: u64,
+    /// Threads. Default: the processors that the process may use.
+    pub threads: usize,
+    /// Folders for what does not fit. Default: the system's.
+    pub spill_dirs: Vec<PathBuf>,
+    /// Ids are numbers in two's complement, and negative ones come first. Default: no.
+    pub signed: bool,
+    /// Stops it from another thread.
+    pub cancel: Cancel,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let crate::Options { memory_bytes, threads, spill_dirs, cancel, .. } = crate::Options::default();
+        Options { memory_bytes, threads, spill_dirs, signed: false, cancel }
+    }
+}
+
+/// Whether an input is in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sorted {
+    Yes,
+    No,
+}
+
+enum From<'a> {
+    Reader(Format, Box<dyn Read + Send + 'a>),
+    Blocks(Box<dyn FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a>),
+}
+
+/// A set of ids.
+pub struct Input<'a> {
+    name: String,
+    from: From<'a>,
+    sorted: Sorted,
+}
+
+impl std::fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input").field("name", &self.name).field("sorted", &self.sorted).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Input<'a> {
+    /// Ids from bytes, in any order. The name is for messages.
+    pub fn new(name: impl Into<String>, format: Format, reader: impl Read + Send + 'a) -> Self {
+        Input { name: name.into(), from: From::Reader(format, Box::new(reader)), sorted: Sorted::No }
+    }
+
+    /// Ids from a file. It is read once to see whether it is in order: if so, it is not sorted.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or has something else than ids.
+    pub fn file(path: &Path, format: Format, options: &Options) -> Result<Input<'static>, Error> {
+        let name = path.display().to_string();
+        let open = || {
+            std::fs::File::open(path).map_err(|source| Error::Io { action: "open", name: name.clone(), source })
+        };
+        let order = U64Order { signed: options.signed };
+        let mut sorted = Sorted::Yes;
+        let file = open()?;
+        if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            let mut reader = Reader::new(Input::new(name.clone(), format, file), options);
+            let (mut ids, mut last) = (Vec::new(), 0);
+            while sorted == Sorted::Yes && reader.read(&mut ids)? {
+                for id in &ids {
+                    if order.rank(*id) < last {
+                        sorted = Sorted::No;
+                    }
+                    last = order.rank(*id);
+                }
+            }
+        } else {
+            sorted = Sorted::No;
+        }
+        let file = open()?;
+        Ok(Input { sorted, ..Input::new(name, format, file) })
+    }
+
+    /// Ids from anywhere: `next` fills an empty list with some, or leaves it empty at the end.
+    pub fn blocks(
+        name: impl Into<String>,
+        next: impl FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a,
+    ) -> Self {
+        Input { name: name.into(), from: From::Blocks(Box::new(next)), sorted: Sorted::No }
+    }
+
+    /// Says that the ids are in order, so that nothing is sorted or spilled. It is checked.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.sorted = Sorted::Yes;
+        self
+    }
+}
+
+/// How many ids there were.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Of each input: the different ones.
+    pub inputs: Vec<u64>,
+    /// Those that were wanted.
+    pub output: u64,
+}
+
+/// Ids of an input, in its order.
+struct Reader<'a> {
+    input: Input<'a>,
+    cancel: Cancel,
+    signed: bool,
+    line: u64,
+    /// The beginning of an id.
+    rest: Vec<u8>,
+    ended: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(input: Input<'a>, options: &Options) -> Self {
+        Reader {
+            input,
+            cancel: options.cancel.clone(),
+            signed: options.signed,
+            line: 0,
+            rest: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// Some ids into `ids`; `false` at the end.
+    fn read(&mut self, ids: &mut Vec<u64>) -> Result<bool, Error> {
+        ids.clear();
+        while ids.is_empty() {
+            self.cancel.check()?;
+            let name = &self.input.name;
+            let failed = |source| Error::Io { action: "read", name: name.clone(), source };
+            match &mut self.input.from {
+                From::Blocks(next) => {
+                    next(ids).map_err(failed)?;
+                    return Ok(!ids.is_empty());
+                }
+                From::Reader(format, reader) => {
+                    if self.ended {
+                        return Ok(false);
+                    }
+                    let start = self.rest.len();
+                    self.rest.resize(start + BLOCK_IDS * 8, 0);
+                    let read = loop {
+                        match reader.read(&mut self.rest[start..]) {
+                            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                            result => break result,
+                        }
+                    };
+                    let read = read.map_err(failed)?;
+                    self.rest.truncate(start + read);
+                    self.ended = read == 0;
+                    match format {
+                        Format::Raw => self.raw(ids)?,
+                        Format::Text => self.text(ids)?,
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn raw(&mut self, ids: &mut Vec<u64>) -> Result<(), Error> {
+        let (whole, rest) = self.rest.as_chunks::<8>();
+        ids.extend(whole.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+        if self.ended && !rest.is_empty() {
+            return Err(Error::Cut { name: self.input.name.clone(), bytes: rest.len() });
+        }
+        self.rest.drain(..whole.len() * 8);
+        Ok(())
+    }
+
+    fn text(&mut self, ids: &mut Vec<u64>) -> Result<(), Error> {
+        let end = if self.ended { self.rest.len() } else { memchr::memrchr(b'\n', &self.rest).map_or(0, |at| at + 1) };
+        // No number is longer; without an end to it, a line could take all memory.
+        const LINE_BYTES_MAX: usize = 1 << 16;
+        let rest = &self.rest[..end];
+        let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
+        let too_long = end == 0 && self.rest.len() > LINE_BYTES_MAX;
+        let cut = too_long.then(|| &self.rest[..64]);
+        for line in lines.by_ref().chain(cut) {
+            self.line += 1;
+            let digits = line.trim_ascii();
+            if digits.is_empty() && !too_long {
+                continue;
+            }
+            let id = number(digits, self.signed).filter(|_| !too_long);
+            ids.push(id.ok_or_else(|| {
+                let (kind, least, most) = if self.signed {
+                    ("signed id", i128::from(i64::MIN), i128::from(i64::MAX))
+                } else {
+                    ("id", 0, i128::from(u64::MAX))
+                };
+                let text = String::from_utf8_lossy(&digits[..digits.len().min(64)]).into_owned();
+                Error::Text { name: self.input.name.clone(), line: self.line, text, kind, least, most }
+            })?);
+        }
+        self.rest.drain(..end);
+        Ok(())
+    }
+}
+
+fn number(digits: &[u8], signed: bool) -> Option<u64> {
+    let (negative, digits) = match digits.split_first() {
+        Some((b'-', rest)) if signed => (true, rest),
+        _ => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0u64;
+    for digit in digits {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    match (signed, negative) {
+        (false, _) => Some(value),
+        (true, false) => i64::try_from(value).ok().map(i64::cast_unsigned),
+        (true, true) => (value <= 1 << 63).then(|| value.wrapping_neg()),
+    }
+}
+
+/// A set in order.
+struct Stream<'a> {
+    order: U64Order,
+    from: StreamFrom<'a>,
+    ids: Vec<u64>,
+    next: usize,
+    head: Option<[u8; 8]>,
+    rank: u64,
+    count: u64,
+    failed: Option<Error>,
+}
+
+enum StreamFrom<'a> {
+    Reader(Box<Reader<'a>>),
+    Sorted(Blocks),
+}
+
+impl<'a> Stream<'a> {
+    fn new(order: U64Order, from: StreamFrom<'a>) -> Result<Self, Error> {
+        let mut stream = Stream { order, from, ids: Vec::new(), next: 0, head: None, rank: 0, count: 0, failed: None };
+        stream.step()?;
+        Ok(stream)
+    }
+
+    fn step(&mut self) -> Result<(), Error> {
+        loop {
+            if self.next >= self.ids.len() {
+                self.next = 0;
+                let more = match &mut self.from {
+                    StreamFrom::Reader(reader) => reader.read(&mut self.ids)?,
+                    StreamFrom::Sorted(blocks) => match blocks.next()? {
+                        Some(block) => {
+                            self.ids.clear();
+                            self.ids.extend(ids_of(&block));
+                            true
+                        }
+                        None => false,
+                    },
+                };
+                if !more {
+                    self.ids.clear();
+                    self.head = None;
+                    return Ok(());
+                }
+            }
+            let id = self.ids[self.next];
+            self.next += 1;
+            let rank = self.order.rank(id);
+            if self.head.is_some() && rank <= self.rank {
+                if rank < self.rank {
+                    let StreamFrom::Reader(reader) = &self.from else { continue };
+                    return Err(Error::NotSorted { name: reader.input.name.clone(), number: self.count + 1 });
+                }
+                continue;
+            }
+            self.head = Some(id.to_le_bytes());
+            self.rank = rank;
+            self.count += 1;
+            return Ok(());
+        }
+    }
+}
+
+fn ids_of(block: &Block) -> impl Iterator<Item = u64> {
+    block.bytes().as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+impl Source for Stream<'_> {
+    fn head(&self) -> Option<&[u8]> {
+        self.head.as_ref().map(<[u8; 8]>::as_slice)
+    }
+
+    fn advance(&mut self) -> crate::Result<()> {
+        self.step().map_err(|error| {
+            self.failed = Some(error);
+            crate::Error::Cancelled
+        })
+    }
+}
+
+/// Combines sets, and hands the wanted ids out in order, some thousands at a time.
+///
+/// # Errors
+/// [`Error`]; what `output` says is [`Error::Output`].
+pub fn combine(
+    operation: Operation,
+    inputs: Vec<Input<'_>>,
+    options: &Options,
+    output: &mut dyn FnMut(&[u64]) -> io::Result<()>,
+) -> Result<Counts, Error> {
+    if inputs.is_empty() {
+        return Err(Error::NoInput);
+    }
+    let order = U64Order { signed: options.signed };
+    let unsorted = inputs.iter().filter(|input| input.sorted == Sorted::No).count() as u64;
+    let each = (options.memory_bytes / unsorted.max(1)).max(MEMORY_BYTES_MIN);
+    let mut streams = Vec::new();
+    for input in inputs {
+        let sorted = input.sorted;
+        let mut reader = Reader::new(input, options);
+        let from = match sorted {
+            Sorted::Yes => StreamFrom::Reader(Box::new(reader)),
+            Sorted::No => {
+                let mut sort = crate::Options::default();
+                sort.memory_bytes = each;
+                sort.threads = options.threads;
+                sort.spill_dirs.clone_from(&options.spill_dirs);
+                sort.cancel = options.cancel.clone();
+                // Ids that are the same need no order among themselves: the stream drops them.
+                let sorter = Sorter::new(order, Shape::Fixed(8), sort)?;
+                feed(&sorter, options.threads, |ids| reader.read(ids), |task, ids: &Vec<u64>| {
+                    ids.iter().try_for_each(|id| task.push(&id.to_le_bytes())).map_err(Error::from)
+                })?;
+                StreamFrom::Sorted(sorter.finish()?.blocks(Layout::Bare)?)
+            }
+        };
+        streams.push(Stream::new(order, from)?);
+    }
+    let mut counts = Counts { inputs: vec![0; streams.len()], output: 0 };
+    let mut tree = Tree::new(&order, streams.into_iter().enumerate().map(Numbered).collect());
+    let mut block = Vec::with_capacity(BLOCK_IDS);
+    let of = counts.inputs.len();
+    while let Some(Numbered((number, stream))) = tree.first() {
+        let mut number = *number;
+        let rank = stream.rank;
+        let id = stream.head.map_or(0, u64::from_le_bytes);
+        let (mut sets, mut first) = (0, false);
+        loop {
+            counts.inputs[number] += 1;
+            sets += 1;
+            first |= number == 0;
+            if let Err(error) = tree.advance() {
+                let failed = tree.into_sources().into_iter().find_map(|Numbered((_, stream))| stream.failed);
+                return Err(failed.unwrap_or(Error::Sort(error)));
+            }
+            match tree.first() {
+                Some(Numbered((other, stream))) if stream.rank == rank => number = *other,
+                _ => break,
+            }
+        }
+        if operation.takes(sets, first, of) {
+            counts.output += 1;
+            if operation != Operation::Count {
+                block.push(id);
+                if block.len() == BLOCK_IDS {
+                    options.cancel.check()?;
+                    output(&block).map_err(Error::Output)?;
+                    block.clear();
+                }
+            }
+        } else if counts.output % BLOCK_IDS as u64 == 0 {
+            options.cancel.check()?;
+        }
+    }
+    if !block.is_empty() {
+        output(&block).map_err(Error::Output)?;
+    }
+    Ok(counts)
+}
+
+struct Numbered<'a>((usize, Stream<'a>));
+
+impl Source for Numbered<'_> {
+    fn head(&self) -> Option<&[u8]> {
+        self.0.1.head()
+    }
+
+    fn advance(&mut self) -> crate::Result<()> {
+        self.0.1.advance()
+    }
+}
+
+/// Writes ids down: give it to [`combine`].
+///
+/// # Errors
+/// What the writer says.
+pub fn write(ids: &[u64], format: Format, signed: bool, to: &mut dyn Write) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(ids.len() * 8);
+    for id in ids {
+        match format {
+            Format::Raw => bytes.extend_from_slice(&id.to_le_bytes()),
+            Format::Text if signed => writeln!(bytes, "{}", id.cast_signed())?,
+            Format::Text => writeln!(bytes, "{id}")?,
+        }
+    }
+    to.write_all(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Format, Input, Operation, Options, combine, write};
+    use crate::tests::Random;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const OPERATIONS: [Operation; 5] =
+        [Operation::Union, Operation::Intersect, Operation::Diff, Operation::Xor, Operation::Count];
+
+    fn naive(operation: Operation, sets: &[Vec<u64>], signed: bool) -> Vec<u64> {
+        let mut all: BTreeMap<i128, BTreeSet<usize>> = BTreeMap::new();
+        for (number, set) in sets.iter().enumerate() {
+            for id in set {
+                let value = if signed { i128::from(id.cast_signed()) } else { i128::from(*id) };
+                all.entry(value).or_default().insert(number);
+            }
+        }
+        let wanted = |within: &BTreeSet<usize>| match operation {
+            Operation::Union | Operation::Count => true,
+            Operation::Intersect => within.len() == sets.len(),
+            Operation::Diff => within.iter().eq(&[0]),
+            Operation::Xor => within.len() % 2 == 1,
+        };
+        all.into_iter().filter(|(_, within)| wanted(within)).map(|(id, _)| id as u64).collect()
+    }
+
+    fn bytes(ids: &[u64], format: Format, signed: bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(ids, format, signed, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn options(folder: &tempfile::TempDir, signed: bool) -> Options {
+        Options { memory_bytes: 1 << 20, threads: 2, spill_dirs: vec![folder.path().into()], signed, ..Options::default() }
+    }
+
+    fn run(operation: Operation, inputs: Vec<Input<'_>>, options: &Options) -> Result<(Vec<u64>, super::Counts), Error> {
+        let mut ids = Vec::new();
+        let counts = combine(operation, inputs, options, &mut |more| {
+            ids.extend_from_slice(more);
+            Ok(())
+        })?;
+        Ok((ids, counts))
+    }
+
+    #[test]
+    fn sets_beyond_memory_are_combined() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut random = Random(1);
+        let sets: Vec<Vec<u64>> = (0..3).map(|_| (0..300_000).map(|_| random.below(400_000)).collect()).collect();
+        for operation in OPERATIONS {
+            let inputs: Vec<_> = sets.iter().map(|ids| bytes(ids, Format::Raw, false)).collect();
+            let inputs = inputs.iter().map(|bytes| Input::new("set", Format::Raw, &bytes[..])).collect();
+            let (ids, counts) = run(operation, inputs, &options(&folder, false)).unwrap();
+            let expected = naive(operation, &sets, false);
+            assert_eq!(counts.output, expected.len() as u64);
+            assert!(operation == Operation::Count || ids == expected, "{operation:?}");
+            assert_eq!(counts.inputs[1], sets[1].iter().collect::<BTreeSet<_>>().len() as u64);
+        }
+    }
+
+    #[test]
+    fn files_in_order_are_not_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ids");
+        let ids: Vec<u64> = (0..500_000).map(|n| n / 2).collect();
+        std::fs::write(&path, bytes(&ids, Format::Raw, false)).unwrap();
+        // A sort beyond memory would have to spill there.
+        let nowhere = Options { spill_dirs: vec!["/nowhere/at/all".into()], ..options(&folder, false) };
+        let file = Input::file(&path, Format::Raw, &nowhere).unwrap();
+        assert_eq!(run(Operation::Count, vec![file], &nowhere).unwrap().1.output, 250_000);
+        std::fs::write(&path, "5\n4\n").unwrap();
+        let file = Input::file(&path, Format::Text, &nowhere).unwrap();
+        assert_eq!(run(Operation::Union, vec![file], &nowhere).unwrap().0, [4, 5]);
+        let claimed = Input::new("x", Format::Text, &b"5\n4\n"[..]).sorted();
+        let error = run(Operation::Union, vec![claimed], &nowhere).unwrap_err();
+        assert!(matches!(error, Error::NotSorted { number: 2, .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_id_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, signed, line) in [
+            ("1\n\n x \n", false, 3),
+            ("-1", false, 1),
+            ("18446744073709551616", false, 1),
+            ("9223372036854775808", true, 1),
+            ("-9223372036854775809", true, 1),
+            ("-", true, 1),
+            (&*"1".repeat(1 << 18), false, 1),
+        ] {
+            let input = Input::new("a.txt", Format::Text, text.as_bytes());
+            let error = run(Operation::Union, vec![input], &options(&folder, signed)).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("`a.txt`, line {line}: ")), "{error}");
+        }
+        let input = Input::new("a.raw", Format::Raw, &[0u8; 11][..]);
+        let error = run(Operation::Union, vec![input], &options(&folder, false)).unwrap_err();
+        assert!(matches!(error, Error::Cut { bytes: 3, .. }), "{error}");
+        assert!(matches!(run(Operation::Union, vec![], &options(&folder, false)), Err(Error::NoInput)));
+        let missing = Input::file(&folder.path().join("no"), Format::Raw, &options(&folder, false)).unwrap_err();
+        assert!(missing.to_string().contains("no"), "{missing}");
+    }
+
+    proptest! {
+        #[test]
+        fn all_operations_agree_with_sets(
+            sets in prop::collection::vec(prop::collection::vec(prop_oneof![0..20u64, any::<u64>(), u64::MAX - 3..u64::MAX], 0..40), 1..5),
+            signed: bool,
+            text: bool,
+            sorted: bool,
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let format = if text { Format::Text } else { Format::Raw };
+            let order = crate::order::U64Order { signed };
+            let inputs: Vec<_> = sets.iter().map(|ids| {
+                let mut ids = ids.clone();
+                if sorted {
+                    ids.sort_by_key(|id| order.rank(*id));
+                }
+                bytes(&ids, format, signed)
+            }).collect();
+            for operation in OPERATIONS {
+                let inputs = inputs.iter().map(|bytes| {
+                    let input = Input::new("set", format, &bytes[..]);
+                    if sorted { input.sorted() } else { input }
+                }).collect();
+                let (ids, counts) = run(operation, inputs, &options(&folder, signed)).unwrap();
+                let expected = naive(operation, &sets, signed);
+                prop_assert_eq!(counts.output, expected.len() as u64);
+                prop_assert!(operation == Operation::Count || ids == expected);
+            }
+        }
+
+        #[test]
+        fn hostile_text_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..60), signed: bool) {
+            let folder = tempfile::tempdir().unwrap();
+            let _ = run(Operation::Xor, vec![Input::new("x", Format::Text, &bytes[..])], &options(&folder, signed));
+        }
+    }
+}

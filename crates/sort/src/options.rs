@@ -1,0 +1,182 @@
+//! What a sort may use, and what follows from it: the sizes of blocks, writes and shares.
+
+use std::path::PathBuf;
+
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::frame::HEADER_BYTES;
+
+/// How a sort goes about its work. Which order it makes is its [`Order`](crate::Order)'s matter.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Memory for records, entries and buffers, in bytes; what the program takes beside them (code,
+    /// stacks, what callers hold) is not counted. Default: 1 GiB. Minimum: 1 MiB.
+    pub memory_bytes: u64,
+    /// Threads that sort and merge, beside those that produce and consume. Default: the processors
+    /// that the process may use. Minimum: 1.
+    pub threads: usize,
+    /// Folders for spill files, best on several disks: writes go round them, and one that is full is
+    /// left out. Default: the system's folder for temporary files. None of them is touched unless
+    /// records do not fit memory.
+    pub spill_dirs: Vec<PathBuf>,
+    /// A folder for a second copy of all that is spilled, on another disk; read where the first one
+    /// is damaged. Default: none.
+    pub copy_dir: Option<PathBuf>,
+    /// Ties keep the order of their tasks, and within one that in which they were pushed. Default: no.
+    pub stable: bool,
+    /// Of records that tie only the first is kept, as `stable` has it. Default: no.
+    pub unique: bool,
+    /// Only the first so many records are wanted. Default: all.
+    pub limit: Option<u64>,
+    /// How many bytes will come, about. With it the partitions are chosen for the data, otherwise for
+    /// as much as one pass can sort; a wrong number costs time. Default: unknown.
+    pub expected_bytes: Option<u64>,
+    /// Stops the sort from another thread.
+    pub cancel: Cancel,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            memory_bytes: 1 << 30,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            spill_dirs: vec![std::env::temp_dir()],
+            copy_dir: None,
+            stable: false,
+            unique: false,
+            limit: None,
+            expected_bytes: None,
+            cancel: Cancel::new(),
+        }
+    }
+}
+
+/// The least memory that a sort takes.
+pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
+/// More partitions than that would be too small to be worth an operation each.
+pub const PARTITIONS_MAX: usize = 1024;
+
+/// What a partition is meant to have where there is a choice: so much is sorted within a
+/// processor's caches, and is still several large reads.
+const PARTITION_BYTES: u64 = 6 << 20;
+
+/// A sorted record's entry, and as much again to sort it.
+pub(crate) const SORT_BYTES_PER_ROW: u64 = 2 * crate::rows::ENTRY_BYTES;
+
+/// Sizes that follow from a memory budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The budget.
+    pub memory_bytes: u64,
+    /// Held in memory, entries included, before anything is spilled: three quarters of it.
+    pub hold_bytes: u64,
+    /// Gathered by a task before it is handed over: a 128th, from 8 to 512 KiB.
+    pub block_bytes: usize,
+    /// Gathered for a partition before it is written: a 64th, from 16 KiB to 1 MiB. Every write but
+    /// the last of a run is at least so large.
+    pub write_bytes: usize,
+    /// How many partitions there are at most: their buffers take half of the memory.
+    pub partitions_max: usize,
+    /// The longest record: an eighth.
+    pub record_bytes_max: usize,
+}
+
+impl Sizes {
+    /// Of a budget; one below the minimum counts as the minimum.
+    pub fn new(memory_bytes: u64) -> Self {
+        let memory_bytes = memory_bytes.max(MEMORY_BYTES_MIN);
+        let clamp = |bytes: u64, least: u64, most: u64| {
+            usize::try_from(bytes.clamp(least, most)).unwrap_or(1 << 20)
+        };
+        let write_bytes = clamp(memory_bytes / 64, 16 << 10, 1 << 20);
+        let buffer_bytes = (write_bytes + write_bytes / 16 + HEADER_BYTES) as u64;
+        Sizes {
+            memory_bytes,
+            hold_bytes: memory_bytes / 4 * 3,
+            block_bytes: clamp(memory_bytes / 128, 8 << 10, 512 << 10),
+            write_bytes,
+            partitions_max: clamp(memory_bytes / 2 / buffer_bytes, 2, PARTITIONS_MAX as u64),
+            record_bytes_max: clamp(memory_bytes / 8, 1, 1 << 31),
+        }
+    }
+
+    /// The records of a frame, at most, if there is more than one.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.write_bytes / 16
+    }
+
+    /// A partition's buffer: it is written when it has [`Sizes::write_bytes`], so a frame may be over.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.write_bytes + self.frame_bytes() + HEADER_BYTES
+    }
+
+    /// The memory of each of so many threads that sort at once, when the partitions' last pieces take
+    /// `tail_bytes`.
+    pub(crate) fn share(&self, threads: usize, tail_bytes: u64) -> Share {
+        let available = self.memory_bytes.saturating_sub(tail_bytes).max(self.memory_bytes / 4);
+        let each = available / 16 * 15 / threads as u64;
+        // Three of them lie in a thread's channels or are being filled, and as many again wait in the
+        // channels of parts that were ahead.
+        let block_bytes =
+            usize::try_from(each / 48).unwrap_or(usize::MAX).clamp(4 << 10, 256 << 10);
+        Share { threads, part_bytes: each.saturating_sub(6 * block_bytes as u64), block_bytes }
+    }
+
+    /// How many threads sort at once: as many as there are, unless fewer with more memory each spare
+    /// enough runs. `needs` are what partitions take when they are sorted whole.
+    pub(crate) fn best_share(&self, threads: usize, tail_bytes: u64, needs: &[u64]) -> Share {
+        let total = needs.iter().sum::<u64>().max(1);
+        let cost = |share: &Share| {
+            let unfit: u64 = needs.iter().filter(|need| **need > share.part_bytes).sum();
+            // A run is written, read and compared once more: by one of the threads, from a disk that
+            // all of them share. In thousandths.
+            let unfit = (u128::from(unfit) * 1000 / u128::from(total)) as u64;
+            (1000 + unfit) / share.threads as u64 + unfit / 2
+        };
+        let all = (1..=threads.max(1)).rev().map(|threads| self.share(threads, tail_bytes));
+        // The first thread needs room for some writes' worth of short records.
+        let wide =
+            |share: &Share| share.threads == 1 || share.part_bytes >= 8 * self.write_bytes as u64;
+        let best = all.filter(wide).min_by_key(cost);
+        best.unwrap_or_else(|| self.share(1, tail_bytes))
+    }
+
+    /// How many partitions for `expected_bytes`.
+    pub fn partitions(&self, threads: usize, expected_bytes: Option<u64>) -> usize {
+        let Some(expected) = expected_bytes else { return self.partitions_max };
+        let share = self.share(threads, self.memory_bytes / 4).part_bytes;
+        let target = PARTITION_BYTES.min(share / 4).max(1);
+        let wanted = usize::try_from(expected.div_ceil(target)).unwrap_or(usize::MAX);
+        wanted.clamp((4 * threads).min(self.partitions_max), self.partitions_max)
+    }
+}
+
+/// What each of some threads has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) threads: usize,
+    /// For a partition's bytes and entries, or for the buffers of a merge.
+    pub(crate) part_bytes: u64,
+    /// Of each block of output.
+    pub(crate) block_bytes: usize,
+}
+
+impl Options {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.memory_bytes < MEMORY_BYTES_MIN {
+            return Err(Error::option(
+                format!("{} bytes of memory are too few for a sort", self.memory_bytes),
+                format!("give at least {MEMORY_BYTES_MIN}"),
+            ));
+        }
+        if self.threads == 0 {
+            return Err(Error::option("a sort without threads", "give at least 1"));
+        }
+        if self.spill_dirs.is_empty() {
+            return Err(Error::option("no folder to spill to", "name at least one"));
+        }
+        Ok(())
+    }
+}

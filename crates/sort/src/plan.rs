@@ -1,0 +1,176 @@
+//! What a sort is going to do, before it does: partitions, passes, disk operations and bytes.
+
+use std::fmt;
+
+use crate::frame::HEADER_BYTES;
+use crate::options::{SORT_BYTES_PER_ROW, Sizes};
+use crate::report::Report;
+use crate::rows::ENTRY_BYTES;
+use crate::space::DiskCounts;
+
+/// A forecast. It takes partitions for equal, which a sample makes them within a fifth or so, and
+/// knows nothing of keys that many records share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The bytes of the records.
+    pub bytes: u64,
+    /// How many there are, about.
+    pub rows: u64,
+    /// The memory that they are sorted with.
+    pub memory_bytes: u64,
+    /// The threads.
+    pub threads: usize,
+    /// Partitions on disk; 0 where everything fits memory.
+    pub partitions: u64,
+    /// Runs for each partition; 0 where each is sorted whole.
+    pub runs_per_partition: u64,
+    /// How often each byte is written to spill files: 0, 1, 2 with runs, more with merges of runs.
+    pub passes: u64,
+    /// The least size of a write, the last ones of a run left out.
+    pub write_bytes: u64,
+    /// Operations on spill files, and their bytes.
+    pub disk: DiskCounts,
+}
+
+impl Plan {
+    /// For so many records, of so many bytes together.
+    pub fn new(memory_bytes: u64, threads: usize, bytes: u64, rows: u64) -> Self {
+        let sizes = Sizes::new(memory_bytes);
+        let mut plan = Plan {
+            bytes,
+            rows,
+            memory_bytes: sizes.memory_bytes,
+            threads,
+            partitions: 0,
+            runs_per_partition: 0,
+            passes: 0,
+            write_bytes: sizes.write_bytes as u64,
+            disk: DiskCounts::default(),
+        };
+        // A length in front of each record: two bytes from 128 on.
+        let stored = bytes + rows * if bytes / rows.max(1) < 128 { 1 } else { 2 };
+        if stored + rows * (ENTRY_BYTES + 2) <= sizes.hold_bytes {
+            return plan;
+        }
+        plan.partitions = sizes.partitions(threads, Some(bytes)) as u64;
+        let blocks = stored.div_ceil(sizes.block_bytes as u64);
+        let frames = (blocks * plan.partitions).max(stored / sizes.frame_bytes() as u64).min(rows);
+        let stored = stored + frames * HEADER_BYTES as u64;
+        // Half a write waits in each buffer at the end, and is never written.
+        let tails = (plan.partitions * plan.write_bytes / 2).min(stored);
+        let each = stored.div_ceil(plan.partitions);
+        let need = each + rows.div_ceil(plan.partitions) * SORT_BYTES_PER_ROW;
+        let needs = vec![need; usize::try_from(plan.partitions).unwrap_or(1)];
+        let share = sizes.best_share(threads, tails, &needs);
+        // A frame more than the least, half the time.
+        let mean = plan.write_bytes + sizes.frame_bytes() as u64 / 2;
+        let mut written = stored - tails;
+        let mut writes = written.div_ceil(mean);
+        plan.passes = 1;
+        if need > share.part_bytes {
+            let buffer = sizes.buffer_bytes() as u64;
+            plan.runs_per_partition = need.div_ceil(share.part_bytes.saturating_sub(buffer).max(1));
+            let fan_in = (share.part_bytes / buffer).saturating_sub(1).max(2);
+            let mut runs = plan.runs_per_partition;
+            plan.passes = 2;
+            written += stored;
+            writes += stored.div_ceil(plan.write_bytes) + plan.partitions * runs / 2;
+            while runs > fan_in {
+                runs = runs.div_ceil(fan_in);
+                plan.passes += 1;
+                written += stored;
+                writes += stored.div_ceil(plan.write_bytes);
+            }
+        }
+        plan.disk = DiskCounts { writes, write_bytes: written, reads: writes, read_bytes: written };
+        plan
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "rows, about       {:>16}", self.rows)?;
+        writeln!(f, "bytes             {:>16}", self.bytes)?;
+        writeln!(f, "memory            {:>16}", self.memory_bytes)?;
+        writeln!(f, "threads           {:>16}", self.threads)?;
+        if self.partitions == 0 {
+            return write!(f, "fits memory: no file will be touched");
+        }
+        writeln!(f, "partitions        {:>16}", self.partitions)?;
+        writeln!(f, "runs a partition  {:>16}", self.runs_per_partition)?;
+        writeln!(f, "passes            {:>16}", self.passes)?;
+        writeln!(f, "bytes a write, at least {:>10}", self.write_bytes)?;
+        write!(f, "disk operations   {:>16}", self.disk.operations())
+    }
+}
+
+/// A forecast beside what came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explained {
+    /// The forecast.
+    pub plan: Plan,
+    /// What happened.
+    pub report: Report,
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explained { plan, report } = self;
+        writeln!(f, "{:<24} {:>16} {:>16}", "", "predicted", "actual")?;
+        let mut row = |name: &str, plan: u64, report: u64| writeln!(f, "{name:<24} {plan:>16} {report:>16}");
+        row("rows", plan.rows, report.input.rows)?;
+        row("bytes", plan.bytes, report.input.bytes)?;
+        row("partitions", plan.partitions, report.partitions)?;
+        row("runs", plan.runs_per_partition * plan.partitions, report.runs)?;
+        row("writes", plan.disk.writes, report.disk.writes)?;
+        row("bytes written", plan.disk.write_bytes, report.disk.write_bytes)?;
+        row("reads", plan.disk.reads, report.disk.reads)?;
+        row("bytes read", plan.disk.read_bytes, report.disk.read_bytes)?;
+        let mean = |disk: &DiskCounts| disk.bytes() / disk.operations().max(1);
+        row("bytes an operation", mean(&plan.disk), mean(&report.disk))?;
+        write!(f, "partitions of one key {}, merged from runs {}", report.partitions_tied, report.partitions_merged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Explained, Plan};
+    use crate::order::ByteOrder;
+    use crate::rows::Shape;
+    use crate::sorter::Sorter;
+    use crate::tests::Random;
+
+    #[test]
+    fn a_forecast_is_near_what_happens() {
+        for (memory, count, least) in [(4 << 20, 20_000u64, 0), (4 << 20, 150_000, 1), (1 << 20, 400_000, 2)] {
+            let folder = tempfile::tempdir().unwrap();
+            let options = crate::Options {
+                memory_bytes: memory,
+                threads: 2,
+                expected_bytes: Some(count * 100),
+                spill_dirs: vec![folder.path().to_path_buf()],
+                ..crate::Options::default()
+            };
+            let plan = Plan::new(memory, 2, count * 100, count);
+            let sorter = Sorter::new(ByteOrder, Shape::Variable, options).unwrap();
+            let mut random = Random(count);
+            let mut task = sorter.task(0);
+            for _ in 0..count {
+                let mut record = [0u8; 100];
+                record[..8].copy_from_slice(&random.next().to_be_bytes());
+                task.push(&record).unwrap();
+            }
+            task.commit().unwrap();
+            let report = sorter.finish().unwrap().for_each(|_| Ok(())).unwrap();
+            assert_eq!(plan.passes, least, "{plan}");
+            let near = |a: u64, b: u64| a.abs_diff(b) <= b / 5;
+            let explained = Explained { plan, report };
+            let (plan, report) = (&explained.plan, &explained.report);
+            assert!(near(plan.disk.bytes(), report.disk.bytes()), "{explained}");
+            assert!(near(plan.disk.operations(), report.disk.operations()), "{explained}");
+            assert_eq!(plan.partitions, report.partitions);
+            assert_eq!(explained.to_string().lines().count(), 11);
+        }
+    }
+}

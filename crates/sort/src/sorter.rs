@@ -1,0 +1,630 @@
+//! The first half of a sort: records come in, and are held or fanned out.
+//!
+//! Tasks gather records in blocks of their own and hand these over. As long as everything fits,
+//! blocks are kept as they are. When the budget is reached, boundaries of partitions are chosen from
+//! what is held (or from what the caller sampled), and from then on each block is taken apart: its
+//! records are appended, as a frame a partition, to the partitions' buffers, which all tasks
+//! share, so that the number of writes depends on the bytes alone and not on the number of tasks.
+//! A buffer that is full is one write; what is in the buffers at the end stays there.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::checksum::Checksum;
+use crate::drain::{Blocks, Layout};
+use crate::error::{Error, Result};
+use crate::frame::{self, Header};
+use crate::options::{Options, SORT_BYTES_PER_ROW, Sizes};
+use crate::order::Order;
+use crate::parts::Parts;
+use crate::report::Report;
+use crate::rows::{ENTRY_BYTES, Shape};
+use crate::space::{Extent, Space};
+
+/// Sampled records for each partition: its size then differs from the mean by some 18 %.
+const SAMPLE_PER_PART: usize = 32;
+
+/// A block of one task's records.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) task: u64,
+    pub(crate) attempt: u32,
+    pub(crate) sequence: u32,
+    pub(crate) rows: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Held {
+    /// What it takes of the budget, with the entries that it will need.
+    fn cost(&self) -> u64 {
+        self.bytes.capacity() as u64 + u64::from(self.rows) * (ENTRY_BYTES + 2)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Partition {
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) buffer_rows: u64,
+    /// What was written, with its rows.
+    pub(crate) extents: Vec<(Extent, u64)>,
+    /// Of everything, buffer and headers included.
+    pub(crate) bytes: u64,
+    pub(crate) rows: u64,
+    last: Option<(u64, u32)>,
+    /// Frames of a later task, or of a later block of the same, came first.
+    pub(crate) out_of_order: bool,
+}
+
+impl Partition {
+    /// The memory that it takes to sort it whole.
+    pub(crate) fn need(&self) -> u64 {
+        self.bytes + self.rows * SORT_BYTES_PER_ROW
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct FanOut {
+    pub(crate) parts: Parts,
+    pub(crate) partitions: Vec<Mutex<Partition>>,
+}
+
+enum State {
+    Holding { blocks: Vec<Held>, cost: u64 },
+    FannedOut(Arc<FanOut>),
+}
+
+#[derive(Default)]
+struct TaskState {
+    attempts: u32,
+    committed: Option<u32>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    states: HashMap<u64, TaskState>,
+    committed: Checksum,
+}
+
+pub(crate) struct Inner<O> {
+    order: Arc<O>,
+    shape: Shape,
+    options: Options,
+    sizes: Sizes,
+    state: Mutex<State>,
+    tasks: Mutex<Tasks>,
+    sample: Mutex<Vec<Vec<u8>>>,
+    space: Arc<Space>,
+    /// Blocks and scratch space for others to use.
+    spare: Mutex<(Vec<Vec<u8>>, Vec<Scratch>)>,
+}
+
+/// What takes a block apart.
+#[derive(Default)]
+struct Scratch {
+    /// Partition, offset and stored length of each record.
+    records: Vec<(u32, u32, u32)>,
+    ordered: Vec<(u32, u32)>,
+    starts: Vec<usize>,
+}
+
+/// Sorts records of bytes, in memory or beyond it.
+///
+/// ```
+/// use tidemill_sort::{ByteOrder, Options, Shape, Sorter};
+///
+/// let sorter = Sorter::new(ByteOrder, Shape::Variable, Options::default())?;
+/// let mut task = sorter.task(0);
+/// for word in ["pear", "apple", "fig"] {
+///     task.push(word.as_bytes())?;
+/// }
+/// task.commit()?;
+/// let mut words = Vec::new();
+/// let report = sorter.finish()?.for_each(|word| {
+///     words.push(String::from_utf8_lossy(word).into_owned());
+///     Ok(())
+/// })?;
+/// assert_eq!(words, ["apple", "fig", "pear"]);
+/// assert_eq!(report.disk.operations(), 0);
+/// # Ok::<(), tidemill_sort::Error>(())
+/// ```
+pub struct Sorter<O> {
+    pub(crate) inner: Arc<Inner<O>>,
+}
+
+impl<O: Order> Sorter<O> {
+    /// A sort of records of one shape. Nothing is allocated or opened yet.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for options out of their range, and records of no bytes.
+    pub fn new(order: O, shape: Shape, options: Options) -> Result<Self> {
+        options.check()?;
+        if shape == Shape::Fixed(0) {
+            return Err(Error::option(
+                "records of no bytes cannot be told apart",
+                "give a size of at least 1",
+            ));
+        }
+        let sizes = Sizes::new(options.memory_bytes);
+        if let Shape::Fixed(size) = shape
+            && size > sizes.record_bytes_max
+        {
+            let limit_bytes = sizes.record_bytes_max as u64;
+            return Err(Error::RecordTooLong { bytes: size as u64, limit_bytes });
+        }
+        let expected = options.expected_bytes.unwrap_or(0);
+        let space = Space::new(&options.spill_dirs, options.copy_dir.as_deref(), expected);
+        let inner = Inner {
+            order: Arc::new(order),
+            shape,
+            options,
+            sizes,
+            state: Mutex::new(State::Holding { blocks: Vec::new(), cost: 0 }),
+            tasks: Mutex::default(),
+            sample: Mutex::default(),
+            space: Arc::new(space),
+            spare: Mutex::default(),
+        };
+        Ok(Sorter { inner: Arc::new(inner) })
+    }
+
+    /// The sizes that the sort works with.
+    pub fn sizes(&self) -> Sizes {
+        self.inner.sizes
+    }
+
+    /// Takes a record as typical, for the choice of partitions. Worth it where the whole input can be
+    /// looked at before, at some thousand places: without, the partitions are chosen from what comes
+    /// until the budget is reached, which is the wrong part of an input that is sorted already. Takes
+    /// no effect once something was spilled.
+    pub fn sample(&self, record: &[u8]) {
+        let mut sample = self.inner.sample.lock();
+        if record.len() <= self.inner.sizes.block_bytes {
+            sample.push(record.to_vec());
+        }
+    }
+
+    /// How many records are worth sampling.
+    pub fn sample_count(&self) -> usize {
+        self.inner.partitions() * SAMPLE_PER_PART
+    }
+
+    /// A new attempt at a task: one stream of records, from one thread at a time. Stable sorts order
+    /// ties by the task's number. Several tasks may be open at once; each holds a block of memory.
+    pub fn task(&self, task: u64) -> Task<O> {
+        let mut tasks = self.inner.tasks.lock();
+        let state = tasks.states.entry(task).or_default();
+        let attempt = state.attempts;
+        state.attempts += 1;
+        Task {
+            inner: Arc::clone(&self.inner),
+            task,
+            attempt,
+            sequence: 0,
+            rows: 0,
+            block: Vec::new(),
+            checksum: Checksum::default(),
+        }
+    }
+
+    /// Ends the input. Tasks that have not been committed by now do not count.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    pub fn finish(self) -> Result<Sorted<O>> {
+        let inner = &*self.inner;
+        inner.options.cancel.check()?;
+        let state =
+            mem::replace(&mut *inner.state.lock(), State::Holding { blocks: Vec::new(), cost: 0 });
+        let tasks = mem::take(&mut *inner.tasks.lock());
+        *inner.spare.lock() = Default::default();
+        let attempts: HashMap<u64, u32> = tasks
+            .states
+            .into_iter()
+            .filter_map(|(task, state)| Some((task, state.committed?)))
+            .collect();
+        let input = match state {
+            State::Holding { mut blocks, .. } => {
+                blocks.retain(|held| attempts.get(&held.task) == Some(&held.attempt));
+                blocks.sort_by_key(|held| (held.task, held.sequence));
+                Input::Memory(blocks)
+            }
+            State::FannedOut(fan_out) => Input::Spilled(fan_out),
+        };
+        Ok(Sorted {
+            order: Arc::clone(&inner.order),
+            shape: inner.shape,
+            options: inner.options.clone(),
+            sizes: inner.sizes,
+            space: Arc::clone(&inner.space),
+            attempts,
+            committed: tasks.committed,
+            input,
+        })
+    }
+}
+
+impl<O: Order> Inner<O> {
+    #[cfg(test)]
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    fn partitions(&self) -> usize {
+        self.sizes.partitions(self.options.threads, self.options.expected_bytes)
+    }
+
+    fn spare_block(&self) -> Vec<u8> {
+        let spare = self.spare.lock().0.pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(self.sizes.block_bytes))
+    }
+
+    /// Takes a block over.
+    fn deliver(&self, mut held: Held) -> Result<()> {
+        self.options.cancel.check()?;
+        let mut state = self.state.lock();
+        let fan_out = match &mut *state {
+            State::FannedOut(fan_out) => Arc::clone(fan_out),
+            State::Holding { blocks, cost } => {
+                if held.bytes.len() < held.bytes.capacity() / 8 * 7 {
+                    held.bytes.shrink_to_fit();
+                }
+                let more = held.cost();
+                if *cost + more <= self.sizes.hold_bytes {
+                    *cost += more;
+                    blocks.push(held);
+                    return Ok(());
+                }
+                let mut blocks = mem::take(blocks);
+                let fan_out = Arc::new(self.fan_out(&blocks, &held));
+                *state = State::FannedOut(Arc::clone(&fan_out));
+                drop(state);
+                blocks.push(held);
+                return self.take_all_apart(&fan_out, blocks);
+            }
+        };
+        drop(state);
+        self.take_apart(&fan_out, held)
+    }
+
+    fn fan_out(&self, blocks: &[Held], last: &Held) -> FanOut {
+        let count = self.partitions();
+        let sampled = mem::take(&mut *self.sample.lock());
+        let parts = if sampled.len() >= count * 2 {
+            Parts::choose(&*self.order, sampled.iter().map(Vec::as_slice).collect(), count)
+        } else {
+            let wanted = count * SAMPLE_PER_PART;
+            Parts::choose(
+                &*self.order,
+                sample(self.shape, blocks.iter().chain([last]), wanted),
+                count,
+            )
+        };
+        let partitions = (0..parts.count()).map(|_| Mutex::default()).collect();
+        FanOut { parts, partitions }
+    }
+
+    fn take_all_apart(&self, fan_out: &FanOut, blocks: Vec<Held>) -> Result<()> {
+        let next = Mutex::new(blocks.into_iter());
+        let work = || {
+            loop {
+                let Some(held) = next.lock().next() else { return Ok(()) };
+                self.take_apart(fan_out, held)?;
+            }
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..self.options.threads).map(|_| scope.spawn(work)).collect();
+            let mut result = work();
+            for other in others {
+                result = result
+                    .and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            result
+        })
+    }
+
+    /// Appends each record of a block to its partition.
+    fn take_apart(&self, fan_out: &FanOut, mut held: Held) -> Result<()> {
+        self.options.cancel.check()?;
+        let mut scratch = self.spare.lock().1.pop().unwrap_or_default();
+        let Scratch { records, ordered, starts } = &mut scratch;
+        records.clear();
+        starts.clear();
+        starts.resize(fan_out.partitions.len() + 1, 0);
+        let mut offset = 0;
+        while let Some((record, next)) = self.shape.next(&held.bytes, offset) {
+            let part = fan_out.parts.of(&*self.order, record, self.order.prefix(record));
+            starts[part + 1] += 1;
+            records.push((part as u32, offset as u32, (next - offset) as u32));
+            offset = next;
+            if records.len() % 8192 == 0 {
+                self.options.cancel.check()?;
+            }
+        }
+        for index in 1..starts.len() {
+            starts[index] += starts[index - 1];
+        }
+        ordered.clear();
+        ordered.resize(records.len(), (0, 0));
+        let mut next = starts.clone();
+        for &(part, offset, length) in &*records {
+            let place = &mut next[part as usize];
+            ordered[*place] = (offset, length);
+            *place += 1;
+        }
+        for (index, pair) in starts.windows(2).enumerate() {
+            if pair[0] < pair[1] {
+                self.append(&fan_out.partitions[index], index, &held, &ordered[pair[0]..pair[1]])?;
+            }
+        }
+        let mut spare = self.spare.lock();
+        if spare.0.len() <= self.options.threads && held.bytes.capacity() == self.sizes.block_bytes
+        {
+            held.bytes.clear();
+            spare.0.push(held.bytes);
+        }
+        spare.1.push(scratch);
+        Ok(())
+    }
+
+    fn append(
+        &self,
+        partition: &Mutex<Partition>,
+        index: usize,
+        held: &Held,
+        records: &[(u32, u32)],
+    ) -> Result<()> {
+        let mut partition = partition.lock();
+        let partition = &mut *partition;
+        let now = (held.task, held.sequence);
+        partition.out_of_order |= partition.last.is_some_and(|last| last > now);
+        partition.last = Some(now);
+        let mut rest = records.iter().peekable();
+        let mut before = 0;
+        while rest.peek().is_some() {
+            if partition.buffer.capacity() == 0 {
+                partition.buffer.reserve_exact(self.sizes.buffer_bytes());
+            }
+            let start = frame::begin(&mut partition.buffer);
+            let mut rows = 0;
+            while let Some((offset, length)) = rest.next_if(|(_, length)| {
+                let bytes = partition.buffer.len() - start - frame::HEADER_BYTES;
+                rows == 0 || bytes + *length as usize <= self.sizes.frame_bytes()
+            }) {
+                let from = *offset as usize;
+                partition.buffer.extend_from_slice(&held.bytes[from..from + *length as usize]);
+                rows += 1;
+            }
+            let Held { task, attempt, sequence, .. } = *held;
+            let header =
+                Header { bytes: 0, rows, task, attempt, sequence, before, partition: index as u32 };
+            before += (partition.buffer.len() - start - frame::HEADER_BYTES) as u32;
+            frame::finish(&mut partition.buffer, start, header);
+            partition.bytes += (partition.buffer.len() - start) as u64;
+            partition.rows += u64::from(rows);
+            partition.buffer_rows += u64::from(rows);
+            if partition.buffer.len() >= self.sizes.write_bytes {
+                let extent = self.space.write(&partition.buffer)?;
+                partition.extents.push((extent, mem::take(&mut partition.buffer_rows)));
+                partition.buffer.clear();
+                // One long record may have made it large.
+                partition.buffer.shrink_to(self.sizes.buffer_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every n-th record of some blocks, `wanted` of them, about.
+pub(crate) fn sample<'a>(
+    shape: Shape,
+    blocks: impl Iterator<Item = &'a Held> + Clone,
+    wanted: usize,
+) -> Vec<&'a [u8]> {
+    let rows: u64 = blocks.clone().map(|held| u64::from(held.rows)).sum();
+    let step = (rows / wanted.max(1) as u64).max(1);
+    let mut sample = Vec::new();
+    let mut countdown = step / 2;
+    for held in blocks {
+        let mut offset = 0;
+        while let Some((record, next)) = shape.next(&held.bytes, offset) {
+            offset = next;
+            if countdown == 0 {
+                sample.push(record);
+                countdown = step;
+            }
+            countdown -= 1;
+        }
+    }
+    sample
+}
+
+/// One attempt at a task. Its records count once it is committed; dropped before, they never do.
+pub struct Task<O: Order> {
+    inner: Arc<Inner<O>>,
+    task: u64,
+    attempt: u32,
+    sequence: u32,
+    rows: u32,
+    block: Vec<u8>,
+    checksum: Checksum,
+}
+
+impl<O: Order> Task<O> {
+    /// Adds a record, which is copied.
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLong`], [`Error::RecordSize`]; where something had to be written,
+    /// [`Error::DiskFull`] and [`Error::Io`]; [`Error::Cancelled`]. The attempt is worth nothing then.
+    #[inline]
+    pub fn push(&mut self, record: &[u8]) -> Result<()> {
+        let stored = self.inner.shape.stored_bytes(record.len());
+        if self.block.len() + stored > self.block.capacity() {
+            self.make_room(record.len(), stored)?;
+        }
+        if let Shape::Fixed(size) = self.inner.shape
+            && record.len() != size
+        {
+            return Err(Error::RecordSize { expected: size, found: record.len() });
+        }
+        self.inner.shape.store(record, &mut self.block);
+        self.rows += 1;
+        self.checksum.add(record);
+        Ok(())
+    }
+
+    #[cold]
+    fn make_room(&mut self, record_bytes: usize, stored: usize) -> Result<()> {
+        let limit = self.inner.sizes.record_bytes_max;
+        if record_bytes > limit {
+            return Err(Error::RecordTooLong {
+                bytes: record_bytes as u64,
+                limit_bytes: limit as u64,
+            });
+        }
+        self.hand_over()?;
+        self.block = self.inner.spare_block();
+        if stored > self.block.capacity() {
+            self.block = Vec::with_capacity(stored);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self) -> Result<()> {
+        let bytes = mem::take(&mut self.block);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let held = Held {
+            task: self.task,
+            attempt: self.attempt,
+            sequence: self.sequence,
+            rows: mem::take(&mut self.rows),
+            bytes,
+        };
+        self.sequence = self.sequence.checked_add(1).ok_or_else(|| {
+            Error::option("a task of 2^32 blocks", "divide the input into several tasks")
+        })?;
+        self.inner.deliver(held)
+    }
+
+    /// Makes the records count, unless another attempt at the task was committed before: then it says
+    /// `false`, and these are dropped.
+    ///
+    /// # Errors
+    /// As [`Task::push`].
+    pub fn commit(mut self) -> Result<bool> {
+        self.hand_over()?;
+        let mut tasks = self.inner.tasks.lock();
+        let state = tasks.states.entry(self.task).or_default();
+        if state.committed.is_some() {
+            return Ok(false);
+        }
+        state.committed = Some(self.attempt);
+        tasks.committed.merge(&self.checksum);
+        Ok(true)
+    }
+}
+
+pub(crate) enum Input {
+    Memory(Vec<Held>),
+    Spilled(Arc<FanOut>),
+}
+
+/// Records that are all there, and come out in order.
+pub struct Sorted<O> {
+    pub(crate) order: Arc<O>,
+    pub(crate) shape: Shape,
+    pub(crate) options: Options,
+    pub(crate) sizes: Sizes,
+    pub(crate) space: Arc<Space>,
+    pub(crate) attempts: HashMap<u64, u32>,
+    pub(crate) committed: Checksum,
+    pub(crate) input: Input,
+}
+
+impl<O: Order> Sorted<O> {
+    /// Whether something was spilled.
+    pub fn is_spilled(&self) -> bool {
+        matches!(self.input, Input::Spilled(_))
+    }
+
+    /// The records that were committed.
+    pub fn committed(&self) -> Checksum {
+        self.committed
+    }
+
+    /// The records in blocks of up to 256 KiB or so, laid out as wanted; threads are at work on the
+    /// next ones until the blocks are dropped.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    pub fn blocks(self, layout: Layout) -> Result<Blocks> {
+        Blocks::start(self, layout)
+    }
+
+    /// Calls `take` with each record, in order.
+    ///
+    /// # Errors
+    /// Those of `take`; [`Error::Corrupt`], [`Error::Io`], [`Error::DiskFull`] where runs have to be
+    /// written, [`Error::Cancelled`], [`Error::Mismatch`].
+    pub fn for_each(self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<Report> {
+        let mut blocks = self.blocks(Layout::Announced)?;
+        while let Some(block) = blocks.next()? {
+            for record in block.records() {
+                take(record)?;
+            }
+        }
+        blocks.finish()
+    }
+
+    /// Writes the records, each with what ends it, if anything.
+    ///
+    /// # Errors
+    /// [`Error::Output`] where `output` refuses, else as [`Sorted::for_each`].
+    pub fn write_to(
+        self,
+        terminator: Option<u8>,
+        output: &mut dyn std::io::Write,
+    ) -> Result<Report> {
+        let mut blocks = self.blocks(terminator.map_or(Layout::Bare, Layout::Terminated))?;
+        while let Some(block) = blocks.next()? {
+            output.write_all(block.bytes()).map_err(Error::Output)?;
+        }
+        output.flush().map_err(Error::Output)?;
+        blocks.finish()
+    }
+}
+
+/// Runs `work(0)`, `work(1)`, … `work(count - 1)` on several threads, and gives the results in order.
+pub(crate) fn in_parallel<T: Send>(
+    threads: usize,
+    count: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<T>>> = Mutex::new((0..count).map(|_| None).collect());
+    let run = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return Ok(());
+            }
+            let result = work(index)?;
+            results.lock()[index] = Some(result);
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(count)).map(|_| scope.spawn(run)).collect();
+        let mut result = run();
+        for other in others {
+            result =
+                result.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        result
+    })?;
+    Ok(results.into_inner().into_iter().flatten().collect())
+}

@@ -1,0 +1,321 @@
+//! Where a sort keeps what does not fit memory: one unnamed file a spill folder.
+//!
+//! A file without a name is reclaimed by the operating system however the process ends, so a
+//! kill leaves nothing, and two sorts in one folder know nothing of each other. It is made when
+//! something is written to it. Whoever writes takes the next bytes of the file, rounded up to the
+//! pages of a file system; where room is short, what was read for the last time is given back as a
+//! hole, so that the file takes as much of the disk as is still needed.
+//!
+//! Writes go round the folders. A folder that is full is left out from then on; the sort fails when
+//! all are, and says what was still to be written.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Disk operations of a sort, and what they moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskCounts {
+    /// Writes to spill files.
+    pub writes: u64,
+    /// Their bytes.
+    pub write_bytes: u64,
+    /// Reads from spill files.
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+}
+
+impl DiskCounts {
+    /// Reads and writes.
+    pub fn operations(&self) -> u64 {
+        self.writes + self.reads
+    }
+
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        self.write_bytes + self.read_bytes
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+}
+
+/// A piece of a spill file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    folder: usize,
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+    /// The same bytes in the folder of copies.
+    copy: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    file: Mutex<Option<Arc<File>>>,
+    end: AtomicU64,
+    full: AtomicBool,
+}
+
+impl Folder {
+    fn new(path: PathBuf) -> Self {
+        Folder {
+            path,
+            file: Mutex::default(),
+            end: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+        }
+    }
+
+    fn file(&self) -> io::Result<Arc<File>> {
+        let mut file = self.file.lock();
+        match &*file {
+            Some(file) => Ok(Arc::clone(file)),
+            None => Ok(Arc::clone(file.insert(Arc::new(tempfile::tempfile_in(&self.path)?)))),
+        }
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let stats = rustix::fs::statvfs(&self.path).ok()?;
+        Some(stats.f_bavail.saturating_mul(stats.f_frsize))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Space {
+    folders: Vec<Folder>,
+    copies: Option<Folder>,
+    turn: AtomicUsize,
+    counters: Counters,
+    /// What the sort is expected to write, for the words of a full disk; zero where nobody knows.
+    expected_bytes: u64,
+    #[cfg(test)]
+    pub(crate) fault: fault::Fault,
+}
+
+impl Space {
+    pub(crate) fn new(folders: &[PathBuf], copies: Option<&Path>, expected_bytes: u64) -> Self {
+        Space {
+            folders: folders.iter().cloned().map(Folder::new).collect(),
+            copies: copies.map(|path| Folder::new(path.to_path_buf())),
+            turn: AtomicUsize::new(0),
+            counters: Counters::default(),
+            expected_bytes,
+            #[cfg(test)]
+            fault: fault::Fault::default(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> DiskCounts {
+        let Counters { writes, write_bytes, reads, read_bytes } = &self.counters;
+        let [writes, write_bytes, reads, read_bytes] =
+            [writes, write_bytes, reads, read_bytes].map(|counter| counter.load(Ordering::Relaxed));
+        DiskCounts { writes, write_bytes, reads, read_bytes }
+    }
+
+    /// Writes some bytes in one operation.
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<Extent> {
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut refused = None;
+        for step in 0..self.folders.len() {
+            let index = (first + step) % self.folders.len();
+            let folder = &self.folders[index];
+            if folder.full.load(Ordering::Relaxed) && self.folders.len() > 1 {
+                continue;
+            }
+            match self.write_to(folder, bytes) {
+                Ok(offset) => {
+                    let copy = match &self.copies {
+                        Some(copies) => Some(self.write_to(copies, bytes).map_err(|error| {
+                            if is_full(&error) {
+                                self.full(std::slice::from_ref(copies), bytes.len(), error)
+                            } else {
+                                Error::io("spill to", &copies.path, error)
+                            }
+                        })?),
+                        None => None,
+                    };
+                    return Ok(Extent { folder: index, offset, bytes: bytes.len(), copy });
+                }
+                Err(error) if is_full(&error) => {
+                    folder.full.store(true, Ordering::Relaxed);
+                    refused = Some(error);
+                }
+                Err(error) => return Err(Error::io("spill to", &folder.path, error)),
+            }
+        }
+        let refused = refused.unwrap_or_else(|| io::ErrorKind::StorageFull.into());
+        Err(self.full(&self.folders, bytes.len(), refused))
+    }
+
+    fn full(&self, folders: &[Folder], bytes: usize, source: io::Error) -> Error {
+        let written = self.counters.write_bytes.load(Ordering::Relaxed);
+        Error::DiskFull {
+            needed_bytes: self.expected_bytes.saturating_sub(written).max(bytes as u64),
+            folders: folders
+                .iter()
+                .map(|folder| (folder.path.clone(), folder.free_bytes()))
+                .collect(),
+            source,
+        }
+    }
+
+    fn write_to(&self, folder: &Folder, bytes: &[u8]) -> io::Result<u64> {
+        #[cfg(test)]
+        self.fault.before_write()?;
+        let length = bytes.len() as u64;
+        let offset = folder.end.fetch_add(length.next_multiple_of(PAGE_BYTES), Ordering::Relaxed);
+        folder.file()?.write_all_at(bytes, offset)?;
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        self.counters.write_bytes.fetch_add(length, Ordering::Relaxed);
+        Ok(offset)
+    }
+
+    /// Reads an extent, in one operation; `into` has its length.
+    pub(crate) fn read(&self, extent: &Extent, into: &mut [u8]) -> Result<()> {
+        self.read_from(&self.folders[extent.folder], extent.offset, into)
+    }
+
+    /// Reads an extent's copy; `false` where there is none.
+    pub(crate) fn read_copy(&self, extent: &Extent, into: &mut [u8]) -> Result<bool> {
+        match (&self.copies, extent.copy) {
+            (Some(folder), Some(offset)) => self.read_from(folder, offset, into).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    fn read_from(&self, folder: &Folder, offset: u64, into: &mut [u8]) -> Result<()> {
+        let read = folder.file().and_then(|file| {
+            #[cfg(test)]
+            self.fault.before_read()?;
+            file.read_exact_at(into, offset)
+        });
+        read.map_err(|error| Error::io("read back the spill file in", &folder.path, error))?;
+        #[cfg(test)]
+        self.fault.after_read(into);
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        self.counters.read_bytes.fetch_add(into.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives the room of an extent back, where the system can and room is short; nobody reads it any
+    /// more. A hole waits for the disk where its pages are just being written, which took most of a
+    /// sort's time on a slow one: so it is made only where what is free is less than what was written.
+    pub(crate) fn free(&self, extent: &Extent) {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            let copy = self.copies.as_ref().zip(extent.copy);
+            let places = [Some((&self.folders[extent.folder], extent.offset)), copy];
+            for (folder, offset) in places.into_iter().flatten() {
+                let written = folder.end.load(Ordering::Relaxed);
+                if folder.free_bytes().is_some_and(|free| free >= written) {
+                    continue;
+                }
+                if let Ok(file) = folder.file() {
+                    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                    let bytes = (extent.bytes as u64).next_multiple_of(PAGE_BYTES);
+                    // Where a file system has no holes, the room comes back with the file.
+                    let _ = fallocate(&*file, flags, offset, bytes);
+                }
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = extent;
+    }
+
+    pub(crate) fn folder(&self, extent: &Extent) -> &Path {
+        &self.folders[extent.folder].path
+    }
+}
+
+/// Whether a folder has no room, or none for this user or process.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod fault {
+    //! Disk operations that fail, or that lie, when a test says so.
+
+    use parking_lot::Mutex;
+    use std::io;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Fault(Mutex<State>);
+
+    #[derive(Debug, Default, Clone, Copy)]
+    struct State {
+        writes: u64,
+        reads: u64,
+        fail_write: Option<(u64, io::ErrorKind, bool)>,
+        fail_read: Option<u64>,
+        flip_read: Option<(u64, usize)>,
+    }
+
+    impl Fault {
+        /// The n-th write (from 0) fails, and all later ones too if `for_good`.
+        pub(crate) fn fail_write(&self, n: u64, kind: io::ErrorKind, for_good: bool) {
+            self.0.lock().fail_write = Some((n, kind, for_good));
+        }
+
+        pub(crate) fn fail_read(&self, n: u64) {
+            self.0.lock().fail_read = Some(n);
+        }
+
+        /// The n-th read has a bit flipped in one of its bytes.
+        pub(crate) fn flip_read(&self, n: u64, place: usize) {
+            self.0.lock().flip_read = Some((n, place));
+        }
+
+        pub(super) fn before_write(&self) -> io::Result<()> {
+            let mut state = self.0.lock();
+            let now = state.writes;
+            state.writes += 1;
+            match state.fail_write {
+                Some((n, kind, for_good)) if now == n || (for_good && now > n) => Err(kind.into()),
+                _ => Ok(()),
+            }
+        }
+
+        pub(super) fn before_read(&self) -> io::Result<()> {
+            let mut state = self.0.lock();
+            state.reads += 1;
+            if state.fail_read == Some(state.reads - 1) {
+                Err(io::Error::other("injected"))
+            } else {
+                Ok(())
+            }
+        }
+
+        pub(super) fn after_read(&self, into: &mut [u8]) {
+            let state = self.0.lock();
+            if let Some((n, place)) = state.flip_read
+                && n == state.reads - 1
+                && !into.is_empty()
+            {
+                let place = place % into.len();
+                into[place] ^= 4;
+            }
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! Lines, against the machine's GNU sort where there is one, and what is ours alone.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Cursor;
+use std::path::Path;
+use std::process::{Command as Process, Stdio};
+use std::time::{Duration, Instant};
+
+use tidemill_sort::Cancel;
+use tidemill_sort::gnu::{Command, Error, Io, Options, Outcome, run};
+
+/// A generator that is the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn one<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+        of[self.below(of.len())]
+    }
+}
+
+struct Ran {
+    stdout: Vec<u8>,
+    stderr: String,
+    result: Result<Outcome, Error>,
+}
+
+fn ours<S: AsRef<str>>(args: &[S], stdin: &[u8], memory_bytes: Option<u64>) -> Ran {
+    let mut command = Options::parse(args.iter().map(|arg| arg.as_ref().to_owned())).unwrap();
+    if let (Command::Run(options), Some(bytes)) = (&mut command, memory_bytes) {
+        options.memory_bytes = Some(bytes);
+    }
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let result = run(
+        &command,
+        &mut Io {
+            stdin: Box::new(Cursor::new(stdin)),
+            stdout: Box::new(&mut stdout),
+            stderr: Box::new(&mut stderr),
+            cancel: Cancel::new(),
+        },
+    );
+    Ran { stdout, stderr: String::from_utf8_lossy(&stderr).into_owned(), result }
+}
+
+/// The major and minor version of the machine's GNU sort.
+fn gnu_version() -> Option<(u32, u32)> {
+    let output = Process::new("sort").arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = text.lines().next()?.strip_prefix("sort (GNU coreutils) ")?;
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+fn theirs(args: &[String], folder: &Path) -> (Vec<u8>, Option<i32>, String) {
+    let output = Process::new("sort")
+        .args(args)
+        .current_dir(folder)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    (output.stdout, output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn field(random: &mut Random) -> Vec<u8> {
+    match random.below(14) {
+        0 => Vec::new(),
+        1 => random
+            .one(&["-", "+", ".", "-.", "0", "-0", "+1", "1.", ".5", "-.5", "00", "0.0"])
+            .as_bytes()
+            .to_vec(),
+        2 => format!("{}", random.below(30)).into_bytes(),
+        3 => format!("-{}.{}", random.below(4), random.below(30)).into_bytes(),
+        4 => format!(
+            "{}{}",
+            random.below(2000),
+            random.one(&["K", "k", "M", "G", "T", "m", "Ki", "x"])
+        )
+        .into_bytes(),
+        5 => random.one(&["Jan", "FEB", "mar", "apri", "december", "Ju", "no"]).as_bytes().to_vec(),
+        6 => format!("f{}.{}", random.below(12), random.one(&["c", "tar.gz", "~", "9", ""]))
+            .into_bytes(),
+        7 => format!("{}~{}", random.below(3), random.below(3)).into_bytes(),
+        8 => format!("{}e{}", random.below(50), random.below(5) as i32 - 2).into_bytes(),
+        9 => random
+            .one(&[
+                "nan", "-nan", "inf", "-inf", "0x1F", "1e400", "-1e400", "1e-400", "infinity", "e5",
+            ])
+            .as_bytes()
+            .to_vec(),
+        10 => (0..random.below(5))
+            .map(|_| {
+                random.one(&[&b'a', &b'A', &b'b', &b'B', &b'.', &b'~', &b'9', &b'0'][..]).to_owned()
+            })
+            .collect(),
+        11 => (0..random.below(4))
+            .map(|_| random.next() as u8)
+            .filter(|byte| !b"\0\nQR".contains(byte))
+            .collect(),
+        12 => format!("{}{}", "9".repeat(random.below(25)), random.below(3)).into_bytes(),
+        _ => random
+            .one(&["the same", "a", "aa", "aaaaaaaab", "aaaaaaaac", "aaaaaaaa"])
+            .as_bytes()
+            .to_vec(),
+    }
+}
+
+fn lines(random: &mut Random, terminator: u8) -> Vec<u8> {
+    let count = [0, 1, 2, 12, 30][random.below(5)];
+    let mut bytes = Vec::new();
+    for _ in 0..count {
+        for index in 0..random.below(4) {
+            if index > 0 {
+                let between: &str = random.one(&[" ", ",", "  ", "\t", ",,", " ,"]);
+                bytes.extend_from_slice(between.as_bytes());
+            }
+            let field = field(random);
+            bytes.extend(field);
+        }
+        if terminator == 0 && random.below(9) == 0 {
+            bytes.push(b'\n');
+        }
+        bytes.push(terminator);
+    }
+    if random.below(3) == 0 {
+        bytes.pop();
+    }
+    bytes
+}
+
+fn position(random: &mut Random, end: bool) -> String {
+    let field = 1 + random.below(3);
+    match random.below(3) {
+        0 => format!("{field}.{}", random.below(4) + usize::from(!end)),
+        _ => field.to_string(),
+    }
+}
+
+fn ordering(random: &mut Random) -> String {
+    let mut options = String::new();
+    for _ in 0..random.below(3) {
+        options.push_str(random.one(&["b", "d", "f", "i", "r"]));
+    }
+    if random.below(2) == 0 {
+        options.push_str(random.one(&["n", "h", "g", "M", "V"]));
+    }
+    options
+}
+
+/// Options that GNU sort takes together, mostly.
+fn options(random: &mut Random) -> Vec<String> {
+    let mut args = Vec::new();
+    for _ in 0..[0, 1, 1, 2, 3][random.below(5)] {
+        let mut key = position(random, false);
+        if random.below(2) == 0 {
+            key.push_str(&ordering(random));
+        }
+        if random.below(2) == 0 {
+            key.push(',');
+            key.push_str(&position(random, true));
+            if random.below(3) == 0 {
+                key.push_str(&ordering(random));
+            }
+        }
+        args.push(format!("-k{key}"));
+    }
+    let global = ordering(random);
+    if !global.is_empty() {
+        args.push(format!("-{global}"));
+    }
+    for (option, rarity) in [("-s", 3), ("-u", 3), ("-r", 5), ("-t,", 3), ("-z", 12)] {
+        if random.below(rarity) == 0 {
+            args.push(option.to_owned());
+        }
+    }
+    args
+}
+
+/// What lies in the way of agreement on purpose: `-g` beyond the digits of a long double; `-V` of a key
+/// that is an extension as a whole, which has been a name of its own since some version after 9.1. (The
+/// units R and Q, which GNU sort knows from 9.2 on, are not among the fields.)
+fn differs_on_purpose(args: &[String], input: &[u8]) -> bool {
+    let has = |letter| args.iter().any(|arg| arg.starts_with('-') && arg.contains(letter));
+    let digits = input.windows(19).any(|window| window.iter().all(u8::is_ascii_digit));
+    let within = has('i') || args.iter().any(|arg| arg.starts_with("-k") && arg.split(',').next().unwrap_or_default().contains('.'));
+    let extension = |pair: &[u8]| pair[0] == b'.' && (pair[1].is_ascii_alphabetic() || pair[1] == b'~');
+    let extension = if within {
+        input.windows(2).any(extension)
+    } else {
+        input.get(..2).is_some_and(extension)
+            || input.windows(3).any(|window| b"\n\0 \t,".contains(&window[0]) && extension(&window[1..]))
+    };
+    has('g') && digits || has('V') && extension
+}
+
+#[test]
+fn gnu_sort_agrees_on_inputs_and_options_of_all_kinds() {
+    if gnu_version().is_none() {
+        eprintln!("skipped: this machine has no GNU sort");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // `TIDEMILL_ROUNDS=100000` for a soak, with other inputs each time.
+    let asked = std::env::var("TIDEMILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let seed = if asked.is_some() { u64::from(std::process::id()) } else { 0 };
+    let mut random = Random(20_260_101 + seed);
+    let (mut compared, mut refused) = (0, 0);
+    let mut kinds = HashSet::new();
+    // On a machine that is busy with other things fewer rounds have to do.
+    let began = Instant::now();
+    let rounds = asked.unwrap_or(4000);
+    for round in 0..rounds {
+        if asked.is_none() && round >= 150 && began.elapsed() > Duration::from_secs(12) {
+            break;
+        }
+        let args = options(&mut random);
+        let terminator = if args.iter().any(|arg| arg == "-z") { 0 } else { b'\n' };
+        let inputs: Vec<Vec<u8>> =
+            (0..=random.below(3)).map(|_| lines(&mut random, terminator)).collect();
+        let action = random.one(&["", "", "", "-m", "-c", "-C"]);
+        let mut args = args;
+        let mut files = Vec::new();
+        for (index, input) in inputs.iter().enumerate() {
+            let name = path(&format!("in{index}"));
+            fs::write(&name, input).unwrap();
+            files.push(name);
+        }
+        if !action.is_empty() {
+            args.push(action.to_owned());
+        }
+        if action.starts_with('-') && action != "-m" {
+            files.truncate(1);
+        }
+        if differs_on_purpose(&args, &inputs.concat()) {
+            continue;
+        }
+        args.extend(files);
+        let (stdout, status, stderr) = theirs(&args, folder.path());
+        if status == Some(2) {
+            // Options that cannot be together: refused here as well.
+            assert!(Options::parse(args.clone()).is_err(), "round {round}: {args:?}: {stderr}");
+            refused += 1;
+            continue;
+        }
+        let ran = ours(&args, b"", None);
+        let shown = || {
+            let inputs: Vec<_> =
+                inputs.iter().map(|input| String::from_utf8_lossy(input)).collect();
+            format!(
+                "round {round}: sort {args:?}\n{inputs:?}\nours   {:?}\ntheirs {:?}",
+                String::from_utf8_lossy(&ran.stdout),
+                String::from_utf8_lossy(&stdout)
+            )
+        };
+        let outcome = ran.result.as_ref().unwrap_or_else(|error| panic!("{}: {error}", shown()));
+        assert!(ran.stdout == stdout, "{}", shown());
+        assert_eq!(Some(outcome.exit_status()), status, "{}", shown());
+        if action == "-c" {
+            assert_eq!(ran.stderr, stderr, "{}", shown());
+        }
+        compared += 1;
+        kinds.insert(args.iter().filter(|arg| arg.starts_with('-')).cloned().collect::<Vec<_>>());
+    }
+    assert!(
+        compared > 100 && refused > 0 && kinds.len() > 75,
+        "{compared} {refused} {}",
+        kinds.len()
+    );
+}
+
+#[test]
+fn gnu_sort_agrees_beyond_memory() {
+    if gnu_version().is_none() {
+        eprintln!("skipped: this machine has no GNU sort");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in").to_str().unwrap().to_owned();
+    let mut random = Random(7);
+    let mut bytes = Vec::new();
+    while bytes.len() < 3 << 20 {
+        for _ in 0..random.below(3) {
+            let field = field(&mut random);
+            bytes.extend(field);
+            bytes.push(b' ');
+        }
+        bytes.extend(format!("{}", random.below(100_000)).into_bytes());
+        bytes.push(b'\n');
+    }
+    fs::write(&file, &bytes).unwrap();
+    for line in [
+        "",
+        "-r",
+        "-u",
+        "-n",
+        "-k2,2n -s",
+        "-k2n -u",
+        "-V",
+        "-h -r",
+        "-k1,1 -k2,2nr",
+        "-f",
+        "-s -k1,1M",
+        "-z",
+        "-d -u",
+    ] {
+        let mut args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        args.extend([
+            "--spill-dir".to_owned(),
+            folder.path().to_str().unwrap().to_owned(),
+            "--parallel=2".to_owned(),
+            file.clone(),
+        ]);
+        let memory = if line == "-z" { 64 << 20 } else { 1 << 20 };
+        let ran = ours(&args, b"", Some(memory));
+        args.drain(args.len() - 4..args.len() - 1);
+        let (stdout, ..) = theirs(&args, folder.path());
+        let different = ran
+            .stdout
+            .split(|byte| *byte == b'\n')
+            .zip(stdout.split(|byte| *byte == b'\n'))
+            .find(|(a, b)| a != b);
+        let text = |(a, b): (&[u8], &[u8])| {
+            (String::from_utf8_lossy(a).into_owned(), String::from_utf8_lossy(b).into_owned())
+        };
+        assert_eq!(different.map(text), None, "sort {line}");
+        assert!(ran.stdout == stdout, "sort {line}");
+        let Ok(Outcome::Sorted(report)) = ran.result else { panic!("sort {line}") };
+        assert_eq!(report.disk.writes > 0, line != "-z", "sort {line}");
+    }
+}
+
+#[test]
+fn an_output_appears_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let names = || {
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    fs::write(path("in"), "b\na\n").unwrap();
+    ours(&["-o", &path("out"), &path("in")], b"", None).result.unwrap();
+    assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\n");
+    let error = ours(&["-r", "-o", &path("out"), &path("in")], b"", None).result.unwrap_err();
+    assert!(error.to_string().contains("`--overwrite`"), "{error}");
+    // The input itself, with its mode kept.
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path("in"), fs::Permissions::from_mode(0o640)).unwrap();
+    ours(&["-o", &path("in"), &path("in"), "--overwrite", "--sync"], b"", None).result.unwrap();
+    assert_eq!(fs::read_to_string(path("in")).unwrap(), "a\nb\n");
+    assert_eq!(fs::metadata(path("in")).unwrap().permissions().mode() & 0o777, 0o640);
+    // A link stays one.
+    std::os::unix::fs::symlink(path("out"), path("link")).unwrap();
+    ours(&["-r", "-o", &path("link"), &path("in"), "--overwrite"], b"", None).result.unwrap();
+    assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(path("out")).unwrap(), "b\na\n");
+    // A failure leaves what was there, and nothing beside it.
+    let error = ours(&["-o", &path("new"), &path("in"), "/"], b"", None).result.unwrap_err();
+    assert!(error.to_string().contains("`/`"), "{error}");
+    fs::write(path("long"), "x".repeat(3 << 20)).unwrap();
+    let error = ours(&["-o", &path("out"), &path("long"), "--overwrite"], b"", Some(16 << 20))
+        .result
+        .unwrap_err();
+    assert!(matches!(error, Error::LineTooLong { .. }), "{error}");
+    assert_eq!(fs::read_to_string(path("out")).unwrap(), "b\na\n");
+    assert_eq!(names(), ["in", "link", "long", "out"]);
+    ours(&["-o", "/dev/null", &path("in")], b"", None).result.unwrap();
+    for bad in ["missing/out", "in/out"] {
+        let error = ours(&["-o", &path(bad), &path("in")], b"", None).result.unwrap_err();
+        assert!(error.to_string().contains(bad), "{error}");
+    }
+}
+
+#[test]
+fn inputs_are_named_where_they_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for action in ["-s", "-m", "-c"] {
+        let error = ours(&[action, &path("missing")], b"", None).result.unwrap_err();
+        assert!(error.to_string().contains(&path("missing")), "{error}");
+    }
+    assert_eq!(ours(&["-", &path("in")][..1], b"b\na", None).stdout, b"a\nb\n");
+    fs::write(path("in"), "c").unwrap();
+    assert_eq!(ours(&["-", &path("in")], b"b\na", None).stdout, b"a\nb\nc\n");
+    fs::write(path("list"), format!("{}\0-", path("in"))).unwrap();
+    assert_eq!(ours(&["--files0-from", &path("list")], b"b\na", None).stdout, b"a\nb\nc\n");
+    for (list, part) in [("", "no input"), ("a\0\0b", "empty name")] {
+        fs::write(path("list"), list).unwrap();
+        let error = ours(&["--files0-from", &path("list")], b"", None).result.unwrap_err();
+        assert!(error.to_string().contains(part) && error.to_string().contains("list"), "{error}");
+    }
+    let help = ours(&["--help"], b"", None);
+    assert!(String::from_utf8(help.stdout).unwrap().contains("--overwrite"));
+}
+
+#[test]
+fn more_inputs_than_a_merge_takes_are_merged_in_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut args: Vec<String> =
+        ["-m", "-k1,1n", "-s", "--batch-size=3", "-T"].map(str::to_owned).to_vec();
+    args.push(folder.path().to_str().unwrap().to_owned());
+    let mut expected = Vec::new();
+    for file in 0..20 {
+        let path = folder.path().join(format!("in{file}"));
+        let lines: Vec<(usize, String)> =
+            (0..50).map(|n| (n * 3 / 2, format!("{} of {file}\n", n * 3 / 2))).collect();
+        fs::write(&path, lines.iter().map(|(_, line)| line.as_str()).collect::<String>()).unwrap();
+        expected.extend(lines);
+        args.push(path.to_str().unwrap().to_owned());
+    }
+    expected.sort_by_key(|(n, _)| *n);
+    let ran = ours(&args, b"", None);
+    ran.result.unwrap();
+    let expected: String = expected.into_iter().map(|(_, line)| line).collect();
+    assert!(ran.stdout == expected.as_bytes());
+}
+
+#[test]
+fn a_shuffle_keeps_equal_lines_together_and_every_line() {
+    let input: String = (0..300).map(|n| format!("{}\n", n % 100)).collect();
+    let once = ours(&["-R"], input.as_bytes(), None).stdout;
+    let lines: Vec<_> = once.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 300);
+    let mut groups: Vec<_> = lines
+        .chunks(3)
+        .map(|group| {
+            assert!(group.iter().all(|line| *line == group[0]));
+            group[0]
+        })
+        .collect();
+    groups.sort();
+    groups.dedup();
+    assert_eq!(groups.len(), 100);
+}
+
+#[test]
+fn records_of_one_size_are_sorted_by_their_key() {
+    let mut random = Random(3);
+    let mut input = Vec::new();
+    for _ in 0..30_000 {
+        let key = random.next().to_be_bytes();
+        input.extend_from_slice(&key);
+        input.extend_from_slice(&[b'.'; 92]);
+    }
+    let ran = ours(&["--records", "100", "--key", "0..10"], &input, Some(1 << 20));
+    let mut expected: Vec<_> = input.chunks(100).collect();
+    expected.sort();
+    assert!(ran.stdout == expected.concat());
+    let Ok(Outcome::Sorted(report)) = ran.result else { panic!() };
+    assert!(report.disk.writes > 0);
+    let reversed = ours(&["--records=100", "--key=0..10", "-r"], &input, None).stdout;
+    assert!(reversed == expected.into_iter().rev().collect::<Vec<_>>().concat());
+    let error = ours(&["--records", "99"], &input, None).result.unwrap_err();
+    assert!(matches!(error, Error::RecordCut { .. }), "{error}");
+}

@@ -1,0 +1,3 @@
+//! The sort as its users see it.
+
+mod gnu;
