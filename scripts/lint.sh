@@ -49,7 +49,7 @@ sys.exit(faults > 0)
 PYTHON
 
 say "crates that do not know DataFusion"
-for crate in prefetch base remote source sink jobs; do
+for crate in prefetch sort base remote source sink jobs; do
     if cargo tree --locked --package "tidemill-$crate" --edges normal,build,dev --prefix none | grep -q '^datafusion'; then
         fault "tidemill-$crate depends on DataFusion"
     fi

@@ -39,6 +39,11 @@ impl Cancel {
         self.raised.store(true, Ordering::Relaxed);
     }
 
+    /// The flag itself, for those who know nothing of this crate. That of a part does not know of what is above.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.raised)
+    }
+
     /// Whether the run has been asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.raised.load(Ordering::Relaxed)

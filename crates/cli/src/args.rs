@@ -53,6 +53,7 @@ pub(crate) enum Verb {
     Schema(SchemaArgs),
     Head(HeadArgs),
     Jobs(JobsArgs),
+    Sort(SortArgs),
     Completions(CompletionsArgs),
 }
 
@@ -195,6 +196,27 @@ pub(crate) struct ConvertArgs {
     pub sink: WriteArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
+}
+
+/// Sorts lines, in memory or beyond it, with the options of GNU sort and the order of LC_ALL=C.
+///
+/// `tidemill sort --help` has all options; `-h` and `-V` are GNU's. `--model records=1e9,size=100,…` alone
+/// calculates what a cluster would need. The exit status is 1 where `-c` finds a line out of order, and 2
+/// after an error.
+#[derive(Debug, Args)]
+#[command(
+    disable_help_flag = true,
+    override_usage = "tidemill sort [OPTION]... [FILE]...",
+    after_help = "\
+Examples:
+  tidemill sort -k2,2nr -t, -o sorted.csv sales.csv
+  tidemill sort -S 256M -T /mnt/disk1 -T /mnt/disk2 -u -o ids.txt ids-*.txt
+  tidemill sort --model records=1e11,size=100,maps=10000,reduces=10000,drives=2500"
+)]
+pub(crate) struct SortArgs {
+    /// Options and files, as GNU sort has them [default: standard input]
+    #[arg(value_name = "OPTION|FILE", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<std::ffi::OsString>,
 }
 
 /// Checks that rowfiles are whole: reads every byte, looks at every checksum.

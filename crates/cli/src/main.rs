@@ -32,6 +32,10 @@ fn main() -> ExitCode {
         let spoken = spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::shell());
         return status(spoken);
     }
+    // Its words are GNU sort's, of which clap knows nothing.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "sort") {
+        return status(verbs::sort(std::env::args_os().skip(2).collect()));
+    }
     // SQL may begin with a comment, which looks like a flag; behind the end of a line it is none.
     let words = std::env::args_os().map(|word| match word.to_str() {
         Some(sql) if sql.starts_with("-- ") || sql.starts_with("--\n") => format!("\n{sql}").into(),

@@ -7,6 +7,7 @@ mod look;
 mod output;
 mod query;
 mod shell;
+mod sort;
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -23,6 +24,7 @@ use crate::args::{Cli, CompletionsArgs, LimitArgs, ReadAheadArgs, SourceArgs, St
 use crate::screen::Pages;
 
 pub(crate) use self::shell::{is_possible as is_shell_possible, shell};
+pub(crate) use self::sort::sort;
 
 /// How a verb ended, other than with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,7 @@ pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
         Verb::Schema(args) => look::schema(&args),
         Verb::Head(args) => look::head(&args),
         Verb::Jobs(args) => jobs::jobs(args),
+        Verb::Sort(args) => sort::sort(args.words),
         Verb::Completions(args) => completions(&args),
     }
 }

@@ -8,6 +8,7 @@
 //! - `secrets`: is what is secret in no message and no record?
 //! - `screens`: what does a terminal show? Golden screens of 80 and of 200 columns.
 //! - `shell`: does it talk at a terminal?
+//! - `sorting`: does `sort` order lines, and what does it say of mistakes?
 //! - `spans`: what does it say of itself when it is asked?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?
 
@@ -19,6 +20,7 @@ mod results;
 mod screens;
 mod secrets;
 mod shell;
+mod sorting;
 mod spans;
 mod transcripts;
 

@@ -59,7 +59,9 @@ fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize
             Ok(0) => break,
             Ok(count) => into = &mut into[count..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(Error::Io { action: "read", path: path.to_path_buf(), source }),
+            Err(source) => {
+                return Err(Error::Io { action: "read", path: path.to_path_buf(), source });
+            }
         }
     }
     Ok(whole - into.len())

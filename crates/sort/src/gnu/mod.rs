@@ -28,7 +28,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-
 pub use keys::{Comparison, Ignore, Key, KeyOptions, KeyOrder, Position};
 pub use options::{Action, Command, HELP, MEMORY_BYTES_MIN, Options, UsageError};
 
@@ -416,7 +415,9 @@ fn look<O: Order>(
             let read = file.look(offset, &mut buffer);
             let found = &buffer[..read];
             match shape {
-                Shape::Fixed(size) => found.chunks_exact(size).take(each).for_each(|record| sorter.sample(record)),
+                Shape::Fixed(size) => {
+                    found.chunks_exact(size).take(each).for_each(|record| sorter.sample(record))
+                }
                 Shape::Variable => {
                     // The first line is cut off in front, the last one behind.
                     let whole = memchr::memrchr(options.terminator, found).unwrap_or(0);
@@ -480,8 +481,12 @@ fn feed_all<O: Order>(
     };
     feed(sorter, options.threads(), read, |task, block: &Vec<u8>| {
         match shape {
-            Shape::Fixed(size) => block.chunks_exact(size).try_for_each(|record| task.push(record))?,
-            Shape::Variable => input::lines(block, terminator).try_for_each(|line| task.push(line))?,
+            Shape::Fixed(size) => {
+                block.chunks_exact(size).try_for_each(|record| task.push(record))?
+            }
+            Shape::Variable => {
+                input::lines(block, terminator).try_for_each(|line| task.push(line))?
+            }
         }
         Ok(())
     })

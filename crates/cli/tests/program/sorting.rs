@@ -1,0 +1,63 @@
+//! Lines in order.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::Place;
+
+#[test]
+fn lines_are_sorted_by_the_options_of_gnu_sort() {
+    let place = Place::new();
+    let lines: Vec<String> =
+        (0..5000_u64).map(|n| format!("{}\t{}\n", n * 7919 % 5003, n * 31 % 17)).collect();
+    place.write("in.tsv", lines.concat());
+    let sorted = |args: &[&str]| {
+        let output = place.tidemill(&[&["sort"], args].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let key = |line: &String| line.split('\t').next().unwrap().parse::<u64>().unwrap();
+    let mut by_number = lines.clone();
+    by_number.sort_by_key(key);
+    assert_eq!(sorted(&["-n", "in.tsv"]), by_number.concat());
+    let mut by_bytes = lines.clone();
+    by_bytes.sort();
+    assert_eq!(sorted(&["in.tsv"]), by_bytes.concat());
+    assert_eq!(sorted(&["-S", "16M", "-k1,1", "-s", "--", "in.tsv"]).len(), lines.concat().len());
+
+    assert_eq!(sorted(&["-rn", "-o", "out.tsv", "in.tsv"]), "");
+    by_number.reverse();
+    assert_eq!(place.read("out.tsv"), by_number.concat());
+
+    let mut piped = place.tidemill(&["sort", "-u"]);
+    let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"b\na\nb\n").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"a\nb\n");
+}
+
+#[test]
+fn what_cannot_be_sorted_is_told_and_leaves_files_alone() {
+    let place = Place::new();
+    place.write("a.txt", "b\na\n");
+    for (args, status, expected) in [
+        (&["sort", "-c", "a.txt"][..], 1, "a.txt:2: disorder: a"),
+        (&["sort", "-o", "a.txt", "a.txt"], 2, "`a.txt` exists"),
+        (&["sort", "nosuch.txt"], 2, "cannot open `nosuch.txt`"),
+        (&["sort", "--nosuch"], 2, "unknown option `--nosuch`"),
+        (&["sort", "-k0", "a.txt"], 2, "error: "),
+        (&["sort", "--model", "records=x"], 2, "error: "),
+        (&["sort", "-r", "--model", "records=1e9"], 2, "`--model` stands alone"),
+    ] {
+        let output = place.tidemill(args).output().unwrap();
+        let says = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {says}");
+        assert!(says.contains(expected), "{args:?}: {says}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(place.read("a.txt"), "b\na\n");
+    let model = place.tidemill(&["sort", "--model", "records=1e11"]).output().unwrap();
+    let model = String::from_utf8(model.stdout).unwrap();
+    assert!(model.contains("800 s") && model.ends_with('\n'), "{model}");
+    let help = place.tidemill(&["sort", "--help"]).output().unwrap();
+    assert!(String::from_utf8(help.stdout).unwrap().starts_with("Sorts lines"));
+}
