@@ -41,6 +41,7 @@ from tidemill._rowfile import (
 )
 from tidemill._run import explain, head, merge, query, read_text, run, schema
 from tidemill._schema import Schema, SourceSchema
+from tidemill._sort import sort
 from tidemill._tidemill import __version__
 
 __all__ = [
@@ -85,4 +86,5 @@ __all__ = [
     "run",
     "salvage",
     "schema",
+    "sort",
 ]

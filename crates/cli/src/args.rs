@@ -215,7 +215,7 @@ Examples:
 )]
 pub(crate) struct SortArgs {
     /// Options and files, as GNU sort has them [default: standard input]
-    #[arg(value_name = "OPTION|FILE", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<std::ffi::OsString>,
 }
 

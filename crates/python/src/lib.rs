@@ -8,6 +8,7 @@
 //! - `parameters`: how do values reach SQL's parameters?
 //! - `values`: which Python object is a value?
 //! - `convert`: how are files converted and checked?
+//! - `sorting`: how are lines sorted?
 //! - `rowfile`: how do rowfiles reach Python, and come from there?
 //! - `errors`: which Python exception is an engine's error?
 //!
@@ -23,6 +24,7 @@ mod options;
 mod parameters;
 mod result;
 mod rowfile;
+mod sorting;
 mod values;
 mod wait;
 
@@ -553,6 +555,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(convert::check, module)?)?;
     module.add_function(wrap_pyfunction!(convert::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(convert::check_schema, module)?)?;
+    module.add_function(wrap_pyfunction!(sorting::sort, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(explain_query, module)?)?;
     module.add_function(wrap_pyfunction!(unknown_tables, module)?)?;

@@ -1,0 +1,55 @@
+//! How are lines sorted?
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use tidemill_engine::{Cancel, Error, Result};
+use tidemill_sort::gnu::{self, Command, Io, Options, Outcome};
+
+use crate::wait::on_a_thread;
+
+/// Sorts as GNU sort's options say: whether the input was in order where that is asked, what was written to no file,
+/// and what is said.
+#[pyfunction]
+pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<(bool, Vec<u8>, String)> {
+    let cancel = Cancel::new();
+    let flag = cancel.flag();
+    on_a_thread(py, cancel, move || {
+        let command = Options::parse(words);
+        let command = command.map_err(|error| Error::usage_hint(error.message, error.hint))?;
+        refuse_pipes(&command)?;
+        let (mut written, mut said) = (Vec::new(), Vec::new());
+        let mut io = Io::of_process();
+        io.stdin = Box::new(std::io::empty());
+        io.stdout = Box::new(&mut written);
+        io.stderr = Box::new(&mut said);
+        io.cancel = flag.into();
+        let outcome = gnu::run(&command, &mut io);
+        drop(io);
+        let is_sorted = !matches!(outcome.map_err(told)?, Outcome::Disorder { .. });
+        Ok((is_sorted, written, String::from_utf8_lossy(&said).into_owned()))
+    })
+}
+
+/// The standard input of a Python process is not for this.
+fn refuse_pipes(command: &Command) -> Result<()> {
+    let Command::Run(options) = command else { return Ok(()) };
+    let has_files = !options.inputs.is_empty() && options.inputs.iter().all(|path| path != "-");
+    match has_files || options.files_from.as_ref().is_some_and(|path| path != "-") {
+        true => Ok(()),
+        false => {
+            Err(Error::usage_hint("there is nothing to sort", "name a file: tm.sort('lines.txt')"))
+        }
+    }
+}
+
+fn told(error: gnu::Error) -> Error {
+    match error {
+        gnu::Error::Io { action, path, source } => Error::io(action, path, source),
+        gnu::Error::Sort(tidemill_sort::Error::Cancelled) => Error::Interrupted,
+        gnu::Error::Sort(tidemill_sort::Error::Io { action, path, source }) => {
+            Error::io(action, path, source)
+        }
+        other => Error::usage(other.to_string()),
+    }
+}
