@@ -54,7 +54,8 @@ fn generate(kind: &str, bytes: &str, file: &str) -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(file)?);
     let mut random = Random(1);
     let mut records = Generator::new(Form::Text, 0);
-    let syllables = ["ba", "co", "du", "fe", "gi", "lo", "mar", "nes", "pi", "ro", "sta", "tin", "ver", "wu"];
+    let syllables =
+        ["ba", "co", "du", "fe", "gi", "lo", "mar", "nes", "pi", "ro", "sta", "tin", "ver", "wu"];
     let mut written = 0;
     let mut line = Vec::with_capacity(128);
     for number in 0u64.. {
@@ -75,10 +76,19 @@ fn generate(kind: &str, bytes: &str, file: &str) -> Result<(), Box<dyn Error>> {
                 line.push(b'\n');
             }
             "integers" => writeln!(line, "{}", n.cast_signed())?,
-            "sorted" => writeln!(line, "{number:012} and what follows it on the line, up to 80 bytes in all, as logs have it")?,
-            "reversed" => writeln!(line, "{:012} and what follows it on the line, up to 80 bytes in all, as logs have it", 999_999_999_999 - number)?,
+            "sorted" => writeln!(
+                line,
+                "{number:012} and what follows it on the line, up to 80 bytes in all, as logs have it"
+            )?,
+            "reversed" => writeln!(
+                line,
+                "{:012} and what follows it on the line, up to 80 bytes in all, as logs have it",
+                999_999_999_999 - number
+            )?,
             "few" => writeln!(line, "value number {} of some", n % 10)?,
-            "skewed" if n % 2 == 0 => line.extend_from_slice(b"the line that half of all lines are\n"),
+            "skewed" if n.is_multiple_of(2) => {
+                line.extend_from_slice(b"the line that half of all lines are\n")
+            }
             "skewed" => writeln!(line, "{n:020}")?,
             _ => return Err(format!("unknown kind `{kind}`").into()),
         }
@@ -117,11 +127,14 @@ fn combine(operation: &str, files: &[&str]) -> Result<u8, Box<dyn Error>> {
     };
     let mut options = ids::Options::default();
     options.memory_bytes = 256 << 20;
-    let inputs: Result<Vec<_>, _> =
-        files.iter().map(|file| ids::Input::file(Path::new(file), ids::Format::Raw, &options)).collect();
+    let inputs: Result<Vec<_>, _> = files
+        .iter()
+        .map(|file| ids::Input::file(Path::new(file), ids::Format::Raw, &options))
+        .collect();
     let mut out = std::io::sink();
-    let counts =
-        ids::combine(operation, inputs?, &options, &mut |ids| ids::write(ids, ids::Format::Raw, false, &mut out))?;
+    let counts = ids::combine(operation, inputs?, &options, &mut |ids| {
+        ids::write(ids, ids::Format::Raw, false, &mut out)
+    })?;
     println!("{counts:?}");
     Ok(0)
 }

@@ -44,7 +44,10 @@ pub(crate) fn feed<O: Order, B: Default + Send, E: From<Error> + Send>(
         let mut read_all = || {
             for number in 0.. {
                 let mut block = spare.lock().pop().unwrap_or_default();
-                if !read(&mut block)? || failed.load(Ordering::Relaxed) || full.send((number, block)).is_err() {
+                if !read(&mut block)?
+                    || failed.load(Ordering::Relaxed)
+                    || full.send((number, block)).is_err()
+                {
                     break;
                 }
             }

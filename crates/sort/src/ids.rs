@@ -48,7 +48,9 @@ pub enum Error {
         source: io::Error,
     },
     /// A line that is no id.
-    #[error("`{name}`, line {line}: `{text}` is no {kind}\nhint: one number a line, from {least} to {most}")]
+    #[error(
+        "`{name}`, line {line}: `{text}` is no {kind}\nhint: one number a line, from {least} to {most}"
+    )]
     Text {
         /// The input.
         name: String,
@@ -64,7 +66,9 @@ pub enum Error {
         most: i128,
     },
     /// An input of raw ids that ends within one.
-    #[error("`{name}` ends with {bytes} bytes of an id of 8\nhint: raw ids have 8 bytes each, little-endian")]
+    #[error(
+        "`{name}` ends with {bytes} bytes of an id of 8\nhint: raw ids have 8 bytes each, little-endian"
+    )]
     Cut {
         /// The input.
         name: String,
@@ -72,7 +76,9 @@ pub enum Error {
         bytes: usize,
     },
     /// An input that was said to be in order and is not.
-    #[error("`{name}` is not in order at its id number {number}\nhint: leave out that it is sorted, and it will be")]
+    #[error(
+        "`{name}` is not in order at its id number {number}\nhint: leave out that it is sorted, and it will be"
+    )]
     NotSorted {
         /// The input.
         name: String,
@@ -143,7 +149,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let crate::Options { memory_bytes, threads, spill_dirs, cancel, .. } = crate::Options::default();
+        let crate::Options { memory_bytes, threads, spill_dirs, cancel, .. } =
+            crate::Options::default();
         Options { memory_bytes, threads, spill_dirs, signed: false, cancel }
     }
 }
@@ -155,9 +162,12 @@ enum Sorted {
     No,
 }
 
+/// Fills a list with ids.
+type Next<'a> = Box<dyn FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a>;
+
 enum From<'a> {
     Reader(Format, Box<dyn Read + Send + 'a>),
-    Blocks(Box<dyn FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a>),
+    Blocks(Next<'a>),
 }
 
 /// A set of ids.
@@ -169,14 +179,21 @@ pub struct Input<'a> {
 
 impl std::fmt::Debug for Input<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Input").field("name", &self.name).field("sorted", &self.sorted).finish_non_exhaustive()
+        f.debug_struct("Input")
+            .field("name", &self.name)
+            .field("sorted", &self.sorted)
+            .finish_non_exhaustive()
     }
 }
 
 impl<'a> Input<'a> {
     /// Ids from bytes, in any order. The name is for messages.
     pub fn new(name: impl Into<String>, format: Format, reader: impl Read + Send + 'a) -> Self {
-        Input { name: name.into(), from: From::Reader(format, Box::new(reader)), sorted: Sorted::No }
+        Input {
+            name: name.into(),
+            from: From::Reader(format, Box::new(reader)),
+            sorted: Sorted::No,
+        }
     }
 
     /// Ids from a file. It is read once to see whether it is in order: if so, it is not sorted.
@@ -186,7 +203,11 @@ impl<'a> Input<'a> {
     pub fn file(path: &Path, format: Format, options: &Options) -> Result<Input<'static>, Error> {
         let name = path.display().to_string();
         let open = || {
-            std::fs::File::open(path).map_err(|source| Error::Io { action: "open", name: name.clone(), source })
+            std::fs::File::open(path).map_err(|source| Error::Io {
+                action: "open",
+                name: name.clone(),
+                source,
+            })
         };
         let order = U64Order { signed: options.signed };
         let mut sorted = Sorted::Yes;
@@ -305,7 +326,11 @@ impl<'a> Reader<'a> {
     }
 
     fn text(&mut self, ids: &mut Vec<u64>) -> Result<(), Error> {
-        let end = if self.ended { self.rest.len() } else { memchr::memrchr(b'\n', &self.rest).map_or(0, |at| at + 1) };
+        let end = if self.ended {
+            self.rest.len()
+        } else {
+            memchr::memrchr(b'\n', &self.rest).map_or(0, |at| at + 1)
+        };
         // No number is longer; without an end to it, a line could take all memory.
         const LINE_BYTES_MAX: usize = 1 << 16;
         let rest = &self.rest[..end];
@@ -326,7 +351,14 @@ impl<'a> Reader<'a> {
                     ("id", 0, i128::from(u64::MAX))
                 };
                 let text = String::from_utf8_lossy(&digits[..digits.len().min(64)]).into_owned();
-                Error::Text { name: self.input.name.clone(), line: self.line, text, kind, least, most }
+                Error::Text {
+                    name: self.input.name.clone(),
+                    line: self.line,
+                    text,
+                    kind,
+                    least,
+                    most,
+                }
             })?);
         }
         self.rest.drain(..end);
@@ -373,7 +405,16 @@ enum StreamFrom<'a> {
 
 impl<'a> Stream<'a> {
     fn new(order: U64Order, from: StreamFrom<'a>) -> Result<Self, Error> {
-        let mut stream = Stream { order, from, ids: Vec::new(), next: 0, head: None, rank: 0, count: 0, failed: None };
+        let mut stream = Stream {
+            order,
+            from,
+            ids: Vec::new(),
+            next: 0,
+            head: None,
+            rank: 0,
+            count: 0,
+            failed: None,
+        };
         stream.step()?;
         Ok(stream)
     }
@@ -405,7 +446,10 @@ impl<'a> Stream<'a> {
             if self.head.is_some() && rank <= self.rank {
                 if rank < self.rank {
                     let StreamFrom::Reader(reader) = &self.from else { continue };
-                    return Err(Error::NotSorted { name: reader.input.name.clone(), number: self.count + 1 });
+                    return Err(Error::NotSorted {
+                        name: reader.input.name.clone(),
+                        number: self.count + 1,
+                    });
                 }
                 continue;
             }
@@ -457,16 +501,25 @@ pub fn combine(
         let from = match sorted {
             Sorted::Yes => StreamFrom::Reader(Box::new(reader)),
             Sorted::No => {
-                let mut sort = crate::Options::default();
-                sort.memory_bytes = each;
-                sort.threads = options.threads;
-                sort.spill_dirs.clone_from(&options.spill_dirs);
-                sort.cancel = options.cancel.clone();
+                let sort = crate::Options {
+                    memory_bytes: each,
+                    threads: options.threads,
+                    spill_dirs: options.spill_dirs.clone(),
+                    cancel: options.cancel.clone(),
+                    ..crate::Options::default()
+                };
                 // Ids that are the same need no order among themselves: the stream drops them.
                 let sorter = Sorter::new(order, Shape::Fixed(8), sort)?;
-                feed(&sorter, options.threads, |ids| reader.read(ids), |task, ids: &Vec<u64>| {
-                    ids.iter().try_for_each(|id| task.push(&id.to_le_bytes())).map_err(Error::from)
-                })?;
+                feed(
+                    &sorter,
+                    options.threads,
+                    |ids| reader.read(ids),
+                    |task, ids: &Vec<u64>| {
+                        ids.iter()
+                            .try_for_each(|id| task.push(&id.to_le_bytes()))
+                            .map_err(Error::from)
+                    },
+                )?;
                 StreamFrom::Sorted(sorter.finish()?.blocks(Layout::Bare)?)
             }
         };
@@ -486,7 +539,8 @@ pub fn combine(
             sets += 1;
             first |= number == 0;
             if let Err(error) = tree.advance() {
-                let failed = tree.into_sources().into_iter().find_map(|Numbered((_, stream))| stream.failed);
+                let failed =
+                    tree.into_sources().into_iter().find_map(|Numbered((_, stream))| stream.failed);
                 return Err(failed.unwrap_or(Error::Sort(error)));
             }
             match tree.first() {
@@ -504,7 +558,7 @@ pub fn combine(
                     block.clear();
                 }
             }
-        } else if counts.output % BLOCK_IDS as u64 == 0 {
+        } else if counts.output.is_multiple_of(BLOCK_IDS as u64) {
             options.cancel.check()?;
         }
     }
@@ -576,10 +630,20 @@ mod tests {
     }
 
     fn options(folder: &tempfile::TempDir, signed: bool) -> Options {
-        Options { memory_bytes: 1 << 20, threads: 2, spill_dirs: vec![folder.path().into()], signed, ..Options::default() }
+        Options {
+            memory_bytes: 1 << 20,
+            threads: 2,
+            spill_dirs: vec![folder.path().into()],
+            signed,
+            ..Options::default()
+        }
     }
 
-    fn run(operation: Operation, inputs: Vec<Input<'_>>, options: &Options) -> Result<(Vec<u64>, super::Counts), Error> {
+    fn run(
+        operation: Operation,
+        inputs: Vec<Input<'_>>,
+        options: &Options,
+    ) -> Result<(Vec<u64>, super::Counts), Error> {
         let mut ids = Vec::new();
         let counts = combine(operation, inputs, options, &mut |more| {
             ids.extend_from_slice(more);
@@ -592,10 +656,12 @@ mod tests {
     fn sets_beyond_memory_are_combined() {
         let folder = tempfile::tempdir().unwrap();
         let mut random = Random(1);
-        let sets: Vec<Vec<u64>> = (0..3).map(|_| (0..300_000).map(|_| random.below(400_000)).collect()).collect();
+        let sets: Vec<Vec<u64>> =
+            (0..3).map(|_| (0..300_000).map(|_| random.below(400_000)).collect()).collect();
         for operation in OPERATIONS {
             let inputs: Vec<_> = sets.iter().map(|ids| bytes(ids, Format::Raw, false)).collect();
-            let inputs = inputs.iter().map(|bytes| Input::new("set", Format::Raw, &bytes[..])).collect();
+            let inputs =
+                inputs.iter().map(|bytes| Input::new("set", Format::Raw, &bytes[..])).collect();
             let (ids, counts) = run(operation, inputs, &options(&folder, false)).unwrap();
             let expected = naive(operation, &sets, false);
             assert_eq!(counts.output, expected.len() as u64);
@@ -611,7 +677,8 @@ mod tests {
         let ids: Vec<u64> = (0..500_000).map(|n| n / 2).collect();
         std::fs::write(&path, bytes(&ids, Format::Raw, false)).unwrap();
         // A sort beyond memory would have to spill there.
-        let nowhere = Options { spill_dirs: vec!["/nowhere/at/all".into()], ..options(&folder, false) };
+        let nowhere =
+            Options { spill_dirs: vec!["/nowhere/at/all".into()], ..options(&folder, false) };
         let file = Input::file(&path, Format::Raw, &nowhere).unwrap();
         assert_eq!(run(Operation::Count, vec![file], &nowhere).unwrap().1.output, 250_000);
         std::fs::write(&path, "5\n4\n").unwrap();
@@ -641,8 +708,12 @@ mod tests {
         let input = Input::new("a.raw", Format::Raw, &[0u8; 11][..]);
         let error = run(Operation::Union, vec![input], &options(&folder, false)).unwrap_err();
         assert!(matches!(error, Error::Cut { bytes: 3, .. }), "{error}");
-        assert!(matches!(run(Operation::Union, vec![], &options(&folder, false)), Err(Error::NoInput)));
-        let missing = Input::file(&folder.path().join("no"), Format::Raw, &options(&folder, false)).unwrap_err();
+        assert!(matches!(
+            run(Operation::Union, vec![], &options(&folder, false)),
+            Err(Error::NoInput)
+        ));
+        let missing = Input::file(&folder.path().join("no"), Format::Raw, &options(&folder, false))
+            .unwrap_err();
         assert!(missing.to_string().contains("no"), "{missing}");
     }
 

@@ -102,13 +102,20 @@ impl Model {
         let mut model = Model::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let Some((name, value)) = part.split_once('=') else {
-                return Err(Error::option(format!("`{part}` is no parameter of the model"), "write `name=number`"));
+                return Err(Error::option(
+                    format!("`{part}` is no parameter of the model"),
+                    "write `name=number`",
+                ));
             };
             let mut fields = model.fields();
             let names: Vec<_> = fields.iter().map(|(name, _)| format!("`{name}`")).collect();
-            let Some((_, field)) = fields.iter_mut().find(|(known, _)| *known == name.trim()) else {
+            let Some((_, field)) = fields.iter_mut().find(|(known, _)| *known == name.trim())
+            else {
                 let hint = format!("one of {}", names.join(", "));
-                return Err(Error::option(format!("unknown parameter `{}` of the model", name.trim()), hint));
+                return Err(Error::option(
+                    format!("unknown parameter `{}` of the model", name.trim()),
+                    hint,
+                ));
             };
             **field = number(value.trim()).ok_or_else(|| {
                 Error::option(
@@ -163,7 +170,11 @@ impl Model {
     /// Map tasks append to partitions, sorters cut these into runs, reduce tasks merge them.
     pub fn fan_out(&self) -> Cost {
         let bytes = self.bytes();
-        self.cost(bytes / self.run_bytes, bytes * (self.copies + 2.0 + self.parity), bytes * self.switch_bytes)
+        self.cost(
+            bytes / self.run_bytes,
+            bytes * (self.copies + 2.0 + self.parity),
+            bytes * self.switch_bytes,
+        )
     }
 }
 
@@ -243,8 +254,17 @@ mod tests {
     #[test]
     fn parameters_are_read_and_mistakes_are_told() {
         let model = Model::parse("records=1e9, size=0.2k,drives=10,drive_rate=150M").unwrap();
-        assert_eq!((model.records, model.size, model.drives, model.drive_rate), (1e9, 200.0, 10.0, 150e6));
-        for (text, part) in [("seeks=1", "`seek_ms`"), ("size", "name=number"), ("size=x", "no number"), ("maps=0", "above zero"), ("maps=inf", "no number")] {
+        assert_eq!(
+            (model.records, model.size, model.drives, model.drive_rate),
+            (1e9, 200.0, 10.0, 150e6)
+        );
+        for (text, part) in [
+            ("seeks=1", "`seek_ms`"),
+            ("size", "name=number"),
+            ("size=x", "no number"),
+            ("maps=0", "above zero"),
+            ("maps=inf", "no number"),
+        ] {
             let error = Model::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }

@@ -118,7 +118,8 @@ impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explained { plan, report } = self;
         writeln!(f, "{:<24} {:>16} {:>16}", "", "predicted", "actual")?;
-        let mut row = |name: &str, plan: u64, report: u64| writeln!(f, "{name:<24} {plan:>16} {report:>16}");
+        let mut row =
+            |name: &str, plan: u64, report: u64| writeln!(f, "{name:<24} {plan:>16} {report:>16}");
         row("rows", plan.rows, report.input.rows)?;
         row("bytes", plan.bytes, report.input.bytes)?;
         row("partitions", plan.partitions, report.partitions)?;
@@ -129,7 +130,11 @@ impl fmt::Display for Explained {
         row("bytes read", plan.disk.read_bytes, report.disk.read_bytes)?;
         let mean = |disk: &DiskCounts| disk.bytes() / disk.operations().max(1);
         row("bytes an operation", mean(&plan.disk), mean(&report.disk))?;
-        write!(f, "partitions of one key {}, merged from runs {}", report.partitions_tied, report.partitions_merged)
+        write!(
+            f,
+            "partitions of one key {}, merged from runs {}",
+            report.partitions_tied, report.partitions_merged
+        )
     }
 }
 
@@ -143,7 +148,9 @@ mod tests {
 
     #[test]
     fn a_forecast_is_near_what_happens() {
-        for (memory, count, least) in [(4 << 20, 20_000u64, 0), (4 << 20, 150_000, 1), (1 << 20, 400_000, 2)] {
+        for (memory, count, least) in
+            [(4 << 20, 20_000u64, 0), (4 << 20, 150_000, 1), (1 << 20, 400_000, 2)]
+        {
             let folder = tempfile::tempdir().unwrap();
             let options = crate::Options {
                 memory_bytes: memory,

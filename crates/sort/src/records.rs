@@ -139,7 +139,9 @@ impl std::fmt::Display for Summary {
         writeln!(f, "duplicate keys   {}", self.duplicate_keys)?;
         match self.disorder {
             None => write!(f, "all records are in order"),
-            Some((count, first)) => write!(f, "{count} records are out of order, the first of them number {first}"),
+            Some((count, first)) => {
+                write!(f, "{count} records are out of order, the first of them number {first}")
+            }
         }
     }
 }
@@ -174,7 +176,8 @@ impl Validator {
         self.summary.duplicate_keys += next.summary.duplicate_keys;
         if let Some((count, first)) = next.summary.disorder {
             let first = self.summary.records + first;
-            self.summary.disorder = Some(self.summary.disorder.map_or((count, first), |(n, at)| (n + count, at)));
+            self.summary.disorder =
+                Some(self.summary.disorder.map_or((count, first), |(n, at)| (n + count, at)));
         }
         self.last = next.last.or(self.last);
         self.summary.records += next.summary.records;

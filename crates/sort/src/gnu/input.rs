@@ -59,7 +59,9 @@ fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize
             Ok(0) => break,
             Ok(count) => into = &mut into[count..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(Error::Io { action: "read", path: path.to_path_buf(), source }),
+            Err(source) => {
+                return Err(Error::Io { action: "read", path: path.to_path_buf(), source });
+            }
         }
     }
     Ok(whole - into.len())
@@ -116,7 +118,7 @@ impl Blocks {
             let read = fill(reader, path, &mut block[start..])?;
             block.truncate(start + read);
             if block.len() < wanted {
-                if self.terminator.is_none() && block.len() % self.size != 0 {
+                if self.terminator.is_none() && !block.len().is_multiple_of(self.size) {
                     return Err(Error::RecordCut {
                         path: path.to_path_buf(),
                         record_bytes: self.size,

@@ -28,7 +28,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-
 pub use keys::{Comparison, Ignore, Key, KeyOptions, KeyOrder, Position};
 pub use options::{Action, Command, HELP, MEMORY_BYTES_MIN, Options, UsageError};
 
@@ -173,20 +172,23 @@ impl Options {
     }
 
     fn sort_options(&self, cancel: &Cancel, expected_bytes: Option<u64>) -> crate::Options {
-        let mut options = crate::Options::default();
-        options.memory_bytes = self.memory();
-        options.threads = self.threads();
-        if !self.spill_dirs.is_empty() {
-            options.spill_dirs.clone_from(&self.spill_dirs);
+        let default = crate::Options::default();
+        crate::Options {
+            memory_bytes: self.memory(),
+            threads: self.threads(),
+            spill_dirs: if self.spill_dirs.is_empty() {
+                default.spill_dirs
+            } else {
+                self.spill_dirs.clone()
+            },
+            copy_dir: self.copy_dir.clone(),
+            // Lines that tie as a whole are the same: their order cannot be seen.
+            stable: self.stable && (self.record_bytes.is_some() || !self.is_whole_lines()),
+            unique: self.unique,
+            limit: None,
+            expected_bytes,
+            cancel: cancel.clone(),
         }
-        options.copy_dir.clone_from(&self.copy_dir);
-        // Lines that tie as a whole are the same: their order cannot be seen.
-        options.stable =
-            self.stable && self.record_bytes.is_some() || self.stable && !self.is_whole_lines();
-        options.unique = self.unique;
-        options.expected_bytes = expected_bytes;
-        options.cancel = cancel.clone();
-        options
     }
 
     fn inputs(&self, stdin: &mut dyn Read) -> Result<Vec<PathBuf>, Error> {
@@ -416,7 +418,9 @@ fn look<O: Order>(
             let read = file.look(offset, &mut buffer);
             let found = &buffer[..read];
             match shape {
-                Shape::Fixed(size) => found.chunks_exact(size).take(each).for_each(|record| sorter.sample(record)),
+                Shape::Fixed(size) => {
+                    found.chunks_exact(size).take(each).for_each(|record| sorter.sample(record))
+                }
                 Shape::Variable => {
                     // The first line is cut off in front, the last one behind.
                     let whole = memchr::memrchr(options.terminator, found).unwrap_or(0);
@@ -480,8 +484,12 @@ fn feed_all<O: Order>(
     };
     feed(sorter, options.threads(), read, |task, block: &Vec<u8>| {
         match shape {
-            Shape::Fixed(size) => block.chunks_exact(size).try_for_each(|record| task.push(record))?,
-            Shape::Variable => input::lines(block, terminator).try_for_each(|line| task.push(line))?,
+            Shape::Fixed(size) => {
+                block.chunks_exact(size).try_for_each(|record| task.push(record))?
+            }
+            Shape::Variable => {
+                input::lines(block, terminator).try_for_each(|line| task.push(line))?
+            }
         }
         Ok(())
     })
@@ -560,13 +568,16 @@ enum PathOrFile {
     File(std::fs::File, PathBuf),
 }
 
+/// Takes merged lines; standard output is handed to it, for the case that they go there.
+type Writing<'a> = &'a mut dyn FnMut(&mut dyn Write, &[u8]) -> Result<(), Error>;
+
 fn merge_some(
     options: &Options,
     group: Vec<PathOrFile>,
     order: &KeyOrder,
     io: &mut Io<'_>,
     memory: u64,
-    write: &mut dyn FnMut(&mut dyn Write, &[u8]) -> Result<(), Error>,
+    write: Writing<'_>,
 ) -> Result<(), Error> {
     let sizes = crate::Sizes::new(memory);
     let block_bytes = usize::try_from(memory / 2 / (group.len() as u64 + 1))
@@ -650,7 +661,7 @@ fn check(
                 return Ok(Outcome::Disorder { path: path.clone(), line: number });
             }
         }
-        if number % 4096 == 0 {
+        if number.is_multiple_of(4096) {
             cancel.check()?;
         }
         last.clear();

@@ -195,13 +195,19 @@ fn options(random: &mut Random) -> Vec<String> {
 fn differs_on_purpose(args: &[String], input: &[u8]) -> bool {
     let has = |letter| args.iter().any(|arg| arg.starts_with('-') && arg.contains(letter));
     let digits = input.windows(19).any(|window| window.iter().all(u8::is_ascii_digit));
-    let within = has('i') || args.iter().any(|arg| arg.starts_with("-k") && arg.split(',').next().unwrap_or_default().contains('.'));
-    let extension = |pair: &[u8]| pair[0] == b'.' && (pair[1].is_ascii_alphabetic() || pair[1] == b'~');
+    let within = has('i')
+        || args.iter().any(|arg| {
+            arg.starts_with("-k") && arg.split(',').next().unwrap_or_default().contains('.')
+        });
+    let extension =
+        |pair: &[u8]| pair[0] == b'.' && (pair[1].is_ascii_alphabetic() || pair[1] == b'~');
     let extension = if within {
         input.windows(2).any(extension)
     } else {
         input.get(..2).is_some_and(extension)
-            || input.windows(3).any(|window| b"\n\0 \t,".contains(&window[0]) && extension(&window[1..]))
+            || input
+                .windows(3)
+                .any(|window| b"\n\0 \t,".contains(&window[0]) && extension(&window[1..]))
     };
     has('g') && digits || has('V') && extension
 }
