@@ -86,7 +86,7 @@ fn generate(kind: &str, bytes: &str, file: &str) -> Result<(), Box<dyn Error>> {
                 999_999_999_999 - number
             )?,
             "few" => writeln!(line, "value number {} of some", n % 10)?,
-            "skewed" if n % 2 == 0 => {
+            "skewed" if n.is_multiple_of(2) => {
                 line.extend_from_slice(b"the line that half of all lines are\n")
             }
             "skewed" => writeln!(line, "{n:020}")?,

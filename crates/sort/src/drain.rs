@@ -371,7 +371,7 @@ impl Memory {
                 starts[part + 1] += 1;
                 entries.push(Entry { prefix, at: place(index, offset) });
                 offset = next;
-                if entries.len() % 8192 == 0 {
+                if entries.len().is_multiple_of(8192) {
                     cancel.check()?;
                 }
             }

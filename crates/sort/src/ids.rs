@@ -162,9 +162,12 @@ enum Sorted {
     No,
 }
 
+/// Fills a list with ids.
+type Next<'a> = Box<dyn FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a>;
+
 enum From<'a> {
     Reader(Format, Box<dyn Read + Send + 'a>),
-    Blocks(Box<dyn FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a>),
+    Blocks(Next<'a>),
 }
 
 /// A set of ids.
@@ -498,11 +501,13 @@ pub fn combine(
         let from = match sorted {
             Sorted::Yes => StreamFrom::Reader(Box::new(reader)),
             Sorted::No => {
-                let mut sort = crate::Options::default();
-                sort.memory_bytes = each;
-                sort.threads = options.threads;
-                sort.spill_dirs.clone_from(&options.spill_dirs);
-                sort.cancel = options.cancel.clone();
+                let sort = crate::Options {
+                    memory_bytes: each,
+                    threads: options.threads,
+                    spill_dirs: options.spill_dirs.clone(),
+                    cancel: options.cancel.clone(),
+                    ..crate::Options::default()
+                };
                 // Ids that are the same need no order among themselves: the stream drops them.
                 let sorter = Sorter::new(order, Shape::Fixed(8), sort)?;
                 feed(
@@ -553,7 +558,7 @@ pub fn combine(
                     block.clear();
                 }
             }
-        } else if counts.output % BLOCK_IDS as u64 == 0 {
+        } else if counts.output.is_multiple_of(BLOCK_IDS as u64) {
             options.cancel.check()?;
         }
     }

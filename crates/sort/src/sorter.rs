@@ -340,7 +340,7 @@ impl<O: Order> Inner<O> {
             starts[part + 1] += 1;
             records.push((part as u32, offset as u32, (next - offset) as u32));
             offset = next;
-            if records.len() % 8192 == 0 {
+            if records.len().is_multiple_of(8192) {
                 self.options.cancel.check()?;
             }
         }

@@ -215,8 +215,8 @@ impl Space {
     }
 
     /// Gives the room of an extent back, where the system can and room is short; nobody reads it any
-    /// more. A hole waits for the disk where its pages are just being written, which took most of a
-    /// sort's time on a slow one: so it is made only where what is free is less than what was written.
+    /// more. A hole waits for the disk where its pages are just being written, so it is made only where
+    /// what is free is less than what was written.
     pub(crate) fn free(&self, extent: &Extent) {
         #[cfg(target_os = "linux")]
         {

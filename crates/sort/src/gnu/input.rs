@@ -118,7 +118,7 @@ impl Blocks {
             let read = fill(reader, path, &mut block[start..])?;
             block.truncate(start + read);
             if block.len() < wanted {
-                if self.terminator.is_none() && block.len() % self.size != 0 {
+                if self.terminator.is_none() && !block.len().is_multiple_of(self.size) {
                     return Err(Error::RecordCut {
                         path: path.to_path_buf(),
                         record_bytes: self.size,

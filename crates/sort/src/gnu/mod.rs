@@ -172,20 +172,23 @@ impl Options {
     }
 
     fn sort_options(&self, cancel: &Cancel, expected_bytes: Option<u64>) -> crate::Options {
-        let mut options = crate::Options::default();
-        options.memory_bytes = self.memory();
-        options.threads = self.threads();
-        if !self.spill_dirs.is_empty() {
-            options.spill_dirs.clone_from(&self.spill_dirs);
+        let default = crate::Options::default();
+        crate::Options {
+            memory_bytes: self.memory(),
+            threads: self.threads(),
+            spill_dirs: if self.spill_dirs.is_empty() {
+                default.spill_dirs
+            } else {
+                self.spill_dirs.clone()
+            },
+            copy_dir: self.copy_dir.clone(),
+            // Lines that tie as a whole are the same: their order cannot be seen.
+            stable: self.stable && (self.record_bytes.is_some() || !self.is_whole_lines()),
+            unique: self.unique,
+            limit: None,
+            expected_bytes,
+            cancel: cancel.clone(),
         }
-        options.copy_dir.clone_from(&self.copy_dir);
-        // Lines that tie as a whole are the same: their order cannot be seen.
-        options.stable =
-            self.stable && self.record_bytes.is_some() || self.stable && !self.is_whole_lines();
-        options.unique = self.unique;
-        options.expected_bytes = expected_bytes;
-        options.cancel = cancel.clone();
-        options
     }
 
     fn inputs(&self, stdin: &mut dyn Read) -> Result<Vec<PathBuf>, Error> {
@@ -565,13 +568,16 @@ enum PathOrFile {
     File(std::fs::File, PathBuf),
 }
 
+/// Takes merged lines; standard output is handed to it, for the case that they go there.
+type Writing<'a> = &'a mut dyn FnMut(&mut dyn Write, &[u8]) -> Result<(), Error>;
+
 fn merge_some(
     options: &Options,
     group: Vec<PathOrFile>,
     order: &KeyOrder,
     io: &mut Io<'_>,
     memory: u64,
-    write: &mut dyn FnMut(&mut dyn Write, &[u8]) -> Result<(), Error>,
+    write: Writing<'_>,
 ) -> Result<(), Error> {
     let sizes = crate::Sizes::new(memory);
     let block_bytes = usize::try_from(memory / 2 / (group.len() as u64 + 1))
@@ -655,7 +661,7 @@ fn check(
                 return Ok(Outcome::Disorder { path: path.clone(), line: number });
             }
         }
-        if number % 4096 == 0 {
+        if number.is_multiple_of(4096) {
             cancel.check()?;
         }
         last.clear();

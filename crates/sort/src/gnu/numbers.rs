@@ -80,7 +80,7 @@ impl<'a> Decimal<'a> {
         const DIGIT_BITS: u32 = 50;
         let most = (1usize << length_bits) - 1;
         if self.whole.len() >= most {
-            return (most as u64) << DIGIT_BITS | ((1 << DIGIT_BITS) - 1);
+            return ((most as u64) << DIGIT_BITS) | ((1 << DIGIT_BITS) - 1);
         }
         let mut value = 0u64;
         let mut missing = 15;
@@ -88,7 +88,7 @@ impl<'a> Decimal<'a> {
             value = value * 10 + u64::from(digit - b'0');
             missing -= 1;
         }
-        (self.whole.len() as u64) << DIGIT_BITS | value * 10u64.pow(missing)
+        ((self.whole.len() as u64) << DIGIT_BITS) | (value * 10u64.pow(missing))
     }
 
     /// A number that orders as the value does.
