@@ -123,7 +123,12 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 32] = [
+const OTHER_WORDS: [(&str, &str, &str); 33] = [
+    (
+        "Invalid comparison operation: ",
+        "two values are compared that are of different types, and one of them has none of its own",
+        "CAST(NULL AS TEXT) is a null with a type",
+    ),
     (
         "lambda must return boolean",
         "what a list is filtered by is true or false",
