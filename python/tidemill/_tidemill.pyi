@@ -36,6 +36,7 @@ __all__ = [
     "run_partial",
     "salvage",
     "schema",
+    "sort",
     "table_of_rows",
     "unknown_tables",
 ]

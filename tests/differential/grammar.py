@@ -358,9 +358,7 @@ class Grammar:
             lambda: E("calm", "(- {0})", (leaf(),)),
             lambda: E("calm", "abs({0})", (leaf(),)),
             lambda: E("calm", "({0} % nullif({1}, 0))", (leaf(), leaf())),
-            lambda: E(
-                "calm", "({0} / nullif({1}, 0))", (leaf(), leaf()), "({0} // nullif({1}, 0))"
-            ),
+            lambda: E("calm", "({0} // nullif({1}, 0))", (leaf(), leaf())),
             lambda: E(
                 "calm",
                 "CASE WHEN {0} BETWEEN -128 AND 127 THEN CAST({0} AS TINYINT) ELSE {1} END",

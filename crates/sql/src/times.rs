@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast_with_options;
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit};
+use arrow::datatypes::{
+    DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::functions::datetime;
@@ -316,7 +318,8 @@ impl ScalarUDFImpl for DateBin {
 }
 
 /// DataFusion's `to_timestamp`, which takes the nearest time that there is for a DOUBLE that is none: here
-/// it is an error, as it is of whole numbers.
+/// it is an error, as it is of whole numbers. A DOUBLE's seconds are taken to the microsecond, as PostgreSQL and
+/// DuckDB do: beyond it there is only what a DOUBLE has not.
 pub(crate) fn to_timestamp(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(ToTimestamp { theirs: Arc::clone(theirs) })
 }
@@ -353,10 +356,12 @@ impl ScalarUDFImpl for ToTimestamp {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        if let Some(seconds) = args.args.first().filter(|first| first.data_type().is_floating()) {
-            let seconds = seconds.to_array(1)?;
-            let seconds = cast_with_options(&seconds, &DataType::Float64, &EXACTLY)?;
-            let seconds = seconds.as_primitive::<Float64Type>().iter().flatten();
+        if let [value] = args.args.as_slice()
+            && value.data_type().is_floating()
+        {
+            let doubles = cast_with_options(&value.to_array(1)?, &DataType::Float64, &EXACTLY)?;
+            let doubles = doubles.as_primitive::<Float64Type>();
+            let seconds = doubles.iter().flatten();
             // The nanoseconds of 64 bits.
             let is_none = |seconds: &f64| {
                 !(seconds * 1e9).is_finite() || (seconds * 1e9).abs() >= 9.223_372_036_854_775e18
@@ -373,6 +378,15 @@ impl ScalarUDFImpl for ToTimestamp {
                     ),
                 }));
             }
+            #[allow(clippy::cast_possible_truncation)]
+            let micros = doubles.unary::<_, TimestampMicrosecondType>(|s| (s * 1e6).round() as i64);
+            let found = cast_with_options(&micros, args.return_field.data_type(), &EXACTLY)?;
+            return Ok(match value {
+                ColumnarValue::Scalar(_) => {
+                    ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)
+                }
+                ColumnarValue::Array(_) => ColumnarValue::Array(found),
+            });
         }
         self.theirs.invoke_with_args(args)
     }

@@ -563,3 +563,17 @@ SELECT id FROM 'requests.csv' r WHERE (r.user_id, status) IN (SELECT user_id, ma
 11
 13
 14
+
+UNPIVOT (SELECT id, status FROM 'requests.csv') ON COLUMNS('^s')
+--> error: `COLUMNS('^s')` does not name a column, as UNPIVOT takes
+--> hint: list them: UNPIVOT t ON a, b
+
+SELECT to_timestamp(1446249499.322) = epoch_ms(1446249499322) AS same
+--> tidemill
+true
+
+SELECT * FROM (SELECT plan AS user, country, user_id AS n FROM 'users.csv' WHERE user_id < 4) PIVOT (sum(n) FOR user IN ('pro', 'free')) ORDER BY country
+--> duckdb
+DE,1,NULL
+FR,3,NULL
+US,NULL,2

@@ -26,6 +26,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value,
     VisitorMut,
 };
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 use tidemill_base::error::{Error, Result};
@@ -80,13 +81,23 @@ pub(crate) fn parsed(sql: &str) -> std::result::Result<Vec<Statement>, ParserErr
 }
 
 fn parsed_tokens(sql: &str) -> std::result::Result<Vec<TokenWithSpan>, TokenizerError> {
-    Tokenizer::new(&Spoken, sql).tokenize_with_location()
+    let mut tokens = Tokenizer::new(&Spoken, sql).tokenize_with_location()?;
+    // A column that many logs have, and no function of who asks.
+    for token in &mut tokens {
+        if let Token::Word(word) = &mut token.token
+            && word.keyword == Keyword::USER
+        {
+            word.keyword = Keyword::NoKeyword;
+        }
+    }
+    Ok(tokens)
 }
 
 /// An expression in SQL's words.
 fn written(text: &str) -> Result<Expr> {
-    let parser = Parser::new(&Spoken).try_with_sql(text);
-    let parsed = parser.and_then(|mut parser| parser.parse_expr());
+    let tokens = parsed_tokens(text).map_err(ParserError::from);
+    let parsed = tokens
+        .and_then(|tokens| Parser::new(&Spoken).with_tokens_with_locations(tokens).parse_expr());
     parsed.map_err(|error| Error::Internal(format!("{text}: {error}")))
 }
 

@@ -18,6 +18,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr;
 
 use super::calls::{both, call_of};
+use super::columns::stands_for_columns;
 use crate::names;
 use crate::syntax::Spoken;
 
@@ -160,6 +161,12 @@ fn unpivoted(
             "t UNPIVOT (value FOR name IN (a, b))",
         ));
     };
+    if let Some(several) = columns.iter().find(|column| stands_for_columns(&column.expr)) {
+        return Err(Error::usage_hint(
+            format!("`{}` does not name a column, as UNPIVOT takes", several.expr),
+            "list them: UNPIVOT t ON a, b; DESCRIBE SELECT * FROM t has the names",
+        ));
+    }
     let list = |items: Vec<Expr>| Expr::Array(Array { elem: items, named: false });
     let named = columns.iter().map(|column| {
         let text = match (&column.alias, &column.expr) {
