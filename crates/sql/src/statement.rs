@@ -9,7 +9,8 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast::{
-    DescribeAlias, Expr as SqlExpr, ObjectName, Statement as SqlStatement, Visitor, VisitorMut,
+    DescribeAlias, Expr as SqlExpr, ObjectName, Query as SqlQuery, Select, SetExpr,
+    Statement as SqlStatement, Visitor, VisitorMut,
 };
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_base::{Error, Result};
@@ -23,15 +24,36 @@ use crate::{digits, parse_hints, syntax};
 /// calls itself at each level, up to the evaluation of each batch.
 const DEPTH_MAX: usize = 1000;
 
-/// How deep the expressions of a statement are nested.
+/// How many queries a UNION may have, and how many tables a FROM: the plan of either is as deep as they are many.
+const BRANCHES_MAX: usize = 1000;
+
+/// How deep the expressions of a statement are nested, and how many queries or tables stand in a row.
 #[derive(Default)]
 struct Depth {
     now: usize,
     most: usize,
+    queries: usize,
+    tables: usize,
 }
 
 impl Visitor for Depth {
     type Break = ();
+
+    fn pre_visit_query(&mut self, query: &SqlQuery) -> ControlFlow<()> {
+        let (mut body, mut queries) = (query.body.as_ref(), 1);
+        while let SetExpr::SetOperation { left, .. } = body {
+            body = left;
+            queries += 1;
+        }
+        self.queries = self.queries.max(queries);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        let tables = select.from.iter().map(|from| 1 + from.joins.len()).sum();
+        self.tables = self.tables.max(tables);
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_expr(&mut self, _: &SqlExpr) -> ControlFlow<()> {
         self.now += 1;
@@ -115,6 +137,13 @@ pub fn asked(sql: &str) -> Result<Asked> {
             return Err(Error::usage_hint(
                 format!("the SQL nests expressions {} deep; {DEPTH_MAX} is the most", depth.most),
                 "many alternatives are written `x IN (…)`, many rows as a source to join with",
+            ));
+        }
+        let in_a_row = [(depth.queries, "queries"), (depth.tables, "tables")];
+        if let Some((count, what)) = in_a_row.into_iter().find(|(count, _)| *count > BRANCHES_MAX) {
+            return Err(Error::usage_hint(
+                format!("the SQL has {count} {what} in a row; {BRANCHES_MAX} is the most"),
+                "several files are one table: FROM ['a.csv', 'b.csv'], FROM 'logs/*.csv'; rows are VALUES (1), (2)",
             ));
         }
         Ok(Asked { statement, wanted, called })

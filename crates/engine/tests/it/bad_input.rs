@@ -265,6 +265,17 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
     }
     let error = folder.refusal(&format!("SELECT {deep} + 1 + 1 FROM '$/f.csv'"));
     assert!(error.starts_with("the SQL nests expressions 1001 deep; 1000 is the most"), "{error}");
+    let many = |count, one: &str, between: &str| vec![one; count].join(between);
+    for (sql, expected) in [
+        (many(20_000, "SELECT 1 AS x", " UNION ALL "), "the SQL has 20000 queries in a row"),
+        (
+            format!("SELECT 1 FROM {}", many(20_000, "range(1)", ", ")),
+            "the SQL has 20000 tables in a row",
+        ),
+    ] {
+        let error = folder.refusal(&sql);
+        assert!(error.starts_with(expected), "{error}");
+    }
     for expression in [
         nested("(", ")", 10_000),
         nested("abs(", ")", 10_000),
