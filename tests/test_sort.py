@@ -27,7 +27,7 @@ def test_mistakes_are_told(tmp_path, capfd):
     path.write_text("b\na\n")
     with pytest.raises(tm.UsageError, match="name a file"):
         tm.sort("-r")
-    with pytest.raises(tm.UsageError, match="nosuch"):
+    with pytest.raises(tm.UsageError, match="unknown option `--nosuch`"):
         tm.sort("--nosuch", path)
     with pytest.raises(tm.UsageError, match="exists"):
         tm.sort("-o", path, path)

@@ -4,6 +4,7 @@ import os
 import sys
 
 from tidemill import _tidemill
+from tidemill._errors import UsageError
 
 
 def sort(*words: str | os.PathLike[str]) -> bytes | bool:
@@ -41,7 +42,9 @@ def sort(*words: str | os.PathLike[str]) -> bytes | bool:
     False
     """
     given = [os.fspath(word) for word in words]
-    is_sorted, lines, said = _tidemill.sort(given)
+    is_sorted, lines, said, mistake = _tidemill.sort(given)
+    if mistake is not None:
+        raise UsageError(mistake)
     asks = any(
         word == "--check" or word.startswith("--check=") or _has(word, "cC") for word in given
     )

@@ -9,14 +9,19 @@ use tidemill_sort::gnu::{self, Command, Io, Options, Outcome};
 use crate::wait::on_a_thread;
 
 /// Sorts as GNU sort's options say: whether the input was in order where that is asked, what was written to no file,
-/// and what is said.
+/// what is said, and what is wrong with the words, in which options have the command line's names.
 #[pyfunction]
-pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<(bool, Vec<u8>, String)> {
+pub(crate) fn sort(
+    py: Python<'_>,
+    words: Vec<PathBuf>,
+) -> PyResult<(bool, Vec<u8>, String, Option<String>)> {
     let cancel = Cancel::new();
     let flag = cancel.flag();
     on_a_thread(py, cancel, move || {
-        let command = Options::parse(words);
-        let command = command.map_err(|error| Error::usage_hint(error.message, error.hint))?;
+        let command = match Options::parse(words) {
+            Ok(command) => command,
+            Err(error) => return Ok((false, Vec::new(), String::new(), Some(error.to_string()))),
+        };
         refuse_pipes(&command)?;
         let (mut written, mut said) = (Vec::new(), Vec::new());
         let mut io = Io::of_process();
@@ -27,7 +32,7 @@ pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<(bool, Vec<u
         let outcome = gnu::run(&command, &mut io);
         drop(io);
         let is_sorted = !matches!(outcome.map_err(told)?, Outcome::Disorder { .. });
-        Ok((is_sorted, written, String::from_utf8_lossy(&said).into_owned()))
+        Ok((is_sorted, written, String::from_utf8_lossy(&said).into_owned(), None))
     })
 }
 

@@ -97,8 +97,9 @@ impl Among {
             Tested::Int(int) => self.ints.contains(&int),
             Tested::Float(float) => self.floats.contains(&settled(float).to_bits()),
         };
-        // All are as the first is: a value of another kind is none that they say anything of.
-        is_among || !self.are_alike || !self.constants.first().is_some_and(fits)
+        // A value that some constant is not of the kind of is kept.
+        let is_comparable = self.are_alike && self.constants.first().is_some_and(fits);
+        is_among || !is_comparable
     }
 }
 

@@ -55,6 +55,9 @@ fn told(error: gnu::Error) -> Error {
             Error::ClosedPipe
         }
         gnu::Error::Sort(tidemill_sort::Error::Cancelled) => Error::Interrupted,
+        gnu::Error::Io { action, path, source } => {
+            Error::usage(Error::io(action, path, source).to_string())
+        }
         other => Error::usage(other.to_string()),
     }
 }

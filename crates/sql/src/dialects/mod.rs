@@ -23,8 +23,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value,
-    VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Statement,
+    TableFactor, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -172,6 +172,19 @@ impl VisitorMut for Clauses {
         let done =
             pivots::translate(table).and_then(|()| tables::translate(table, &mut self.called));
         self.unless_refused(done)
+    }
+}
+
+/// Walks over WHERE, HAVING, QUALIFY and the keys of GROUP BY.
+fn walk_conditions_and_keys(select: &mut Select, visitor: &mut dyn VisitorMut<Break = ()>) {
+    let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
+    for condition in conditions.into_iter().flatten() {
+        walk_expr_mut(condition, visitor);
+    }
+    if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+        for key in keys {
+            walk_expr_mut(key, visitor);
+        }
     }
 }
 

@@ -6,14 +6,15 @@
 //! side, as that of other joins has it.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
-    ObjectName, ObjectNamePart, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
+    BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
+    ObjectNamePart, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
     SelectItemQualifiedWildcardKind, WildcardAdditionalOptions,
 };
 use tidemill_planning::walk_expr_mut;
 
 use super::calls::call_of;
 use super::operators::beside;
+use super::walk_conditions_and_keys;
 use crate::names::{self, folded};
 use crate::using::{Named, qualifier};
 
@@ -99,15 +100,7 @@ pub(super) fn write_out(select: &mut Select) {
         projection.push(item);
     }
     select.projection = projection;
-    let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
-    for condition in conditions.into_iter().flatten() {
-        walk_expr_mut(condition, &mut named);
-    }
-    if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
-        for key in keys {
-            walk_expr_mut(key, &mut named);
-        }
-    }
+    walk_conditions_and_keys(select, &mut named);
 }
 
 /// The name of a column that is selected as `a.k`.

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DictionaryField, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
-    JoinConstraint, JoinOperator, MapEntry, ObjectName, ObjectNamePart, Select, SelectItem,
-    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, UnaryOperator, Value,
-    ValueWithSpan, VisitorMut,
+    BinaryOperator, DictionaryField, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint,
+    JoinOperator, MapEntry, ObjectName, ObjectNamePart, Select, SelectItem, TableAlias,
+    TableAliasColumnDef, TableFactor, TableFunctionArgs, UnaryOperator, Value, ValueWithSpan,
+    VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
@@ -15,7 +15,7 @@ use tidemill_planning::walk_expr_mut;
 use super::calls::{call_of, in_brackets, of_two};
 use super::samples::{self, Sample};
 use super::tokens::FILES;
-use super::{CalledSources, laterals};
+use super::{CalledSources, laterals, walk_conditions_and_keys};
 use crate::names::folded;
 
 /// A source that is called like a function.
@@ -138,15 +138,7 @@ pub(super) fn name_rows(select: &mut Select) {
             walk_expr_mut(expr, &mut named);
         }
     }
-    let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
-    for condition in conditions.into_iter().flatten() {
-        walk_expr_mut(condition, &mut named);
-    }
-    if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
-        for key in keys {
-            walk_expr_mut(key, &mut named);
-        }
-    }
+    walk_conditions_and_keys(select, &mut named);
     let joins = select.from.iter_mut().flat_map(|from| &mut from.joins);
     for join in joins {
         use JoinOperator::{FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};
