@@ -14,7 +14,8 @@
 //! Where all rows are wanted the first of them (up to 1,000, or 1 MiB of text) decide how wide the columns are,
 //! and the others are written as they come.
 //!
-//! A column is as wide as its widest value. Where that is too wide, texts are cut with `…` down to a floor; numbers,
+//! A column is as wide as its widest value. Where that is too wide, texts are cut with `…` down to a floor, in their
+//! middle if some that differ, as URLs of one site, would look alike when cut at their end; numbers,
 //! times and the like never are, for a cut number is another number. Where the floors are too wide, columns in
 //! the middle are left out, `…` stands for them, and a line says which. One row that does not fit is turned: a line
 //! for each column.
@@ -23,7 +24,7 @@
 //! (two behind the point at least); a duration is `5d 14:34:50`; a text that says `NULL` stands in quotes, since
 //! a null is `NULL`. Every other way out of the program has all digits and ISO 8601.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -362,6 +363,8 @@ struct Place {
     /// What its longest fraction takes, `.` included.
     fraction: usize,
     kind: Kind,
+    /// Whether texts are cut in their middle, since some begin alike.
+    has_ends: bool,
 }
 
 impl Layout {
@@ -392,6 +395,8 @@ impl Layout {
                 width: *width,
                 fraction: measured[*at].fraction,
                 kind: column.kind,
+                has_ends: *width < measured[*at].cells
+                    && look_alike(rows.iter().filter_map(|row| row[*at].as_deref()), *width),
             });
         }
         if has_gap && kept.last().is_some_and(|last| last + 1 < columns.len()) {
@@ -476,12 +481,16 @@ struct Text {
 
 impl Place {
     fn of_others() -> Place {
-        Place { column: None, name: "…".to_owned(), width: 1, fraction: 0, kind: Kind::Text }
+        let (name, kind) = ("…".to_owned(), Kind::Text);
+        Place { column: None, name, width: 1, fraction: 0, kind, has_ends: false }
     }
 
     /// A text at the side where the column's values are.
     fn text(&self, text: &str) -> Text {
-        let text = fitted(text, self.width);
+        self.at_side(fitted(text, self.width))
+    }
+
+    fn at_side(&self, text: String) -> Text {
         let padding = self.width.saturating_sub(text.width());
         let (before, after) = if self.kind.is_right() { (padding, 0) } else { (0, padding) };
         Text { text, before, after, is_null: false }
@@ -504,7 +513,10 @@ impl Place {
         }
         // What has no point, such as `1e300`, stands at the right.
         if self.kind != Kind::Float || fraction(value) == 0 {
-            return self.text(value);
+            return match self.has_ends {
+                true => self.at_side(with_ends(value, self.width)),
+                false => self.text(value),
+            };
         }
         let after = self.fraction.saturating_sub(fraction(value));
         let before = self.width.saturating_sub(value.width() + after);
@@ -632,6 +644,30 @@ fn fitted(text: &str, width: usize) -> String {
         end = next;
     }
     if width == 0 { String::new() } else { format!("{}…", &text[..end]) }
+}
+
+/// Whether texts that differ are the same when they are cut to a width.
+fn look_alike<'a>(texts: impl Iterator<Item = &'a str>, width: usize) -> bool {
+    let mut seen: HashMap<String, &str> = HashMap::new();
+    let mut cut = texts.filter(|text| text.width() > width);
+    cut.any(|text| *seen.entry(fitted(text, width)).or_insert(text) != text)
+}
+
+/// The text, cut to a width with `…` in its middle.
+fn with_ends(text: &str, width: usize) -> String {
+    if text.width() <= width || width < 3 {
+        return fitted(text, width);
+    }
+    let of_end = (width - 1) / 2;
+    let first = fitted(text, width - of_end);
+    let mut start = text.len();
+    for (at, _) in text.grapheme_indices(true).rev() {
+        if text[at..].width() > of_end {
+            break;
+        }
+        start = at;
+    }
+    format!("{first}{}", &text[start..])
 }
 
 /// The text in lines of a width; of many the first, the last of which ends with `…`.
@@ -1023,6 +1059,23 @@ a_rather_long…  text
  1234567890123  b
 ",
         );
+    }
+
+    #[test]
+    fn texts_that_begin_alike_are_cut_in_their_middle() {
+        let url = |end: &str| format!("https://shop.example/catalogue/items/{end}");
+        let shown = |values: &[String]| {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            let counts = numbers(0..values.len() as i64);
+            screen(&[batch(vec![("url", texts(&values)), ("n", counts)])], Look { width: 24, ..LOOK })
+        };
+        assert_eq!(
+            shown(&[url("1"), url("22"), "/a".into()]),
+            "url                    n\n---------------------  -\nhttps://sh…ue/items/1  0\n\
+             https://sh…e/items/22  1\n/a                     2\n"
+        );
+        // What is the same may look so.
+        assert!(shown(&[url("1"), url("1")]).contains("https://shop.example…  0"));
     }
 
     #[test]

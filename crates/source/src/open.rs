@@ -192,22 +192,31 @@ fn of_logs(spec: &SourceSpec, found: &[listing::ListedFile], cancel: &Cancel) ->
 }
 
 /// Whether a path is no file but a stream: a pipe with a name, `<(…)`, `/dev/stdin` of a pipe, a
-/// terminal. It can be read once, from front to back.
+/// terminal, or what the system makes as it is read (`/proc/cpuinfo`), which says that it has no bytes and
+/// gives some. It can be read once, from front to back.
 pub(crate) fn is_stream_path(url: &str) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
-        url != "-"
-            && std::fs::metadata(url).is_ok_and(|found| {
-                let kind = found.file_type();
-                kind.is_fifo() || kind.is_char_device() || kind.is_socket()
-            })
+        let is_stream = |found: std::fs::Metadata| {
+            let kind = found.file_type();
+            let is_made = || kind.is_file() && found.len() == 0 && gives_bytes(url);
+            kind.is_fifo() || kind.is_char_device() || kind.is_socket() || is_made()
+        };
+        url != "-" && std::fs::metadata(url).is_ok_and(is_stream)
     }
     #[cfg(not(unix))]
     {
         let _ = url;
         false
     }
+}
+
+/// Whether there is something to read in a file.
+#[cfg(unix)]
+fn gives_bytes(path: &str) -> bool {
+    let first = std::fs::File::open(path).and_then(|mut file| file.read(&mut [0]));
+    first.is_ok_and(|read| read > 0)
 }
 
 /// Refuses what a server says that it has encoded, where nothing is decoded: of formats that have

@@ -764,7 +764,7 @@ fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Resul
     if source.spec.layouts != Some(Layouts::Same) || file.index == columns.schema_file {
         return Ok(());
     }
-    let names = column_names(&source.dialect, names, &file.shown)?;
+    let names = column_names(&source.dialect, names);
     let expected = &columns.fields;
     let of = source.files.get(columns.schema_file).map_or("the schema", |file| file.shown());
     let difference = if names.len() != expected.len() {

@@ -18,7 +18,7 @@
 //! `union` mode. Reading headers only once their file's turn comes would cost nothing, but a
 //! column that nobody knew of when the query was planned is then lost or an error.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -238,7 +238,7 @@ impl<'a> Sample<'a> {
     /// Every file's header, and what the records behind it show; none for a file without one.
     ///
     /// # Errors
-    /// Those of reading, and a header that names a column twice.
+    /// Those of reading.
     pub(super) fn headers(&self, grammar: Grammar) -> Result<Vec<Option<Header>>> {
         let all: Vec<&Arc<SourceFile>> = self.files.iter().collect();
         let dialect = &self.dialect;
@@ -256,7 +256,7 @@ impl<'a> Sample<'a> {
                 let Some((names, used)) = tidemill_text::csv::first_record(dialect, bytes) else {
                     continue;
                 };
-                let names = column_names(dialect, names, file.shown())?;
+                let names = column_names(dialect, names);
                 let records = takes_records.then(|| {
                     let mut inference = infer::csv::Inference::new(dialect, names.len());
                     inference.add(&bytes[used..]);
@@ -381,40 +381,47 @@ fn is_empty(file: &SourceFile) -> bool {
     file.size() == 0 && !file.is_stream()
 }
 
-/// The names in a header, or made-up ones; each must be there once.
-pub(super) fn column_names(
-    dialect: &Dialect,
-    first_record: Vec<String>,
-    shown: &str,
-) -> Result<Vec<String>> {
+/// The names in a header, or made-up ones. A name that is there again gets a number: `a`, `a_1`.
+pub(super) fn column_names(dialect: &Dialect, first_record: Vec<String>) -> Vec<String> {
     let numbered = |index: usize| format!("column_{}", index + 1);
     if !dialect.header {
-        return Ok((0..first_record.len()).map(numbered).collect());
+        return (0..first_record.len()).map(numbered).collect();
     }
-    let mut seen = std::collections::HashSet::new();
-    let mut twice: Vec<String> = Vec::new();
-    let names: Vec<String> = first_record
-        .into_iter()
-        .enumerate()
+    let filled = first_record.into_iter().enumerate();
+    let mut names: Vec<String> = filled
         .map(|(index, name)| if name.is_empty() { numbered(index) } else { name })
-        .inspect(|name| {
-            if !seen.insert(name.clone()) {
-                twice.push(format!("`{name}`"));
-            }
-        })
         .collect();
-    if twice.is_empty() {
-        return Ok(names);
+    let mut taken: HashSet<String> = names.iter().cloned().collect();
+    if taken.len() == names.len() {
+        return names;
     }
-    twice.sort_unstable();
-    twice.dedup();
-    let message = match &twice[..] {
-        [one] => format!("two columns of `{shown}` have the name {one}"),
-        all => format!("several columns of `{shown}` have the same name: {}", all.join(", ")),
-    };
-    Err(Error::usage_hint(
-        message,
-        "rename them in the file; if there is no header, say so: --header=false (job file: \
-         source.options, header = false)",
+    // Of each name, which number comes next; none for one that was not seen yet.
+    let mut next: HashMap<String, usize> = HashMap::new();
+    for name in &mut names {
+        let Some(number) = next.get_mut(name.as_str()) else {
+            next.insert(name.clone(), 1);
+            continue;
+        };
+        let free = loop {
+            let numbered = format!("{name}_{number}");
+            *number += 1;
+            if taken.insert(numbered.clone()) {
+                break numbered;
+            }
+        };
+        *name = free;
+    }
+    names
+}
+
+/// What is said of names that are there again in a header.
+pub(super) fn names_again(header: &[String], names: &[String], shown: &str) -> Option<String> {
+    let again = header.iter().zip(names).filter(|(own, name)| !own.is_empty() && own != name);
+    let again: Vec<String> = again.map(|(own, name)| format!("`{own}` is `{name}`")).collect();
+    let (first, more) = (again.first()?, again.len() - 1);
+    let more = if more > 0 { format!(", and so on {more} more") } else { String::new() };
+    Some(format!(
+        "`{shown}`: of columns of one name the second {first}{more}; if there is no header, say so: \
+         --header=false (job file: source.options, header = false)"
     ))
 }

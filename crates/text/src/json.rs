@@ -64,8 +64,8 @@ pub use array::ArrayRecords;
 /// Decodes JSON lines.
 ///
 /// Values are read as [`values`](crate::values) says. A number in quotes is taken for a number,
-/// and a number or a Boolean in a column of text for its text. A key that is missing is null,
-/// and so are the null strings. Of a struct only the given fields are read.
+/// and a number, a Boolean, an object or an array in a column of text for its text as it is written.
+/// A key that is missing is null, and so are the null strings. Of a struct only the given fields are read.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -118,6 +118,15 @@ impl JsonDecoder {
 }
 
 decodes!(JsonDecoder);
+
+/// Whether a column of this type takes any value: what is neither text nor null, as it is written.
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
+    }
+}
 
 /// Whether JSON can be read as this column, its scalars aside.
 fn is_supported(field: &FieldRef) -> bool {

@@ -53,6 +53,7 @@ use crate::values::Nulls;
 use times::TimeFormat;
 
 mod apache;
+mod backtrack;
 pub mod grok;
 mod nginx;
 mod times;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use tidemill_text::csv::{self, CsvDecoder};
-use tidemill_text::infer::{DayOrder, TextKind};
+use tidemill_text::infer::{Commas, DayOrder, TextKind};
 use tidemill_text::{Decode, cut, infer, values};
 
 use super::inferred::{nothing_to_infer, refuse_unreadable};
@@ -13,7 +13,7 @@ use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Collected, Columns, Layouts, Shown};
 use crate::dialect::{Dialect, Takes};
 use crate::error::{Error, Result};
-use crate::sample::{Header, SPREAD_FILES, Sample, column_names};
+use crate::sample::{Header, SPREAD_FILES, Sample, column_names, names_again};
 use crate::{SourceFile, SourceSpec};
 
 /// Text with something between its fields.
@@ -153,9 +153,13 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
             marked[*column].add(file, kind, found);
             marked[*column].order.merge(order);
         }
+        for (column, commas) in collected.columns_of(file).iter().zip(inference.commas()) {
+            marked[*column].commas.merge(commas);
+        }
     };
     // The beginning of the source.
     let mut current: Option<(usize, infer::csv::Inference)> = None;
+    let mut again = None;
     let looked_at = sample.each_block(grammar, |file, mut block| {
         if current.as_ref().is_none_or(|(index, _)| *index != file.index) {
             check_header(&dialect, file, block)?;
@@ -166,7 +170,10 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
                 take(&collected, index, &inference);
             }
             if collected.is_empty() {
-                let names = column_names(&dialect, fields, &file.shown)?;
+                let names = column_names(&dialect, fields.clone());
+                if dialect.header {
+                    again = names_again(&fields, &names, &file.shown);
+                }
                 collected.add(file.index, names.iter().map(String::as_str));
             }
             let fields = collected.columns_of(file.index).len();
@@ -180,6 +187,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     if let Some((index, inference)) = current.take() {
         take(&collected, index, &inference);
     }
+    sample.notes.extend(again);
     if collected.is_empty() {
         let lacking = if sample.has_header { "header" } else { "record" };
         return nothing_to_infer(spec, sample, lacking);
@@ -237,6 +245,8 @@ struct Marked {
     file: Option<usize>,
     /// What the values are as dates whose year is last.
     order: DayOrder,
+    /// And as numbers with commas.
+    commas: Commas,
 }
 
 impl Marked {
@@ -273,6 +283,11 @@ fn marked_columns(
             let file = files.first()?.shown().to_owned();
             return Some(MarkedColumn { name: field.name().clone(), is: Is::Dates(formats), file });
         }
+        let reading = marked.commas.reading(&in_sql(field.name()));
+        if !reading.is_empty() {
+            let file = files.first()?.shown().to_owned();
+            return Some(MarkedColumn { name: field.name().clone(), is: Is::Commas(reading), file });
+        }
         let others = marked.others.data_type().filter(|other| *other != DataType::Utf8View)?;
         let file = files.get(marked.file?)?.shown().to_owned();
         let is = Is::Words { others, words: marked.words.clone() };
@@ -301,6 +316,8 @@ enum Is {
     },
     /// Dates whose year is last, and the formats that read them.
     Dates(Vec<String>),
+    /// Numbers with commas, and what reads them.
+    Commas(Vec<String>),
 }
 
 /// What is said of such columns.
@@ -310,12 +327,16 @@ pub(crate) fn said_of_marked<'a>(
     let mut names = Vec::new();
     let mut words: Vec<&str> = Vec::new();
     let mut first = None;
-    let mut dates = Vec::new();
+    let (mut dates, mut numbers) = (Vec::new(), Vec::new());
     for column in columns {
         let (others, own) = match &column.is {
             Is::Words { others, words } => (others, words),
             Is::Dates(formats) => {
                 dates.push((column, formats));
+                continue;
+            }
+            Is::Commas(reading) => {
+                numbers.push((column, reading));
                 continue;
             }
         };
@@ -327,8 +348,9 @@ pub(crate) fn said_of_marked<'a>(
             }
         }
     }
-    let of_dates = said_of_dates(&dates);
-    let Some(file) = first else { return of_dates };
+    let mut said: Vec<String> =
+        said_of_dates(&dates).into_iter().chain(said_of_commas(&numbers)).collect();
+    let Some(file) = first else { return (!said.is_empty()).then(|| said.join("\n")) };
     let more = names.len().saturating_sub(4);
     names.truncate(4);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -343,27 +365,52 @@ pub(crate) fn said_of_marked<'a>(
         list(&|word| format!("--null '{word}'"), " "),
         list(&|word| format!("\"{}\"", word.escape_default()), ", "),
     );
-    Some(std::iter::once(of_words).chain(of_dates).collect::<Vec<_>>().join("\n"))
+    said.insert(0, of_words);
+    Some(said.join("\n"))
 }
 
 /// What is said of dates whose year is last.
 fn said_of_dates(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
     let (first, formats) = columns.first()?;
-    let names: Vec<String> =
-        columns.iter().take(4).map(|(column, _)| format!("`{}`", column.name)).collect();
-    let more = match columns.len().saturating_sub(4) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let name = in_sql(&first.name);
     let calls: Vec<String> =
-        formats.iter().map(|format| format!("strptime({}, '{format}')", first.name)).collect();
+        formats.iter().map(|format| format!("strptime({name}, '{format}')")).collect();
     Some(format!(
-        "`{}`: read as text, the year being last: {}{more}; {} makes times of it{}",
+        "`{}`: read as text, the year being last: {}; {} makes times of it{}",
         first.file,
-        names.join(", "),
+        some_names(columns),
         calls.join(" or "),
         if calls.len() > 1 { ", whichever of the two numbers is the day" } else { "" },
     ))
+}
+
+/// What is said of numbers with commas.
+fn said_of_commas(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
+    let (first, reading) = columns.first()?;
+    Some(format!(
+        "`{}`: read as text for the commas in its numbers: {}; {} makes numbers of it{}",
+        first.file,
+        some_names(columns),
+        reading.join(" or "),
+        if reading.len() > 1 { ", whichever the comma is" } else { "" },
+    ))
+}
+
+/// A column's name as it stands in SQL.
+fn in_sql(name: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_plain = name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit());
+    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// The names of the first columns, and how many more there are.
+fn some_names<T>(columns: &[(&MarkedColumn, T)]) -> String {
+    let names: Vec<String> =
+        columns.iter().take(4).map(|(column, _)| format!("`{}`", column.name)).collect();
+    match columns.len().saturating_sub(4) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
 }
 
 /// Refuses a header that is not UTF-8: its columns would have names that nobody wrote.

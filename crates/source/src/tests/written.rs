@@ -328,3 +328,54 @@ fn an_empty_file_of_a_format_with_a_header_of_its_own_is_said_to_be_empty() {
     let Err(error) = opened("x.csv", b"", |_| {}) else { panic!("x.csv was opened") };
     assert!(as_told(error).contains("is empty: 0 bytes, no header"));
 }
+
+/// What the system makes as it is read says that it has no bytes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_of_the_system_that_says_that_it_is_empty_is_read_all_the_same() {
+    let (url, format) = ("/proc/self/limits".to_owned(), Some(Format::Lines));
+    let source = Source::open(&SourceSpec { url, format, ..SourceSpec::default() }).unwrap();
+    let source = Arc::new(source);
+    assert!(source.is_stdin());
+    assert!(rows(&source).iter().any(|row| row.iter().any(|line| line.contains("open files"))));
+}
+
+#[test]
+fn numbers_and_dates_that_are_text_are_told_with_what_reads_them() {
+    for (text, expected) in [
+        ("day;n\n01.03.2026;1\n", "the year being last: `day`; strptime(day, '%d.%m.%Y')"),
+        ("a;the price\n1;1,5\n2;-0,25\n", "`the price`; replace(\"the price\", ',', '.')::DOUBLE"),
+        ("a;p;q\n1;1.234,5;7,0\n", "`p`, `q`; replace(replace(p, '.', ''), ',', '.')::DOUBLE"),
+        ("a;p\n1;1,234\n", "::DOUBLE or replace(p, ',', '')::BIGINT makes numbers of it, whichever"),
+    ] {
+        let (_folder, source) = opened("x.csv", text.as_bytes(), |_| {}).unwrap();
+        let warning = source.warning().unwrap();
+        assert!(warning.contains(expected), "{warning}");
+    }
+    for text in ["a;p\n1;2,5\n2;2.5\n", "a;p\n1;2,5 kg\n", "a;p\n1;2\n", "a;p\n1;\n"] {
+        let (_folder, source) = opened("x.csv", text.as_bytes(), |_| {}).unwrap();
+        assert_eq!(source.warning(), None, "{text}");
+    }
+}
+
+#[test]
+fn a_name_that_is_in_a_header_again_gets_a_number() {
+    for (header, expected, said) in [
+        ("a,b,a", "a b a_1", "the second `a` is `a_1`; if there is no header"),
+        ("a,a,a_1,a", "a a_2 a_1 a_3", "the second `a` is `a_2`, and so on 1 more"),
+        ("a,,A", "a column_2 A", ""),
+        ("column_2,", "column_2 column_2_1", ""),
+    ] {
+        let values = vec!["1"; header.split(',').count()].join(",");
+        let text = format!("{header}\n{values}\n");
+        let (_folder, source) = opened("x.csv", text.as_bytes(), |_| {}).unwrap();
+        assert_eq!(names(&source), expected);
+        let warning = source.warning().unwrap_or_default();
+        assert!(warning.contains(said) && warning.is_empty() == said.is_empty(), "{warning}");
+    }
+    // Whichever file has it so.
+    let folder = folder(&[("a.csv", b"k,k\n1,2\n"), ("b.csv", b"k,n,k\n3,4,5\n")]);
+    let source = open(&folder, "*.csv").unwrap();
+    assert_eq!(names(&source), "k k_1 n");
+    assert_eq!(rows(&source), text(&[&["1", "2", "∅"], &["3", "5", "4"]]));
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef};
 
-use super::{DayOrder, TextKind};
+use super::{Commas, DayOrder, TextKind};
 use crate::csv::{split, unescape};
 use crate::cut::{Grammar, next_record};
 use crate::dialect::Dialect;
@@ -32,6 +32,7 @@ pub struct Inference {
     /// Per field, what is known of it besides, once it had one of the [`MARKERS`].
     marked: Vec<Option<Box<Marked>>>,
     orders: Vec<DayOrder>,
+    commas: Vec<Commas>,
 }
 
 /// Words that mostly mean that there is no value.
@@ -68,6 +69,7 @@ impl Inference {
             counts: vec![0; fields],
             marked: vec![None; fields],
             orders: vec![DayOrder::default(); fields],
+            commas: vec![Commas::default(); fields],
         }
     }
 
@@ -90,8 +92,8 @@ impl Inference {
                 continue;
             }
             let kinds = self.kinds.iter_mut().zip(&mut self.counts);
-            let kinds = kinds.zip(&mut self.marked).zip(&mut self.orders);
-            for ((((kind, count), marked), order), field) in kinds.zip(&fields) {
+            let kinds = kinds.zip(&mut self.marked).zip(&mut self.orders).zip(&mut self.commas);
+            for (((((kind, count), marked), order), commas), field) in kinds.zip(&fields) {
                 let mut value = &record[field.clone()];
                 if let Some(quote) = self.dialect.quote
                     && value.first() == Some(&quote)
@@ -123,6 +125,7 @@ impl Inference {
                     }
                     kind.add(text);
                     order.add(text);
+                    commas.add(text);
                     *count += 1;
                 }
             }
@@ -143,6 +146,12 @@ impl Inference {
     #[must_use]
     pub fn orders(&self) -> &[DayOrder] {
         &self.orders
+    }
+
+    /// Per field, what its values are as numbers with commas.
+    #[must_use]
+    pub fn commas(&self) -> &[Commas] {
+        &self.commas
     }
 
     /// The columns.

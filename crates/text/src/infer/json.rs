@@ -10,7 +10,7 @@
 //! | arrays | List |
 //! | objects | Struct; Map if there are more than 200 keys and their values have one type |
 //! | null only | Utf8View |
-//! | objects or arrays mixed with something else | Utf8View; to read it is a located error |
+//! | objects or arrays mixed with something else | Utf8View, these as they are written |
 //!
 //! Of a key that comes twice in an object, the last value counts.
 //!

@@ -14,10 +14,12 @@ use arrow_schema::{DataType, TimeUnit};
 
 use crate::values;
 
+mod commas;
 pub mod csv;
 mod day_order;
 pub mod json;
 
+pub use commas::Commas;
 pub use day_order::DayOrder;
 
 /// Records that a sample has at least, if there are so many.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::grammar::{Cursor, Scalar, is_white, kind};
+use super::is_text;
 use super::plan::{Object, Wanted};
 use crate::column::{Column, Node};
 use crate::fault::{Fault, FaultKind, shown};
@@ -242,8 +243,24 @@ impl<'a> Reader<'a> {
                 })?;
                 spans.push(span);
             }
+            (Wanted::Leaf, Node::Leaf { spans, .. })
+                if matches!(first, b'{' | b'[') && is_text(column.field.data_type()) =>
+            {
+                let start = self.cursor.at;
+                self.note(start);
+                self.skip_strictly()?;
+                spans.push(self.plain_span(start, self.cursor.at));
+            }
             _ => return self.other_shape(column, first),
         }
+        Ok(())
+    }
+
+    /// Skips a value, all of which has to be JSON.
+    fn skip_strictly(&mut self) -> Result<(), Fault> {
+        let strict = std::mem::replace(&mut self.cursor.strict, true);
+        self.cursor.skip().map_err(|fault| Fault { column: Some(self.path.clone()), ..fault })?;
+        self.cursor.strict = strict;
         Ok(())
     }
 
@@ -264,9 +281,7 @@ impl<'a> Reader<'a> {
                 ..Cursor::not_json(start, "expected a value")
             });
         };
-        let strict = std::mem::replace(&mut self.cursor.strict, true);
-        self.cursor.skip().map_err(|fault| Fault { column: Some(self.path.clone()), ..fault })?;
-        self.cursor.strict = strict;
+        self.skip_strictly()?;
         self.mismatches.push(start);
         if self.described == Some(start) && self.mismatch.is_none() {
             let value = String::from_utf8_lossy(&self.cursor.text[start..self.cursor.at]);

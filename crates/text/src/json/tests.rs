@@ -121,6 +121,9 @@ fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Opt
                 .collect::<Option<Vec<_>>>()?
                 .into()
         }
+        (T::Utf8 | T::Utf8View, nested @ (Value::Array(_) | Value::Object(_))) => {
+            json!(nested.to_string())
+        }
         (T::Struct(_) | T::List(_) | T::Map(_, _), _) | (_, Value::Array(_) | Value::Object(_)) => {
             return null;
         }
@@ -140,6 +143,21 @@ fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Opt
             }
         }
     })
+}
+
+/// The same with what is JSON within texts as serde_json writes it: white space and escapes are its
+/// writer's.
+fn settled(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.starts_with(['{', '[']) => {
+            serde_json::from_str::<Value>(&text).map_or(json!(text), |inner| json!(inner.to_string()))
+        }
+        Value::Array(items) => items.into_iter().map(settled).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(key, value)| (key, settled(value))).collect()
+        }
+        other => other,
+    }
 }
 
 fn decode_with(
@@ -420,6 +438,7 @@ proptest! {
         }).collect();
         let good: Vec<Value> = all.iter().flatten().cloned().collect();
         prop_assert_eq!(out.bad.len(), all.len() - good.len());
+        let [found, good] = [found, good].map(|rows| settled(rows.into()));
         prop_assert_eq!(found, good, "{}", text);
     }
 
@@ -527,6 +546,7 @@ proptest! {
         let (found, out) = decode(columns(), Options::default(), &text);
         let (expected, expected_out) =
             decode(columns(), Options::default(), lines(&documents, seed, false).as_bytes());
+        let [found, expected] = [found, expected].map(|rows| settled(rows.into()));
         prop_assert_eq!(found, expected);
         prop_assert_eq!(out.bad.len(), expected_out.bad.len());
     }
@@ -1136,9 +1156,41 @@ fn keys_in_no_order_are_found_for_as_long_as_it_takes() {
 }
 
 #[test]
+fn what_is_no_text_is_in_a_column_of_text_as_it_is_written() {
+    let columns = || vec![field("t", T::Utf8View), field("l", list(T::Utf8View))];
+    for (line, expected) in [
+        (r#"{"t": {"b" : [1, 2.50]} }"#, Ok(json!([r#"{"b" : [1, 2.50]}"#, null]))),
+        (r#"{"t":[],"l":[{},"x",[ ],null]}"#, Ok(json!(["[]", ["{}", "x", "[ ]", null]]))),
+        (r#"{"t":{"k\"":"\u0041"}}"#, Ok(json!([r#"{"k\"":"\u0041"}"#, null]))),
+        (r#"{"t":"{\"a\":1}"}"#, Ok(json!([r#"{"a":1}"#, null]))),
+        (r#"{"t":{},"t":"x"}"#, Ok(json!(["x", null]))),
+        (r#"{"t":"x","t":[1]}"#, Ok(json!(["[1]", null]))),
+        (r#"{"t":{"a":01}}"#, Err(Some("t"))),
+        (r#"{"t":["\q"]}"#, Err(Some("t"))),
+        (r#"{"t":[1 2]}"#, Err(Some("t"))),
+        (r#"{"t":{"a"}}"#, Err(Some("t"))),
+    ] {
+        for careful in [false, true] {
+            let options = Options::default();
+            let (found, out) = decode_with(careful, columns(), options, line.as_bytes());
+            let found = match out.bad.first() {
+                Some(bad) => Err(bad.fault.column.clone()),
+                None => Ok(found[0].clone()),
+            };
+            assert_eq!(found, expected.clone().map_err(|c| c.map(str::to_owned)), "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_value_of_the_wrong_shape_is_forgiven_where_a_later_one_counts() {
     let inner = object(vec![field("x", T::Int64), field("l", list(T::Int64))]);
-    let columns = vec![field("s", inner), field("t", T::Utf8View), field("l", list(T::Int64))];
+    let columns = vec![
+        field("s", inner),
+        field("t", T::Utf8View),
+        field("b", T::Boolean),
+        field("l", list(T::Int64)),
+    ];
     for (line, fault) in [
         ("{\"s\":3,\"s\":{\"x\":1}}", None),
         ("{\"s\":{\"l\":[[],{}]},\"l\":[1],\"s\":null,\"l\":[2]}", None),
@@ -1150,7 +1202,10 @@ fn a_value_of_the_wrong_shape_is_forgiven_where_a_later_one_counts() {
             "{\"l\":3,\"s\":[],\"s\":4,\"l\":[]}",
             Some("s at 18: expected an object, found a number `4`"),
         ),
-        ("{\"t\":{},\"l\":3,\"l\":[[]]}", Some("t at 5: expected text, found an object `{}`")),
+        (
+            "{\"b\":{},\"l\":3,\"l\":[[]]}",
+            Some("b at 5: expected a Boolean (true or false), found an object `{}`"),
+        ),
     ] {
         for careful in [false, true] {
             let options = Options::default();

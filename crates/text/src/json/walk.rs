@@ -5,6 +5,7 @@
 //! is exactly one value between `:` and what follows, and at most one between brackets.
 
 use super::grammar::{self, Scalar, is_white};
+use super::is_text;
 use super::order::{Guess, Seen, Shape, Step};
 use super::plan::{Object, Wanted};
 use crate::column::{Column, Node};
@@ -345,11 +346,18 @@ impl Walk<'_> {
 
     /// Reads the value behind `before` into the column.
     #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     fn value(&self, plan: &mut Wanted, column: &mut Column, before: usize) -> Option<usize> {
         if let Node::Leaf { spans, .. } = &mut column.node {
             let next = before + 1;
             if matches!(self.byte(next), b'{' | b'[') {
-                return self.mismatch(column, before);
+                if !is_text(column.field.data_type()) {
+                    return self.mismatch(column, before);
+                }
+                let end = self.sound_nested(next)?;
+                let (start, last) = (self.position(next), self.position(end - 1));
+                spans.push(Span::plain(start as u32, last as u32 + 1));
+                return Some(end);
             }
             spans.push(self.span(before)?);
             return Some(next);
@@ -463,6 +471,13 @@ impl Walk<'_> {
                 self.mismatch(column, before)
             }
         }
+    }
+
+    /// Skips the object or array whose bracket is at `open`, if all in it is JSON.
+    #[cold]
+    fn sound_nested(&self, open: usize) -> Option<usize> {
+        let end = self.skip_nested(open)?;
+        (self.strict || (open..end - 1).all(|place| self.is_sound(place))).then_some(end)
     }
 
     /// A value of another shape than the column's.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use regex::{CaptureLocations, Regex, RegexBuilder};
 
+use super::backtrack::{Found, Program};
 use super::{BadFormat, Escapes, Holds, Kind, LogFormat, Matcher, Names, Step, Steps};
 use crate::fast;
 use crate::fault::{Fault, FaultKind};
@@ -285,6 +286,8 @@ fn is_ipv6(text: &[u8]) -> bool {
 /// Fields found by a regular expression.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
+    /// What finds them faster, if the expression allows it.
+    program: Option<Program>,
     regex: Regex,
     /// The groups of each field, of which one has matched at most.
     groups: Vec<Vec<usize>>,
@@ -299,8 +302,23 @@ impl Pattern {
         line: Range<usize>,
         take: &mut dyn FnMut(usize, Range<usize>),
     ) -> Result<(), Fault> {
+        let found = match &mut self.program {
+            Some(program) => program.find(&block[line.clone()]),
+            None => Found::Doubt,
+        };
+        if let (Found::Match, Some(program)) = (found, &self.program) {
+            for (place, groups) in self.groups.iter().enumerate() {
+                if let Some((start, end)) = groups.iter().find_map(|group| program.group(*group)) {
+                    take(place, line.start + start..line.start + end);
+                }
+            }
+            return Ok(());
+        }
         let text = std::str::from_utf8(&block[line.clone()])
             .map_err(|error| Fault::new(error.valid_up_to(), FaultKind::Utf8 { field: None }))?;
+        if found == Found::Nothing {
+            return Err(Fault::new(0, FaultKind::NoMatch));
+        }
         if self.regex.captures_read(&mut self.locations, text).is_none() {
             return Err(Fault::new(0, FaultKind::NoMatch));
         }
@@ -525,7 +543,8 @@ pub(super) fn format(text: &str) -> Result<LogFormat, BadFormat> {
     compiler.expand(text, 0)?;
     let Compiler { expression, fields, .. } = compiler;
     let mut named = columns(fields, &expression);
-    let regex = RegexBuilder::new(&format!("^(?:{expression})$"))
+    let whole = format!("^(?:{expression})$");
+    let regex = RegexBuilder::new(&whole)
         .size_limit(COMPILED_BYTES_MAX)
         .build()
         .map_err(|error| {
@@ -564,7 +583,7 @@ pub(super) fn format(text: &str) -> Result<LogFormat, BadFormat> {
     let steps =
         steps(text, &columns.iter().map(|column| column.field.name().clone()).collect::<Vec<_>>());
     let locations = regex.capture_locations();
-    let pattern = Pattern { regex, groups, locations };
+    let pattern = Pattern { program: Program::new(&whole), regex, groups, locations };
     Ok(LogFormat { columns, matcher: Matcher::Pattern { steps, pattern }, escapes: Escapes::None })
 }
 

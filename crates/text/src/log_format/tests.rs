@@ -582,10 +582,15 @@ fn log_formats_are_fast() {
     let grok = LogFormat::new(r#"%{IPORHOST:ip} %{USER:ident} %{USER:user} \[%{HTTPDATE:at}\] "%{DATA:r}" %{INT:s} %{NOTSPACE:b} "%{DATA:e}" "%{DATA:a}""#).unwrap();
     let columns = grok.columns().into_iter().enumerate().collect();
     let mut patterns = LogFormatDecoder::new(&grok, columns, Options::default()).unwrap();
+    let mut without = grok.clone();
+    if let Matcher::Pattern { steps, .. } = &mut without.matcher { *steps = None; }
+    let columns = grok.columns().into_iter().enumerate().collect();
+    let mut without = LogFormatDecoder::new(&without, columns, Options::default()).unwrap();
     let apache = LogFormat::new("%{COMBINEDAPACHELOG}").unwrap();
     let columns = apache.columns().into_iter().enumerate().collect();
     let mut expression = LogFormatDecoder::new(&apache, columns, Options::default()).unwrap();
-    let decoders: [(&str, &mut dyn crate::Decode); 4] = [
+    let decoders: [(&str, &mut dyn crate::Decode); 5] = [
+        ("without", &mut without),
         ("access-log", &mut own),
         ("combined", &mut described),
         ("patterns", &mut patterns),

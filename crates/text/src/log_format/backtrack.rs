@@ -1,0 +1,748 @@
+//! Finds what a regular expression's groups hold, by backtracking over runs of bytes.
+//!
+//! Lines of logs are runs of characters of a class, each ended by something that is not of it. An
+//! automaton that keeps groups takes a step for each byte; here a step is a run, found by a table or
+//! `memchr`, and where what comes behind it cannot begin with one of its own characters there is
+//! nothing to come back to. What is found is what leftmost-first matching finds: choices are made in the order
+//! of their priority, and the first way through the whole line is taken. (Friedl, "Mastering Regular
+//! Expressions", chapter 4, describes the order; `regex` is held against it by a test.)
+//!
+//! Characters beyond ASCII are in a class all together (`[^ ]`, `.`), or not at all; where some are
+//! (`\w`), or where they are counted, a line that has one is in [`Doubt`](Found::Doubt), as is one
+//! that takes too many steps: `regex` is then asked, which needs no more time than its length allows.
+//!
+//! Measured over an access log by `%{COMBINEDAPACHELOG}` (`log_formats_are_fast` among the tests).
+
+use regex_syntax::hir::{self, Hir, HirKind, Look};
+
+/// The most steps of a program; an expression that needs more has none.
+const OPS_MAX: usize = 4000;
+/// So many bytes may be looked at for a line, and this many for each of its own.
+const BYTES_ALWAYS: usize = 4096;
+const BYTES_PER_BYTE: usize = 32;
+/// What it costs to come back to a choice, in bytes.
+const RETRY_BYTES: usize = 16;
+/// So many choices are kept of a loop.
+const RETRIES_MAX: usize = 10_000;
+/// A slot that holds no place.
+const NOWHERE: usize = usize::MAX;
+
+/// Whether a line matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Match,
+    Nothing,
+    /// This cannot say.
+    Doubt,
+}
+
+/// Characters that a run may consist of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Class {
+    has: Box<[Has; 256]>,
+    /// The few bytes that end a run of it, if they are few; no line has a line's end.
+    stops: Option<Stops>,
+}
+
+/// Whether a byte is of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Has {
+    No,
+    Yes,
+    /// It is part of a character that may be.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stops {
+    None,
+    One(u8),
+    Two(u8, u8),
+    Three(u8, u8, u8),
+}
+
+impl Class {
+    /// The class of these ranges; with `counted`, how many characters a run has is asked for.
+    fn new(ranges: impl Iterator<Item = (u32, u32)>, counted: bool) -> Self {
+        let mut has = Box::new([Has::No; 256]);
+        let mut wide = Has::No;
+        for (start, end) in ranges {
+            for byte in start..=end.min(0x7f) {
+                has[byte as usize & 0x7f] = Has::Yes;
+            }
+            if end >= 0x80 {
+                let is_all = start <= 0x80 && end == u32::from(char::MAX);
+                wide = if is_all && !counted { Has::Yes } else { Has::Unknown };
+            }
+        }
+        has[0x80..].fill(wide);
+        let others = (0..=u8::MAX).filter(|byte| *byte != b'\n' && has[usize::from(*byte)] != Has::Yes);
+        let stops = match others.take(4).collect::<Vec<u8>>()[..] {
+            [] => Some(Stops::None),
+            [a] => Some(Stops::One(a)),
+            [a, b] => Some(Stops::Two(a, b)),
+            [a, b, c] => Some(Stops::Three(a, b, c)),
+            _ => None,
+        };
+        Self { has, stops }
+    }
+
+    /// Where the run ends that begins at `at`; none, where that is not known.
+    #[inline(always)]
+    fn run_end(&self, text: &[u8], at: usize, max: usize) -> Option<usize> {
+        let until = at.saturating_add(max).min(text.len());
+        let rest = &text[at..until];
+        let length = match self.stops {
+            None => {
+                let stop = rest.iter().position(|byte| self.has[usize::from(*byte)] != Has::Yes);
+                match stop {
+                    Some(stop) if self.has[usize::from(rest[stop])] == Has::Unknown => return None,
+                    other => other,
+                }
+            }
+            // None of these is unknown: of those there are more.
+            Some(Stops::None) => None,
+            Some(Stops::One(a)) => memchr::memchr(a, rest),
+            Some(Stops::Two(a, b)) => memchr::memchr2(a, b, rest),
+            Some(Stops::Three(a, b, c)) => memchr::memchr3(a, b, c, rest),
+        };
+        Some(at + length.unwrap_or(rest.len()))
+    }
+}
+
+/// What may come at a step of the program: more than can, if anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Next {
+    /// By the byte that a character begins with.
+    has: Box<[bool; 256]>,
+    /// Whether the line may end.
+    ends: bool,
+    /// The one byte that may come, if it is one.
+    only: Option<u8>,
+}
+
+impl Next {
+    #[inline(always)]
+    fn may_be_at(&self, text: &[u8], at: usize) -> bool {
+        text.get(at).map_or(self.ends, |byte| self.has[usize::from(*byte)])
+    }
+}
+
+/// A step. Those that are no jump go on to the next one.
+#[derive(Debug, Clone)]
+enum Op {
+    Byte(u8),
+    Text(Box<[u8]>),
+    /// As many of a class as there are, from `min` to `max`; if `next`, fewer might do, too.
+    Many { class: usize, min: usize, max: usize, next: Option<usize> },
+    /// As few of a class as will do, from `min` on.
+    Few { class: usize, min: usize, next: usize },
+    /// The first of two ways that leads to the end.
+    Either { first: usize, second: usize, next_first: usize, next_second: usize },
+    Jump(usize),
+    /// Writes down where this is.
+    Save(usize),
+    /// The line begins here.
+    Start,
+    /// A word begins or ends here, or not.
+    Word(bool),
+    /// The line ends here.
+    End,
+}
+
+/// What to come back to.
+#[derive(Debug, Clone, Copy)]
+enum Retry {
+    /// Go on at a step from a place.
+    At { op: usize, at: usize },
+    /// Go on at a step from the last place from `low` on and before `high` where it may.
+    Before { op: usize, low: usize, high: usize, next: usize },
+    /// Take the character at a place, and as few more as will do.
+    Beyond { op: usize, at: usize },
+    /// Put back what a slot held.
+    Slot { slot: usize, held: usize },
+}
+
+/// An expression as a program.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    ops: Vec<Op>,
+    classes: Vec<Class>,
+    nexts: Vec<Next>,
+    /// What is to be come back to, the last one first.
+    retries: Vec<Retry>,
+    /// Where each group begins and ends.
+    slots: Vec<usize>,
+}
+
+impl Program {
+    /// The program of an expression that is matched from the start of a line to its end, if there
+    /// is one: of some expressions (assertions of other kinds, empty loops) there is none.
+    pub(super) fn new(expression: &str) -> Option<Self> {
+        let hir = regex_syntax::parse(expression).ok()?;
+        let groups = hir.properties().explicit_captures_len() + 1;
+        let mut program = Self {
+            ops: Vec::new(),
+            classes: Vec::new(),
+            nexts: Vec::new(),
+            retries: Vec::new(),
+            slots: vec![NOWHERE; groups * 2],
+        };
+        program.compile(&hir)?;
+        program.ops.push(Op::End);
+        program.look_ahead();
+        Some(program)
+    }
+
+    /// Where a group of the line that was matched last stands.
+    pub(super) fn group(&self, group: usize) -> Option<(usize, usize)> {
+        match *self.slots.get(group * 2..group * 2 + 2)? {
+            [start, end] if start != NOWHERE && end != NOWHERE => Some((start, end)),
+            _ => None,
+        }
+    }
+
+    // ------------------------------------------------------------------------------- building
+
+    fn push(&mut self, op: Op) -> Option<usize> {
+        (self.ops.len() < OPS_MAX).then(|| self.ops.push(op))?;
+        Some(self.ops.len() - 1)
+    }
+
+    fn class(&mut self, class: Class) -> usize {
+        let known = self.classes.iter().position(|known| *known == class);
+        known.unwrap_or_else(|| {
+            self.classes.push(class);
+            self.classes.len() - 1
+        })
+    }
+
+    fn compile(&mut self, hir: &Hir) -> Option<()> {
+        match hir.kind() {
+            HirKind::Empty => {}
+            HirKind::Literal(hir::Literal(bytes)) => {
+                self.push(match **bytes {
+                    [byte] => Op::Byte(byte),
+                    _ => Op::Text(bytes.clone()),
+                })?;
+            }
+            HirKind::Class(_) => {
+                // One character, which may be of several bytes.
+                let class = self.class(of_one(hir, true)?);
+                self.push(Op::Many { class, min: 1, max: 1, next: None })?;
+            }
+            HirKind::Look(Look::Start) => {
+                self.push(Op::Start)?;
+            }
+            HirKind::Look(Look::End) => {
+                // What the program ends with.
+                self.push(Op::End)?;
+            }
+            HirKind::Look(Look::WordUnicode | Look::WordAscii) => {
+                self.push(Op::Word(true))?;
+            }
+            HirKind::Look(Look::WordUnicodeNegate | Look::WordAsciiNegate) => {
+                self.push(Op::Word(false))?;
+            }
+            HirKind::Look(_) => return None,
+            HirKind::Repetition(repetition) => self.repeat(repetition)?,
+            HirKind::Capture(capture) => {
+                let slot = capture.index as usize * 2;
+                self.push(Op::Save(slot))?;
+                self.compile(&capture.sub)?;
+                self.push(Op::Save(slot + 1))?;
+            }
+            HirKind::Concat(parts) => {
+                for part in parts {
+                    self.compile(part)?;
+                }
+            }
+            HirKind::Alternation(ways) => {
+                let (last, others) = ways.split_last()?;
+                let mut jumps = Vec::new();
+                for way in others {
+                    let either = self.either()?;
+                    self.compile(way)?;
+                    jumps.push(self.push(Op::Jump(0))?);
+                    self.set_ways(either, either + 1, self.ops.len());
+                }
+                self.compile(last)?;
+                for jump in jumps {
+                    self.ops[jump] = Op::Jump(self.ops.len());
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// A choice whose ways are not known yet.
+    fn either(&mut self) -> Option<usize> {
+        self.push(Op::Either { first: 0, second: 0, next_first: 0, next_second: 0 })
+    }
+
+    fn set_ways(&mut self, at: usize, one: usize, other: usize) {
+        if let Op::Either { first, second, .. } = &mut self.ops[at] {
+            (*first, *second) = (one, other);
+        }
+    }
+
+    fn repeat(&mut self, repetition: &hir::Repetition) -> Option<()> {
+        let hir::Repetition { min, max, greedy, sub } = repetition;
+        let (min, max) = (*min as usize, max.map(|max| max as usize));
+        let counted = min > 1 || max.is_some();
+        if let Some(class) = of_one(sub, counted) {
+            let class = self.class(class);
+            match (greedy, max) {
+                (true, _) => {
+                    let max = max.unwrap_or(usize::MAX);
+                    self.push(Op::Many { class, min, max, next: None })?;
+                    return Some(());
+                }
+                (false, None) => {
+                    self.push(Op::Few { class, min, next: 0 })?;
+                    return Some(());
+                }
+                (false, Some(_)) => {}
+            }
+        }
+        // What may be empty would be repeated without end.
+        if sub.properties().minimum_len().is_none_or(|length| length == 0) && max != Some(1) {
+            return None;
+        }
+        for _ in 0..min {
+            self.compile(sub)?;
+        }
+        match max {
+            Some(max) => {
+                // `(?:x(?:x)?)?`: all the choices end at one place.
+                let mut choices = Vec::new();
+                for _ in min..max {
+                    choices.push(self.either()?);
+                    self.compile(sub)?;
+                }
+                let end = self.ops.len();
+                for choice in choices {
+                    self.choose(choice, end, *greedy);
+                }
+            }
+            None if *greedy && self.runs_between(sub)? => {}
+            None => {
+                let choice = self.either()?;
+                self.compile(sub)?;
+                self.push(Op::Jump(choice))?;
+                let end = self.ops.len();
+                self.choose(choice, end, *greedy);
+            }
+        }
+        Some(())
+    }
+
+    /// Makes a choice one between what stands behind it and what stands at `end`.
+    fn choose(&mut self, choice: usize, end: usize, greedy: bool) {
+        match greedy {
+            true => self.set_ways(choice, choice + 1, end),
+            false => self.set_ways(choice, end, choice + 1),
+        }
+    }
+
+    /// Compiles `(?:c|x)*`, where c is a class that x does not begin with, as `c*(?:x c*)*`: runs
+    /// instead of single characters. Says whether it is that.
+    fn runs_between(&mut self, sub: &Hir) -> Option<bool> {
+        let HirKind::Alternation(ways) = sub.kind() else { return Some(false) };
+        let Some((first, others)) = ways.split_first() else { return Some(false) };
+        let Some(class) = of_one(first, false) else { return Some(false) };
+        let others = Hir::alternation(others.to_vec());
+        let begun = self.ops.len();
+        let class = self.class(class);
+        self.push(Op::Many { class, min: 0, max: usize::MAX, next: None })?;
+        let choice = self.either()?;
+        self.compile(&others)?;
+        self.push(Op::Jump(begun))?;
+        let next = self.next(choice + 1);
+        let of_class = &self.classes[class].has;
+        let is_apart = (0..256).all(|byte| of_class[byte] == Has::No || !next.has[byte]);
+        match is_apart && !next.ends {
+            true => self.choose(choice, self.ops.len(), true),
+            false => self.ops.truncate(begun),
+        }
+        Some(is_apart && !next.ends)
+    }
+
+    /// What may come at a step.
+    fn next(&self, at: usize) -> Next {
+        let mut next = Next { has: Box::new([false; 256]), ends: false, only: None };
+        let mut seen = vec![false; self.ops.len()];
+        let mut open = vec![at];
+        while let Some(at) = open.pop() {
+            let Some(op) = self.ops.get(at).filter(|_| !std::mem::replace(&mut seen[at], true))
+            else {
+                continue;
+            };
+            match op {
+                Op::Byte(byte) => next.has[usize::from(*byte)] = true,
+                Op::Text(text) => match text.first() {
+                    Some(byte) => next.has[usize::from(*byte)] = true,
+                    None => open.push(at + 1),
+                },
+                Op::Many { class, min, .. } | Op::Few { class, min, .. } => {
+                    let has = &self.classes[*class].has;
+                    // A character does not begin with the others.
+                    for byte in (0..0x80).chain(0xc2..=0xf4) {
+                        next.has[byte] |= has[byte] != Has::No;
+                    }
+                    if *min == 0 {
+                        open.push(at + 1);
+                    }
+                }
+                Op::Either { first, second, .. } => open.extend([*first, *second]),
+                Op::Jump(to) => open.push(*to),
+                Op::Save(_) | Op::Start | Op::Word(_) => open.push(at + 1),
+                Op::End => next.ends = true,
+            }
+        }
+        let mut bytes = (0..=u8::MAX).filter(|byte| next.has[usize::from(*byte)]);
+        next.only = match (bytes.next(), bytes.next(), next.ends) {
+            (Some(byte), None, false) => Some(byte),
+            _ => None,
+        };
+        next
+    }
+
+    /// Tells each choice what may come behind it.
+    fn look_ahead(&mut self) {
+        for at in 0..self.ops.len() {
+            match self.ops[at] {
+                Op::Many { class, min, max, .. } if max > min => {
+                    let next = self.next(at + 1);
+                    let has = &self.classes[class].has;
+                    let is_apart = (0..256).all(|byte| has[byte] == Has::No || !next.has[byte]);
+                    if !is_apart {
+                        let next = Some(self.known(next));
+                        self.ops[at] = Op::Many { class, min, max, next };
+                    }
+                }
+                Op::Few { class, min, .. } => {
+                    let next = self.next(at + 1);
+                    let next = self.known(next);
+                    self.ops[at] = Op::Few { class, min, next };
+                }
+                Op::Either { first, second, .. } => {
+                    let (one, other) = (self.next(first), self.next(second));
+                    let (next_first, next_second) = (self.known(one), self.known(other));
+                    self.ops[at] = Op::Either { first, second, next_first, next_second };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn known(&mut self, next: Next) -> usize {
+        let known = self.nexts.iter().position(|known| *known == next);
+        known.unwrap_or_else(|| {
+            self.nexts.push(next);
+            self.nexts.len() - 1
+        })
+    }
+
+    // ------------------------------------------------------------------------------- matching
+
+    /// Matches a line from its start to its end.
+    pub(super) fn find(&mut self, text: &[u8]) -> Found {
+        let Self { ops, classes, nexts, retries, slots } = self;
+        retries.clear();
+        slots.fill(NOWHERE);
+        let mut fuel = BYTES_ALWAYS + text.len().saturating_mul(BYTES_PER_BYTE);
+        let (mut op, mut at) = (0, 0);
+        loop {
+            let goes_on = match &ops[op] {
+                Op::Byte(byte) => {
+                    let is_there = text.get(at) == Some(byte);
+                    at += 1;
+                    is_there
+                }
+                Op::Text(wanted) => {
+                    let is_there = text[at..].starts_with(wanted);
+                    at += wanted.len();
+                    is_there
+                }
+                Op::Many { class, min, max, next } => {
+                    let Some(end) = classes[*class].run_end(text, at, *max) else {
+                        return Found::Doubt;
+                    };
+                    let low = at + min;
+                    fuel = fuel.saturating_sub(end - at);
+                    at = end;
+                    if let Some(next) = next
+                        && end > low
+                    {
+                        retries.push(Retry::Before { op: op + 1, low, high: end, next: *next });
+                    }
+                    end >= low
+                }
+                Op::Few { class, min, next } => {
+                    let Some(end) = classes[*class].run_end(text, at, *min) else {
+                        return Found::Doubt;
+                    };
+                    let is_enough = end == at + min;
+                    let found = match is_enough {
+                        true => few(&classes[*class], &nexts[*next], text, end),
+                        false => Few::None,
+                    };
+                    match found {
+                        Few::At(found) => {
+                            fuel = fuel.saturating_sub(found - at);
+                            retries.push(Retry::Beyond { op, at: found });
+                            at = found;
+                            true
+                        }
+                        Few::None => false,
+                        Few::Unknown => return Found::Doubt,
+                    }
+                }
+                Op::Either { first, second, next_first, next_second } => {
+                    let may_second = nexts[*next_second].may_be_at(text, at);
+                    if nexts[*next_first].may_be_at(text, at) {
+                        if may_second {
+                            retries.push(Retry::At { op: *second, at });
+                        }
+                        op = *first;
+                        continue;
+                    }
+                    op = *second;
+                    if may_second {
+                        continue;
+                    }
+                    false
+                }
+                Op::Jump(to) => {
+                    if retries.len() > RETRIES_MAX {
+                        return Found::Doubt;
+                    }
+                    op = *to;
+                    continue;
+                }
+                Op::Save(slot) => {
+                    // Where there is nothing to come back to, nobody will ask for it.
+                    if !retries.is_empty() {
+                        retries.push(Retry::Slot { slot: *slot, held: slots[*slot] });
+                    }
+                    slots[*slot] = at;
+                    true
+                }
+                Op::Start => at == 0,
+                Op::Word(wanted) => {
+                    let before = at.checked_sub(1).and_then(|before| text.get(before));
+                    let sides = [before, text.get(at)];
+                    if sides.iter().flatten().any(|byte| !byte.is_ascii()) {
+                        return Found::Doubt;
+                    }
+                    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+                    let [before, behind] = sides.map(|byte| byte.is_some_and(is_word));
+                    (before != behind) == *wanted
+                }
+                Op::End if at == text.len() => {
+                    if op + 1 == ops.len() {
+                        return Found::Match;
+                    }
+                    true
+                }
+                Op::End => false,
+            };
+            if goes_on {
+                op += 1;
+                continue;
+            }
+            // Back to the last choice.
+            loop {
+                let Some(retry) = retries.pop() else { return Found::Nothing };
+                match retry {
+                    Retry::Slot { slot, held } => {
+                        slots[slot] = held;
+                        continue;
+                    }
+                    Retry::At { op: to, at: from } => (op, at) = (to, from),
+                    Retry::Before { op: to, low, high, next } => {
+                        let may = |byte: &u8| nexts[next].has[usize::from(*byte)];
+                        let Some(found) = text[low..high].iter().rposition(may) else {
+                            fuel = fuel.saturating_sub(high - low);
+                            continue;
+                        };
+                        let found = low + found;
+                        fuel = fuel.saturating_sub(high - found);
+                        if found > low {
+                            retries.push(Retry::Before { op: to, low, high: found, next });
+                        }
+                        (op, at) = (to, found);
+                    }
+                    Retry::Beyond { op: of, at: from } => {
+                        let Op::Few { class, next, .. } = &ops[of] else { continue };
+                        let class = &classes[*class];
+                        let found = match text.get(from).map(|byte| class.has[usize::from(*byte)]) {
+                            None | Some(Has::No) => continue,
+                            Some(Has::Unknown) => Few::Unknown,
+                            Some(Has::Yes) => few(class, &nexts[*next], text, from + 1),
+                        };
+                        match found {
+                            Few::At(found) => {
+                                fuel = fuel.saturating_sub(found - from);
+                                retries.push(Retry::Beyond { op: of, at: found });
+                                (op, at) = (of + 1, found);
+                            }
+                            Few::None => continue,
+                            Few::Unknown => return Found::Doubt,
+                        }
+                    }
+                }
+                break;
+            }
+            fuel = fuel.saturating_sub(RETRY_BYTES);
+            if fuel == 0 {
+                return Found::Doubt;
+            }
+        }
+    }
+}
+
+/// How far as few as will do go.
+enum Few {
+    At(usize),
+    None,
+    Unknown,
+}
+
+/// The first place from `from` on where what comes next may be.
+#[inline(always)]
+fn few(class: &Class, next: &Next, text: &[u8], from: usize) -> Few {
+    if let (Some(Stops::None), Some(only)) = (class.stops, next.only) {
+        return memchr::memchr(only, &text[from..]).map_or(Few::None, |found| Few::At(from + found));
+    }
+    let mut at = from;
+    loop {
+        if next.may_be_at(text, at) {
+            return Few::At(at);
+        }
+        match text.get(at).map(|byte| class.has[usize::from(*byte)]) {
+            None | Some(Has::No) => return Few::None,
+            Some(Has::Unknown) => return Few::Unknown,
+            Some(Has::Yes) => at += 1,
+        }
+    }
+}
+
+/// The class that an expression of one character is.
+fn of_one(hir: &Hir, counted: bool) -> Option<Class> {
+    let wide = |c: char| u32::from(c);
+    match hir.kind() {
+        HirKind::Class(hir::Class::Unicode(class)) => {
+            let ranges = class.iter().map(|range| (wide(range.start()), wide(range.end())));
+            Some(Class::new(ranges, counted))
+        }
+        HirKind::Class(hir::Class::Bytes(class)) if class.is_ascii() => {
+            let ranges = class.iter().map(|range| (range.start().into(), range.end().into()));
+            Some(Class::new(ranges, counted))
+        }
+        HirKind::Literal(hir::Literal(bytes)) => match **bytes {
+            [byte] if byte.is_ascii() => {
+                Some(Class::new(std::iter::once((byte.into(), byte.into())), counted))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use regex::Regex;
+
+    use super::*;
+
+    fn groups(program: &Program, count: usize) -> Vec<Option<(usize, usize)>> {
+        (1..count).map(|group| program.group(group)).collect()
+    }
+
+    /// The groups of a line, `None` where it does not match.
+    fn by_regex(regex: &Regex, line: &str) -> Option<Vec<Option<(usize, usize)>>> {
+        let captures = regex.captures(line)?;
+        let spans = captures.iter().skip(1);
+        Some(spans.map(|group| group.map(|group| (group.start(), group.end()))).collect())
+    }
+
+    fn expression() -> impl Strategy<Value = String> {
+        let leaf = prop::sample::select(vec![
+            "a", "b", " ", "ab", "é", r"\.", r"\w", r"\w+", r"\d{1,3}", "[^ ]+", "[ab]*", "[ab]*?", ".*?", ".*", ".+?",
+            "[a-c]{2}", r"\b", r"\B", "(?i:ab)", "é?", "[é-ü]+", "-?", "[ab]??", "[^é]", "[0-9]+", r"[^ ]{2,}",
+            r#""(?:[^"\\]|\\.)*""#, "(?:a|ab)", "(?:[ab]|b1)*", "(?:[a1]|-b?)+", "", "^", "$", "(?:$|a)",
+        ]);
+        leaf.prop_map(str::to_owned).prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                4 => prop::collection::vec(inner.clone(), 1..5).prop_map(|parts| parts.concat()),
+                2 => prop::collection::vec(inner.clone(), 2..4).prop_map(|ways| format!("(?:{})", ways.join("|"))),
+                3 => inner.clone().prop_map(|sub| format!("({sub})")),
+                2 => (inner, prop::sample::select(vec!["?", "*", "+", "??", "*?", "+?", "{1,2}", "{2}", "{0,2}?"]))
+                    .prop_map(|(sub, times)| format!("(?:{sub}){times}")),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        #[test]
+        fn it_finds_what_regex_finds(
+            expression in expression(),
+            lines in prop::collection::vec(prop::collection::vec(prop::sample::select(vec![
+                "a", "b", "c", "ab", " ", "\"", "\\", "é", "1", "12", ".", "-", "A", "ü", "/"]), 0..10), 1..12),
+        ) {
+            let whole = format!("^(?:{expression})$");
+            let regex = Regex::new(&whole).unwrap();
+            let Some(mut program) = Program::new(&whole) else { return Ok(()) };
+            for line in lines {
+                let line = line.concat();
+                let found = program.find(line.as_bytes());
+                let expected = by_regex(&regex, &line);
+                match found {
+                    Found::Doubt => {}
+                    Found::Nothing => prop_assert_eq!(expected, None, "{} {:?}", whole, line),
+                    Found::Match => {
+                        let groups = groups(&program, regex.captures_len());
+                        prop_assert_eq!(Some(groups), expected, "{} {:?}", whole, line);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(expression in expression(), line: Vec<u8>) {
+            let whole = format!("^(?:{expression})$");
+            if let Some(mut program) = Program::new(&whole) {
+                program.find(&line);
+            }
+        }
+    }
+
+    #[test]
+    fn it_says_where_it_does_not_know() {
+        let find = |expression: &str, line: &str| {
+            Program::new(&format!("^(?:{expression})$")).map(|mut own| own.find(line.as_bytes()))
+        };
+        for (expression, line, expected) in [
+            (r"\w+ \w+", "some words", Some(Found::Match)),
+            (r"\w+ \w+", "some wörds", Some(Found::Doubt)),
+            (r"\w+ [^ ]+", "some wörds", Some(Found::Match)),
+            ("[^ ]{1,3}", "ö", Some(Found::Doubt)),
+            ("[^ ]{1,3} ö", "abc ö", Some(Found::Match)),
+            (r"x\b.*", "xö", Some(Found::Doubt)),
+            (r#""(?:[^"\\]|\\.)*" [0-9]+"#, r#""a \" b" 7"#, Some(Found::Match)),
+            (r#""(?:[^"\\]|\\.)*" [0-9]+"#, r#""a \" b 7"#, Some(Found::Nothing)),
+            // What may be empty is repeated, and an assertion of another kind.
+            ("(?:a*)*", "a", None),
+            (r"\b{start}a", "a", None),
+            // So many ways would take longer than anybody waits.
+            ("(?:a|aa)*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", Some(Found::Doubt)),
+        ] {
+            assert_eq!(find(expression, line), expected, "{expression} {line}");
+        }
+    }
+}
