@@ -1067,7 +1067,10 @@ a_rather_long…  text
         let shown = |values: &[String]| {
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
             let counts = numbers(0..values.len() as i64);
-            screen(&[batch(vec![("url", texts(&values)), ("n", counts)])], Look { width: 24, ..LOOK })
+            screen(
+                &[batch(vec![("url", texts(&values)), ("n", counts)])],
+                Look { width: 24, ..LOOK },
+            )
         };
         assert_eq!(
             shown(&[url("1"), url("22"), "/a".into()]),

@@ -526,7 +526,7 @@ fn expand(path: &str, any_suffix: bool, paths: &mut Vec<PathBuf>) -> Result<()> 
     Ok(())
 }
 
-const NO_DATA_FILES: &str = "the folder holds no data files (names that start with a `.` do not count, nor do `_SUCCESS`, \
+const NO_DATA_FILES: &str = "the folder is there and holds no data files (names that start with a `.` do not count, nor do `_SUCCESS`, \
      `_metadata`, `_common_metadata`, `_temporary` and `_delta_log`)";
 
 fn unknown_format(path: &str, folder: &str) -> Error {

@@ -388,9 +388,8 @@ pub(super) fn column_names(dialect: &Dialect, first_record: Vec<String>) -> Vec<
         return (0..first_record.len()).map(numbered).collect();
     }
     let filled = first_record.into_iter().enumerate();
-    let mut names: Vec<String> = filled
-        .map(|(index, name)| if name.is_empty() { numbered(index) } else { name })
-        .collect();
+    let mut names: Vec<String> =
+        filled.map(|(index, name)| if name.is_empty() { numbered(index) } else { name }).collect();
     let mut taken: HashSet<String> = names.iter().cloned().collect();
     if taken.len() == names.len() {
         return names;

@@ -45,8 +45,8 @@ use tidemill_base::types::sql_type;
 use crate::cast_times::{cast_time, counts_time, whole_count};
 use crate::instants::{DAY, nanoseconds_of};
 use crate::meeting::{
-    Meeting, as_time, as_written, cast_to, compared, comparison, is_span, joint, joint_of,
-    joint_of_ours, meeting,
+    Meeting, beside_of, cast_to, compared, comparison, is_span, joint, joint_of, joint_of_ours,
+    meeting,
 };
 use crate::messages::external;
 use crate::rewrite::{each_expression, is_comparison, with_types};
@@ -650,8 +650,7 @@ fn among(list: InList, schema: &DFSchema) -> Transformed<Expr> {
         .iter()
         .map(|item| {
             let of = item.get_type(schema).ok();
-            let time = || as_time(item, &of?, &own);
-            as_written(item, &own).or_else(time).unwrap_or_else(|| item.clone())
+            of.and_then(|of| beside_of(item, &of, &own)).unwrap_or_else(|| item.clone())
         })
         .collect();
     let mut meetings: Vec<Option<Meeting>> = items

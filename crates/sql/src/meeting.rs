@@ -20,7 +20,7 @@ pub(crate) fn has_nanoseconds(value: &Expr) -> bool {
 }
 
 /// Text beside a timestamp as a timestamp, which DataFusion would make one of nanoseconds.
-pub(crate) fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     let DataType::Timestamp(unit, zone) = beside else { return None };
     if !matches!(own, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
         return None;
@@ -32,6 +32,24 @@ pub(crate) fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<
     let unit = if nanoseconds { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
     let time = DataType::Timestamp(unit, zone.clone());
     Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
+}
+
+/// `'true'` or `'false'` beside a Boolean as one: what clients write that put all values in quotes.
+fn as_boolean(expr: &Expr, beside: &DataType) -> Option<Expr> {
+    let Expr::Literal(text, metadata) = expr else { return None };
+    let text = text.try_as_str().flatten().filter(|_| beside == &DataType::Boolean)?;
+    let value = match text.to_ascii_lowercase().as_str() {
+        "true" | "t" => true,
+        "false" | "f" => false,
+        _ => return None,
+    };
+    Some(Expr::Literal(ScalarValue::Boolean(Some(value)), metadata.clone()))
+}
+
+/// What a value is beside one of another type, where what it is can be told from how it is written.
+pub(crate) fn beside_of(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+    let as_number = as_written(expr, beside);
+    as_number.or_else(|| as_time(expr, own, beside)).or_else(|| as_boolean(expr, beside))
 }
 
 /// What stands in the SQL, a cast of it included.
@@ -256,7 +274,7 @@ impl Meeting {
 
 /// A number that stands in the SQL as the decimal that was written there, for a comparison with a
 /// decimal: exact, and what bounds in files can be held against.
-pub(crate) fn as_written(expr: &Expr, beside: &DataType) -> Option<Expr> {
+fn as_written(expr: &Expr, beside: &DataType) -> Option<Expr> {
     let Expr::Literal(ScalarValue::Float64(Some(number)), metadata) = expr else { return None };
     if !is_decimal(beside) || !number.is_finite() {
         return None;
@@ -283,10 +301,7 @@ pub(crate) fn as_written(expr: &Expr, beside: &DataType) -> Option<Expr> {
 pub(crate) fn compared(left: &Expr, right: &Expr, schemas: [&DFSchema; 2]) -> Option<(Expr, Expr)> {
     let one = left.get_type(schemas[0]).ok()?;
     let other = right.get_type(schemas[1]).ok()?;
-    let written = |expr: &Expr, own: &DataType, beside: &DataType| {
-        as_written(expr, beside).or_else(|| as_time(expr, own, beside))
-    };
-    let mut written = (written(left, &one, &other), written(right, &other, &one));
+    let mut written = (beside_of(left, &one, &other), beside_of(right, &other, &one));
     // Of two constants only one takes the other's unit: both would change places for ever.
     if written.0.is_none() {
         written.0 = in_unit(left, &one, &other);

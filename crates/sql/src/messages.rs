@@ -502,6 +502,9 @@ fn hint_of_word(name: &str, names: &[&str]) -> Option<String> {
         let of = if name == "count" { "*" } else { "x" };
         return Some(format!("an aggregate has brackets: {name}({of})"));
     }
+    if let Some(longer) = names.iter().find(|known| known.starts_with(&format!("{name} "))) {
+        return Some(format!("a name with a space stands in double quotes: \"{longer}\""));
+    }
     let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_');
     is_word.then(|| format!("a text, if it is one, stands in single quotes: '{name}'"))
 }
@@ -611,6 +614,16 @@ fn no_operator(message: &str) -> Option<Error> {
             "an INTERVAL takes whole numbers, as in 3 * INTERVAL '12 hours'; a DATE takes whole days: d + 2"
         }
         "DATE + DATE" => "a DATE takes days or an INTERVAL: d + 1, d + INTERVAL '1 month'",
+        compared
+            if compared.contains("BIGINT")
+                && (compared.starts_with("DATE") || compared.starts_with("TIME"))
+                && compared.contains(['=', '<', '>']) =>
+        {
+            "a date stands in quotes: ts > '2026-03-29'; of a number of seconds to_timestamp(n) makes a time"
+        }
+        "BOOLEAN = TEXT" | "BOOLEAN <> TEXT" | "TEXT = BOOLEAN" | "TEXT <> BOOLEAN" => {
+            "true and false stand without quotes: flag = true, or flag alone"
+        }
         days if days.contains("DATE") || days.contains("TIME") => {
             "dates and times take an INTERVAL: ts + INTERVAL '1 hour'"
         }
@@ -693,10 +706,17 @@ fn plan_error(message: &str) -> Error {
     }
     if let Some(of) = between(message, "Cannot access field at argument 1: type ", " is not Struct")
     {
-        return Error::usage_hint(
-            format!("a {} has no fields", in_sql_words(&of)),
-            "--promote makes columns of JSON in a string",
-        );
+        let of = in_sql_words(&of);
+        return match of.starts_with("Struct(") && of.ends_with("[]") {
+            true => Error::usage_hint(
+                "a list of structs has no fields, its items have them",
+                "items[1].sku is one's; list_transform(items, x -> x.sku) is that of all; unnest(items) makes rows",
+            ),
+            false => Error::usage_hint(
+                format!("a {of} has no fields"),
+                "--promote makes columns of JSON in a string",
+            ),
+        };
     }
     if let Some(name) = between(message, "Binary operator '", "' is not supported in the physical")
     {

@@ -32,8 +32,7 @@
 //! # How
 //! Per line, the end of each field is one `memchr` for the first byte of the text behind it, and
 //! spans are written down for the fields that are wanted alone. Patterns are compiled to a regular
-//! expression; where all that they name is runs of characters with text between that cannot be of
-//! them, there are steps, too, which are tried first: what they take is what the expression would.
+//! expression, which [`backtrack`] matches by runs of bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -154,11 +153,8 @@ enum Escapes {
 #[derive(Debug, Clone)]
 enum Matcher {
     Steps(Steps),
-    /// By a regular expression, if the steps, where there are any, do not fit.
-    Pattern {
-        steps: Option<Steps>,
-        pattern: grok::Pattern,
-    },
+    /// By a regular expression.
+    Pattern(grok::Pattern),
 }
 
 /// What stands in a line, from its start to its end.
@@ -167,8 +163,6 @@ struct Steps {
     /// The text before the first field.
     start: Vec<u8>,
     fields: Vec<Step>,
-    /// Which field of the description each is, where some are none; else they are all, in order.
-    places: Option<Vec<Option<usize>>>,
 }
 
 /// A field, and the text behind it.
@@ -182,8 +176,6 @@ struct Step {
     quoted: bool,
     /// What it may hold of the text behind it.
     holds: Holds,
-    /// What its text must be.
-    class: Option<grok::Class>,
 }
 
 /// What a field may hold of the text behind it, which would end another one.
@@ -319,7 +311,6 @@ impl LogFormat {
                         until: Vec::new(),
                         quoted: false,
                         holds,
-                        class: None,
                     });
                     before = Some(written);
                 }
@@ -385,19 +376,7 @@ impl Steps {
                 let reason = format!("`{}` should follow", plain(&step.until));
                 return Err(Fault::of(&*step.name, at - line.start, FaultKind::Ends(reason)));
             };
-            if let Some(class) = step.class
-                && !class.holds(&text[at..end])
-            {
-                return syntax(at, format!("expected {} for `{}`", class.name(), step.name));
-            }
-            match &self.places {
-                None => take(place, at..end),
-                Some(places) => {
-                    if let Some(Some(place)) = places.get(place) {
-                        take(*place, at..end);
-                    }
-                }
-            }
+            take(place, at..end);
             at = end + step.until.len();
         }
         // Without a field, all is in the text before the first.
@@ -754,8 +733,14 @@ impl Lines {
             }
             columns.push(Wanted { of: slot, ..column });
         }
+        let matcher = match &format.matcher {
+            Matcher::Pattern(pattern) => Matcher::Pattern(
+                pattern.of_wanted(|place| slots.get(place).is_some_and(Option::is_some)),
+            ),
+            steps @ Matcher::Steps(_) => steps.clone(),
+        };
         Self {
-            matcher: format.matcher.clone(),
+            matcher,
             has_escapes: format.escapes != Escapes::None,
             slots,
             count,
@@ -779,20 +764,7 @@ impl Lines {
         };
         let taken = match &mut self.matcher {
             Matcher::Steps(steps) => steps.fields(block, line, &mut take),
-            Matcher::Pattern { steps, pattern } => {
-                match steps.as_ref().map(|steps| steps.fields(block, line.clone(), &mut take)) {
-                    Some(Ok(())) => Ok(()),
-                    _ => {
-                        found.fill(Span::NULL);
-                        let mut take = |place: usize, range: Range<usize>| {
-                            if let Some(Some(slot)) = slots.get(place) {
-                                found[*slot] = lines::span(range);
-                            }
-                        };
-                        pattern.fields(block, line, &mut take)
-                    }
-                }
-            }
+            Matcher::Pattern(pattern) => pattern.fields(block, line, &mut take),
         };
         if taken.is_err() {
             self.found.truncate(base);

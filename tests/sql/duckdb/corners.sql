@@ -607,3 +607,13 @@ SELECT arg_max(order_id, price), arg_min(order_id, price), max(price), min(price
 SELECT list(DISTINCT user_id ORDER BY user_id) FILTER (WHERE paid), list(user_id ORDER BY order_id) FILTER (WHERE NOT paid) FROM 'orders.csv'
 --> duckdb
 "[1,3,5,9]","[2,5]"
+
+SELECT count(*) FROM 'orders.csv' WHERE paid = 'true' AND 'F' <> paid
+--> duckdb
+6
+
+SELECT paid IN ('false') AS n, count(*) FROM 'orders.csv' GROUP BY n ORDER BY n
+--> duckdb
+false,6
+true,2
+NULL,1

@@ -243,7 +243,7 @@ struct Marked {
     words: Vec<&'static str>,
     /// The first file with such a word.
     file: Option<usize>,
-    /// What the values are as dates whose year is last.
+    /// What the values are as dates that are written otherwise.
     order: DayOrder,
     /// And as numbers with commas.
     commas: Commas,
@@ -286,7 +286,11 @@ fn marked_columns(
         let reading = marked.commas.reading(&in_sql(field.name()));
         if !reading.is_empty() {
             let file = files.first()?.shown().to_owned();
-            return Some(MarkedColumn { name: field.name().clone(), is: Is::Commas(reading), file });
+            return Some(MarkedColumn {
+                name: field.name().clone(),
+                is: Is::Commas(reading),
+                file,
+            });
         }
         let others = marked.others.data_type().filter(|other| *other != DataType::Utf8View)?;
         let file = files.get(marked.file?)?.shown().to_owned();
@@ -314,7 +318,7 @@ enum Is {
         others: DataType,
         words: Vec<&'static str>,
     },
-    /// Dates whose year is last, and the formats that read them.
+    /// Dates that are written otherwise, and the formats that read them.
     Dates(Vec<String>),
     /// Numbers with commas, and what reads them.
     Commas(Vec<String>),
@@ -369,14 +373,14 @@ pub(crate) fn said_of_marked<'a>(
     Some(said.join("\n"))
 }
 
-/// What is said of dates whose year is last.
+/// What is said of dates that are written otherwise.
 fn said_of_dates(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
     let (first, formats) = columns.first()?;
     let name = in_sql(&first.name);
     let calls: Vec<String> =
         formats.iter().map(|format| format!("strptime({name}, '{format}')")).collect();
     Some(format!(
-        "`{}`: read as text, the year being last: {}; {} makes times of it{}",
+        "`{}`: read as text, though dates of another spelling than 2026-03-01: {}; {} makes times of it{}",
         first.file,
         some_names(columns),
         calls.join(" or "),

@@ -343,10 +343,14 @@ fn a_file_of_the_system_that_says_that_it_is_empty_is_read_all_the_same() {
 #[test]
 fn numbers_and_dates_that_are_text_are_told_with_what_reads_them() {
     for (text, expected) in [
-        ("day;n\n01.03.2026;1\n", "the year being last: `day`; strptime(day, '%d.%m.%Y')"),
+        ("day;n\n01.03.2026;1\n", "than 2026-03-01: `day`; strptime(day, '%d.%m.%Y')"),
+        ("day\n2026/03/01\n2026/3/2\n", "`day`; strptime(day, '%Y/%m/%d') makes times of it"),
         ("a;the price\n1;1,5\n2;-0,25\n", "`the price`; replace(\"the price\", ',', '.')::DOUBLE"),
         ("a;p;q\n1;1.234,5;7,0\n", "`p`, `q`; replace(replace(p, '.', ''), ',', '.')::DOUBLE"),
-        ("a;p\n1;1,234\n", "::DOUBLE or replace(p, ',', '')::BIGINT makes numbers of it, whichever"),
+        (
+            "a;p\n1;1,234\n",
+            "::DOUBLE or replace(p, ',', '')::BIGINT makes numbers of it, whichever",
+        ),
     ] {
         let (_folder, source) = opened("x.csv", text.as_bytes(), |_| {}).unwrap();
         let warning = source.warning().unwrap();

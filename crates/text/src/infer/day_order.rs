@@ -1,7 +1,8 @@
-//! Dates whose year is last: `01.03.2026`, `3/1/2026 14:05`. They are read as text, since nobody but their
-//! writer knows whether the day or the month is first; what the values themselves say of it is collected here.
+//! Dates that are written otherwise: `01.03.2026`, `3/1/2026 14:05`, `2026/03/01`. They are read as text, since of those
+//! whose year is last nobody but their writer knows whether the day or the month is first; what the values
+//! themselves say of it is collected here.
 
-/// What the values of a column have in common as dates whose year is last.
+/// What the values of a column have in common as dates that are not written as ISO 8601 has it.
 ///
 /// ```
 /// use tidemill_text::infer::DayOrder;
@@ -26,6 +27,13 @@ pub enum DayOrder {
         /// Whether a second number can only be a day.
         month_first: bool,
         /// How many parts of a time of day are behind it: 0, 2 or 3.
+        clock: usize,
+    },
+    /// All values are dates whose year is first.
+    YearFirst {
+        /// What stands between the numbers: `.` or `/`.
+        separator: char,
+        /// As above.
         clock: usize,
     },
     /// Some value is none.
@@ -61,6 +69,7 @@ impl DayOrder {
                     false => DayOrder::Dates { separator, day_first, month_first, clock },
                 }
             }
+            (own, other) if own == other => own,
             _ => DayOrder::Other,
         };
     }
@@ -69,13 +78,19 @@ impl DayOrder {
     /// number may be the day.
     #[must_use]
     pub fn formats(&self) -> Vec<String> {
-        let DayOrder::Dates { separator, day_first, month_first, clock } = *self else {
-            return Vec::new();
-        };
-        let clock = match clock {
+        let words = |clock: usize| match clock {
             0 => "",
             2 => " %H:%M",
             _ => " %H:%M:%S",
+        };
+        let (separator, day_first, month_first, clock) = match *self {
+            DayOrder::Dates { separator, day_first, month_first, clock } => {
+                (separator, day_first, month_first, words(clock))
+            }
+            DayOrder::YearFirst { separator, clock } => {
+                return vec![format!("%Y{separator}%m{separator}%d{}", words(clock))];
+            }
+            DayOrder::Unseen | DayOrder::Other => return Vec::new(),
         };
         let format =
             |first: &str, second: &str| format!("%{first}{separator}%{second}{separator}%Y{clock}");
@@ -96,8 +111,14 @@ impl DayOrder {
             return None;
         }
         let mut parts = date.split(separator);
-        let (first, second) = (number(parts.next()?, 1, 2)?, number(parts.next()?, 1, 2)?);
-        number(parts.next()?, 4, 4)?;
+        let (first, second, third) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_year_first = first.len() == 4 && separator != '-';
+        let (year, first, third) = match is_year_first {
+            true => (first, second, third),
+            false => (third, first, second),
+        };
+        number(year, 4, 4)?;
+        let (first, second) = (number(first, 1, 2)?, number(third, 1, 2)?);
         let is_date = parts.next().is_none()
             && (1..=31).contains(&first)
             && (1..=31).contains(&second)
@@ -114,6 +135,9 @@ impl DayOrder {
                 Some(parts.len()).filter(|count| (2..=3).contains(count) && are_numbers)?
             }
         };
+        if is_year_first {
+            return (is_date && first <= 12).then_some(DayOrder::YearFirst { separator, clock });
+        }
         // A month with a dot before its year is nowhere the first.
         let month_first = second > 12;
         (is_date && !(separator == '.' && month_first)).then_some(DayOrder::Dates {
@@ -145,6 +169,12 @@ mod tests {
             (&["01/03/2026", "12/01/2026"], &["%d/%m/%Y", "%m/%d/%Y"]),
             (&["01-03-2026 10:05", "31-01-2026 00:00"], &["%d-%m-%Y %H:%M"]),
             (&["01.03.2026 10:05:09"], &["%d.%m.%Y %H:%M:%S"]),
+            (&["2026/03/01", "2026/3/31"], &["%Y/%m/%d"]),
+            (&["2026.03.01 10:05:09"], &["%Y.%m.%d %H:%M:%S"]),
+            (&["2026/13/01"], &[]),
+            (&["2026/03/01", "2026.03.01"], &[]),
+            (&["2026/03/01", "01/03/2026"], &[]),
+            (&["2026/03/01", "2026/03/01 10:05"], &[]),
             (&["13/01/2026", "01/13/2026"], &[]),
             (&["01/03/2026", "01.03.2026"], &[]),
             (&["01.13.2026"], &[]),

@@ -149,9 +149,8 @@ fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Opt
 /// writer's.
 fn settled(value: Value) -> Value {
     match value {
-        Value::String(text) if text.starts_with(['{', '[']) => {
-            serde_json::from_str::<Value>(&text).map_or(json!(text), |inner| json!(inner.to_string()))
-        }
+        Value::String(text) if text.starts_with(['{', '[']) => serde_json::from_str::<Value>(&text)
+            .map_or(json!(text), |inner| json!(inner.to_string())),
         Value::Array(items) => items.into_iter().map(settled).collect(),
         Value::Object(members) => {
             members.into_iter().map(|(key, value)| (key, settled(value))).collect()

@@ -8,13 +8,11 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use regex::{CaptureLocations, Regex, RegexBuilder};
 
 use super::backtrack::{Found, Program};
-use super::{BadFormat, Escapes, Holds, Kind, LogFormat, Matcher, Names, Step, Steps};
-use crate::fast;
+use super::{BadFormat, Escapes, Kind, LogFormat, Matcher, Names};
 use crate::fault::{Fault, FaultKind};
 
 /// The patterns: each name, and what it stands for.
@@ -116,177 +114,10 @@ fn pattern(name: &str) -> Option<&'static str> {
     PATTERNS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// What may stand for a field of text that is found by the text behind it. What a class holds, its
-/// pattern matches as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    Word,
-    NotSpace,
-    Data,
-    UserName,
-    Int,
-    Digits,
-    Positive,
-    Number,
-    IpV4,
-    Ip,
-    HostName,
-    IpOrHost,
-    HttpDate,
-}
-
-impl Class {
-    /// That of a pattern, if it has one.
-    fn of(pattern: &str) -> Option<Self> {
-        Some(match pattern {
-            "WORD" => Class::Word,
-            "NOTSPACE" => Class::NotSpace,
-            "DATA" | "GREEDYDATA" => Class::Data,
-            "USERNAME" | "USER" => Class::UserName,
-            "INT" => Class::Int,
-            "NONNEGINT" => Class::Digits,
-            "POSINT" => Class::Positive,
-            "NUMBER" | "BASE10NUM" => Class::Number,
-            "IPV4" => Class::IpV4,
-            "IP" => Class::Ip,
-            "HOSTNAME" | "HOST" => Class::HostName,
-            "IPORHOST" | "SYSLOGHOST" => Class::IpOrHost,
-            "HTTPDATE" => Class::HttpDate,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Class::Word => "a word",
-            Class::NotSpace => "text without spaces",
-            Class::Data => "text",
-            Class::UserName => "a user's name",
-            Class::Int => "an integer",
-            Class::Digits | Class::Positive => "digits",
-            Class::Number => "a number",
-            Class::IpV4 | Class::Ip => "an address",
-            Class::HostName => "a host's name",
-            Class::IpOrHost => "an address or a host's name",
-            Class::HttpDate => "a time",
-        }
-    }
-
-    /// Whether its text may have this byte.
-    fn has(self, byte: u8) -> bool {
-        match self {
-            Class::Word => byte.is_ascii_alphanumeric() || byte == b'_',
-            Class::NotSpace => !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c),
-            Class::Data => true,
-            Class::UserName => byte.is_ascii_alphanumeric() || b"._-".contains(&byte),
-            Class::Int => byte.is_ascii_digit() || b"+-".contains(&byte),
-            Class::Digits | Class::Positive => byte.is_ascii_digit(),
-            Class::Number => byte.is_ascii_digit() || b"+-.".contains(&byte),
-            Class::IpV4 => byte.is_ascii_digit() || byte == b'.',
-            Class::HostName => byte.is_ascii_alphanumeric() || b"_.-".contains(&byte),
-            Class::Ip | Class::IpOrHost => byte.is_ascii_alphanumeric() || b"_.-:%".contains(&byte),
-            Class::HttpDate => byte.is_ascii_alphanumeric() || b"/: +-".contains(&byte),
-        }
-    }
-
-    /// Whether a text is one of its.
-    pub(super) fn holds(self, text: &[u8]) -> bool {
-        let all = |text: &[u8]| !text.is_empty() && text.iter().all(|byte| self.has(*byte));
-        let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-        let unsigned = match text {
-            [b'+' | b'-', rest @ ..] => rest,
-            _ => text,
-        };
-        match self {
-            Class::Data => true,
-            Class::Word | Class::NotSpace | Class::UserName | Class::Digits => all(text),
-            Class::Int => digits(unsigned),
-            Class::Positive => digits(text) && text[0] != b'0',
-            Class::Number => match memchr::memchr(b'.', unsigned) {
-                None => digits(unsigned),
-                Some(at) => {
-                    let (whole, part) = (&unsigned[..at], &unsigned[at + 1..]);
-                    (digits(whole) && part.is_empty())
-                        || ((digits(whole) || whole.is_empty()) && digits(part))
-                }
-            },
-            Class::IpV4 => is_ipv4(text),
-            Class::Ip => is_ipv4(text) || is_ipv6(text),
-            Class::HostName => text.first().is_some_and(u8::is_ascii_alphanumeric) && all(text),
-            Class::IpOrHost => Class::HostName.holds(text) || is_ipv4(text) || is_ipv6(text),
-            Class::HttpDate => match text {
-                [
-                    d1,
-                    d2,
-                    b'/',
-                    m1,
-                    m2,
-                    m3,
-                    b'/',
-                    y1,
-                    y2,
-                    y3,
-                    y4,
-                    b':',
-                    h1,
-                    h2,
-                    b':',
-                    n1,
-                    n2,
-                    b':',
-                    s1,
-                    s2,
-                    b' ',
-                    b'+' | b'-',
-                    z1,
-                    z2,
-                    z3,
-                    z4,
-                ] => {
-                    let is_pair = |a: &u8, b: &u8| fast::pair(*a, *b).is_some();
-                    let pairs = [
-                        (d1, d2),
-                        (y1, y2),
-                        (y3, y4),
-                        (h1, h2),
-                        (n1, n2),
-                        (s1, s2),
-                        (z1, z2),
-                        (z3, z4),
-                    ];
-                    pairs.iter().all(|(a, b)| is_pair(a, b))
-                        && [m1, m2, m3].iter().all(|letter| letter.is_ascii_alphabetic())
-                }
-                _ => false,
-            },
-        }
-    }
-}
-
-fn is_ipv4(text: &[u8]) -> bool {
-    let mut count = 0;
-    let good = text.split(|byte| *byte == b'.').all(|part| {
-        count += 1;
-        matches!(part.len(), 1..=3) && part.iter().all(u8::is_ascii_digit)
-    });
-    good && count == 4
-}
-
-fn is_ipv6(text: &[u8]) -> bool {
-    let (address, zone) = match memchr::memchr(b'%', text) {
-        Some(at) => (&text[..at], Some(&text[at + 1..])),
-        None => (text, None),
-    };
-    let Some(colon) = memchr::memchr(b':', address) else { return false };
-    address[..colon].iter().all(u8::is_ascii_hexdigit)
-        && address[colon..].iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte))
-        && zone.is_none_or(|zone| !zone.is_empty() && zone.iter().all(u8::is_ascii_alphanumeric))
-}
-
 /// Fields found by a regular expression.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
-    /// What finds them faster, if the expression allows it.
+    /// What finds those that are wanted faster, if the expression allows it.
     program: Option<Program>,
     regex: Regex,
     /// The groups of each field, of which one has matched at most.
@@ -295,6 +126,22 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// The same, which finds the fields that are wanted only.
+    pub(super) fn of_wanted(&self, is_wanted: impl Fn(usize) -> bool) -> Self {
+        let places = self.groups.iter().enumerate().filter(|(place, _)| is_wanted(*place));
+        let wanted: Vec<usize> = places.flat_map(|(_, groups)| groups.iter().copied()).collect();
+        let program = Program::new(self.regex.as_str(), |group| wanted.contains(&group));
+        Self { program, ..self.clone() }
+    }
+
+    /// The fields of a line as the regular expression finds them; none where it does not match.
+    #[cfg(test)]
+    pub(super) fn by_expression(&self, line: &str) -> Option<Vec<Option<String>>> {
+        let captures = self.regex.captures(line)?;
+        let of = |groups: &Vec<usize>| groups.iter().find_map(|group| captures.get(*group));
+        Some(self.groups.iter().map(|groups| Some(of(groups)?.as_str().to_owned())).collect())
+    }
+
     /// Finds the fields of a line, which stands at `line` in the block.
     pub(super) fn fields(
         &mut self,
@@ -543,8 +390,7 @@ pub(super) fn format(text: &str) -> Result<LogFormat, BadFormat> {
     compiler.expand(text, 0)?;
     let Compiler { expression, fields, .. } = compiler;
     let mut named = columns(fields, &expression);
-    let whole = format!("^(?:{expression})$");
-    let regex = RegexBuilder::new(&whole)
+    let regex = RegexBuilder::new(&format!("^(?:{expression})$"))
         .size_limit(COMPILED_BYTES_MAX)
         .build()
         .map_err(|error| {
@@ -580,77 +426,7 @@ pub(super) fn format(text: &str) -> Result<LogFormat, BadFormat> {
         names.add(&mut columns, &name, &kind, place);
         groups.push(of);
     }
-    let steps =
-        steps(text, &columns.iter().map(|column| column.field.name().clone()).collect::<Vec<_>>());
     let locations = regex.capture_locations();
-    let pattern = Pattern { program: Program::new(&whole), regex, groups, locations };
-    Ok(LogFormat { columns, matcher: Matcher::Pattern { steps, pattern }, escapes: Escapes::None })
-}
-
-/// The same as steps, where each field's text cannot have the byte that is behind it. Fields that
-/// are columns come first among the places.
-fn steps(text: &str, columns: &[String]) -> Option<Steps> {
-    let mut steps = Steps::default();
-    let mut rest = text.strip_prefix('^').unwrap_or(text);
-    rest = match rest.strip_suffix('$') {
-        Some(before) if !before.ends_with('\\') => before,
-        _ => rest,
-    };
-    let mut places = Vec::new();
-    let mut has_until = true;
-    while let Some(c) = rest.chars().next() {
-        if let Some((reference, behind)) = Reference::new(rest) {
-            // Two fields with nothing between.
-            if !std::mem::replace(&mut has_until, false) {
-                return None;
-            }
-            let class = Class::of(reference.name)?;
-            if reference.name == "GREEDYDATA" && !behind.is_empty() {
-                return None;
-            }
-            // Without alternatives, each field is a column of its own.
-            let place = reference.column.map(|_| places.iter().flatten().count());
-            let name: Arc<str> = match place {
-                None => reference.name.into(),
-                Some(place) => columns.get(place)?.as_str().into(),
-            };
-            places.push(place);
-            steps.fields.push(Step {
-                name,
-                until: Vec::new(),
-                quoted: false,
-                holds: Holds::Nothing,
-                class: Some(class),
-            });
-            rest = behind;
-            continue;
-        }
-        let (literal, used) = match c {
-            '\\' => {
-                let escaped = rest[1..].chars().next()?;
-                if !escaped.is_ascii_punctuation() && escaped != ' ' {
-                    return None;
-                }
-                (escaped, 2)
-            }
-            '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' => {
-                return None;
-            }
-            c => (c, c.len_utf8()),
-        };
-        rest = &rest[used..];
-        has_until = true;
-        let into = steps.fields.last_mut().map_or(&mut steps.start, |step| &mut step.until);
-        into.extend_from_slice(literal.encode_utf8(&mut [0; 4]).as_bytes());
-    }
-    let is_told = |step: &Step| match (step.class, step.until.first()) {
-        (Some(Class::Data), _) | (Some(_), None) => true,
-        (Some(class), Some(first)) => first.is_ascii() && !class.has(*first),
-        (None, _) => false,
-    };
-    if !steps.fields.iter().all(is_told) || places.iter().flatten().count() != columns.len() {
-        return None;
-    }
-    steps.places = Some(places);
-    Some(steps)
+    let pattern = Pattern { program: None, regex, groups, locations };
+    Ok(LogFormat { columns, matcher: Matcher::Pattern(pattern), escapes: Escapes::None })
 }
