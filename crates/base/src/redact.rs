@@ -5,8 +5,19 @@
 //! words that go to a program of the user's, which have rules of its own.
 //! It errs on the side of hiding: a harmless value lost is a smaller fault than a key kept.
 
+use std::collections::VecDeque;
+
+use parking_lot::RwLock;
+
 /// What stands for what was hidden.
 const HIDDEN: &str = "***";
+
+/// Values that are hidden wherever they stand, the latest last: an error repeats the value that did not fit.
+static VALUES: RwLock<VecDeque<String>> = RwLock::new(VecDeque::new());
+/// So many are kept.
+const VALUES_MAX: usize = 64;
+/// A shorter one is no secret, and would take letters out of words.
+const VALUE_BYTES_MIN: usize = 4;
 
 /// Parts of names whose values are secret, in lower case and without `_` and `-`.
 const SECRET: [&str; 16] = [
@@ -40,15 +51,36 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
+/// Has the value of what is called so hidden in every text and message of this process, if its name says that
+/// it is secret.
+pub fn hide(name: &str, value: &str) {
+    if !is_secret(name) || value.len() < VALUE_BYTES_MIN {
+        return;
+    }
+    let mut values = VALUES.write();
+    if !values.iter().any(|known| known == value) {
+        values.push_back(value.to_owned());
+        if values.len() > VALUES_MAX {
+            values.pop_front();
+        }
+    }
+}
+
+/// A text without the values that are hidden wherever they stand.
+fn without_values(text: &str) -> String {
+    let values = VALUES.read();
+    values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), HIDDEN))
+}
+
 /// A text with its credentials hidden.
 pub fn text(text: &str) -> String {
-    assignments(&urls(text))
+    assignments(&urls(&without_values(text)))
 }
 
 /// A message with its credentials hidden. Only URLs are changed, and words that look as if they
 /// were a piece of one: what else it says has to stay readable.
 pub fn message(text: &str) -> String {
-    let text = shown_in(text);
+    let text = shown_in(&without_values(text));
     if !text.contains('?') {
         return text;
     }

@@ -26,7 +26,10 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
     let qualifiers: Vec<&str> = qualifiers.iter().map(String::as_str).collect();
     let is_given = given_names(plan);
     let (written, given) = match statement {
-        Statement::Statement(statement) => (names::written(statement), names::given(statement)),
+        Statement::Statement(statement) => {
+            let columns = plan.schema().fields().len();
+            (names::written(statement, columns), names::given(statement, columns))
+        }
         _ => (Vec::new(), Vec::new()),
     };
     // One `unnest` may stand for several columns.

@@ -110,6 +110,7 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
         return open_given(spec, given, cancel);
     }
     let found = listing::list(spec, cancel)?;
+    refuse_made(&found)?;
     let mut format = common_format(spec, &found)?;
     if format == Format::Lines && told::are_logs(spec, found.iter().map(|file| &*file.name)) {
         format = of_logs(spec, &found, cancel)?;
@@ -192,15 +193,19 @@ fn of_logs(spec: &SourceSpec, found: &[listing::ListedFile], cancel: &Cancel) ->
 }
 
 /// Whether a path is no file but a stream: a pipe with a name, `<(…)`, `/dev/stdin` of a pipe, a
-/// terminal, or what the system makes as it is read (`/proc/cpuinfo`), which says that it has no bytes and
-/// gives some. It can be read once, from front to back.
+/// terminal, or what the system makes as it is read (`/proc/cpuinfo`, which says that it has no bytes and
+/// gives some, and what is in `/sys`). It can be read once, from front to back.
 pub(crate) fn is_stream_path(url: &str) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
         let is_stream = |found: std::fs::Metadata| {
             let kind = found.file_type();
-            let is_made = || kind.is_file() && found.len() == 0 && gives_bytes(url);
+            let is_made = || {
+                // What goes wrong is told when it is read.
+                let gives = || gives_bytes(url).unwrap_or(true);
+                kind.is_file() && (found.len() == 0 && gives() || url.starts_with("/sys/"))
+            };
             kind.is_fifo() || kind.is_char_device() || kind.is_socket() || is_made()
         };
         url != "-" && std::fs::metadata(url).is_ok_and(is_stream)
@@ -214,9 +219,29 @@ pub(crate) fn is_stream_path(url: &str) -> bool {
 
 /// Whether there is something to read in a file.
 #[cfg(unix)]
-fn gives_bytes(path: &str) -> bool {
-    let first = std::fs::File::open(path).and_then(|mut file| file.read(&mut [0]));
-    first.is_ok_and(|read| read > 0)
+fn gives_bytes(path: impl AsRef<std::path::Path>) -> std::io::Result<bool> {
+    Ok(std::fs::File::open(path)?.read(&mut [0])? > 0)
+}
+
+/// Refuses files among several that say that they have no bytes and give some: they would be left out in silence.
+fn refuse_made(files: &[listing::ListedFile]) -> Result<()> {
+    #[cfg(unix)]
+    for file in files.iter().filter(|file| file.identity.size == 0) {
+        if let FileLocation::Local(path) = &file.place
+            && gives_bytes(path).is_ok_and(|gives| gives)
+            // Not if somebody has written into it by now.
+            && std::fs::metadata(path).is_ok_and(|found| found.len() == 0)
+        {
+            return Err(Error::usage_hint(
+                format!(
+                    "`{}` says that it has no bytes and gives some, as the system's own files do",
+                    file.shown
+                ),
+                "read it alone, or several through a pipe: cat FILES | tidemill …",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses what a server says that it has encoded, where nothing is decoded: of formats that have

@@ -302,24 +302,28 @@ impl VisitorMut for Quoted {
     }
 }
 
-/// The outermost select list as it is written, its expressions without a name, that is; nothing at
-/// all where a `*` stands for several columns.
-pub fn written(statement: &Statement) -> Vec<Option<String>> {
-    each_item(statement, |item| match item {
+/// The outermost select list of so many columns as it is written, its expressions without a name, that is, and
+/// nothing for the columns that a `*` stands for; nothing at all where it cannot be told which those are.
+pub fn written(statement: &Statement, columns: usize) -> Vec<Option<String>> {
+    each_item(statement, columns, |item| match item {
         SelectItem::UnnamedExpr(expr) => Some(as_written(expr)),
         _ => None,
     })
 }
 
 /// The names that the outermost select list gives its columns, in the letters in which they are written.
-pub fn given(statement: &Statement) -> Vec<Option<String>> {
-    each_item(statement, |item| match item {
+pub fn given(statement: &Statement, columns: usize) -> Vec<Option<String>> {
+    each_item(statement, columns, |item| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
         _ => None,
     })
 }
 
-fn each_item<T>(statement: &Statement, of: impl Fn(&SelectItem) -> T) -> Vec<T> {
+fn each_item(
+    statement: &Statement,
+    columns: usize,
+    of: impl Fn(&SelectItem) -> Option<String>,
+) -> Vec<Option<String>> {
     let Statement::Query(query) = statement else { return Vec::new() };
     let mut body = query.body.as_ref();
     let select = loop {
@@ -333,9 +337,23 @@ fn each_item<T>(statement: &Statement, of: impl Fn(&SelectItem) -> T) -> Vec<T> 
     let has_star = |item: &SelectItem| {
         matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
     };
-    match select.projection.iter().any(has_star) {
-        true => Vec::new(),
-        false => select.projection.iter().map(of).collect(),
+    let items = &select.projection;
+    let mut found: Vec<Option<String>> = items.iter().map(of).collect();
+    let mut stars = items.iter().enumerate().filter(|(_, item)| has_star(item));
+    let (Some((star, _)), None) = (stars.next(), stars.next()) else {
+        return if items.iter().any(has_star) { Vec::new() } else { found };
+    };
+    // Others may stand for several columns, too.
+    let may_be_several = |item: &SelectItem| {
+        let text = item.to_string().to_lowercase();
+        ["unnest(", "columns("].iter().any(|call| text.contains(call))
+    };
+    match (columns + 1).checked_sub(items.len()) {
+        Some(width) if !items.iter().any(may_be_several) => {
+            found.splice(star..=star, std::iter::repeat_n(None, width));
+            found
+        }
+        _ => Vec::new(),
     }
 }
 

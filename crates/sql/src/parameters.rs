@@ -7,7 +7,7 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use tidemill_base::error::{Error, Result};
-use tidemill_base::suggest;
+use tidemill_base::{redact, suggest};
 
 use crate::syntax::Spoken;
 
@@ -105,6 +105,11 @@ fn is_number(text: &str) -> bool {
 /// # Errors
 /// [`Error::Usage`] for one that has no value, and for a value that the statement has no place for.
 pub fn put(sql: &str, parameters: &[(String, Parameter)]) -> Result<String> {
+    for (name, value) in parameters {
+        if let Parameter::Text(text) | Parameter::Number(text) = value {
+            redact::hide(name, text);
+        }
+    }
     // What is no SQL has its own message, later on.
     let Ok(tokens) = Tokenizer::new(&Spoken, sql).tokenize_with_location() else {
         return Ok(sql.to_owned());

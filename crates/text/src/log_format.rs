@@ -13,7 +13,8 @@
 //!
 //! # Grammar
 //! A description is compiled once into **steps**: text that stands in every line, and fields between.
-//! A field ends where the text behind it begins for the first time, as a whole; where that begins
+//! A field ends where the text behind it begins for the first time, as a whole (of a time whose own spelling has
+//! it, behind that); where that begins
 //! with a quote and the field began with one, an escaped quote (`\"`) does not end it. The text
 //! behind the last field ends its line. So a user with spaces is whole in `%u [`, and a quote that
 //! nobody escaped does little harm. Two kinds of fields hold what is behind them: a host before its
@@ -22,8 +23,8 @@
 //! end at the spaces in it. Two fields with nothing between are refused when the
 //! description is read: nothing would tell them apart.
 //!
-//! A blank line is no record, `-` is null in every column but Apache's `%X`, where it is a value, and so is an empty value in a column that
-//! is not text. `\"`, `\\`, `\n`, `\xhh` … are undone as in [`access_log`](crate::access_log), in a
+//! A blank line is no record, `-` is null in every column but Apache's `%X` and the texts of named patterns, where it is a value, and so is an empty
+//! value in a column that is not text. `\"`, `\\`, `\n`, `\xhh` … are undone as in [`access_log`](crate::access_log), in a
 //! `log_format … escape=json` as in JSON, in one of `escape=none` and in patterns not at all.
 //!
 //! Columns have the names that [`access_log`](crate::access_log) has for them, `request_time` is in
@@ -133,6 +134,8 @@ enum Read {
     Clf,
     /// A time that is written in another way.
     Time(TimeFormat),
+    /// `2000-10-10 13:55:36,250`: without a zone it is UTC.
+    Iso,
     /// Seconds, or those of several servers that were asked one after the other, which are summed.
     Seconds,
     /// Text in which `-` is a value.
@@ -187,6 +190,8 @@ enum Holds {
     Colons,
     /// What separates the items of a list: `, ` and ` : `.
     Separators,
+    /// A time that is written with what is behind it in it, so many times.
+    Times(usize),
 }
 
 /// A piece of a description, before its columns have their names.
@@ -217,6 +222,8 @@ enum Kind {
     Time(String),
     /// A timestamp that is written as everywhere.
     Instant,
+    /// The same, or without a zone, or with a comma before its fraction, as Java's and Python's logs have it.
+    Iso,
 }
 
 impl LogFormat {
@@ -268,6 +275,8 @@ impl LogFormat {
     fn of_tokens(tokens: Vec<Token>, escapes: Escapes) -> Result<Self, BadFormat> {
         let mut names = Names::default();
         let (mut columns, mut steps) = (Vec::new(), Steps::default());
+        // Of each field, what stands between the numbers of its time.
+        let mut written_times: Vec<String> = Vec::new();
         // Of a description that lies, the field before.
         let mut before: Option<String> = None;
         for token in tokens {
@@ -306,6 +315,10 @@ impl LogFormat {
                         Some(LogColumn { part: Part::Request(_), .. }) | None => name,
                         Some(column) => column.field.name().clone(),
                     };
+                    written_times.push(match &kind {
+                        Kind::Time(pattern) => times::signs(pattern),
+                        _ => String::new(),
+                    });
                     steps.fields.push(Step {
                         name: name.into(),
                         until: Vec::new(),
@@ -314,6 +327,13 @@ impl LogFormat {
                     });
                     before = Some(written);
                 }
+            }
+        }
+        for (step, signs) in steps.fields.iter_mut().zip(&written_times) {
+            let until = std::str::from_utf8(&step.until).unwrap_or_default();
+            let count = if until.is_empty() { 0 } else { signs.matches(until).count() };
+            if count > 0 {
+                step.holds = Holds::Times(count);
             }
         }
         steps.settle();
@@ -401,6 +421,10 @@ impl Step {
     fn end(&self, text: &[u8], start: usize) -> Option<usize> {
         let Some((&first, rest)) = self.until.split_first() else { return Some(text.len()) };
         let mut from = start;
+        let mut within = match self.holds {
+            Holds::Times(count) => count,
+            _ => 0,
+        };
         loop {
             let at = from + memchr::memchr(first, text.get(from..)?)?;
             if self.holds == Holds::Separators
@@ -410,7 +434,12 @@ impl Step {
                 continue;
             }
             if text[at + 1..].starts_with(rest) && !(self.quoted && is_escaped(text, start, at)) {
-                return Some(at);
+                if within == 0 {
+                    return Some(at);
+                }
+                within -= 1;
+                from = at + self.until.len();
+                continue;
             }
             from = at + 1;
         }
@@ -579,6 +608,7 @@ impl Names {
             Kind::Seconds => (DataType::Float64, Read::Seconds),
             Kind::Clf => (instant(), Read::Clf),
             Kind::Instant => (instant(), Read::Plain),
+            Kind::Iso => (instant(), Read::Iso),
             Kind::Time(pattern) => match TimeFormat::new(pattern) {
                 Some(format) => (instant(), Read::Time(format)),
                 // No point in time: a clock without a date, say.
@@ -636,8 +666,12 @@ impl LogFormatDecoder {
     ) -> Result<Self, FieldRef> {
         assert!(columns.iter().all(|(place, _)| *place < format.columns.len()), "no such column");
         // Where `-` is a value in one column, those of the others are nulls before they get there.
-        let is_verbatim = |place: usize| format.columns[place].read == Read::Verbatim;
-        let marks_nulls = columns.iter().any(|(place, _)| is_verbatim(*place));
+        // In named patterns it is text like any other.
+        let is_pattern = matches!(format.matcher, Matcher::Pattern(_));
+        let is_verbatim = |place: usize, field: &FieldRef| {
+            format.columns[place].read == Read::Verbatim || is_pattern && is_text(field.data_type())
+        };
+        let marks_nulls = columns.iter().any(|(place, field)| is_verbatim(*place, field));
         let words = if marks_nulls { vec![] } else { vec!["-".to_owned()] };
         let context = Context {
             nulls: Nulls::new(&words, false),
@@ -658,6 +692,10 @@ impl LogFormatDecoder {
                     leaf::instants(data_type, move |bytes| Some((days.instant(bytes)?, 0)))
                         .map(|leaf| Column::with_leaf(&field, leaf))
                 }
+                (data_type @ DataType::Timestamp(..), Read::Iso) => {
+                    leaf::instants(data_type, times::iso)
+                        .map(|leaf| Column::with_leaf(&field, leaf))
+                }
                 (data_type @ DataType::Timestamp(..), Read::Time(time)) => {
                     let time = time.clone();
                     leaf::instants(data_type, move |bytes| time.instant(bytes))
@@ -671,12 +709,9 @@ impl LogFormatDecoder {
                 _ => Column::new(&field, &context),
             };
             built.push(column.ok_or_else(|| field.clone())?);
-            let is_text = matches!(
-                field.data_type(),
-                DataType::Utf8View | DataType::Utf8 | DataType::Dictionary(..)
-            );
-            let marks = marks_nulls && !is_verbatim(place);
-            wanted.push(Wanted { of: of.place, part: of.part, is_text, marks_nulls: marks });
+            let is_text = is_text(field.data_type());
+            let marks_nulls = marks_nulls && !is_verbatim(place, &field);
+            wanted.push(Wanted { of: of.place, part: of.part, is_text, marks_nulls });
             fields.push(field);
         }
         let filter = Filter::new(options.predicates, &fields);
@@ -687,6 +722,10 @@ impl LogFormatDecoder {
 }
 
 decodes!(LogFormatDecoder);
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8View | DataType::Utf8 | DataType::Dictionary(..))
+}
 
 /// What a column is made of.
 #[derive(Debug, Clone, Copy)]

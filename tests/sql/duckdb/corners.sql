@@ -617,3 +617,32 @@ SELECT paid IN ('false') AS n, count(*) FROM 'orders.csv' GROUP BY n ORDER BY n
 false,6
 true,2
 NULL,1
+
+SELECT order_id FROM 'orders.csv' WHERE (user_id, qty) = (1, 9 + 1) OR (order_id, -qty) IN ((102, -1), (103, 5 - 7)) ORDER BY order_id
+--> duckdb
+101
+102
+
+SELECT order_id FROM 'orders.csv' WHERE (user_id, qty + 0) NOT IN ((1, 10), (1, 1)) ORDER BY order_id
+--> duckdb
+103
+104
+105
+106
+107
+109
+
+PIVOT 'orders.csv' ON sku IN ('pen', 'book') USING sum(qty) GROUP BY qty ORDER BY qty
+--> duckdb names
+qty,pen,book
+1,NULL,1
+2,NULL,2
+3,3,NULL
+4,NULL,4
+10,10,NULL
+25,25,NULL
+
+SELECT *, length(shop), jan + 1 FROM 'wide.csv' ORDER BY shop LIMIT 1
+--> tidemill names
+shop,jan,feb,mar,length(shop),jan + 1
+x,10,20,NULL,1,11

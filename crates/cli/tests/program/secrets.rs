@@ -41,6 +41,8 @@ fn no_message_and_no_record_has_the_secrets_of_a_url() {
         &["query", "SELECT \"$\"(1)"],
         &["query", "SELECT CAST('$' AS INT)"],
         &["query", "SELECT CAST(1 AS \"$\")"],
+        &["query", "SELECT a FROM 'f.csv' WHERE a = :token", "--param", "token=hunter2"],
+        &["query", "SELECT CAST(:api_key AS INT)", "--param", "api_key=12hush"],
         &["query", "SELECT a FROM 'http:bob:hunter2@h/x.csv'"],
         &["query", "SELECT * FROM read_csv('$')"],
         &["query", "SELECT * FROM ['$', 'f.csv']"],

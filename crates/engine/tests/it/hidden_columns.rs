@@ -36,6 +36,22 @@ const FORMATS: [&str; 9] =
     ["csv", "tsv", "json", "parquet", "arrow", "arrows", "avro", "rowfile", "csv.gz"];
 
 #[test]
+fn files_without_records_have_hidden_columns() {
+    let folder = Folder::new();
+    folder.write("a.log", "");
+    folder.write("b.log", "");
+    for columns in
+        ["filename, file_row_number", "filename, line", "line, file_row_number", "*, filename"]
+    {
+        for files in ["a.log", "*.log"] {
+            let answer = folder
+                .ask(&format!("SELECT {columns} FROM read_files('$/{files}', format = 'lines')"));
+            assert!(answer.rows().is_empty(), "{columns} {files}");
+        }
+    }
+}
+
+#[test]
 fn records_have_the_same_numbers_in_every_format_on_every_path_by_any_threads() {
     for format in FORMATS {
         let folder = Folder::new();

@@ -97,7 +97,14 @@ fn an_operator_that_there_is_not_is_named_with_its_types() {
         ("avg(d)", "`avg` does not take an argument of type DATE\nhint: min and max take it"),
         ("s.x", "a TEXT has no fields\nhint: "),
         ("(n > 1) = s", "there is no `BOOLEAN = TEXT`\nhint: true and false stand without"),
-        ("d > 2026-03-29", "there is no `DATE > BIGINT`\nhint: a date stands in quotes"),
+        (
+            "d > 2026-03-29",
+            "a DATE and a BIGINT have nothing in common\nhint: a day is written in quotes",
+        ),
+        (
+            "d::TIMESTAMP > 2026-03-29",
+            "there is no `TIMESTAMP > BIGINT`\nhint: a date stands in quotes",
+        ),
         ("5 # 3", "there is no operator `#` at Line: 1, Column: 10\nhint: the exclusive or"),
         ("TRUE XOR n", "`XOR` is not supported\nhint: "),
         ("s @> 'x'", "`@>` is not supported\nhint: array_has_all"),

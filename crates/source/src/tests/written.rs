@@ -25,7 +25,7 @@ fn delimiters_are_told_and_what_is_said_wins() {
     let said = |_: &mut SourceSpec| {};
     for (text, written, first) in [
         ("a,b\n1,2\n", None, &["1", "2"][..]),
-        ("a;b\n1,5;2\n", Some("separated by `;`"), &["1,5", "2"]),
+        ("a;b\nx,y;2\n", Some("separated by `;`"), &["x,y", "2"]),
         ("a\tb\n1\t2\n", Some("separated by tabs"), &["1", "2"]),
         ("a|b|c\n1|2|3\n", Some("separated by `|`"), &["1", "2", "3"]),
         ("a b\n1 2\n3 4\n", Some("separated by spaces"), &["1", "2"]),
@@ -89,10 +89,10 @@ fn quotes_that_are_escaped_are_told_whatever_is_between_fields() {
 fn a_first_line_may_say_what_is_between_fields() {
     for line in ["sep=;\n", "sep=;\r\n", "\"sep=;\"\n", "\u{feff}sep=;\n"] {
         // Nothing in the records tells the delimiter.
-        let bytes = format!("{line}a,b;c\n1,5;2\n3,5;4\n");
+        let bytes = format!("{line}a,b;c\nx,5;2\ny,5;4\n");
         let (_folder, source) = opened("x.csv", bytes.as_bytes(), |_| {}).unwrap();
         assert_eq!(names(&source), "a,b c", "{line:?}");
-        assert_eq!(rows(&source), text(&[&["1,5", "2"], &["3,5", "4"]]), "{line:?}");
+        assert_eq!(rows(&source), text(&[&["x,5", "2"], &["y,5", "4"]]), "{line:?}");
         assert_eq!(source.warning(), None);
         let no_header = |spec: &mut SourceSpec| spec.options.header = Some(false);
         let bytes = format!("{line}1;2\n");
@@ -338,6 +338,10 @@ fn a_file_of_the_system_that_says_that_it_is_empty_is_read_all_the_same() {
     let source = Arc::new(source);
     assert!(source.is_stdin());
     assert!(rows(&source).iter().any(|row| row.iter().any(|line| line.contains("open files"))));
+    // Of several it would be left out.
+    let (url, format) = ("/proc/self/limit*".to_owned(), Some(Format::Lines));
+    let refused = message(Source::open(&SourceSpec { url, format, ..SourceSpec::default() }));
+    assert!(refused.contains("says that it has no bytes and gives some"), "{refused}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Statement,
-    TableFactor, Value, VisitorMut,
+    TableFactor, UnaryOperator, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -147,8 +147,8 @@ impl VisitorMut for Clauses {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(exists) = rows_among(expr) {
-            *expr = exists;
+        if let Some(written) = rows_among(expr).or_else(|| rows_compared(expr)) {
+            *expr = written;
         }
         // `EXISTS (SELECT FROM t)`, as PostgreSQL has it.
         if let Expr::Exists { subquery, .. } = expr
@@ -186,6 +186,63 @@ fn walk_conditions_and_keys(select: &mut Select, visitor: &mut dyn VisitorMut<Br
             walk_expr_mut(key, visitor);
         }
     }
+}
+
+/// `(a, b) = (-1, x + 1)` and `(a, b) IN ((-1, 2), …)` value by value: the planner takes names and constants alone.
+fn rows_compared(expr: &Expr) -> Option<Expr> {
+    let is_plain = |row: &[Expr]| {
+        row.iter().all(|value| {
+            matches!(value, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_))
+        })
+    };
+    let equal = |one: &[Expr], other: &[Expr]| {
+        let pairs = one.iter().zip(other).map(|(one, other)| Expr::BinaryOp {
+            left: Box::new(Expr::Nested(Box::new(one.clone()))),
+            op: BinaryOperator::Eq,
+            right: Box::new(Expr::Nested(Box::new(other.clone()))),
+        });
+        let all = pairs.reduce(|left, right| Expr::BinaryOp {
+            left: Box::new(left),
+            op: BinaryOperator::And,
+            right: Box::new(right),
+        })?;
+        Some(Expr::Nested(Box::new(all)))
+    };
+    let (value, others, negated) = match expr {
+        Expr::BinaryOp { left, op: op @ (BinaryOperator::Eq | BinaryOperator::NotEq), right } => {
+            (left, std::slice::from_ref(right.as_ref()), *op == BinaryOperator::NotEq)
+        }
+        Expr::InList { expr, list, negated } => (expr, list.as_slice(), *negated),
+        _ => return None,
+    };
+    let Expr::Tuple(value) = value.as_ref() else { return None };
+    let rows = others.iter().map(|other| match other {
+        Expr::Tuple(row) if row.len() == value.len() => Some(row.as_slice()),
+        _ => None,
+    });
+    let rows: Vec<&[Expr]> = rows.collect::<Option<_>>()?;
+    if is_plain(value) && rows.iter().all(|row| is_plain(row)) {
+        return None;
+    }
+    let mut each: Vec<Expr> =
+        rows.into_iter().map(|row| equal(value, row)).collect::<Option<_>>()?;
+    // In a balanced tree: a chain would be as deep as the list is long.
+    while each.len() > 1 {
+        let pairs = each.chunks(2).map(|pair| match pair {
+            [left, right] => Expr::Nested(Box::new(Expr::BinaryOp {
+                left: Box::new(left.clone()),
+                op: BinaryOperator::Or,
+                right: Box::new(right.clone()),
+            })),
+            rest => rest[0].clone(),
+        });
+        each = pairs.collect();
+    }
+    let any = each.pop()?;
+    Some(match negated {
+        true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) },
+        false => any,
+    })
 }
 
 /// `(a, b) IN (SELECT x, y …)` as EXISTS, which is true where it is true; NOT IN, where a null counts, stays.

@@ -122,6 +122,8 @@ fn pivot(tokens: &[TokenWithSpan]) -> Option<String> {
         (_, by) => items(&by[1..]),
     };
     let source = text(source);
+    // What is grouped by and looked at, too, is there twice, and has its name back in the end.
+    let mut renamed = Vec::new();
     let rows = match groups.is_empty() {
         true => source,
         false => {
@@ -130,14 +132,26 @@ fn pivot(tokens: &[TokenWithSpan]) -> Option<String> {
                 let (call, _) = until_alias(call);
                 names.extend(columns_of(&written(call).ok()?));
             }
-            let is_key = |name: &Ident| groups.iter().any(|group| *group == name.to_string());
-            let names = names.iter().filter(|name| !is_key(name)).map(ToString::to_string);
-            let columns: Vec<String> = groups.iter().cloned().chain(names).collect();
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            let keys = groups.iter().enumerate().map(|(place, group)| {
+                if !names.iter().any(|name| name.eq_ignore_ascii_case(group)) {
+                    return group.clone();
+                }
+                let key = format!("tidemill_key_{}", place + 1);
+                renamed.push(format!("{key} AS {group}"));
+                format!("{group} AS {key}")
+            });
+            let keys: Vec<String> = keys.collect();
+            let columns: Vec<String> = keys.into_iter().chain(names).collect();
             format!("(SELECT {} FROM {source})", columns.join(", "))
         }
     };
+    let all = match renamed.is_empty() {
+        true => "*".to_owned(),
+        false => format!("* RENAME ({})", renamed.join(", ")),
+    };
     Some(format!(
-        "SELECT * FROM {rows} PIVOT ({} FOR ({column}) IN ({values})) {}",
+        "SELECT {all} FROM {rows} PIVOT ({} FOR ({column}) IN ({values})) {}",
         calls.join(", "),
         text(rest)
     ))
@@ -310,6 +324,11 @@ mod tests {
             (
                 "FROM (PIVOT t ON a IN (1, 2) USING sum(x) AS n, count(*))",
                 "FROM (SELECT * FROM t PIVOT (sum(x) AS n, count(*) FOR (a) IN (1, 2)) )",
+            ),
+            (
+                "PIVOT t ON a USING sum(n) GROUP BY n, b",
+                "SELECT * RENAME (tidemill_key_1 AS n) FROM (SELECT n AS tidemill_key_1, b, a, n FROM t) \
+                 PIVOT (sum(n) FOR (a) IN (ANY))",
             ),
             ("PIVOT t ON a", "SELECT * FROM t PIVOT (count(*) FOR (a) IN (ANY))"),
             (

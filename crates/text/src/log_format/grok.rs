@@ -18,7 +18,7 @@ use crate::fault::{Fault, FaultKind};
 /// The patterns: each name, and what it stands for.
 pub const PATTERNS: &[(&str, &str)] = &[
     // Words and text.
-    ("WORD", r"\w+"),
+    ("WORD", r"\b\w+\b"),
     ("NOTSPACE", r"[^ \t\r\n\x0b\x0c]+"),
     ("SPACE", r"[ \t]*"),
     ("DATA", r".*?"),
@@ -33,8 +33,8 @@ pub const PATTERNS: &[(&str, &str)] = &[
     ("HTTPDUSER", "(?:%{EMAILADDRESS}|%{USER})"),
     // Numbers.
     ("INT", r"[+-]?[0-9]+"),
-    ("POSINT", r"[1-9][0-9]*"),
-    ("NONNEGINT", r"[0-9]+"),
+    ("POSINT", r"\b[1-9][0-9]*\b"),
+    ("NONNEGINT", r"\b[0-9]+\b"),
     ("BASE10NUM", r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"),
     ("NUMBER", "%{BASE10NUM}"),
     ("BASE16NUM", r"[+-]?(?:0x)?[0-9A-Fa-f]+"),
@@ -102,6 +102,17 @@ pub const PATTERNS: &[(&str, &str)] = &[
     ("COMBINEDAPACHELOG", "%{COMMONAPACHELOG} %{QS:referrer} %{QS:agent}"),
     ("HTTPD_COMMONLOG", "%{COMMONAPACHELOG}"),
     ("HTTPD_COMBINEDLOG", "%{COMBINEDAPACHELOG}"),
+];
+
+/// Patterns that do not begin behind some characters, which their texts may have, and these.
+const NOT_BEHIND: &[(&str, &str)] = &[
+    ("BASE10NUM", "0-9.+-"),
+    ("NUMBER", "0-9.+-"),
+    ("BASE16NUM", "0-9A-Fa-f"),
+    ("IPV4", "0-9"),
+    ("IP", "0-9"),
+    ("IPORHOST", "0-9A-Za-z_"),
+    ("HOSTNAME", "0-9A-Za-z_"),
 ];
 
 /// So many patterns stand within one another at most, and this many in all.
@@ -204,7 +215,7 @@ impl<'a> Reference<'a> {
 
 /// Whether a description has a named pattern: `%{USER}e` is a directive of Apache's.
 pub(super) fn is_grok(text: &str) -> bool {
-    let mut is_one = false;
+    let mut is_one = has_groups(text);
     for (at, _) in text.match_indices("%{") {
         if let Some((reference, rest)) = Reference::new(&text[at..]) {
             let is_directive = reference.column.is_none()
@@ -213,6 +224,16 @@ pub(super) fn is_grok(text: &str) -> bool {
         }
     }
     is_one
+}
+
+/// Whether a description names groups of a regular expression, and nothing else.
+fn has_groups(text: &str) -> bool {
+    ["(?<", "(?P<"].iter().any(|group| {
+        text.match_indices(group).any(|(at, _)| {
+            let inner = &text[at + group.len()..];
+            inner.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && inner.contains('>')
+        })
+    })
 }
 
 /// The column that a field is called: `[source][ip]` is `source.ip`.
@@ -245,7 +266,7 @@ fn kind(pattern: &str, said: Option<&str>) -> Result<Kind, BadFormat> {
             "INT" | "POSINT" | "NONNEGINT" => Kind::Int,
             "NUMBER" | "BASE10NUM" => Kind::Float,
             "HTTPDATE" => Kind::Clf,
-            "TIMESTAMP_ISO8601" => Kind::Instant,
+            "TIMESTAMP_ISO8601" => Kind::Iso,
             _ => Kind::Text,
         },
     })
@@ -341,6 +362,25 @@ fn places(expression: &str) -> HashMap<String, Vec<(usize, usize)>> {
 }
 
 impl Compiler {
+    /// Has what stands last, if it is any text (`.*`), not end with one of these characters: it would take all of
+    /// a number's digits but the last.
+    fn end_before(&mut self, characters: &str) {
+        let open = self.expression.trim_end_matches(')').len();
+        let (text, brackets) = self.expression.split_at(open);
+        let found = [
+            (".*?", format!("(?:.*?[^{characters}])??")),
+            (".+?", format!(".*?[^{characters}]")),
+            (".*", format!("(?:.*[^{characters}])?")),
+            (".+", format!(".*[^{characters}]")),
+        ];
+        let any = found.iter().find_map(|(any, other)| Some((text.strip_suffix(any)?, other)));
+        if let Some((before, other)) = any
+            && (before.len() - before.trim_end_matches('\\').len()) % 2 == 0
+        {
+            self.expression = format!("{before}{other}{brackets}");
+        }
+    }
+
     fn expand(&mut self, text: &str, depth: usize) -> Result<(), BadFormat> {
         if depth > DEPTH_MAX {
             return Err(BadFormat::new(
@@ -366,6 +406,9 @@ impl Compiler {
                     format!("they are {}", names.join(", ")),
                 ));
             };
+            if let Some((_, behind)) = NOT_BEHIND.iter().find(|(name, _)| *name == reference.name) {
+                self.end_before(behind);
+            }
             match reference.column {
                 None => self.expression.push_str("(?:"),
                 Some(column) => {

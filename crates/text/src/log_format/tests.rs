@@ -229,6 +229,23 @@ fn fields_end_where_what_they_are_ends() {
         // Fields of one name.
         ("%{NOTSPACE:n} %{NOTSPACE:n}", "a b", "a|b"),
         ("(?:%{INT:n}|x%{WORD:n}) (?:y|%{WORD:n})", "xa b", "a|b"),
+        // Groups alone, and what is no null in patterns.
+        (r"(?<w>\w+) (?P<n>\d+)", "a 1", "a|1"),
+        ("user=%{NOTSPACE:u}", "user=-", "-"),
+        ("%{NOTSPACE:a} %{NOTSPACE:b:int}", "- -", "-|∅"),
+        // A number, an address and a word begin where they begin, whatever any text before them would take.
+        (r"%{WORD:m} %{NOTSPACE:p}.*%{NUMBER:ms}ms", "GET /a took 125ms", "GET|/a|125"),
+        ("%{GREEDYDATA:head}%{IP:ip}", "from host 10.20.30.40", "from host |10.20.30.40"),
+        ("%{GREEDYDATA:f}%{POSINT:p}", "n=12", "n=|12"),
+        ("%{GREEDYDATA:f}%{WORD:w}", "a bc", "a |bc"),
+        ("%{DATA:f}%{NUMBER:n}", "x -1.5", "x |-1.5"),
+        ("%{GREEDYDATA:f}%{NUMBER:n}", "7", "|7"),
+        ("%{GREEDYDATA:f}%{INT:n}", "12", "1|2"),
+        (r"a\\.*%{NUMBER:n}", r"a\x12", "12"),
+        // Times that have what is behind them in them.
+        ("%{%Y-%m-%d %H:%M:%S}t %m %U", "2026-11-01 10:00:00 GET /a", "2026-11-01 10:00:00|GET|/a"),
+        ("%{%F %T}t %m", "2026-11-01 10:00:00 GET", "2026-11-01 10:00:00|GET"),
+        ("%{%d.%m.%Y}t.%m", "01.11.2026.GET", "01.11.2026|GET"),
         // A connection that is closed.
         ("%h %X %u", "- - -", "∅|-|∅"),
         ("%X", "+", "+"),
@@ -275,6 +292,27 @@ fn fields_end_where_what_they_are_ends() {
     let out = typed("%X %b", &["connection", "bytes"], options, b"- -\n+ 7\n- 8\n");
     let bytes: Vec<_> = out.batches[0].column(1).as_primitive::<Int64Type>().iter().collect();
     assert_eq!(bytes, [None, Some(8)]);
+}
+
+#[test]
+fn times_of_java_and_python_are_times() {
+    let format = "%{TIMESTAMP_ISO8601:ts} %{LOGLEVEL:level} %{GREEDYDATA:message}";
+    for (written, micros) in [
+        ("2026-03-01 01:02:03,456", 3_723_456_000),
+        ("2026-03-01T01:02:03.456789", 3_723_456_789),
+        ("2026-03-01 01:02:03,456+01:00", 123_456_000),
+        ("2026-03-01 01:02", 3_720_000_000),
+        ("2026-03-01T01:02:03Z", 3_723_000_000),
+    ] {
+        let line = format!("{written} INFO x y\n");
+        let out = typed(format, &["ts"], Options::default(), line.as_bytes());
+        assert!(out.bad.is_empty(), "{:?}", out.bad);
+        let day = 20_513 * 86_400_000_000;
+        let found = out.batches[0].column(0).as_primitive::<TimestampMicrosecondType>().value(0);
+        assert_eq!(found - day, micros, "{written}");
+    }
+    let line = b"2026-13-01 01:02:03,456 INFO x\n";
+    assert_eq!(typed(format, &["ts"], Options::default(), line).bad.len(), 1);
 }
 
 #[test]
@@ -547,7 +585,7 @@ proptest! {
             let found: Vec<_> = filled.map(|line| pattern.by_expression(line)).collect();
             prop_assert_eq!(own.bad.len(), found.iter().filter(|found| found.is_none()).count());
             let expected: Vec<Vec<Option<String>>> = found.into_iter().flatten().map(|fields| {
-                wanted.iter().map(|(place, _)| fields[*place].clone().and_then(value)).collect()
+                wanted.iter().map(|(place, _)| fields[*place].clone()).collect()
             }).collect();
             prop_assert_eq!(rows(&own.batches), expected);
         }

@@ -2,6 +2,7 @@
 
 use crate::access_log::month;
 use crate::fast;
+use crate::values;
 
 /// Milliseconds and microseconds since 1970, which `strftime` has no word for.
 pub(super) const MILLIS: &str = "%@ms";
@@ -9,6 +10,39 @@ pub(super) const MICROS: &str = "%@us";
 
 /// A time as the Common Log Format has it.
 pub(super) const CLF: &str = "%d/%b/%Y:%H:%M:%S %z";
+
+/// What stands between the words of a time: of `%F %T` `0-0-0 0:0:0`, `0` for each word.
+pub(super) fn signs(pattern: &str) -> String {
+    let mut signs = String::new();
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '%' => match letters.find(|c| c.is_ascii_alphabetic() || matches!(c, '%' | '@')) {
+                Some('F') => signs.push_str("0-0-0"),
+                Some('T') => signs.push_str("0:0:0"),
+                Some('D') => signs.push_str("0/0/0"),
+                Some('R') => signs.push_str("0:0"),
+                Some('%') => signs.push('%'),
+                _ => signs.push('0'),
+            },
+            other => signs.push(other),
+        }
+    }
+    signs
+}
+
+/// A time as ISO 8601 has it, or with a space before its clock, a comma before its fraction, or no zone.
+pub(super) fn iso(bytes: &[u8]) -> Option<(i64, u32)> {
+    let mut text = [0; 64];
+    let text = text.get_mut(..bytes.len())?;
+    text.copy_from_slice(bytes);
+    if let Some(point @ b',') = text.get_mut(19) {
+        *point = b'.';
+    }
+    let written = values::date_time(std::str::from_utf8(text).ok()?)?;
+    let ahead = i64::from(written.offset.unwrap_or(0));
+    Some((written.seconds - ahead, written.nanos))
+}
 
 /// Whether a time is one number by itself, for which there is no word.
 pub(super) fn is_number(pattern: &str) -> bool {
