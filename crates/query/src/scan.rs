@@ -301,8 +301,7 @@ impl SourceTable {
         self.scans.lock().push(Arc::clone(&scan));
         let mode = state.config().get_extension::<ScanMode>();
         let partitions: Vec<Arc<dyn PartitionStream>> = match mode.as_deref() {
-            // Without a split there is one that gives nothing: a plan is of one partition at least.
-            Some(ScanMode::PerSplit) if !scan.splits.is_empty() => (0..scan.splits.len())
+            Some(ScanMode::PerSplit) => (0..scan.splits.len())
                 .map(|index| Arc::new(OneSplit { scan: Arc::clone(&scan), index }) as _)
                 .collect(),
             mode => {

@@ -138,6 +138,10 @@ impl ExecutionPlan for KnownRows {
         &self,
         projection: &ProjectionExec,
     ) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
+        // A scan of no partitions does not know its schema.
+        if self.scan.properties().partitioning.partition_count() == 0 {
+            return Ok(None);
+        }
         let Some(scan) = self.scan.try_swapping_with_projection(projection)? else {
             return Ok(None);
         };
