@@ -220,9 +220,8 @@ enum Kind {
     Clf,
     /// A time in the words of `strftime`.
     Time(String),
-    /// A timestamp that is written as everywhere.
-    Instant,
-    /// The same, or without a zone, or with a comma before its fraction, as Java's and Python's logs have it.
+    /// A timestamp as everywhere, or without a zone, or with a comma before its fraction, as Java's and Python's logs
+    /// have it.
     Iso,
 }
 
@@ -607,7 +606,6 @@ impl Names {
             Kind::Float => (DataType::Float64, Read::Plain),
             Kind::Seconds => (DataType::Float64, Read::Seconds),
             Kind::Clf => (instant(), Read::Clf),
-            Kind::Instant => (instant(), Read::Plain),
             Kind::Iso => (instant(), Read::Iso),
             Kind::Time(pattern) => match TimeFormat::new(pattern) {
                 Some(format) => (instant(), Read::Time(format)),

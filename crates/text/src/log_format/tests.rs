@@ -228,11 +228,10 @@ fn fields_end_where_what_they_are_ends() {
         ("'$request'", "GET /a", "GET|/a|∅"),
         // Fields of one name.
         ("%{NOTSPACE:n} %{NOTSPACE:n}", "a b", "a|b"),
-        ("(?:%{INT:n}|x%{WORD:n}) (?:y|%{WORD:n})", "xa b", "a|b"),
+        ("(?:%{INT:n}|x=%{WORD:n}) (?:y|%{WORD:n})", "x=a b", "a|b"),
         // Groups alone, and what is no null in patterns.
         (r"(?<w>\w+) (?P<n>\d+)", "a 1", "a|1"),
         ("user=%{NOTSPACE:u}", "user=-", "-"),
-        ("%{NOTSPACE:a} %{NOTSPACE:b:int}", "- -", "-|∅"),
         // A number, an address and a word begin where they begin, whatever any text before them would take.
         (r"%{WORD:m} %{NOTSPACE:p}.*%{NUMBER:ms}ms", "GET /a took 125ms", "GET|/a|125"),
         ("%{GREEDYDATA:head}%{IP:ip}", "from host 10.20.30.40", "from host |10.20.30.40"),
@@ -285,6 +284,9 @@ fn fields_end_where_what_they_are_ends() {
         b"0.250, 0.125 : 0.125 200\n",
     );
     assert_eq!(out.batches[0].column(0).as_primitive::<Float64Type>().value(0), 0.5);
+    let out = typed("%{NOTSPACE:a} %{NOTSPACE:b:int}", &["a", "b"], Options::default(), b"- -\n");
+    let (text, number) = (out.batches[0].column(0).as_string_view(), out.batches[0].column(1));
+    assert!(text.value(0) == "-" && number.is_null(0));
     // What is a value in one column is null in others, and conditions see it so.
     let predicates =
         vec![Predicate { column: 0, test: Test::In(vec![Constant::Text("-".into())].into()) }];

@@ -133,6 +133,40 @@ fn members(fields: &[FieldRef]) -> BoxedStrategy<Json> {
         .boxed()
 }
 
+/// A document without objects and arrays where a column is of text: Arrow refuses them, and here they are text as it is
+/// written.
+fn without_nested_texts(value: &Json, data_type: &T) -> Json {
+    match (data_type, value) {
+        (T::Struct(fields), Json::Object(members)) => {
+            let member = |(key, value): &(String, Json)| {
+                let field = fields.iter().find(|field| field.name() == key);
+                let value = match field {
+                    Some(field) => without_nested_texts(value, field.data_type()),
+                    None => value.clone(),
+                };
+                (key.clone(), value)
+            };
+            Json::Object(members.iter().map(member).collect())
+        }
+        (T::List(item), Json::List(items)) => {
+            let items = items.iter().map(|value| without_nested_texts(value, item.data_type()));
+            Json::List(items.collect())
+        }
+        (T::Map(entries, _), Json::Object(members)) => {
+            let T::Struct(pair) = entries.data_type() else { unreachable!() };
+            let entry = |(key, value): &(String, Json)| {
+                (key.clone(), without_nested_texts(value, pair[1].data_type()))
+            };
+            Json::Object(members.iter().map(entry).collect())
+        }
+        (
+            T::Utf8 | T::Utf8View | T::LargeUtf8 | T::Dictionary(..),
+            Json::List(_) | Json::Object(_),
+        ) => Json::Null,
+        _ => value.clone(),
+    }
+}
+
 /// A document of which Arrow makes what we make of this one: one rule a line.
 fn for_arrow(value: &Json, data_type: &T) -> Json {
     let refused = || Json::Text(REFUSED.to_owned());
@@ -307,6 +341,7 @@ proptest! {
         let (mut good, mut bad) = (Vec::new(), 0);
         for (document, seed) in &documents {
             let mut choices = Choices(seed | 1);
+            let document = &without_nested_texts(document, &record);
             write(document, &mut choices.clone(), &mut text);
             let start = all_for_arrow.len();
             write(&for_arrow(document, &record), &mut choices, &mut all_for_arrow);
