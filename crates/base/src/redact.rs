@@ -1,8 +1,9 @@
 //! Hides credentials in text that is kept: command lines, URLs, SQL, errors.
 //!
 //! What is hidden: the user and password in a URL, what a web URL asks for after `?` or `#`, the value
-//! of an assignment whose name says that it is secret, the word after a flag of such a name, and the
-//! words that go to a program of the user's, which have rules of its own.
+//! of an assignment whose name says that it is secret, the word after a flag of such a name, the value of a
+//! parameter of such a name wherever it stands ([`hide`]), and the words that go to a program of the user's,
+//! which have rules of its own.
 //! It errs on the side of hiding: a harmless value lost is a smaller fault than a key kept.
 
 use std::collections::VecDeque;

@@ -60,6 +60,8 @@ pub(super) struct Header {
     pub(super) names: Arc<Vec<String>>,
     /// The first records, where files are so few that they are looked at at once.
     pub(super) records: Option<infer::csv::Inference>,
+    /// What is said of names that are there again.
+    pub(super) again: Option<String>,
 }
 
 /// The beginning of the source, as whole records.
@@ -253,10 +255,10 @@ impl<'a> Sample<'a> {
                 }
                 let bytes = blocks.bytes(block);
                 check_header(dialect, file, bytes)?;
-                let Some((names, used)) = tidemill_text::csv::first_record(dialect, bytes) else {
+                let Some((fields, used)) = tidemill_text::csv::first_record(dialect, bytes) else {
                     continue;
                 };
-                let names = column_names(dialect, names);
+                let (names, again) = names_of(dialect, fields, file.shown());
                 let records = takes_records.then(|| {
                     let mut inference = infer::csv::Inference::new(dialect, names.len());
                     inference.add(&bytes[used..]);
@@ -272,7 +274,7 @@ impl<'a> Sample<'a> {
                         names
                     }
                 };
-                return Ok(Some(Header { names, records }));
+                return Ok(Some(Header { names, records, again }));
             }
             Ok(None)
         })
@@ -413,8 +415,19 @@ pub(super) fn column_names(dialect: &Dialect, first_record: Vec<String>) -> Vec<
     names
 }
 
+/// The same, and what is said of names that are there again.
+pub(super) fn names_of(
+    dialect: &Dialect,
+    first_record: Vec<String>,
+    shown: &str,
+) -> (Vec<String>, Option<String>) {
+    let names = column_names(dialect, first_record.clone());
+    let again = if dialect.header { names_again(&first_record, &names, shown) } else { None };
+    (names, again)
+}
+
 /// What is said of names that are there again in a header.
-pub(super) fn names_again(header: &[String], names: &[String], shown: &str) -> Option<String> {
+fn names_again(header: &[String], names: &[String], shown: &str) -> Option<String> {
     let again = header.iter().zip(names).filter(|(own, name)| !own.is_empty() && own != name);
     let again: Vec<String> = again.map(|(own, name)| format!("`{own}` is `{name}`")).collect();
     let (first, more) = (again.first()?, again.len() - 1);

@@ -119,15 +119,6 @@ impl JsonDecoder {
 
 decodes!(JsonDecoder);
 
-/// Whether a column of this type takes any value: what is neither text nor null, as it is written.
-fn is_text(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => true,
-        DataType::Dictionary(_, values) => is_text(values),
-        _ => false,
-    }
-}
-
 /// Whether JSON can be read as this column, its scalars aside.
 fn is_supported(field: &FieldRef) -> bool {
     field.is_nullable()

@@ -13,18 +13,18 @@
 //!
 //! # Grammar
 //! A description is compiled once into **steps**: text that stands in every line, and fields between.
-//! A field ends where the text behind it begins for the first time, as a whole (of a time whose own spelling has
-//! it, behind that); where that begins
-//! with a quote and the field began with one, an escaped quote (`\"`) does not end it. The text
-//! behind the last field ends its line. So a user with spaces is whole in `%u [`, and a quote that
+//! A field ends where the text behind it begins for the first time, as a whole (of a time whose own
+//! spelling has it, behind that); where that begins with a quote and the field began with one, an
+//! escaped quote (`\"`) does not end it. The text behind the last field ends its line. So a user with spaces is whole in `%u [`, and a quote that
 //! nobody escaped does little harm. Two kinds of fields hold what is behind them: a host before its
 //! port (`%v:%p`) goes on to the last colon before the port's end, as an address of IPv6 has colons
 //! itself; and what nginx writes of several servers that were asked (`0.004, 0.001 : 0.002`) does not
 //! end at the spaces in it. Two fields with nothing between are refused when the
 //! description is read: nothing would tell them apart.
 //!
-//! A blank line is no record, `-` is null in every column but Apache's `%X` and the texts of named patterns, where it is a value, and so is an empty
-//! value in a column that is not text. `\"`, `\\`, `\n`, `\xhh` … are undone as in [`access_log`](crate::access_log), in a
+//! A blank line is no record, `-` is null in every column but Apache's `%X` and the texts of named
+//! patterns, where it is a value, and so is an empty value in a column that is not text. `\"`, `\\`,
+//! `\n`, `\xhh` … are undone as in [`access_log`](crate::access_log), in a
 //! `log_format … escape=json` as in JSON, in one of `escape=none` and in patterns not at all.
 //!
 //! Columns have the names that [`access_log`](crate::access_log) has for them, `request_time` is in
@@ -49,7 +49,7 @@ use crate::filter::Filter;
 use crate::leaf::{self, Context};
 use crate::lines;
 use crate::span::Span;
-use crate::values::Nulls;
+use crate::values::{Nulls, is_text};
 use times::TimeFormat;
 
 mod apache;
@@ -720,10 +720,6 @@ impl LogFormatDecoder {
 }
 
 decodes!(LogFormatDecoder);
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8View | DataType::Utf8 | DataType::Dictionary(..))
-}
 
 /// What a column is made of.
 #[derive(Debug, Clone, Copy)]

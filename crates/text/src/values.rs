@@ -473,6 +473,15 @@ pub(crate) struct Written {
     pub(crate) has_time: bool,
 }
 
+/// Whether a type is that of texts: what is written is a value of it, whatever it is.
+pub(crate) fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
+    }
+}
+
 /// `YYYY-MM-DD`, or that, `T` or a space, `HH:MM[:SS[.fraction]]` and perhaps `Z` or an offset.
 pub(crate) fn date_time(text: &str) -> Option<Written> {
     let days = i64::from(date(text.get(..10)?)?);

@@ -13,7 +13,7 @@ use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Collected, Columns, Layouts, Shown};
 use crate::dialect::{Dialect, Takes};
 use crate::error::{Error, Result};
-use crate::sample::{Header, SPREAD_FILES, Sample, column_names, names_again};
+use crate::sample::{Header, SPREAD_FILES, Sample, names_of};
 use crate::{SourceFile, SourceSpec};
 
 /// Text with something between its fields.
@@ -122,10 +122,13 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let mut collected = Collected::default();
     // What is known of the beginnings of files already.
     let mut begun: HashMap<usize, infer::csv::Inference> = HashMap::new();
+    // What is said of the first header that has a name again.
+    let mut again = None;
     if may_differ && dialect.header {
         let mut known: HashMap<Arc<Vec<String>>, usize> = HashMap::new();
         for (file, header) in sample.headers(grammar)?.into_iter().enumerate() {
-            let Some(Header { names, records }) = header else { continue };
+            let Some(Header { names, records, again: own }) = header else { continue };
+            again = again.or(own);
             let layout = match known.get(&names) {
                 Some(layout) => *layout,
                 None => {
@@ -159,7 +162,6 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     };
     // The beginning of the source.
     let mut current: Option<(usize, infer::csv::Inference)> = None;
-    let mut again = None;
     let looked_at = sample.each_block(grammar, |file, mut block| {
         if current.as_ref().is_none_or(|(index, _)| *index != file.index) {
             check_header(&dialect, file, block)?;
@@ -170,10 +172,8 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
                 take(&collected, index, &inference);
             }
             if collected.is_empty() {
-                let names = column_names(&dialect, fields.clone());
-                if dialect.header {
-                    again = names_again(&fields, &names, &file.shown);
-                }
+                let names;
+                (names, again) = names_of(&dialect, fields, &file.shown);
                 collected.add(file.index, names.iter().map(String::as_str));
             }
             let fields = collected.columns_of(file.index).len();

@@ -385,5 +385,10 @@ fn a_name_that_is_in_a_header_again_gets_a_number() {
     let folder = folder(&[("a.csv", b"k,k\n1,2\n"), ("b.csv", b"k,n,k\n3,4,5\n")]);
     let source = open(&folder, "*.csv").unwrap();
     assert_eq!(names(&source), "k k_1 n");
+    let warning = source.warning().unwrap();
+    assert!(
+        warning.contains("a.csv`: of columns of one name the second `k` is `k_1`"),
+        "{warning}"
+    );
     assert_eq!(rows(&source), text(&[&["1", "2", "∅"], &["3", "5", "4"]]));
 }

@@ -3,12 +3,11 @@
 use std::ops::Range;
 
 use super::grammar::{Cursor, Scalar, is_white, kind};
-use super::is_text;
 use super::plan::{Object, Wanted};
 use crate::column::{Column, Node};
 use crate::fault::{Fault, FaultKind, shown};
 use crate::span::Span;
-use crate::values::describe;
+use crate::values::{describe, is_text};
 
 /// Reads a record.
 pub(super) struct Reader<'a> {

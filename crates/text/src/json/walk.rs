@@ -5,12 +5,12 @@
 //! is exactly one value between `:` and what follows, and at most one between brackets.
 
 use super::grammar::{self, Scalar, is_white};
-use super::is_text;
 use super::order::{Guess, Seen, Shape, Step};
 use super::plan::{Object, Wanted};
 use crate::column::{Column, Node};
 use crate::simd::BLOCK;
 use crate::span::Span;
+use crate::values::is_text;
 
 /// A window's text and index.
 #[derive(Clone, Copy)]

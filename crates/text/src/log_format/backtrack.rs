@@ -368,6 +368,7 @@ impl Program {
         };
         let is_open = self.ops.len() > self.label;
         if let (true, Some(Op::Fixed { mask, wanted })) = (is_open, self.ops.last_mut())
+            && wanted.len() < OPS_MAX
             && let Some(bit) = bit_of(&mut self.masks[*mask].classes)
         {
             *wanted = wanted.iter().copied().chain(std::iter::repeat_n(bit, count)).collect();

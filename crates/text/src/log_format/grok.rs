@@ -226,7 +226,7 @@ pub(super) fn is_grok(text: &str) -> bool {
     is_one
 }
 
-/// Whether a description names groups of a regular expression, and nothing else.
+/// Whether a description names groups of a regular expression.
 fn has_groups(text: &str) -> bool {
     ["(?<", "(?P<"].iter().any(|group| {
         text.match_indices(group).any(|(at, _)| {
