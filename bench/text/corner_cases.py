@@ -243,7 +243,7 @@ def tidemill(format: str, case: Case, file: Path):
     args = [f"{name} {kind}" for name, kind in (case.types or {}).items() if name in names(case)]
     select = ", ".join(map(quoted, names(case))) if case.types else "*"
     binary = os.environ.get("TIDEMILL", "target/release/tidemill")
-    out = file.with_suffix(".arrow")
+    out = file.with_suffix(".arrows")
     command = [binary, "query", f"SELECT {select} FROM '{file.name}'", "--threads", "1", "--format", "arrow", "-o", out.name]
     command += ["--overwrite", *case.args] + (["--schema", ", ".join(args)] if args else [])
     env = {**os.environ, "TIDEMILL_HOME": str(file.parent / "home")}
