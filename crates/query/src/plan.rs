@@ -86,6 +86,24 @@ enum Joins {
     Sorted,
 }
 
+/// An error of a query that takes text for something else, with what its columns of text look like.
+fn of_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str) -> Error {
+    let sql = sql.to_lowercase();
+    let is_of_text = |text: &str| text.contains("TEXT");
+    match error {
+        Error::Usage { message, hint } if is_of_text(&message) => {
+            let sources = tables.iter().filter_map(|(_, table)| table.source());
+            let odd = sources.filter_map(|source| {
+                source.odd_columns(|column| sql.contains(&column.to_lowercase()))
+            });
+            let odd: Vec<String> = odd.collect();
+            let hint = if odd.is_empty() { hint } else { Some(odd.join("; ")) };
+            Error::Usage { message, hint }
+        }
+        other => other,
+    }
+}
+
 /// One part in so many of the budget is for tables that are held whole. By the estimate before
 /// they are read they must fit in half of it.
 const HELD_SHARE: u64 = 8;
@@ -229,7 +247,9 @@ impl Plan {
         }
         let over = |statement: Statement, tables: Vec<(String, Arc<SourceTable>)>| {
             let (rejects, context) = (Arc::clone(&rejects), context.clone());
+            let sources = tables.clone();
             Self::with_tables(query, settings, rejects, context, statement, tables, None)
+                .map_err(|error| of_odd_columns(error, &sources, &query.sql))
         };
         match wanted {
             Wanted::Rows => over(statement, tables),

@@ -44,6 +44,11 @@ impl Fault {
                      copy"
                 ))
             }
+            FaultKind::WrongType { value, .. } if is_described && value.contains(' ') => Some(
+                "a line goes on where --log-format ends or has another sign: it describes all of a \
+                 line; --max-bad N or N% skips such lines, counts them and keeps a copy"
+                    .into(),
+            ),
             FaultKind::WrongType { value, .. } => {
                 let column = fault.column.as_deref().unwrap_or_default();
                 Some(wrong_type_hint(column, value))

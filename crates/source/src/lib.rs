@@ -662,9 +662,13 @@ impl Source {
     pub fn warning_of(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
         let mut warnings: Vec<String> = self.moved().into_iter().chain(self.odd_header()).collect();
         warnings.extend(self.notes.iter().cloned());
-        let marked = self.marked.iter().filter(|column| is_read(&column.name));
-        warnings.extend(said_of_marked(marked));
+        warnings.extend(self.odd_columns(is_read));
         (!warnings.is_empty()).then(|| warnings.join("\n"))
+    }
+
+    /// What of this is of columns: those that are text, and look like something else.
+    pub fn odd_columns(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
+        said_of_marked(self.marked.iter().filter(|column| is_read(&column.name)))
     }
 
     /// Whether a delimited record, or what was taken for its header, begins as comments mostly do,

@@ -96,7 +96,9 @@ pub fn explained(error: Error, sql: &str, plan: Option<&LogicalPlan>) -> Error {
     let Error::Cast { value, to, cast: None, hint } = error else { return error };
     // A chain of operators takes stack.
     let bytes = (16usize << 20).saturating_add(sql.len().saturating_mul(512));
-    let found = on_large_stack(bytes, || Ok(written(sql, &to))).unwrap_or_default();
+    let mut found = on_large_stack(bytes, || Ok(written(sql, &to))).unwrap_or_default();
+    // A cast of a text in the SQL is of no other value.
+    found.retain(|cast| cast.literal.as_ref().is_none_or(|literal| *literal == value));
     let of_value: Vec<&Written> =
         found.iter().filter(|cast| cast.literal.as_deref() == Some(value.as_str())).collect();
     // Casts that nobody has written may be at fault, too.

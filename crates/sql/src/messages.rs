@@ -42,7 +42,7 @@ impl Told for Df {
                 Ok(error) => *error,
                 Err(source) => match source.downcast::<Df>() {
                     Ok(inner) => inner.told(),
-                    Err(source) => Error::Query(source.to_string()),
+                    Err(source) => in_our_words_or_as_it_is(source.to_string()),
                 },
             },
             Df::ArrowError(source, _) => source.told(),
@@ -87,7 +87,7 @@ impl Told for Df {
                 plan_error(&message)
             }
             Df::Internal(message) => in_our_words(&message).unwrap_or(Error::Internal(message)),
-            other => Error::Query(other.strip_backtrace()),
+            other => in_our_words_or_as_it_is(other.strip_backtrace()),
         }
     }
 }
@@ -101,10 +101,8 @@ impl Told for ArrowError {
             ArrowError::CastError(message) => cast_error(&message),
             ArrowError::ComputeError(message)
             | ArrowError::InvalidArgumentError(message)
-            | ArrowError::ArithmeticOverflow(message) => {
-                in_our_words(&message).unwrap_or(Error::Query(message))
-            }
-            other => other.into(),
+            | ArrowError::ArithmeticOverflow(message) => in_our_words_or_as_it_is(message),
+            other => in_our_words(&other.to_string()).unwrap_or_else(|| other.into()),
         }
     }
 }
@@ -113,8 +111,38 @@ impl Told for ArrowError {
 fn in_our_words(message: &str) -> Option<Error> {
     match OTHER_WORDS.iter().find(|(part, _, _)| message.contains(part)) {
         Some((_, ours, hint)) => Some(Error::usage_hint(*ours, *hint)),
-        None => out_of_place(message).or_else(|| arrow_words::in_our_words(message)),
+        None => out_of_place(message)
+            .or_else(|| bad_pattern(message))
+            .or_else(|| arrow_words::in_our_words(message)),
     }
+}
+
+fn in_our_words_or_as_it_is(message: String) -> Error {
+    in_our_words(&message).unwrap_or(Error::Query(message))
+}
+
+/// What is said of a regular expression that does not compile.
+fn bad_pattern(message: &str) -> Option<Error> {
+    if message.contains("CompiledTooBig(") || message.contains("Compiled regex exceeds size limit")
+    {
+        return Some(Error::usage_hint(
+            "a pattern takes more than 10 MiB",
+            "repetitions such as {1,1000} are written out: * and + are not",
+        ));
+    }
+    // The parser draws the pattern, marks the place and says what is wrong in its last line.
+    let (_, drawn) = message.split_once("regex parse error:")?;
+    let mut lines = drawn.lines().map(str::trim).filter(|line| !line.is_empty());
+    let pattern = lines.next()?;
+    let (_, reason) = drawn.rsplit_once("error: ")?;
+    let reason = reason.lines().next()?.trim_end_matches([')', '"', '.']);
+    let hint = match reason.contains("backreferences") || reason.contains("look-around") {
+        true => {
+            "expressions are matched in one pass, which neither backreferences nor look-around allow"
+        }
+        false => "a backslash before a sign means the sign itself: \\( \\[ \\. \\* \\+ \\?",
+    };
+    Some(Error::usage_hint(format!("the pattern `{pattern}` is not understood: {reason}"), hint))
 }
 
 /// What is said of a value that cannot be cast.
@@ -123,7 +151,22 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 33] = [
+const OTHER_WORDS: [(&str, &str, &str); 36] = [
+    (
+        "string_agg delimiter must be a string literal",
+        "what `string_agg` puts between texts is one text for all rows, not a column",
+        "string_agg(a || b, ', ') puts a column's text behind another's",
+    ),
+    (
+        "DISTINCT aggregate should have exactly one argument",
+        "an aggregate with DISTINCT takes one column, and constants beside it",
+        "take it of SELECT DISTINCT … in a subquery",
+    ),
+    (
+        "arrays_zip expects array arguments",
+        "`list_zip` takes lists",
+        "list_zip([1, 2], ['a', 'b']) pairs their items; [x] is a list of one",
+    ),
     (
         "Invalid comparison operation: ",
         "two values are compared that are of different types, and one of them has none of its own",
@@ -306,7 +349,7 @@ fn told_again(error: &Df) -> Error {
         }
         match source.downcast_ref::<Df>() {
             Some(inner) => told_again(inner),
-            None => Error::Query(source.to_string()),
+            None => in_our_words_or_as_it_is(source.to_string()),
         }
     }
     match error {

@@ -109,6 +109,18 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     if let Some(meant) = slip(&here).or_else(|| slip(&before)) {
         return Some(format!("did you mean {meant}?"));
     }
+    let behind_over = |words: &[&str]| {
+        at.checked_sub(words.len() + 1).is_some_and(|over| {
+            let said = tokens[over..at].iter().map(|token| token.token.to_string().to_uppercase());
+            said.eq(std::iter::once("OVER").chain(words.iter().copied()))
+        })
+    };
+    if behind_over(&["PARTITION", "BY"])
+        || behind_over(&["ORDER", "BY"])
+        || behind_over(&["PARTITION"])
+    {
+        return Some("a window stands in brackets: OVER (PARTITION BY a ORDER BY b)".into());
+    }
     if before.eq_ignore_ascii_case("OVER") && here == "(" {
         return Some("a function has brackets before OVER: row_number() OVER (ORDER BY a)".into());
     }
@@ -130,6 +142,12 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     }
     if let Some(hint) = not_ended(&tokens[..at]).or_else(|| out_of_order(&tokens[..at], &upper)) {
         return Some(hint);
+    }
+    if ["FROM", "WHERE"].contains(&upper.as_str())
+        && message.contains("Expected: ), found")
+        && is_open(&tokens[..at])
+    {
+        return Some(NOT_CLOSED.into());
     }
     if let (Some(this), Some(last)) =
         (tokens.get(at), at.checked_sub(1).and_then(|at| tokens.get(at)))
@@ -153,15 +171,19 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
             last.token, called.token
         ));
     }
-    let open = tokens[..at].iter().filter(|token| token.token == Token::LParen).count();
-    let closed = tokens[..at].iter().filter(|token| token.token == Token::RParen).count();
-    match (&tokens[at].token, open > closed) {
+    match (&tokens[at].token, is_open(&tokens[..at])) {
         (Token::RParen, false) => Some("a bracket is closed that was not opened".into()),
-        (_, true) if message.contains("Expected: )") => {
-            Some("a bracket is not closed before this".into())
-        }
+        (_, true) if message.contains("Expected: )") => Some(NOT_CLOSED.into()),
         _ => None,
     }
+}
+
+const NOT_CLOSED: &str = "a bracket is not closed before this";
+
+/// Whether more brackets are opened than closed.
+fn is_open(tokens: &[&TokenWithSpan]) -> bool {
+    let count = |wanted: Token| tokens.iter().filter(|token| token.token == wanted).count();
+    count(Token::LParen) > count(Token::RParen)
 }
 
 /// A CASE, or a bracket before a clause, that was not ended.
@@ -181,7 +203,7 @@ fn not_ended(before: &[&TokenWithSpan]) -> Option<String> {
                         }
                     }
                     "FROM" | "WHERE" if brackets.last() == Some(&false) && cases == 0 => {
-                        return Some("a bracket is not closed before this".into());
+                        return Some(NOT_CLOSED.into());
                     }
                     "FROM" if cases > 0 => return Some(CASE.into()),
                     _ => {}
@@ -273,6 +295,9 @@ mod tests {
             ),
             ("SELECT count(* FROM t", "a bracket is not closed"),
             ("SELECT count( FROM t WHERE a", "a bracket is not closed"),
+            ("SELECT concat(a, b FROM t", "a bracket is not closed"),
+            ("SELECT rank() OVER PARTITION BY a FROM t", "a window stands in brackets"),
+            ("SELECT rank() OVER ORDER BY a FROM t", "a window stands in brackets"),
             ("SELECT CASE WHEN a > 3 THEN 1 FROM t", "CASE has an END"),
             ("SELECT a FROM t ORDER BY a WHERE a > 3", "WHERE stands before ORDER BY"),
             ("SELECT a FROM t LIMIT 3 ORDER BY a", "ORDER BY stands before LIMIT"),

@@ -67,10 +67,27 @@ fn a_cast_that_fails_is_named_with_the_value() {
                 "`abc` does not fit BIGINT\n\
                  hint: TRY_CAST gives NULL where a value does not fit",
             ),
+            // A date that is written is of no column.
+            (
+                "SELECT n FROM '$/f.csv' WHERE s > DATE '2026-03-01'",
+                "`abc` does not fit DATE\n\
+                 hint: TRY_CAST(x AS DATE) gives NULL for a text that is none",
+            ),
         ],
     );
     let answer = folder.ask("SELECT TRY_CAST(s AS INT) FROM '$/f.csv'");
     assert_eq!(answer.rows(), text(&[&["∅"], &["3"]]));
+}
+
+#[test]
+fn what_a_column_of_text_looks_like_is_said_where_a_number_is_wanted() {
+    let folder = Folder::new();
+    folder.write("p.csv", "p;n\n1,50;a\n2,75;b\n");
+    let said = folder.refusal("SELECT sum(p) FROM '$/p.csv'");
+    assert!(said.starts_with("`sum` does not take an argument of type TEXT\nhint: "), "{said}");
+    assert!(said.ends_with("replace(p, ',', '.')::DOUBLE makes numbers of it"), "{said}");
+    let said = folder.refusal("SELECT sum(n) FROM '$/p.csv'");
+    assert!(said.contains("hint: CAST(x AS DOUBLE) converts a column"), "{said}");
 }
 
 #[test]
@@ -107,6 +124,13 @@ fn an_operator_that_there_is_not_is_named_with_its_types() {
         ),
         ("5 # 3", "there is no operator `#` at Line: 1, Column: 10\nhint: the exclusive or"),
         ("TRUE XOR n", "`XOR` is not supported\nhint: "),
+        ("list_zip(s)", "`list_zip` takes lists\nhint: list_zip([1, 2], ['a', 'b']) pairs"),
+        ("string_agg(s, s)", "what `string_agg` puts between texts is one text for all rows"),
+        ("string_agg(DISTINCT s, s)", "an aggregate with DISTINCT takes one column, and"),
+        ("s ~ '['", "the pattern `[` is not understood: unclosed character class\nhint: "),
+        ("regexp_replace(s, '[', 'x')", "the pattern `[` is not understood: unclosed"),
+        ("regexp_replace(s, '(a{1000}){1000}', 'x')", "a pattern takes more than 10 MiB\nhint: "),
+        ("s ~ '(a{1000}){1000}'", "a pattern takes more than 10 MiB\nhint: repetitions"),
         ("s @> 'x'", "`@>` is not supported\nhint: array_has_all"),
         ("@a", "`@a` is not supported\nhint: write the value itself"),
     ] {

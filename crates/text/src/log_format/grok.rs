@@ -204,13 +204,26 @@ impl<'a> Reference<'a> {
         let (inner, rest) = inner.split_once('}')?;
         let mut parts = inner.splitn(3, ':');
         let name = parts.next()?;
-        let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         if name.is_empty() || !name.chars().all(is_name) {
             return None;
         }
         let column = parts.next().filter(|column| !column.is_empty());
         Some((Self { name, column, kind: parts.next() }, rest))
     }
+}
+
+/// Whether a named pattern's name has such a character.
+fn is_name(c: char) -> bool {
+    c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'
+}
+
+/// The name of a pattern that is nearest to one that there is none of: at most a third of its letters, or one,
+/// are others.
+fn nearest(name: &str) -> Option<&'static str> {
+    let near = PATTERNS.iter().map(|(known, _)| (strsim::damerau_levenshtein(name, known), *known));
+    let near =
+        near.filter(|(distance, _)| *distance <= (name.len() / 3).max(1) && *distance < name.len());
+    near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
 /// Whether a description has a named pattern: `%{USER}e` is a directive of Apache's.
@@ -392,8 +405,16 @@ impl Compiler {
         while let Some(at) = rest.find("%{") {
             self.expression.push_str(&rest[..at]);
             let Some((reference, behind)) = Reference::new(&rest[at..]) else {
+                let name = &rest[at + 2..];
+                let end = name.find(|c: char| !is_name(c)).unwrap_or(name.len());
+                if end > 0 && !name.contains('}') {
+                    return Err(BadFormat::new(
+                        format!("`%{{{}` is not ended", name.split(' ').next().unwrap_or(name)),
+                        "a named pattern is %{PATTERN:column} or %{PATTERN}; the sign itself is %\\{",
+                    ));
+                }
                 self.expression.push_str("%\\{");
-                rest = &rest[at + 2..];
+                rest = name;
                 continue;
             };
             rest = behind;
@@ -401,8 +422,11 @@ impl Compiler {
             let Some(inner) = pattern(reference.name).filter(|_| self.references <= REFERENCES_MAX)
             else {
                 let names: Vec<&str> = PATTERNS.iter().map(|(name, _)| *name).collect();
+                let meant = nearest(reference.name);
+                let meant =
+                    meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
                 return Err(BadFormat::new(
-                    format!("there is no pattern `{}`", reference.name),
+                    format!("there is no pattern `{}`{meant}", reference.name),
                     format!("they are {}", names.join(", ")),
                 ));
             };
