@@ -44,7 +44,7 @@ use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
 use crate::messages::external;
-use crate::rewrite::each_expression;
+use crate::rewrite::all_expressions;
 use crate::{instants, names, replaced, spans};
 
 /// What is calculated.
@@ -635,8 +635,7 @@ impl AnalyzerRule for CheckedArithmetic {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| each_expression(plan, &checked))
-            .map(|plan| plan.data)
+        all_expressions(plan, &checked)
     }
 }
 

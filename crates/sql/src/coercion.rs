@@ -49,7 +49,7 @@ use crate::meeting::{
     meeting,
 };
 use crate::messages::external;
-use crate::rewrite::{each_expression, is_comparison, with_types};
+use crate::rewrite::{all_steps, is_comparison, with_types};
 use crate::{frames, spans, times};
 
 /// Comparisons of times of day: in a select list the planner asks for their type before any rule can
@@ -94,47 +94,44 @@ impl AnalyzerRule for CommonTypes {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(|plan| {
-            let plan = each_expression(plan, &|expr, schema| {
-                frames::settled(expr, schema)?.transform_data(|expr| settled(expr, schema))
-            })?;
-            plan.transform_data(|plan| match plan {
-                LogicalPlan::Union(union) => united(union),
-                LogicalPlan::Values(values) => in_step(values),
-                LogicalPlan::Window(window) => frames::nulls_apart(window),
-                LogicalPlan::Distinct(Distinct::On(mut on)) => {
-                    // The second mention of a key orders nothing.
-                    let mut is_other = false;
-                    if let Some(keys) = &mut on.sort_expr {
-                        let mut seen = Vec::new();
-                        keys.retain(|key| {
-                            let is_new = !seen.contains(&key.expr);
-                            is_other |= !is_new;
-                            seen.push(key.expr.clone());
-                            is_new
-                        });
-                    }
-                    let plan = LogicalPlan::Distinct(Distinct::On(on));
-                    Ok(Transformed::new_transformed(plan, is_other))
+        let types = |expr, schema: &DFSchema| {
+            frames::settled(expr, schema)?.transform_data(|expr| settled(expr, schema))
+        };
+        all_steps(plan, &types, |plan, _| match plan {
+            LogicalPlan::Union(union) => united(union),
+            LogicalPlan::Values(values) => in_step(values),
+            LogicalPlan::Window(window) => frames::nulls_apart(window),
+            LogicalPlan::Distinct(Distinct::On(mut on)) => {
+                // The second mention of a key orders nothing.
+                let mut is_other = false;
+                if let Some(keys) = &mut on.sort_expr {
+                    let mut seen = Vec::new();
+                    keys.retain(|key| {
+                        let is_new = !seen.contains(&key.expr);
+                        is_other |= !is_new;
+                        seen.push(key.expr.clone());
+                        is_new
+                    });
                 }
-                LogicalPlan::Join(mut join) => {
-                    let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
-                    let mut changed = false;
-                    for (left, right) in &mut join.on {
-                        let types = [left.get_type(schemas[0])?, right.get_type(schemas[1])?];
-                        day_beside_number(&types)?;
-                        if let Some(sides) = compared(left, right, schemas) {
-                            (*left, *right) = sides;
-                            changed = true;
-                        }
+                let plan = LogicalPlan::Distinct(Distinct::On(on));
+                Ok(Transformed::new_transformed(plan, is_other))
+            }
+            LogicalPlan::Join(mut join) => {
+                let schemas = [join.left.schema().as_ref(), join.right.schema().as_ref()];
+                let mut changed = false;
+                for (left, right) in &mut join.on {
+                    let types = [left.get_type(schemas[0])?, right.get_type(schemas[1])?];
+                    day_beside_number(&types)?;
+                    if let Some(sides) = compared(left, right, schemas) {
+                        (*left, *right) = sides;
+                        changed = true;
                     }
-                    let join = LogicalPlan::Join(join);
-                    Ok(if changed { Transformed::yes(join) } else { Transformed::no(join) })
                 }
-                other => Ok(Transformed::no(other)),
-            })
-        })?;
-        Ok(plan.data)
+                let join = LogicalPlan::Join(join);
+                Ok(if changed { Transformed::yes(join) } else { Transformed::no(join) })
+            }
+            other => Ok(Transformed::no(other)),
+        })
     }
 }
 

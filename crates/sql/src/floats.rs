@@ -33,7 +33,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::nested;
-use crate::rewrite::{each_expression, is_comparison, schema_below};
+use crate::rewrite::{all_steps, is_comparison};
 
 /// The name of the function in plans. SQL does not know it.
 const NAME: &str = "comparable";
@@ -201,13 +201,8 @@ impl AnalyzerRule for OneOrder {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(node)?.data)
+        all_steps(plan, &comparison, keys)
     }
-}
-
-fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
-    let schema = schema_below(&plan)?;
-    each_expression(plan, &comparison)?.transform_data(|plan| keys(plan, &schema))
 }
 
 /// An expression whose own comparisons are of settled operands.

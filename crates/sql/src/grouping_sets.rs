@@ -38,8 +38,15 @@ impl AnalyzerRule for SetsOfColumns {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
+        let mut has_changed = false;
         plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::Aggregate(step) => of_columns(step),
+            LogicalPlan::Aggregate(step) => {
+                let step = of_columns(step)?;
+                has_changed |= step.transformed;
+                Ok(step)
+            }
+            // What is known of the steps above is what is known of those below.
+            plan if has_changed => Ok(Transformed::yes(plan.recompute_schema()?)),
             plan => Ok(Transformed::no(plan)),
         })
         .data()

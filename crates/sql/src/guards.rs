@@ -36,7 +36,7 @@ use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 
 use crate::in_lists;
 use crate::messages::{Told, external};
-use crate::rewrite::{each_expression, schema_below};
+use crate::rewrite::{all_expressions, schema_below};
 
 /// Functions that have an answer for whatever they are given.
 const TOTAL: [&str; 36] = [
@@ -164,8 +164,7 @@ impl AnalyzerRule for KeptCases {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(|plan| each_expression(plan, &kept))?;
-        Ok(plan.data)
+        all_expressions(plan, &kept)
     }
 }
 

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::guards::always_fits;
-use crate::rewrite::each_expression;
+use crate::rewrite::all_expressions;
 
 /// The rule for lists of constants.
 #[derive(Debug)]
@@ -32,8 +32,7 @@ impl AnalyzerRule for Constants {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        let rewrite = |plan| each_expression(plan, &|expr, _| Ok(of_constants(expr)));
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        all_expressions(plan, &|expr, _| Ok(of_constants(expr)))
     }
 }
 

@@ -30,7 +30,7 @@ use tidemill_base::types::{EXACTLY, sql_type};
 
 use crate::guards::always_fits;
 use crate::messages::external;
-use crate::rewrite::{each_expression, of_one};
+use crate::rewrite::{all_expressions, of_one};
 use crate::zones::units;
 
 /// The rule. See the module.
@@ -43,8 +43,7 @@ impl AnalyzerRule for KeptCasts {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(|plan| each_expression(plan, &replaced))?;
-        Ok(plan.data)
+        all_expressions(plan, &replaced)
     }
 }
 

@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::types::EXACTLY;
 
-use crate::rewrite::{each_expression, of_one, schema_below};
+use crate::rewrite::{all_steps, of_one};
 
 /// The rule. See the module.
 #[derive(Debug)]
@@ -38,11 +38,7 @@ impl AnalyzerRule for NestedOrder {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(|plan| {
-            let schema = schema_below(&plan)?;
-            each_expression(plan, &compared)?.transform_data(|plan| sorted(plan, &schema))
-        })?;
-        Ok(plan.data)
+        all_steps(plan, &compared, sorted)
     }
 }
 

@@ -9,7 +9,7 @@ use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{BinaryExpr, Expr, Like, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::rewrite::each_expression;
+use crate::rewrite::all_expressions;
 
 /// The rule.
 #[derive(Debug)]
@@ -21,8 +21,7 @@ impl AnalyzerRule for SimilarTo {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        let rewrite = |plan| each_expression(plan, &|expr, _| matched(expr));
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        all_expressions(plan, &|expr, _| matched(expr))
     }
 }
 

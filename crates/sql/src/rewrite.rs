@@ -37,14 +37,60 @@ pub(crate) fn each_expression(
     rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
 ) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = schema_below(&plan)?;
-    let names = NamePreserver::new(&plan);
-    let plan = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
-        Ok(rewritten.update_data(|expr| name.restore(expr)))
-    })?;
     // A step below may have another type now.
-    plan.map_data(LogicalPlan::recompute_schema)
+    rewritten(plan, &schema, rewrite)?.map_data(LogicalPlan::recompute_schema)
+}
+
+/// The step with its expressions rewritten, and its schema as it was.
+fn rewritten(
+    plan: LogicalPlan,
+    below: &DFSchema,
+    rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
+) -> PlanResult<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| rewrite(expr, below))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })
+}
+
+/// The plan with the expressions of each of its steps rewritten, from below, columns being called as before.
+///
+/// # Errors
+/// As `rewrite`, and as DataFusion's schemas.
+pub(crate) fn all_expressions(
+    plan: LogicalPlan,
+    rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
+) -> PlanResult<LogicalPlan> {
+    all_steps(plan, rewrite, |plan, _| Ok(Transformed::no(plan)))
+}
+
+/// The same, where each step is then given to `change`, with the columns that its expressions are of.
+///
+/// Until something has changed, no step is below another that it was not made for, and schemas stay: to make that of
+/// thousands of columns anew takes the square of them.
+///
+/// # Errors
+/// As `rewrite` and `change`, and as DataFusion's schemas.
+pub(crate) fn all_steps(
+    plan: LogicalPlan,
+    rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
+    change: impl Fn(LogicalPlan, &DFSchema) -> PlanResult<Transformed<LogicalPlan>>,
+) -> PlanResult<LogicalPlan> {
+    let mut has_changed = false;
+    let plan = plan.transform_up_with_subqueries(|plan| {
+        let schema = schema_below(&plan)?;
+        let mut plan = rewritten(plan, &schema, rewrite)?;
+        has_changed |= plan.transformed;
+        if has_changed {
+            plan = plan.map_data(LogicalPlan::recompute_schema)?;
+        }
+        let plan = plan.transform_data(|plan| change(plan, &schema))?;
+        has_changed |= plan.transformed;
+        Ok(plan)
+    })?;
+    Ok(plan.data)
 }
 
 /// Whether an operator compares its operands.

@@ -37,7 +37,7 @@ use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
 
 use crate::messages::external;
-use crate::rewrite::{each_expression, schema_below};
+use crate::rewrite::{all_steps, schema_below};
 
 /// Writes out where a condition on a subquery's rows is null.
 #[derive(Debug)]
@@ -49,21 +49,22 @@ impl AnalyzerRule for Unknowns {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(node)?.data)
+        all_steps(plan, &condition, step)
     }
 }
 
-fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
-    each_expression(plan, &|expr, _| {
-        if let Expr::Exists(Exists { subquery, .. })
-        | Expr::InSubquery(InSubquery { subquery, .. })
-        | Expr::SetComparison(SetComparison { subquery, .. }) = &expr
-        {
-            not_of_one_group(subquery)?;
-        }
-        named_apart(or_null(expr))
-    })?
-    .transform_data(|plan| match plan {
+fn condition(expr: Expr, _: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    if let Expr::Exists(Exists { subquery, .. })
+    | Expr::InSubquery(InSubquery { subquery, .. })
+    | Expr::SetComparison(SetComparison { subquery, .. }) = &expr
+    {
+        not_of_one_group(subquery)?;
+    }
+    named_apart(or_null(expr))
+}
+
+fn step(plan: LogicalPlan, _: &DFSchema) -> PlanResult<Transformed<LogicalPlan>> {
+    match plan {
         LogicalPlan::Filter(filter) => conditions(filter)?.transform_data(|plan| match plan {
             LogicalPlan::Filter(filter) => tied_by_columns(filter),
             plan => Ok(Transformed::no(plan)),
@@ -73,7 +74,7 @@ fn node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         | LogicalPlan::Window(_)
         | LogicalPlan::Sort(_) => computed_below(plan),
         plan => Ok(Transformed::no(plan)),
-    })
+    }
 }
 
 /// Whether the expression asks for a subquery's rows as DataFusion's joins cannot in such a step.

@@ -81,12 +81,14 @@ impl AnalyzerRule for RowsOfLists {
         if !is_found {
             return Ok(plan);
         }
+        let mut has_changed = false;
         let rewritten = plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Unnest(unnest) => {
                 let Unnest { input, schema, exec_columns, .. } = &unnest;
                 if !may_have_keys(input)? {
                     return Ok(Transformed::no(LogicalPlan::Unnest(unnest)));
                 }
+                has_changed = true;
                 let input = Arc::new(without_keys(input.as_ref().clone(), exec_columns)?);
                 let fields = schema.iter().map(|(of, field)| (of.cloned(), Arc::clone(field)));
                 let metadata = schema.metadata().clone();
@@ -95,7 +97,8 @@ impl AnalyzerRule for RowsOfLists {
                 Ok(Transformed::yes(LogicalPlan::Unnest(Unnest { input, schema, ..unnest })))
             }
             // What is known of the steps above is what is known of those below.
-            other => Ok(Transformed::yes(other.recompute_schema()?)),
+            other if has_changed => Ok(Transformed::yes(other.recompute_schema()?)),
+            other => Ok(Transformed::no(other)),
         })?;
         Ok(rewritten.data)
     }

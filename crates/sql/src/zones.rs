@@ -25,7 +25,7 @@ use tidemill_base::error::Error;
 use tidemill_base::types::EXACTLY;
 
 use crate::messages::external;
-use crate::rewrite::{each_expression, of_one};
+use crate::rewrite::{all_expressions, of_one};
 
 /// Whether the clocks of the zone show UTC.
 pub(crate) fn is_utc(zone: &str) -> bool {
@@ -124,8 +124,7 @@ impl AnalyzerRule for Clocks {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        let plan = plan.transform_up_with_subqueries(|plan| each_expression(plan, &resolved))?;
-        Ok(plan.data)
+        all_expressions(plan, &resolved)
     }
 }
 
