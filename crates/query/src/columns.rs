@@ -1,5 +1,6 @@
 //! The result's columns: their names, as people would write them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -61,9 +62,11 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
             in_letters_of(name, typed(&given).as_ref(), typed(&written).as_ref())
         })
         .collect();
+    let mut counts: HashMap<&str, usize> = HashMap::with_capacity(short.len());
+    short.iter().for_each(|name| *counts.entry(name).or_default() += 1);
     let fields = plan.schema().iter().zip(&short).map(|((qualifier, field), name)| {
         // Two columns that only their tables told apart keep their whole names.
-        let is_unique = short.iter().filter(|other| *other == name).count() == 1;
+        let is_unique = counts.get(name.as_str()) == Some(&1);
         let name = match qualifier {
             _ if is_unique => name.clone(),
             Some(table) => format!("{}.{}", table.table(), field.name()),
