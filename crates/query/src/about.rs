@@ -1,8 +1,8 @@
 //! What is asked about a query instead of its rows, as queries themselves: `DESCRIBE`, `SUMMARIZE`,
 //! `EXPLAIN`.
 //!
-//! A summary is one pass over the rows: one aggregation of all columns, whose single row is then taken apart
-//! into a row for each of them. Counts of different values and quantiles are those of the sketches.
+//! A summary is one pass over the rows: one [aggregate](tidemill_tables::summary) of all columns, whose answer is then
+//! taken apart into a row for each of them. Counts of different values and quantiles are those of the sketches.
 
 use std::ops::ControlFlow;
 
@@ -73,85 +73,24 @@ pub(crate) fn with_values(query: &Asked, values: String, settings: &Settings) ->
     Ok(Asked { sql, ..query.clone() })
 }
 
-/// The columns of a summary, and what they are of a column: of any, of one that has an order, of numbers.
-const SUMMARY: [(&str, &str, Of); 11] = [
-    ("min", "CAST(min({c}) AS TEXT)", Of::Ordered),
-    ("max", "CAST(max({c}) AS TEXT)", Of::Ordered),
-    ("approx_unique", "approx_distinct({c})", Of::Ordered),
-    ("avg", "avg(CAST({c} AS DOUBLE))", Of::Numbers),
-    ("std", "stddev(CAST({c} AS DOUBLE))", Of::Numbers),
-    ("q25", "approx_percentile_cont(CAST({c} AS DOUBLE), 0.25)", Of::Numbers),
-    ("q50", "approx_percentile_cont(CAST({c} AS DOUBLE), 0.5)", Of::Numbers),
-    ("q75", "approx_percentile_cont(CAST({c} AS DOUBLE), 0.75)", Of::Numbers),
-    ("count", "count(*)", Of::All),
-    ("nulls", "count(*) - count({c})", Of::All),
-    ("null_percentage", "round(100.0 * (count(*) - count({c})) / nullif(count(*), 0), 2)", Of::All),
-];
+/// The columns of a summary, of the struct that there is of each column.
+const SUMMARY: &str = "s['column_name'] AS column_name, s['column_type'] AS column_type, \
+    s['min'] AS \"min\", s['max'] AS \"max\", s['approx_unique'] AS approx_unique, s['avg'] AS \"avg\", \
+    s['std'] AS std, s['q25'] AS q25, s['q50'] AS q50, s['q75'] AS q75, s['count'] AS \"count\", \
+    s['count'] - s['known'] AS nulls, \
+    round(100.0 * (s['count'] - s['known']) / nullif(s['count'], 0), 2) AS null_percentage";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
-    All,
-    Ordered,
-    Numbers,
-}
-
-impl Of {
-    fn takes(self, of: &DataType) -> bool {
-        match self {
-            Of::All => true,
-            Of::Ordered => !of.is_nested() && *of != DataType::Null,
-            Of::Numbers => of.is_numeric(),
-        }
-    }
-
-    /// What stands in the place of an answer that there is none of.
-    fn nothing(name: &str) -> &'static str {
-        match name {
-            "min" | "max" => "CAST(NULL AS TEXT)",
-            "approx_unique" => "CAST(NULL AS BIGINT)",
-            _ => "CAST(NULL AS DOUBLE)",
-        }
-    }
-}
-
-/// The statement that answers `SUMMARIZE` of a query with such columns.
-pub(crate) fn summary(statement: &Statement, schema: &Schema) -> Result<Statement> {
+/// The statement that answers `SUMMARIZE` of a query, where `call` is the [aggregate](tidemill_tables::summary) of all
+/// of its columns.
+pub(crate) fn summary(statement: &Statement, call: &str) -> Result<Statement> {
     let Statement::Statement(inner) = statement else {
         return Err(Error::Internal("a summary of no query".into()));
     };
     let SqlStatement::Query(inner) = inner.as_ref() else {
         return Err(Error::Internal("a summary of no query".into()));
     };
-    let mut calls = Vec::new();
-    let mut lists = Vec::new();
-    for (name, call, of) in SUMMARY {
-        let mut items = Vec::with_capacity(schema.fields().len());
-        for field in schema.fields() {
-            let column = format!("\"{}\"", field.name().replace('"', "\"\""));
-            items.push(match of.takes(field.data_type()) {
-                true => {
-                    // Coverage calls an estimate so.
-                    let item = format!("{name}({})", field.name());
-                    let item = format!("\"{}\"", item.replace('"', "\"\""));
-                    calls.push(format!("{} AS {item}", call.replace("{c}", &column)));
-                    item
-                }
-                false => Of::nothing(name).to_owned(),
-            });
-        }
-        lists.push(format!("unnest(make_array({})) AS \"{name}\"", items.join(", ")));
-    }
-    let of_columns = |text: fn(&arrow::datatypes::Field) -> String| {
-        let texts: Vec<String> = schema.fields().iter().map(|field| quoted(&text(field))).collect();
-        texts.join(", ")
-    };
     let text = format!(
-        "SELECT unnest(make_array({})) AS column_name, unnest(make_array({})) AS column_type, {} \
-         FROM (SELECT {} FROM (SELECT 1 AS one) AS summarized) AS summary",
-        of_columns(|field| field.name().clone()),
-        of_columns(|field| sql_type(field.data_type())),
-        lists.join(", "),
-        calls.join(", "),
+        "SELECT {SUMMARY} FROM (SELECT unnest({call}) AS s FROM (SELECT 1 AS one) AS summarized) AS summary"
     );
     let mut made = one_select(&text)?;
     if let Statement::Statement(made) = &mut made {
@@ -180,6 +119,7 @@ impl VisitorMut for Summarized<'_> {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::Field;
+    use tidemill_tables::summary::Summary;
 
     use super::*;
 
@@ -192,8 +132,9 @@ mod tests {
         let text = described(&schema).unwrap().to_string();
         assert!(text.contains("('it''s', 'BIGINT', 'YES'), ('b\"c', 'TEXT', 'NO')"), "{text}");
         let query = one_select("SELECT a FROM t").unwrap();
-        let text = summary(&query, &schema).unwrap().to_string();
+        let (_, call) = Summary::of(&schema);
+        let text = summary(&query, &call).unwrap().to_string();
         assert!(text.contains("FROM (SELECT a FROM t) AS summarized"), "{text}");
-        assert!(text.contains("min(\"it's\")") && text.contains("min(\"b\"\"c\")"), "{text}");
+        assert!(text.contains("(\"it's\", CAST(\"it's\" AS DOUBLE), \"b\"\"c\")"), "{text}");
     }
 }

@@ -40,6 +40,7 @@ use tidemill_tables::merge::Merged;
 use tidemill_tables::ordered::{limited_lists, with_places};
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
 use tidemill_tables::sessions;
+use tidemill_tables::summary::{self, Summary};
 
 use crate::about;
 use crate::answers::Answers;
@@ -263,7 +264,9 @@ impl Plan {
             }
             Wanted::Summary => {
                 let plan = over(statement.clone(), tables.clone())?;
-                over(about::summary(&statement, &plan.schema)?, tables)
+                let (columns, call) = Summary::of(&plan.schema);
+                context.register_udaf(summary::function_of(columns, &plan.precisions()));
+                over(about::summary(&statement, &call)?, tables)
             }
         }
     }
@@ -657,7 +660,8 @@ impl Plan {
     fn calls(&self) -> Vec<Call> {
         let mut calls = estimates::calls(&self.logical, |name| self.short(name));
         if let Route::Tables(parts) = &self.route {
-            calls.retain(|call| !parts.computes(call.name()));
+            let computed = parts.computed();
+            calls.retain(|call| !computed.contains(call.name()));
         }
         calls
     }
@@ -673,6 +677,7 @@ impl Plan {
         let names = parts.shown_names(&self.logical).into_iter();
         let names: Vec<String> = names.map(|name| self.short(name)).collect();
         let progress = self.settings.progress.clone();
+        let shaped = parts.shaped();
         let next = move |merged: &mut Merged| {
             let mut clock = ThreadClock::start();
             let answer = merged.next_answer()?;
@@ -681,7 +686,7 @@ impl Plan {
                 progress.tables().add_rows(answer.num_rows() as u64);
             }
             *estimates.lock() = merged.estimates(&names);
-            Ok(answer)
+            answer.map(&shaped).transpose()
         };
         let answers = Answers::new(merged, next, self.settings.share(1, ANSWERS_SHARE));
         let finished: Arc<dyn TableProvider> =

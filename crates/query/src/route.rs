@@ -8,12 +8,15 @@
 //! aggregations, the lower of which is a grouping without states. A query without any
 //! aggregation is all map. Everything else runs on DataFusion as it is.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
+use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{
     Aggregate as AggregateNode, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder,
     Projection, SkipType,
@@ -21,6 +24,7 @@ use datafusion::logical_expr::{
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};
 use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
+use tidemill_tables::summary::Summary;
 use tidemill_tables::{Aggregate, Function, TableSpec, supports};
 
 use crate::build_sides::{BuildSide, StreamPlanner};
@@ -60,6 +64,16 @@ pub(crate) struct Tables {
     /// What is kept per group.
     pub spec: Arc<TableSpec>,
     core: AggregateNode,
+    /// What takes the answer of the tables, where the aggregation is a summary of columns.
+    summary: Option<Arc<Summary>>,
+}
+
+/// The summary that an aggregation is, and its arguments.
+fn summary_of(core: &AggregateNode) -> Option<(&Arc<Summary>, &[Expr])> {
+    let [call] = core.aggr_expr.as_slice() else { return None };
+    let call = aggregate_call(call)?;
+    let is_plain = core.group_expr.is_empty() && call.params.filter.is_none();
+    Some((Summary::of_call(call).filter(|_| is_plain)?, &call.params.args))
 }
 
 /// Takes an optimised plan apart along its stream, the source that is read in splits; or says
@@ -98,7 +112,8 @@ pub(crate) fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>)
         Some((core, input, sides)) => match spec_of(&core, &input)? {
             Ok((map, spec)) => {
                 let stream = stream.clone();
-                Ok(Route::Tables(Tables { stream, sides, map, spec, core }))
+                let summary = summary_of(&core).map(|(summary, _)| Arc::clone(summary));
+                Ok(Route::Tables(Tables { stream, sides, map, spec, core, summary }))
             }
             Err(why) => Ok(Route::Engine { why }),
         },
@@ -274,6 +289,14 @@ fn spec_of(
     if core.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
         return Ok(Err("the query has GROUPING SETS, CUBE or ROLLUP".into()));
     }
+    if let Some((summary, arguments)) = summary_of(core) {
+        let types = arguments.iter().map(|argument| argument.get_type(schema));
+        let spec = summary.spec(&types.collect::<PlanResult<Vec<DataType>>>().told()?);
+        return match spec {
+            Ok(spec) => Ok(Ok((map_of(input, 0, arguments)?, Arc::new(spec)))),
+            Err(why) => Ok(Err(why)),
+        };
+    }
     let mut columns: Vec<Expr> = core.group_expr.iter().map(unsettled).collect();
     let mut column_of = |expr: &Expr| {
         // Keys are looked at too: `count(day)` beside `GROUP BY day` needs no second column.
@@ -323,21 +346,22 @@ fn spec_of(
         }
         aggregates.push(aggregate);
     }
+    let map = map_of(input, keys.len(), &columns)?;
+    Ok(Ok((map, Arc::new(TableSpec::new(keys, aggregates)))))
+}
+
+/// The plan of what tables take: keys, arguments and filters of the rows of `input`.
+fn map_of(input: &LogicalPlan, key_count: usize, columns: &[Expr]) -> Result<LogicalPlan> {
+    if columns.is_empty() {
+        // `count(*)` alone needs no columns, only the number of rows.
+        return Ok(input.clone());
+    }
     let named = columns.iter().enumerate().map(|(index, expr)| {
-        let name = if index < keys.len() { "key" } else { "value" };
+        let name = if index < key_count { "key" } else { "value" };
         expr.clone().unalias_nested().data.alias(format!("{name}_{index}"))
     });
-    let map = if columns.is_empty() {
-        // `count(*)` alone needs no columns, only the number of rows.
-        input.clone()
-    } else {
-        LogicalPlanBuilder::from(input.clone())
-            .project(named.collect::<Vec<_>>())
-            .told()?
-            .build()
-            .told()?
-    };
-    Ok(Ok((map, Arc::new(TableSpec::new(keys, aggregates)))))
+    let map = LogicalPlanBuilder::from(input.clone()).project(named.collect::<Vec<_>>()).told()?;
+    map.build().told()
 }
 
 /// A key or an argument as it is, without the floats of it being settled: tables do that themselves.
@@ -397,15 +421,36 @@ impl Tables {
         Ok(finish.data)
     }
 
-    /// Whether the aggregate of this name is one of the tables'.
-    pub(crate) fn computes(&self, name: &str) -> bool {
-        let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
-        fields.iter().any(|field| field.name() == name)
+    /// The names of the aggregates that are the tables'.
+    pub(crate) fn computed(&self) -> HashSet<&str> {
+        match &self.summary {
+            Some(_) => self.spec.aggregates.iter().map(|one| one.output.name().as_str()).collect(),
+            None => {
+                let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
+                fields.iter().map(|field| field.name().as_str()).collect()
+            }
+        }
+    }
+
+    /// The function that makes the tables' answers columns of the [finished schema](Tables::finished_schema).
+    pub(crate) fn shaped(&self) -> impl Fn(RecordBatch) -> Result<RecordBatch> + Send + 'static {
+        let summary = self.summary.clone();
+        let schema = self.finished_schema();
+        move |answer| match &summary {
+            Some(summary) => {
+                let answer: ArrayRef = Arc::new(summary.answer(&answer)?);
+                Ok(RecordBatch::try_new(Arc::clone(&schema), vec![answer])?)
+            }
+            None => Ok(answer),
+        }
     }
 
     /// What the aggregates are called in the result: by their aliases, else as the plan has
     /// them, without the table's name.
     pub(crate) fn shown_names(&self, plan: &LogicalPlan) -> Vec<String> {
+        if self.summary.is_some() {
+            return self.spec.aggregates.iter().map(|one| one.output.name().clone()).collect();
+        }
         let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
         let mut names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         // From the result down to the aggregation, then followed upwards.

@@ -8,7 +8,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use parking_lot::Mutex;
 use tidemill_base::coverage::Estimate;
 
-use crate::calls::{alias_of, estimate_of};
+use crate::calls::{aggregate_call, alias_of, estimate_of};
+use crate::summary::Summary;
 use crate::{Function, Precision};
 
 /// What the accumulators of a run said, by the names of their calls.
@@ -81,6 +82,14 @@ pub fn calls(plan: &LogicalPlan, shorten: impl Fn(String) -> String) -> Vec<Call
             _ => return Ok(TreeNodeRecursion::Continue),
         };
         for expr in found {
+            if let Some(summary) = aggregate_call(expr).and_then(Summary::of_call) {
+                calls.extend(summary.estimates().map(|(name, function)| Call {
+                    shown: shorten(name.clone()),
+                    name,
+                    function: Some(function),
+                }));
+                continue;
+            }
             let name = expr.qualified_name().1;
             let shown = above.iter().rev().fold(name.clone(), |name, projection| {
                 let renamed = projection.expr.iter().find_map(|expr| alias_of(expr, &name));

@@ -29,6 +29,7 @@ mod spec;
 pub mod spill;
 mod state;
 pub mod statistics;
+pub mod summary;
 mod sums;
 pub mod value;
 mod wide_sums;

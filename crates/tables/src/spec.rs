@@ -1,5 +1,6 @@
 //! What a table keeps: its group keys and, per aggregate, a function with its parameters.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -205,10 +206,18 @@ impl TableSpec {
     /// A spec of keys and aggregates.
     pub fn new(keys: Vec<FieldRef>, aggregates: Vec<Aggregate>) -> Self {
         let mut states: Vec<Vec<usize>> = Vec::new();
+        // Those of one argument, of which there may be thousands.
+        let mut states_of: HashMap<_, Vec<usize>> = HashMap::new();
         for (index, aggregate) in aggregates.iter().enumerate() {
-            match states.iter_mut().find(|state| aggregates[state[0]].can_share(aggregate)) {
-                Some(state) => state.push(index),
-                None => states.push(vec![index]),
+            let alike = states_of.entry((aggregate.argument, aggregate.filter)).or_default();
+            let shared =
+                alike.iter().find(|state| aggregates[states[**state][0]].can_share(aggregate));
+            match shared {
+                Some(state) => states[*state].push(index),
+                None => {
+                    alike.push(states.len());
+                    states.push(vec![index]);
+                }
             }
         }
         TableSpec { keys, aggregates, states }

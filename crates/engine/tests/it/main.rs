@@ -46,6 +46,7 @@ mod spans;
 mod states;
 mod statistics;
 mod subqueries;
+mod summaries;
 mod sums;
 mod text;
 mod unions;
