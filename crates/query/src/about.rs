@@ -10,7 +10,9 @@ use arrow::array::AsArray;
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement, TableFactor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Ident, Query, Statement as SqlStatement, TableAliasColumnDef, TableFactor, VisitorMut,
+};
 use tidemill_base::Settings;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
@@ -80,9 +82,9 @@ const SUMMARY: &str = "s['column_name'] AS column_name, s['column_type'] AS colu
     s['count'] - s['known'] AS nulls, \
     round(100.0 * (s['count'] - s['known']) / nullif(s['count'], 0), 2) AS null_percentage";
 
-/// The statement that answers `SUMMARIZE` of a query, where `call` is the [aggregate](tidemill_tables::summary) of all
-/// of its columns.
-pub(crate) fn summary(statement: &Statement, call: &str) -> Result<Statement> {
+/// The statement that answers `SUMMARIZE` of a query with such columns, where `call` is the
+/// [aggregate](tidemill_tables::summary) of all of them.
+pub(crate) fn summary(statement: &Statement, schema: &Schema, call: &str) -> Result<Statement> {
     let Statement::Statement(inner) = statement else {
         return Err(Error::Internal("a summary of no query".into()));
     };
@@ -94,13 +96,17 @@ pub(crate) fn summary(statement: &Statement, call: &str) -> Result<Statement> {
     );
     let mut made = one_select(&text)?;
     if let Statement::Statement(made) = &mut made {
-        walk_mut(made, &mut Summarized(inner));
+        walk_mut(made, &mut Summarized { query: inner, schema });
     }
     Ok(made)
 }
 
-/// Puts the query in the place of the rows that are summarized.
-struct Summarized<'a>(&'a Query);
+/// Puts the query in the place of the rows that are summarized, its columns being called as they are shown: the
+/// planner calls `sum(x)` otherwise.
+struct Summarized<'a> {
+    query: &'a Query,
+    schema: &'a Schema,
+}
 
 impl VisitorMut for Summarized<'_> {
     type Break = ();
@@ -109,7 +115,12 @@ impl VisitorMut for Summarized<'_> {
         if let TableFactor::Derived { subquery, alias: Some(alias), .. } = table
             && alias.name.value == "summarized"
         {
-            **subquery = self.0.clone();
+            **subquery = self.query.clone();
+            let names = self.schema.fields().iter().map(|field| TableAliasColumnDef {
+                name: Ident::with_quote('"', field.name()),
+                data_type: None,
+            });
+            alias.columns = names.collect();
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -133,8 +144,8 @@ mod tests {
         assert!(text.contains("('it''s', 'BIGINT', 'YES'), ('b\"c', 'TEXT', 'NO')"), "{text}");
         let query = one_select("SELECT a FROM t").unwrap();
         let (_, call) = Summary::of(&schema);
-        let text = summary(&query, &call).unwrap().to_string();
-        assert!(text.contains("FROM (SELECT a FROM t) AS summarized"), "{text}");
+        let text = summary(&query, &schema, &call).unwrap().to_string();
+        assert!(text.contains("FROM (SELECT a FROM t) AS summarized (\"it's\", "), "{text}");
         assert!(text.contains("(\"it's\", CAST(\"it's\" AS DOUBLE), \"b\"\"c\")"), "{text}");
     }
 }

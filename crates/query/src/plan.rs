@@ -87,17 +87,23 @@ enum Joins {
     Sorted,
 }
 
-/// An error of a query that takes text for something else, with what its columns of text look like.
+/// An error of a query that takes text for something else, with what the columns of text that it names look like.
 fn of_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str) -> Error {
-    let sql = sql.to_lowercase();
-    let is_of_text = |text: &str| text.contains("TEXT");
     match error {
-        Error::Usage { message, hint } if is_of_text(&message) => {
+        Error::Usage { message, hint } if message.contains("TEXT") => {
+            // What is in single quotes is a file or a value.
+            let outside: Vec<&str> = sql.split('\'').step_by(2).collect();
+            let is_part = |c: char| c.is_alphanumeric() || c == '_';
+            let is_named = |column: &str| {
+                let mut words = outside.iter().flat_map(|sql| sql.split(|c| !is_part(c)));
+                match column.chars().all(is_part) {
+                    true => words.any(|word| word.eq_ignore_ascii_case(column)),
+                    false => outside.iter().any(|sql| sql.contains(column)),
+                }
+            };
             let sources = tables.iter().filter_map(|(_, table)| table.source());
-            let odd = sources.filter_map(|source| {
-                source.odd_columns(|column| sql.contains(&column.to_lowercase()))
-            });
-            let odd: Vec<String> = odd.collect();
+            let odd: Vec<String> =
+                sources.filter_map(|source| source.odd_columns(is_named)).collect();
             let hint = if odd.is_empty() { hint } else { Some(odd.join("; ")) };
             Error::Usage { message, hint }
         }
@@ -266,7 +272,7 @@ impl Plan {
                 let plan = over(statement.clone(), tables.clone())?;
                 let (columns, call) = Summary::of(&plan.schema);
                 context.register_udaf(summary::function_of(columns, &plan.precisions()));
-                over(about::summary(&statement, &call)?, tables)
+                over(about::summary(&statement, &plan.schema, &call)?, tables)
             }
         }
     }

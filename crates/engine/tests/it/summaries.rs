@@ -128,6 +128,27 @@ fn check(folder: &Folder, asked: &str) {
 }
 
 #[test]
+fn columns_without_names_of_their_own_are_summarized() {
+    let folder = Folder::new();
+    folder.write("a.csv", "k,v\na,1\na,2\nb,3\n");
+    let sql = "SUMMARIZE SELECT k, count(*), sum(v), v + 1 FROM '$/a.csv' GROUP BY k, v";
+    let rows = folder.ask(sql).rows();
+    let columns: Vec<Vec<&str>> =
+        rows.iter().map(|row| row[..4].iter().map(String::as_str).collect()).collect();
+    let expected = [
+        ["k", "TEXT", "a", "b"],
+        ["count(*)", "BIGINT", "1", "1"],
+        ["sum(v)", "BIGINT", "1", "3"],
+        ["v + 1", "BIGINT", "2", "4"],
+    ];
+    assert_eq!(columns, expected);
+    // Two columns of one name have one each.
+    let rows =
+        folder.ask("SUMMARIZE SELECT x.v, y.v FROM '$/a.csv' x JOIN '$/a.csv' y USING (k)").rows();
+    assert_eq!([&rows[0][0], &rows[1][0]], ["x.v", "y.v"]);
+}
+
+#[test]
 fn hundreds_of_columns_are_summarized_as_a_few_are() {
     const COUNT: usize = 400;
     let folder = Folder::new();
