@@ -24,7 +24,7 @@ use tidemill_base::coverage::{self, Coverage};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
 use tidemill_base::progress::{Planned, ThreadClock};
-use tidemill_base::redact::shown;
+use tidemill_base::redact::{self, shown};
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_base::{Settings, suggest};
 use tidemill_planning::{planned, walk};
@@ -389,7 +389,9 @@ impl Plan {
                 })
             })
             .collect::<Result<_>>()?;
-        let text = |plan: &LogicalPlan| self.short(plan.display_indent().to_string());
+        // A parameter's value stands in a plan, and may be secret.
+        let shown_text = |text: String| redact::message(&self.short(text));
+        let text = |plan: &LogicalPlan| shown_text(plan.display_indent().to_string());
         let held = |sides: &[BuildSide]| -> Vec<(String, String)> {
             let held = sides.iter().enumerate();
             held.map(|(index, side)| (format!("held {}", index + 1), text(&side.plan))).collect()
@@ -403,7 +405,7 @@ impl Plan {
                     tables.push("found by the codes of the keys".to_owned());
                 }
                 tables.push(parts.spec.describe_order());
-                steps.push(("tables".to_string(), self.short(tables.join("\n"))));
+                steps.push(("tables".to_string(), shown_text(tables.join("\n"))));
                 let finish = self.finish_of_nothing(parts)?;
                 steps.push(("finish".to_string(), text(&finish)));
                 let late = build_sides::scanned(&finish)?;
@@ -920,6 +922,23 @@ fn text_in_quotes(error: Error, sql: &str) -> Error {
                 _ => Error::Usage { message, hint: None },
             }
         }
+        // A word without quotes has lost its capitals, and a text keeps them.
+        Error::Usage { message, hint: Some(hint) } => {
+            let name = hint.strip_prefix("a text, if it is one, stands in single quotes: '");
+            let name = name.and_then(|rest| rest.strip_suffix('\''));
+            let is_part = |c: char| c.is_alphanumeric() || c == '_';
+            let typed = name.and_then(|name| {
+                let mut words = sql.split(|c| !is_part(c));
+                Some((name, words.find(|word| word.to_lowercase() == name)?))
+            });
+            match typed {
+                Some((name, typed)) => Error::usage_hint(
+                    message.replacen(&format!("`{name}`"), &format!("`{typed}`"), 1),
+                    hint.replace(&format!("'{name}'"), &format!("'{typed}'")),
+                ),
+                None => Error::Usage { message, hint: Some(hint) },
+            }
+        }
         other => other,
     }
 }
@@ -1053,8 +1072,13 @@ fn find(
         })?;
         return Ok((name.to_owned(), spec));
     }
-    if reference.schema().is_some() {
-        let dotted = reference.to_string();
+    if let Some(format) = reference.schema() {
+        // Spark's name of a file: its format, a dot and its path.
+        let is_format = ["csv", "json", "parquet", "text", "orc", "delta"].contains(&format);
+        let dotted = match is_format && looks_like_file(name) {
+            true => name.to_owned(),
+            false => reference.to_string(),
+        };
         return Err(Error::usage_hint(
             format!("unknown table `{dotted}`"),
             format!("a file is named in single quotes: FROM '{dotted}'"),

@@ -385,6 +385,7 @@ pub struct Source {
     stdin: Mutex<Option<Pending>>,
     /// Which columns of texts have few values, as far as that was asked.
     few: Mutex<BTreeMap<usize, bool>>,
+    long_records: starts::LongRecords,
 }
 
 impl std::fmt::Debug for Source {

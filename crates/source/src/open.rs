@@ -19,6 +19,7 @@ use super::hidden::Hidden;
 use super::input::{ByteInput, Identity, ProgramOutput, ReaderInput, Watch};
 use super::promote::promote;
 use super::sample::Sample;
+use super::starts::LongRecords;
 use super::stream::{Opened, as_it_is};
 use super::unify::can_be_read_as;
 use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, hidden, listing, told};
@@ -500,6 +501,7 @@ fn source(
         hidden: Vec::new(),
         stdin: Mutex::new(stdin),
         few: Mutex::default(),
+        long_records: LongRecords::default(),
     })
 }
 

@@ -18,6 +18,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use tidemill_base::cancel::{Cancel, Interrupted};
+use tidemill_base::redact;
 
 /// What comes of a program.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -373,7 +374,8 @@ impl Filter {
             program: self.name.clone(),
             file: self.file.clone(),
             reason: ending(status),
-            said: String::from_utf8_lossy(&self.said).trim().to_owned(),
+            // It repeats the arguments that it does not understand.
+            said: redact::text(String::from_utf8_lossy(&self.said).trim()),
         })
     }
 

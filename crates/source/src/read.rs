@@ -35,7 +35,7 @@ use super::opener::{BadValue, Opened, Opener};
 use super::options::ReadOptions;
 use super::reject::{KEPT_BYTES_MAX, Refused, Rejects};
 use super::sample::{column_names, no_header};
-use super::starts::{find_starts, guess};
+use super::starts::find_starts;
 use super::stream::{Extent, stream};
 use super::{FileLocation, Piece, Source, SourceFile, Split};
 
@@ -414,7 +414,8 @@ impl SplitReader {
         open.start_at(piece.range.start)?;
         let start = match self.options.exact_start {
             Some(start) => start,
-            None => guess(
+            None => self.source.long_records.guess(
+                file.index,
                 &open,
                 self.source.grammar(),
                 piece.range.start,

@@ -1,7 +1,9 @@
 //! Where the splits of a cut file begin: guessed while its splits are read at once, or found by reading.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_text::cut::{self, Cutter};
 
@@ -13,13 +15,43 @@ use super::{Source, Split};
 /// What a guess looks at first.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// The likeliest first record start at or behind `from`; the file's size if there is none.
-pub(super) fn guess(
-    open: &OpenFile,
-    grammar: cut::Grammar,
-    from: u64,
-    fields: usize,
-) -> Result<u64> {
+/// Guesses that are so far from where they began are kept.
+const FAR_BYTES: u64 = 1 << 20;
+
+/// Where long records end, by the files that they are in: for each guess where it began and what it found. The splits
+/// that begin within a record that one of them has been through all begin behind it; each would go through the
+/// rest of it otherwise, which takes the square of its length.
+#[derive(Debug, Default)]
+pub(super) struct LongRecords(Mutex<HashMap<usize, BTreeMap<u64, u64>>>);
+
+impl LongRecords {
+    /// The likeliest first record start at or behind `from`; the file's size if there is none.
+    pub(super) fn guess(
+        &self,
+        file: usize,
+        open: &OpenFile,
+        grammar: cut::Grammar,
+        from: u64,
+        fields: usize,
+    ) -> Result<u64> {
+        let known = |starts: &BTreeMap<u64, u64>| {
+            let (_, start) = starts.range(..=from).next_back()?;
+            (*start >= from).then_some(*start)
+        };
+        if let Some(start) = self.0.lock().get(&file).and_then(known) {
+            return Ok(start);
+        }
+        let start = guess(open, grammar, from, fields)?;
+        // A file's end is also what is given where nothing is found.
+        if start - from > FAR_BYTES && start < open.size() {
+            self.0.lock().entry(file).or_default().insert(from, start);
+        }
+        Ok(start)
+    }
+}
+
+/// The same, without what is known.
+fn guess(open: &OpenFile, grammar: cut::Grammar, from: u64, fields: usize) -> Result<u64> {
     // The byte before tells whether a record ends there.
     let base = from - 1;
     let mut window = vec![0; WINDOW_BYTES];
@@ -35,7 +67,9 @@ pub(super) fn guess(
             // No record ends here; whoever reads the record before will say so.
             return Ok(open.size());
         }
-        window.resize(4 * window.len(), 0);
+        // One byte more than there are tells that there are no more.
+        let left = usize::try_from(open.size().saturating_sub(base)).unwrap_or(usize::MAX);
+        window.resize((4 * window.len()).min(left.saturating_add(1).max(window.len() + 1)), 0);
     }
 }
 

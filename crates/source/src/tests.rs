@@ -276,6 +276,26 @@ fn guesses_on_ordinary_data_are_right() {
     assert_eq!(again, 0);
 }
 
+/// Several splits begin within a long record, and more than one has been through what is left of it.
+#[test]
+fn splits_within_a_long_record_all_begin_behind_it() {
+    let text = "x, \"\" and more\n".repeat(400_000);
+    let mut file = String::from("id,note\n");
+    for id in 0..40 {
+        let note = if id % 10 == 3 { text.as_str() } else { "short" };
+        file.push_str(&format!("{id},\"{note}\"\n"));
+    }
+    let folder = folder(&[("a.csv", file.as_bytes())]);
+    for target in [1 << 18, 1 << 20, 3 << 20] {
+        let source = open(&folder, "a.csv").unwrap();
+        let (found, again) = read(&source, target, &ReadOptions::default()).unwrap();
+        assert_eq!((found.len(), again), (40, 0), "{target}");
+        // What is known from the first reading serves the second.
+        let (found, again) = read(&source, target, &ReadOptions::default()).unwrap();
+        assert_eq!((found.len(), again), (40, 0), "{target}");
+    }
+}
+
 #[test]
 fn sources_that_cannot_be_opened_say_why() {
     let folder = folder(&[

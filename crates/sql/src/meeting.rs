@@ -34,13 +34,21 @@ fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
 }
 
-/// `'true'` or `'false'` beside a Boolean as one: what clients write that put all values in quotes.
+/// `'true'` or `'false'` beside a Boolean as one: what clients write that put all values in quotes; and 1 and 0, what
+/// is written where truths are numbers.
 fn as_boolean(expr: &Expr, beside: &DataType) -> Option<Expr> {
-    let Expr::Literal(text, metadata) = expr else { return None };
-    let text = text.try_as_str().flatten().filter(|_| beside == &DataType::Boolean)?;
-    let value = match text.to_ascii_lowercase().as_str() {
-        "true" | "t" => true,
-        "false" | "f" => false,
+    let Expr::Literal(value, metadata) = expr else { return None };
+    if beside != &DataType::Boolean {
+        return None;
+    }
+    let value = match (value, value.try_as_str().flatten()) {
+        (ScalarValue::Int64(Some(1)), _) => true,
+        (ScalarValue::Int64(Some(0)), _) => false,
+        (_, Some(text)) => match text.to_ascii_lowercase().as_str() {
+            "true" | "t" => true,
+            "false" | "f" => false,
+            _ => return None,
+        },
         _ => return None,
     };
     Some(Expr::Literal(ScalarValue::Boolean(Some(value)), metadata.clone()))

@@ -487,8 +487,11 @@ fn unknown_column(
         sources.dedup();
         let source = source.table();
         let is_none = !sources.is_empty() && !sources.contains(&source);
-        // A field of a column may be meant.
-        if is_none && suggest::nearest(source, names.iter().copied()).is_none() {
+        // A field of a column may be meant, unless there is a column of the field's name.
+        if is_none
+            && (names.contains(&field.name())
+                || suggest::nearest(source, names.iter().copied()).is_none())
+        {
             let meant = suggest::nearest(source, sources.iter().copied());
             let hint = match meant {
                 Some(meant) => format!("did you mean `{meant}.{}`?", field.name()),

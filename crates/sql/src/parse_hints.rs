@@ -76,10 +76,18 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
             "a text ends with a single quote; one within it is written twice: 'it''s'".into(),
         );
     }
+    let found = message.split("found: ").nth(1).unwrap_or_default();
+    if found.starts_with(['“', '”', '„', '‟', '‘', '’', '‚', '‛', '«', '»', '´'])
+    {
+        return Some(
+            "a text and a file stand in straight single quotes, a name in straight double ones: \
+             'logs.csv', \"a name\""
+                .into(),
+        );
+    }
     let tokens = Tokenizer::new(&Spoken, sql).tokenize_with_location().ok()?;
     let tokens: Vec<&TokenWithSpan> =
         tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-    let found = message.split("found: ").nth(1).unwrap_or_default();
     if found.starts_with("EOF") {
         return Some(unfinished(&tokens));
     }
@@ -142,6 +150,15 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     }
     if let Some(hint) = not_ended(&tokens[..at]).or_else(|| out_of_order(&tokens[..at], &upper)) {
         return Some(hint);
+    }
+    // A clause's word was taken for a name, where something else should stand.
+    let clause = before.to_uppercase();
+    if ["LIMIT", "OFFSET", "HAVING", "UNION", "QUALIFY"].contains(&clause.as_str())
+        && let Some(last) = at.checked_sub(2).and_then(word)
+        && ["WHERE", "AND", "OR", "NOT", "HAVING", "ON", ",", "BY", "FROM"]
+            .contains(&last.to_uppercase().as_str())
+    {
+        return Some(format!("something is missing between `{last}` and `{before}`"));
     }
     if ["FROM", "WHERE"].contains(&upper.as_str())
         && message.contains("Expected: ), found")
@@ -295,6 +312,10 @@ mod tests {
             ),
             ("SELECT count(* FROM t", "a bracket is not closed"),
             ("SELECT count( FROM t WHERE a", "a bracket is not closed"),
+            ("SELECT a FROM t WHERE LIMIT 1", "something is missing between `WHERE` and `LIMIT`"),
+            ("SELECT a FROM t, LIMIT 1", "something is missing between `,` and `LIMIT`"),
+            ("SELECT “a” FROM t", "a text and a file stand in straight single quotes"),
+            ("SELECT a FROM ‘t.csv’", "a text and a file stand in straight single quotes"),
             ("SELECT concat(a, b FROM t", "a bracket is not closed"),
             ("SELECT rank() OVER PARTITION BY a FROM t", "a window stands in brackets"),
             ("SELECT rank() OVER ORDER BY a FROM t", "a window stands in brackets"),

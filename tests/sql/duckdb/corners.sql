@@ -646,3 +646,7 @@ SELECT *, length(shop), jan + 1 FROM 'wide.csv' ORDER BY shop LIMIT 1
 --> tidemill names
 shop,jan,feb,mar,length(shop),jan + 1
 x,10,20,NULL,1,11
+
+SELECT count(*) FROM (SELECT user_id > 2 AS late FROM 'users.csv') WHERE late = 1
+--> duckdb
+4

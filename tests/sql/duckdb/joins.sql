@@ -239,3 +239,15 @@ SELECT * FROM (SELECT user_id, name FROM 'users.csv') u FULL JOIN (SELECT order_
 --> duckdb
 6,Finn,NULL
 9,NULL,107
+
+SELECT x, y FROM (SELECT 1 AS x) NATURAL JOIN (SELECT 1 AS x, 2 AS y)
+--> duckdb
+1,2
+
+SELECT count(*) FROM (SELECT * FROM 'orders.csv') JOIN (SELECT * FROM 'orders.csv') USING (order_id)
+--> duckdb
+9
+
+SELECT (SELECT max(n) FROM (SELECT 3 AS n), (SELECT 4 AS m)) AS a, b FROM (SELECT 1 AS b), (SELECT 2 AS c)
+--> duckdb
+3,1

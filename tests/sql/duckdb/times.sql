@@ -347,3 +347,7 @@ false
 false
 true
 false
+
+SELECT date_trunc('days', TIMESTAMP '2026-03-01 10:20:30') = TIMESTAMP '2026-03-01', date_trunc('hours', TIMESTAMP '2026-03-01 10:20:30') = TIMESTAMP '2026-03-01 10:00:00'
+--> duckdb
+true,true

@@ -61,6 +61,15 @@ fn no_message_and_no_record_has_the_secrets_of_a_url() {
             "bob:hunter2",
             "--source-exec=-phush",
         ],
+        // The program says which of its arguments it does not know.
+        &[
+            "query",
+            "SELECT * FROM 'f.csv'",
+            "--source-exec",
+            "cat",
+            "--source-exec",
+            "--token=hunter2",
+        ],
         &["convert", "f.csv", "o.csv", "--where", "'$' zz"],
     ] {
         let words: Vec<String> = words.iter().map(|word| word.replace('$', URL)).collect();
@@ -73,6 +82,25 @@ fn no_message_and_no_record_has_the_secrets_of_a_url() {
     let kept = serde_json::to_string(&place.jobs()).unwrap();
     assert!(kept.contains("f.csv") && kept.contains("\"--source-exec\",\"false\""), "{kept}");
     assert!(!kept.contains("hunter2") && !kept.contains("hush"), "{kept}");
+}
+
+#[test]
+fn a_plan_has_no_secrets_of_parameters() {
+    let place = Place::new();
+    place.write("f.csv", "a,s\n1,abc\n");
+    for sql in
+        ["SELECT a FROM 'f.csv' WHERE s = :token", "SELECT count(*) FROM 'f.csv' WHERE s = :token"]
+    {
+        let explained = format!("EXPLAIN {sql}");
+        for words in [&["query", sql, "--explain"][..], &["query", &explained]] {
+            let words: Vec<&str> =
+                words.iter().copied().chain(["--param", "token=hunter2"]).collect();
+            let output = place.run(&words);
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("***"), "{words:?}: {said}");
+            assert!(!said.contains("hunter2"), "{words:?}: {said}");
+        }
+    }
 }
 
 #[test]

@@ -173,6 +173,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("getdate()", "now()"),
     ("sysdate()", "now()"),
     ("current_datetime()", "now()"),
+    ("version()", concat!("'Tidemill ", env!("CARGO_PKG_VERSION"), "'")),
     ("clock_timestamp()", "now()"),
     ("transaction_timestamp()", "now()"),
     ("statement_timestamp()", "now()"),
@@ -1726,6 +1727,11 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
         }
         ("date_sub" | "datesub" | "subdate", [from, Expr::Interval(_)]) => {
             Some(of_two(from, BinaryOperator::Minus, arguments[1]))
+        }
+        ("date_trunc" | "datetrunc", [unit, time]) if unit_of(unit)?.ends_with('s') => {
+            let unit = unit_of(unit)?;
+            let unit = Value::SingleQuotedString(unit.trim_end_matches('s').to_owned());
+            Some(call_of("date_trunc", vec![Expr::value(unit), (*time).clone()]))
         }
         (
             "date_diff" | "datediff" | "timestampdiff" | "timestamp_diff" | "date_sub" | "datesub"

@@ -109,7 +109,7 @@ pub type CalledSources = HashMap<String, CalledSource>;
 /// # Errors
 /// [`Error::Usage`] for what is said beside a function that it does not take.
 pub(crate) fn translate(statement: &mut Statement) -> Result<CalledSources> {
-    let mut clauses = Clauses { called: CalledSources::new(), refused: None };
+    let mut clauses = Clauses { called: CalledSources::new(), named: 0, refused: None };
     walk_mut(statement, &mut clauses);
     let mut translation = Translation::default();
     walk_mut(statement, &mut translation);
@@ -122,6 +122,8 @@ pub(crate) fn translate(statement: &mut Statement) -> Result<CalledSources> {
 /// The first walk: clauses and tables.
 struct Clauses {
     called: CalledSources,
+    /// How many subqueries in FROM have been given names.
+    named: usize,
     refused: Option<Error>,
 }
 
@@ -163,6 +165,7 @@ impl VisitorMut for Clauses {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         tables::name_rows(select);
+        tables::name_subqueries(select, &mut self.named);
         outer_using::write_out(select);
         let done = laterals::of_select(select).and_then(|()| clauses::of_select(select));
         self.unless_refused(done)

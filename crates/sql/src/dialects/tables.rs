@@ -83,6 +83,30 @@ const TYPES: [&str; 5] = ["types", "dtypes", "column_types", "columns", "schema"
 /// Options that ask for what is done anyway.
 const ANYWAY: [&str; 3] = ["auto_detect", "union_by_name", "hive_partitioning"];
 
+/// Names for subqueries without one that stand in FROM beside others: the planner tells their columns apart by
+/// these, and takes them for those of the tables in them otherwise. `named` counts them over the statement, as those
+/// of a subquery meet those around it when it becomes a join.
+pub(super) fn name_subqueries(select: &mut Select, named: &mut usize) {
+    if select.from.iter().map(|from| 1 + from.joins.len()).sum::<usize>() < 2 {
+        return;
+    }
+    let factors = select.from.iter_mut().flat_map(|from| {
+        std::iter::once(&mut from.relation)
+            .chain(from.joins.iter_mut().map(|join| &mut join.relation))
+    });
+    for factor in factors {
+        if let TableFactor::Derived { lateral: false, alias: alias @ None, .. } = factor {
+            *named += 1;
+            let name = match *named {
+                1 => "unnamed_subquery".to_owned(),
+                other => format!("unnamed_subquery{other}"),
+            };
+            let name = Ident::new(name);
+            *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+        }
+    }
+}
+
 /// `FROM range(3) AS n`: what is selected names the rows by the name of the table, or by what another database calls
 /// them. The table's column is given that name.
 pub(super) fn name_rows(select: &mut Select) {
