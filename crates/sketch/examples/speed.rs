@@ -1,12 +1,14 @@
 //! Nanoseconds per add of each state, for one group and for a thousand in turn; and what many small groups
 //! take, per value.
 //!
-//! `cargo run --release -p tidemill-sketch --example speed`
+//! `cargo run --release -p tidemill-sketch --example speed`; with `-- hll`, HyperLogLog by batches.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use tidemill_sketch::{FloatSum, Hll, Quantiles, Share, TopK, hash_bytes, hash_i64};
+use tidemill_sketch::{
+    Dialect, Estimator, FloatSum, Hll, HllParams, Quantiles, Share, TopK, hash_bytes, hash_i64,
+};
 
 const ADDS: usize = 8_000_000;
 const ROUNDS: usize = 3;
@@ -96,7 +98,67 @@ fn many<S: Clone, T: Copy>(name: &str, new: &S, values: &[T], of: &Of<'_, S, T>)
     println!("{bytes:>9} B");
 }
 
+/// The best of many rounds of `run`, which gets a fresh copy of `state`, in ns for each of `count`.
+fn batch<S: Clone>(name: &str, state: &S, count: usize, mut run: impl FnMut(&mut S)) {
+    let mut best = f64::INFINITY;
+    for _ in 0..30 {
+        let mut state = state.clone();
+        let start = Instant::now();
+        run(black_box(&mut state));
+        best = best.min(start.elapsed().as_secs_f64() * 1e9 / count as f64);
+        black_box(&state);
+    }
+    println!("{name:<60}{best:>12.2} ns");
+}
+
+/// What the issue of the sketches asks of HyperLogLog: batches, estimates, merges and bytes.
+fn hll_batches() {
+    let values: Vec<i64> = (0..1_000_000).collect();
+    let hashes: Vec<u64> = values.iter().map(|&value| hash_i64(value)).collect();
+    for (log2m, regwidth) in [(11, 5), (14, 6), (14, 8)] {
+        let name = |what: &str| format!("log2m {log2m}, regwidth {regwidth}: {what}");
+        let empty = Hll::new(HllParams { log2m, regwidth, ..HllParams::default() }).unwrap();
+        let add = |hll: &mut Hll| hll.add_i64s(black_box(&values));
+        batch(&name("a value of a million integers"), &empty, values.len(), add);
+        let add = |hll: &mut Hll| hll.add_hashes(black_box(&hashes));
+        batch(&name("a value of a million hashes"), &empty, values.len(), add);
+        let mut full = empty.clone();
+        full.add_i64s(&values);
+        let add = |hll: &mut Hll| hll.add_i64s(black_box(&values));
+        batch(&name("the same again"), &full, values.len(), add);
+        let mut other = empty.clone();
+        other.add_each((1_000_000..3_000_000).map(hash_i64));
+        batch(&name("a merge"), &full, 1, |hll| hll.merge(black_box(&other)));
+        let bytes = full.to_bytes(Dialect::default());
+        let mut copy = bytes.clone();
+        batch(&name("a copy of as many bytes"), &(), 1, |()| {
+            copy.copy_from_slice(black_box(&bytes));
+            black_box(&mut copy);
+        });
+        batch(&name("an estimate"), &full, 1, |hll| {
+            black_box(hll.cardinality());
+        });
+        batch(&name("an estimate by Ertl's"), &full, 1, |hll| {
+            black_box(hll.cardinality_by(Estimator::Improved));
+        });
+        let mut merged = full.clone();
+        merged.merge(&other);
+        batch(&name("the first estimate after a merge"), &merged, 1, |hll| {
+            black_box(hll.cardinality());
+        });
+        batch(&name("to bytes"), &full, 1, |hll| {
+            black_box(hll.to_bytes(Dialect::default()));
+        });
+        batch(&name("from bytes"), &(), 1, |()| {
+            black_box(Hll::from_bytes(black_box(&bytes)).unwrap());
+        });
+    }
+}
+
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("hll") {
+        return hll_batches();
+    }
     println!("{:<44}{:>12} {:>9}{:>12} {:>9}", "", "1 group", "heap", "1000", "each");
     // Inputs are made beforehand: what is measured is the add.
     let mask = (1 << 20) - 1;

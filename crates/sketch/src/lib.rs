@@ -34,7 +34,8 @@
 //! monday.merge(&tuesday);
 //! assert_eq!(monday.count(), 4);
 //! ```
-#![forbid(unsafe_code)]
+// Allowed in `simd.rs` alone, which says why.
+#![deny(unsafe_code)]
 #![cfg_attr(
     not(test),
     deny(
@@ -53,12 +54,15 @@ mod hll;
 mod moments;
 mod murmur3;
 mod quantile;
+mod simd;
 mod top_k;
 mod wire;
 
 pub use error::SketchError;
 pub use float_sum::FloatSum;
-pub use hll::{Dialect, ExplicitThreshold, Hll, HllParams};
+pub use hll::{
+    Comparison, Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, Uncertain,
+};
 pub use moments::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
 pub use murmur3::{hash_bytes, hash_f64, hash_i64};
 pub use quantile::{Quantiles, Share};

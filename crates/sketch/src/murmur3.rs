@@ -56,7 +56,7 @@ pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
 /// ```
 /// assert_eq!(tidemill_sketch::hash_i64(0), 0x28df_63b7_cc57_c3cb);
 /// ```
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn hash_i64(value: i64) -> u64 {
     finish(mix_k1(value.cast_unsigned()), 0, 8)
@@ -87,6 +87,7 @@ fn halves(block: &[u8; 16]) -> (u64, u64) {
     (low, (whole >> 64) as u64)
 }
 
+#[inline(always)]
 fn mix_k1(k1: u64) -> u64 {
     k1.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2)
 }
@@ -95,6 +96,7 @@ fn mix_k2(k2: u64) -> u64 {
     k2.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
 }
 
+#[inline(always)]
 fn finish(mut h1: u64, mut h2: u64, length: u64) -> u64 {
     h1 ^= length;
     h2 ^= length;
@@ -103,6 +105,7 @@ fn finish(mut h1: u64, mut h2: u64, length: u64) -> u64 {
     mix_final(h1).wrapping_add(mix_final(h2))
 }
 
+#[inline(always)]
 fn mix_final(mut k: u64) -> u64 {
     k ^= k >> 33;
     k = k.wrapping_mul(0xff51_afd7_ed55_8ccd);

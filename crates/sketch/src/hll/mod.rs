@@ -21,8 +21,10 @@
 //! In memory a state goes through four forms, each a function of what was added alone:
 //! nothing; up to the threshold the hashes themselves, up to 16 of them in a list, more in a small
 //! open-addressing table (the count is exact); past it the filled registers, in such a table as
-//! well; and, once that table would outgrow them, all m registers, one byte each. The forms of the
-//! *bytes* are chosen when writing, by a [`Dialect`], because the implementations differ there.
+//! well; and, once that table would outgrow them, all m registers, packed (`dense.rs`). No form takes
+//! more than all registers do, but for a small constant and for a threshold that was set higher. The
+//! forms of the *bytes* are chosen when writing, by a [`Dialect`], because the implementations
+//! differ there.
 //!
 //! Sources: Flajolet, Fusy, Gandouet and Meunier, *HyperLogLog: the analysis of a near-optimal
 //! cardinality estimation algorithm* (2007), with linear counting for small cardinalities; the
@@ -33,8 +35,21 @@
 //! - States of different parameters merge (see [`Hll::merge`]); the others refuse.
 //! - java-hll never returns from FULL to SPARSE; here the bytes depend on the registers alone.
 
-use crate::SketchError;
+mod bits;
+mod compare;
+mod dense;
+mod estimate;
+mod few;
+
+pub use compare::{Comparison, Uncertain};
+pub use estimate::{Estimate, Estimator};
+
+use crate::simd::vectorized;
 use crate::wire::Reader;
+use crate::{SketchError, hash_bytes, hash_i64};
+use bits::{BitReader, BitWriter};
+use dense::Registers;
+use few::{ExplicitSet, RegisterTable};
 
 const STATE: &str = "hll";
 const SCHEMA_VERSION: u8 = 1;
@@ -49,6 +64,25 @@ const TYPE_FULL: u8 = 4;
 const AUTOMATIC_MAX_JAVA: u64 = 1 << 17;
 /// postgresql-hll's cap.
 const AUTOMATIC_MAX_POSTGRES: u64 = 16_383;
+
+const HEADER_BYTES: usize = 3;
+
+const LOG2M_MIN: u8 = 4;
+const LOG2M_MAX: u8 = 31;
+
+fn check_range(
+    name: &'static str,
+    found: u8,
+    min: u8,
+    max: u8,
+    hint: &'static str,
+) -> Result<(), SketchError> {
+    if (min..=max).contains(&found) {
+        return Ok(());
+    }
+    let [found, min, max] = [found, min, max].map(u64::from);
+    Err(SketchError::ParameterOutOfRange { name, found, min, max, hint })
+}
 
 /// Up to how many different values an [`Hll`] keeps the values' hashes and counts exactly.
 ///
@@ -65,6 +99,30 @@ pub enum ExplicitThreshold {
     Automatic,
 }
 
+impl ExplicitThreshold {
+    /// As `expthresh` of postgresql-hll and java-hll has it: 0 for none, else a power of two up to
+    /// 2^30.
+    ///
+    /// # Errors
+    /// [`SketchError::ParameterOutOfRange`] for any other number: the header has no place for it.
+    pub fn of_count(count: u64) -> Result<Self, SketchError> {
+        match count {
+            0 => Ok(ExplicitThreshold::Never),
+            // At most 30, which the cast keeps.
+            count if count.is_power_of_two() && count <= 1 << 30 => {
+                Ok(ExplicitThreshold::PowerOfTwo((count.trailing_zeros() & 0x1f) as u8))
+            }
+            found => Err(SketchError::ParameterOutOfRange {
+                name: "explicit",
+                found,
+                min: 0,
+                max: 1 << 30,
+                hint: "\nhint: it must be 0 or a power of two",
+            }),
+        }
+    }
+}
+
 /// The parameters of an [`Hll`].
 ///
 /// ```
@@ -76,7 +134,7 @@ pub enum ExplicitThreshold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HllParams {
     /// The base-2 logarithm of the number of registers. Default: 14, a standard error of 0.8%
-    /// in 12 KiB (16 KiB in memory). From 4 to 31; postgresql-hll reads up to 17, java-hll up
+    /// in 12 KiB. From 4 to 31; postgresql-hll reads up to 17, java-hll up
     /// to 30, js-hll up to 24.
     pub log2m: u8,
     /// Bits to a register. Default: 6, enough for any 64-bit hash. From 1 to 8; 5 reaches
@@ -98,22 +156,12 @@ impl Default for HllParams {
 
 impl HllParams {
     fn validate(self) -> Result<Self, SketchError> {
-        let check = |name, found: u8, min: u8, max: u8, hint| {
-            if (min..=max).contains(&found) {
-                return Ok(());
-            }
-            Err(SketchError::ParameterOutOfRange {
-                name,
-                found: found.into(),
-                min: min.into(),
-                max: max.into(),
-                hint,
-            })
-        };
-        check("log2m", self.log2m, 4, 31, "\nhint: 14 gives a standard error of 0.8%")?;
-        check("regwidth", self.regwidth, 1, 8, "\nhint: 6 is enough for any 64-bit hash")?;
+        let hint = "\nhint: 14 gives a standard error of 0.8%";
+        check_range("log2m", self.log2m, LOG2M_MIN, LOG2M_MAX, hint)?;
+        let hint = "\nhint: 6 is enough for any 64-bit hash";
+        check_range("regwidth", self.regwidth, 1, 8, hint)?;
         if let ExplicitThreshold::PowerOfTwo(n) = self.expthresh {
-            check("expthresh", n, 0, 30, "\nhint: it is the exponent of a power of two")?;
+            check_range("expthresh", n, 0, 30, "\nhint: it is the exponent of a power of two")?;
         }
         Ok(self)
     }
@@ -127,7 +175,8 @@ impl HllParams {
     }
 
     fn full_bytes(self) -> usize {
-        (self.register_count() * usize::from(self.regwidth)).div_ceil(8)
+        // Whole: there are at least 16 registers. In this order it fits 32 bits.
+        self.register_count() / 8 * usize::from(self.regwidth)
     }
 
     /// How many values EXPLICIT may hold.
@@ -139,11 +188,20 @@ impl HllParams {
         }
     }
 
-    /// Past how many filled registers the sparse table would outgrow the dense registers: at
-    /// this many its slots (a power of two, at most three quarters full, 8 bytes each) take
-    /// at most m bytes.
+    /// How many registers are kept sparsely: as many as fit a table of slots (a power of two, at
+    /// most three quarters full, 8 bytes each) within the space of all registers.
     fn sparse_max(self) -> usize {
-        self.register_count() / 16
+        match (self.full_bytes() / 8).checked_ilog2() {
+            Some(exponent) if exponent >= 2 => (1 << exponent) / 4 * 3,
+            _ => 0,
+        }
+    }
+
+    /// How many slots the table of the hashes may have while not one of the last has come in:
+    /// from there on it fills up, so that it stays within the space of all registers wherever
+    /// the threshold does.
+    fn explicit_slots_max(self) -> usize {
+        usize::try_from(self.explicit_max(AUTOMATIC_MAX_JAVA)).unwrap_or(usize::MAX - 8) + 8
     }
 
     /// The largest parameters that hold both states' values.
@@ -158,9 +216,10 @@ impl HllParams {
 
     /// The register of a hash, and what the hash puts there (0: nothing).
     #[inline]
-    fn locate(self, hash: u64) -> (u64, u8) {
+    #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
+    fn locate(self, hash: u64) -> (usize, u8) {
         let rest = hash >> self.log2m;
-        (hash & ((1 << self.log2m) - 1), rank(rest, self.register_max()))
+        ((hash & ((1 << self.log2m) - 1)) as usize, rank(rest, self.register_max()))
     }
 }
 
@@ -224,9 +283,11 @@ impl Dialect {
 /// The state is a function of the *set* of hashes: the order and grouping of adds and merges
 /// leaves no trace, neither in the answer nor in the bytes.
 ///
-/// Memory: none while empty, 32, 64 or 128 bytes for up to 4, 8 or 16 values, then between 11 and 16
-/// bytes a value until the threshold, at most about max(m, 16 × threshold) bytes. Cost of an add: 1 to 2
-/// ns once the registers are dense, 2 to 5 ns before.
+/// Memory: none while empty, 32, 64 or 128 bytes for up to 4, 8 or 16 values, then between 8 and 16
+/// bytes a value until the threshold; never more than FULL's registers, regwidth · m / 8 bytes (or 8
+/// bytes for each value of a threshold set higher), and 150 bytes, or a constant of 4 · 2^regwidth
+/// bytes more once the registers are dense. (While one form becomes the next, both exist.)
+/// Cost of an add: 1 to 2 ns once the registers are dense, 2 to 5 ns before.
 ///
 /// ```
 /// use tidemill_sketch::{Hll, hash_i64};
@@ -252,7 +313,7 @@ enum Repr {
     /// The filled registers, at most `sparse_max` of them.
     Sparse(RegisterTable),
     /// All registers, more than `sparse_max` of them filled.
-    Dense(Box<[u8]>),
+    Dense(Box<Registers>),
 }
 
 impl Default for Hll {
@@ -297,13 +358,15 @@ impl Hll {
     pub fn add_hash(&mut self, hash: u64) {
         if let Repr::Dense(registers) = &mut self.repr {
             let (index, value) = self.params.locate(hash);
-            raise(registers, index, value);
+            registers.raise(index, value);
         } else {
             self.add_hash_small(hash);
         }
     }
 
     /// Adds values by their hashes: the same as a call of [`Hll::add_hash`] for each.
+    ///
+    /// Cost: about 1 ns a value once the registers are dense.
     pub fn add_hashes(&mut self, mut hashes: &[u64]) {
         if let Repr::Empty = self.repr
             && self.params.explicit_max(AUTOMATIC_MAX_JAVA) > 0
@@ -317,8 +380,59 @@ impl Hll {
                 self.promote();
             }
         }
-        for &hash in hashes {
-            self.add_hash(hash);
+        self.add_each(hashes.iter().copied());
+    }
+
+    /// Adds integers, hashed by [`hash_i64`]: the same as a call of [`Hll::add_hash`] for each hash.
+    ///
+    /// Cost: 2 to 3 ns a value once the registers are dense, hashing included.
+    ///
+    /// ```
+    /// use tidemill_sketch::Hll;
+    /// let mut hll = Hll::default();
+    /// hll.add_i64s(&[3, 1, 3]);
+    /// assert_eq!(hll.count(), 2);
+    /// ```
+    pub fn add_i64s(&mut self, values: &[i64]) {
+        // Apart from the registers: hashing is arithmetic that vectors do, and a misjudged branch
+        // there would throw away the hashes that are under way.
+        let mut hashes = [0; 128];
+        for values in values.chunks(hashes.len()) {
+            let hashes = &mut hashes[..values.len()];
+            vectorized(|| {
+                for (hash, value) in hashes.iter_mut().zip(values) {
+                    *hash = hash_i64(*value);
+                }
+            });
+            self.add_hashes(hashes);
+        }
+    }
+
+    /// Adds strings or bytes, hashed by [`hash_bytes`] with seed 0.
+    ///
+    /// ```
+    /// use tidemill_sketch::Hll;
+    /// let mut hll = Hll::default();
+    /// hll.add_all_bytes(["ana", "bo", "ana"]);
+    /// assert_eq!(hll.count(), 2);
+    /// ```
+    pub fn add_all_bytes<T: AsRef<[u8]>>(&mut self, values: impl IntoIterator<Item = T>) {
+        self.add_each(values.into_iter().map(|value| hash_bytes(value.as_ref(), 0)));
+    }
+
+    /// Adds values by their hashes, which come one by one: [`Hll::add_hash`] for each.
+    #[inline]
+    pub fn add_each(&mut self, hashes: impl IntoIterator<Item = u64>) {
+        let mut hashes = hashes.into_iter();
+        loop {
+            match &mut self.repr {
+                Repr::Undefined => return,
+                Repr::Dense(registers) => return registers.add_all(hashes),
+                Repr::Empty | Repr::Explicit(_) | Repr::Sparse(_) => {
+                    let Some(hash) = hashes.next() else { return };
+                    self.add_hash_small(hash);
+                }
+            }
         }
     }
 
@@ -327,11 +441,11 @@ impl Hll {
             Repr::Undefined => {}
             Repr::Empty if self.params.explicit_max(AUTOMATIC_MAX_JAVA) > 0 => {
                 let mut set = ExplicitSet::default();
-                set.insert(hash);
+                set.insert(hash, self.params.explicit_slots_max());
                 self.repr = Repr::Explicit(set);
             }
             Repr::Explicit(set) => {
-                if set.insert(hash)
+                if set.insert(hash, self.params.explicit_slots_max())
                     && set.len() as u64 > self.params.explicit_max(AUTOMATIC_MAX_JAVA)
                 {
                     self.promote();
@@ -362,19 +476,15 @@ impl Hll {
     }
 
     /// Raises one register; the state must hold registers already.
-    fn add_register(&mut self, index: u64, value: u8) {
+    fn add_register(&mut self, index: usize, value: u8) {
         match &mut self.repr {
             Repr::Sparse(table) => {
-                if value > 0 && table.raise(index, value) && table.len() > self.params.sparse_max()
-                {
-                    let mut registers = vec![0; self.params.register_count()].into_boxed_slice();
-                    for (index, value) in table.iter() {
-                        raise(&mut registers, index, value);
-                    }
-                    self.repr = Repr::Dense(registers);
+                let max = self.params.sparse_max();
+                if value > 0 && table.raise(index as u64, value, max) && table.len() > max {
+                    self.repr = Repr::Dense(Box::new(dense(self.params, table)));
                 }
             }
-            Repr::Dense(registers) => raise(registers, index, value),
+            Repr::Dense(registers) => registers.raise(index, value),
             Repr::Undefined | Repr::Empty | Repr::Explicit(_) => {
                 debug_assert!(false, "promoted before");
             }
@@ -398,16 +508,11 @@ impl Hll {
             (Repr::Dense(registers), Repr::Dense(more))
                 if self.params.log2m == other.params.log2m =>
             {
-                let max = self.params.register_max();
-                for (register, value) in registers.iter_mut().zip(more) {
-                    *register = (*register).max((*value).min(max));
-                }
+                registers.raise_all(more);
             }
             (_, Repr::Explicit(set)) => {
                 self.add_hashes(set.listed());
-                for hash in set.unlisted() {
-                    self.add_hash(hash);
-                }
+                self.add_each(set.unlisted());
             }
             (_, Repr::Sparse(_) | Repr::Dense(_)) => {
                 self.promote();
@@ -434,9 +539,11 @@ impl Hll {
             Repr::Undefined | Repr::Empty => self.repr = before.repr,
             Repr::Explicit(set) => {
                 let excess = set.len() as u64 > params.explicit_max(AUTOMATIC_MAX_JAVA);
-                self.repr = Repr::Explicit(set);
                 if excess {
+                    self.repr = Repr::Explicit(set);
                     self.promote();
+                } else {
+                    self.repr = Repr::Explicit(set.within(params.explicit_slots_max()));
                 }
             }
             Repr::Sparse(_) | Repr::Dense(_) => {
@@ -454,8 +561,8 @@ impl Hll {
         let low_bits = self.params.log2m;
         let folded_bits = other.params.log2m - low_bits;
         let max = self.params.register_max();
-        let mut fold = |index: u64, value: u8| {
-            let value = match rank(index >> low_bits, max) {
+        let mut fold = |index: usize, value: u8| {
+            let value = match rank((index >> low_bits) as u64, max) {
                 0 => value.saturating_add(folded_bits).min(max),
                 ends_there => ends_there,
             };
@@ -463,82 +570,57 @@ impl Hll {
         };
         match &other.repr {
             Repr::Sparse(table) => table.iter().for_each(|(index, value)| fold(index, value)),
-            Repr::Dense(registers) => (0..)
-                .zip(registers.iter())
-                .filter(|&(_, &value)| value > 0)
-                .for_each(|(index, &value)| fold(index, value)),
+            Repr::Dense(registers) => registers.for_each_filled(fold),
             Repr::Undefined | Repr::Empty | Repr::Explicit(_) => {}
         }
+    }
+
+    /// The state that a smaller `log2m` and `regwidth` would have led to, to compare or store it
+    /// beside such ones: what [`Hll::merge`] does to the larger of two.
+    ///
+    /// A register's index loses its high bits, which were the low bits of what the run of zeros is
+    /// counted in: if one of them is set, the run ends there; else the register's own value goes on
+    /// behind them. The result is clamped to the narrower register, and a register that was at its
+    /// maximum before is at the smaller one after. So nothing is lost but precision (except as
+    /// [`Hll::merge`] says). The automatic threshold shrinks with the registers.
+    ///
+    /// # Errors
+    /// [`SketchError::ParameterOutOfRange`] if either is above what the state has, or below the
+    /// least there is.
+    ///
+    /// ```
+    /// use tidemill_sketch::{Hll, HllParams};
+    /// let ids: Vec<i64> = (0..10_000).collect();
+    /// let mut fine = Hll::default();
+    /// fine.add_i64s(&ids);
+    /// let mut coarse = Hll::new(HllParams { log2m: 11, regwidth: 5, ..HllParams::default() })?;
+    /// coarse.add_i64s(&ids);
+    /// assert_eq!(fine.folded(11, 5)?, coarse);
+    /// # Ok::<(), tidemill_sketch::SketchError>(())
+    /// ```
+    pub fn folded(&self, log2m: u8, regwidth: u8) -> Result<Hll, SketchError> {
+        let hint = "\nhint: folding makes a state coarser, never finer";
+        check_range("log2m", log2m, LOG2M_MIN, self.params.log2m, hint)?;
+        check_range("regwidth", regwidth, 1, self.params.regwidth, hint)?;
+        let mut folded = self.clone();
+        folded.reduce(HllParams { log2m, regwidth, ..self.params });
+        Ok(folded)
     }
 
     /// The estimated number of different values: exact while their hashes are kept.
     ///
     /// NaN if the state [is undefined](Hll::is_undefined), infinite if the registers are too
-    /// narrow for what went by. java-hll's `cardinality` is this, rounded up. Cost: O(m).
+    /// narrow for what went by. By the published estimator: postgresql-hll's result, and rounded up
+    /// java-hll's `cardinality`; [`Hll::cardinality_by`] has a better one. Cost: an addition for
+    /// each value that a register may have; after a merge or reading O(m) once.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "counts lie far below 2^53")]
     pub fn cardinality(&self) -> f64 {
-        match &self.repr {
-            Repr::Undefined => f64::NAN,
-            Repr::Empty => 0.0,
-            Repr::Explicit(set) => set.len() as f64,
-            Repr::Sparse(_) | Repr::Dense(_) => self.estimate(),
-        }
-    }
-
-    /// The estimate from the registers.
-    #[expect(clippy::cast_precision_loss, reason = "counts lie far below 2^53")]
-    fn estimate(&self) -> f64 {
-        // How many registers hold each value: the sum below is then over few terms and does
-        // not depend on the registers' order.
-        let mut histogram = [0u64; 256];
-        let m = self.params.register_count() as f64;
-        match &self.repr {
-            Repr::Undefined | Repr::Empty | Repr::Explicit(_) => {}
-            Repr::Sparse(table) => {
-                histogram[0] = (self.params.register_count() - table.len()) as u64;
-                for (_, value) in table.iter() {
-                    histogram[usize::from(value)] += 1;
-                }
-            }
-            Repr::Dense(registers) => {
-                for &value in registers {
-                    histogram[usize::from(value)] += 1;
-                }
-            }
-        }
-        let zeros = histogram[0] as f64;
-        let sum: f64 = (0i32..256)
-            .zip(histogram)
-            .rev()
-            .filter(|&(_, count)| count > 0)
-            .map(|(value, count)| count as f64 * 2f64.powi(-value))
-            .sum();
-        let alpha = match self.params.log2m {
-            4 => 0.673,
-            5 => 0.697,
-            6 => 0.709,
-            _ => 0.7213 / (1.0 + 1.079 / m),
-        };
-        let estimate = alpha * m * m / sum;
-        if zeros > 0.0 && estimate < 2.5 * m {
-            return m * (m / zeros).ln();
-        }
-        // The number of distinct (register, run) outcomes: near it, collisions hide values.
-        let outcomes =
-            2f64.powi(i32::from(self.params.register_max()) - 1 + i32::from(self.params.log2m));
-        if estimate <= outcomes / 30.0 {
-            estimate
-        } else if estimate < outcomes {
-            -outcomes * (1.0 - estimate / outcomes).ln()
-        } else {
-            f64::INFINITY
-        }
+        self.cardinality_by(Estimator::Published)
     }
 
     /// The estimated number of different values, rounded: [`Hll::cardinality`] as an integer.
     ///
-    /// 0 if the state is undefined. Cost: O(m).
+    /// 0 if the state is undefined. Cost: as [`Hll::cardinality`].
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -550,6 +632,7 @@ impl Hll {
     }
 
     /// The standard error of the estimate as a share of it: 1.04/√m, or 0 while exact.
+    /// [`Hll::estimate`] has the one at the state's own count.
     ///
     /// About two estimates in three are within one standard error, 19 in 20 within two.
     #[must_use]
@@ -578,9 +661,9 @@ impl Hll {
     pub fn heap_bytes(&self) -> usize {
         match &self.repr {
             Repr::Undefined | Repr::Empty => 0,
-            Repr::Explicit(set) => size_of_val(&*set.slots),
-            Repr::Sparse(table) => size_of_val(&*table.slots),
-            Repr::Dense(registers) => registers.len(),
+            Repr::Explicit(set) => set.heap_bytes(),
+            Repr::Sparse(table) => table.heap_bytes(),
+            Repr::Dense(registers) => size_of::<Registers>() + registers.heap_bytes(),
         }
     }
 
@@ -637,25 +720,53 @@ impl Hll {
             }
             Repr::Sparse(table) => {
                 if params.sparse && dialect.writes_sparse(params, table.len()) {
-                    self.write_sparse(table.sorted().into_iter(), table.len(), out);
+                    self.write_sparse(table.len(), out, |put| {
+                        table.sorted().into_iter().for_each(|(index, value)| put(index, value));
+                    });
                 } else {
-                    let mut registers = vec![0; params.register_count()];
-                    for (index, value) in table.iter() {
-                        raise(&mut registers, index, value);
-                    }
-                    self.write_full(&registers, out);
+                    self.write_full(&dense(params, table), out);
                 }
             }
             Repr::Dense(registers) => {
-                let filled = registers.iter().filter(|&&value| value > 0).count();
+                let filled = registers.filled();
                 if params.sparse && dialect.writes_sparse(params, filled) {
-                    let words = (0..).zip(registers.iter().copied());
-                    self.write_sparse(words.filter(|&(_, value)| value > 0), filled, out);
+                    self.write_sparse(filled, out, |put| registers.for_each_filled(put));
                 } else {
                     self.write_full(registers, out);
                 }
             }
         }
+    }
+
+    /// How many bytes [`Hll::to_bytes`] would give: of a state from elsewhere they may be many
+    /// more than were read, as a dialect that has no SPARSE for it writes all registers, 2^31
+    /// of them if the state says so. Cost: as [`Hll::cardinality`].
+    #[must_use]
+    pub fn encoded_len(&self, dialect: Dialect) -> usize {
+        let params = self.params;
+        let registers = |filled: usize| {
+            if params.sparse && dialect.writes_sparse(params, filled) {
+                (filled * usize::from(params.log2m + params.regwidth)).div_ceil(8)
+            } else {
+                params.full_bytes()
+            }
+        };
+        HEADER_BYTES
+            + match &self.repr {
+                Repr::Undefined | Repr::Empty => 0,
+                Repr::Explicit(set)
+                    if set.len() as u64 <= params.explicit_max(dialect.automatic_max()) =>
+                {
+                    8 * set.len()
+                }
+                Repr::Explicit(_) => {
+                    let mut promoted = self.clone();
+                    promoted.promote();
+                    return promoted.encoded_len(dialect);
+                }
+                Repr::Sparse(table) => registers(table.len()),
+                Repr::Dense(dense) => registers(dense.filled()),
+            }
     }
 
     fn write_header(&self, kind: u8, out: &mut Vec<u8>) {
@@ -674,28 +785,24 @@ impl Hll {
 
     fn write_sparse(
         &self,
-        words: impl Iterator<Item = (u64, u8)>,
         filled: usize,
         out: &mut Vec<u8>,
+        words: impl FnOnce(&mut dyn FnMut(usize, u8)),
     ) {
         self.write_header(TYPE_SPARSE, out);
         let word_bits = u32::from(self.params.log2m + self.params.regwidth);
         out.reserve((filled * word_bits as usize).div_ceil(8));
         let mut bits = BitWriter::new(out);
-        for (index, value) in words {
-            bits.put(index << self.params.regwidth | u64::from(value), word_bits);
-        }
+        words(&mut |index, value| {
+            bits.put((index as u64) << self.params.regwidth | u64::from(value), word_bits);
+        });
         bits.finish();
     }
 
-    fn write_full(&self, registers: &[u8], out: &mut Vec<u8>) {
+    fn write_full(&self, registers: &Registers, out: &mut Vec<u8>) {
         self.write_header(TYPE_FULL, out);
         out.reserve(self.params.full_bytes());
-        let mut bits = BitWriter::new(out);
-        for &value in registers {
-            bits.put(value.into(), self.params.regwidth.into());
-        }
-        bits.finish();
+        registers.write(out);
     }
 
     /// Reads a state written by this or another implementation of the storage specification,
@@ -711,6 +818,19 @@ impl Hll {
     /// where the data contradicts the header. EXPLICIT must ascend and stay within its
     /// threshold; SPARSE must ascend and be allowed by its header.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SketchError> {
+        Self::from_bytes_within(bytes, LOG2M_MAX)
+    }
+
+    /// As [`Hll::from_bytes`], for bytes that are not trusted and whose state goes on to grow: it
+    /// may have at most `log2m_max`.
+    ///
+    /// Reading itself is bounded by the input either way. But an empty state of four bytes may ask
+    /// for 2^31 registers, which values that come in later would fill, and which a dialect
+    /// without SPARSE would write out for the first of them (see [`Hll::encoded_len`]).
+    ///
+    /// # Errors
+    /// As [`Hll::from_bytes`], and [`SketchError::ParameterOutOfRange`] for a `log2m` above that.
+    pub fn from_bytes_within(bytes: &[u8], log2m_max: u8) -> Result<Self, SketchError> {
         let mut reader = Reader::new(STATE, bytes);
         let version_and_type = reader.u8()?;
         let kind = version_and_type & 0x0f;
@@ -741,6 +861,8 @@ impl Hll {
         if cutoffs & 0x80 != 0 {
             return Err(reader.corrupt("the highest bit of the third byte is set"));
         }
+        let hint = "\nhint: allow a larger `max_log2m` if the state is from where you trust";
+        check_range("log2m", params.log2m, LOG2M_MIN, log2m_max, hint)?;
         let mut hll = Hll::new(params)?;
         match kind {
             TYPE_UNDEFINED => hll.repr = Repr::Undefined,
@@ -759,7 +881,8 @@ impl Hll {
             return Err(reader.corrupt("more explicit values than the header's threshold"));
         }
         if count > 0 {
-            self.repr = Repr::Explicit(ExplicitSet::with_room(count));
+            self.repr =
+                Repr::Explicit(ExplicitSet::with_room(count, self.params.explicit_slots_max()));
         }
         let mut before = None;
         while reader.remaining() > 0 {
@@ -785,7 +908,8 @@ impl Hll {
         let mut bits = BitReader::new(data);
         let mut before = None;
         while let Some(word) = bits.take(word_bits) {
-            let index = word >> self.params.regwidth;
+            #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
+            let index = (word >> self.params.regwidth) as usize;
             let value = (word & 0xff) as u8 & self.params.register_max();
             if value == 0 {
                 // Not a register: the padding of a narrow word, or a careless writer's.
@@ -805,310 +929,24 @@ impl Hll {
 
     fn read_full(&mut self, reader: &mut Reader<'_>) -> Result<(), SketchError> {
         let data = reader.take(self.params.full_bytes())?;
-        let mut bits = BitReader::new(data);
-        let registers: Box<[u8]> = (0..self.params.register_count())
-            .map_while(|_| bits.take(self.params.regwidth.into()))
-            .map(|value| (value & 0xff) as u8)
-            .collect();
-        if bits.rest() != 0 {
-            return Err(reader.corrupt("padding bits are set"));
-        }
-        self.promote();
-        if registers.iter().filter(|&&value| value > 0).count() > self.params.sparse_max() {
-            self.repr = Repr::Dense(registers);
+        let registers = Registers::read(self.params, data);
+        if registers.filled() > self.params.sparse_max() {
+            self.repr = Repr::Dense(Box::new(registers));
         } else {
-            for (index, &value) in (0..).zip(&registers) {
-                self.add_register(index, value);
-            }
+            self.promote();
+            registers.for_each_filled(|index, value| self.add_register(index, value));
         }
         Ok(())
     }
 }
 
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
-fn raise(registers: &mut [u8], index: u64, value: u8) {
-    if let Some(register) = registers.get_mut(index as usize)
-        && value > *register
-    {
-        *register = value;
+/// All registers, from the filled ones.
+fn dense(params: HllParams, table: &RegisterTable) -> Registers {
+    let mut registers = Registers::new(params);
+    for (index, value) in table.iter() {
+        registers.raise(index, value);
     }
-}
-
-/// Spreads keys over a power of two of slots: the high bits of the product with 2^64/φ
-/// (Knuth, *The Art of Computer Programming* 6.4). Hashes are random already, but registers
-/// arrive in their order, and hostile input in any.
-#[inline]
-fn slot_of(key: u64, slot_count: usize) -> usize {
-    let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    // Below `slot_count`, which is at least 4.
-    #[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
-    let slot = (spread >> (64 - slot_count.trailing_zeros())) as usize;
-    slot
-}
-
-/// As [`slot_of`], of any number of slots: the high half of the product with it (Lemire, *Fast
-/// Random Integer Generation in an Interval*, 2019).
-#[inline]
-fn place_of(key: u64, slot_count: usize) -> usize {
-    let spread = u128::from(key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    #[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
-    let place = ((spread * slot_count as u128) >> 64) as usize;
-    place
-}
-
-const SLOTS_MIN: usize = 4;
-
-/// Up to this many hashes are looked up one by one.
-const LIST_MAX: usize = 16;
-
-/// A set of 64-bit hashes, 0 marking a free slot. Up to [`LIST_MAX`] slots are a list, filled from
-/// the start; more are a table: open addressing with linear probing, at most three quarters full.
-#[derive(Debug, Clone, Default)]
-struct ExplicitSet {
-    /// 0, 4, 8 or 16 of a list; of a table 32, and from there on each time half as many again.
-    slots: Box<[u64]>,
-    /// How many slots are taken.
-    taken: usize,
-    /// Whether the hash 0, which has no slot, is in the set.
-    zero: bool,
-}
-
-impl ExplicitSet {
-    /// An empty set in which so many hashes have room.
-    fn with_room(count: usize) -> Self {
-        let slots = match count {
-            0 => 0,
-            1..=LIST_MAX => count.next_power_of_two().max(SLOTS_MIN),
-            _ => (count + count / 3 + 1).max(2 * LIST_MAX),
-        };
-        ExplicitSet { slots: vec![0; slots].into_boxed_slice(), taken: 0, zero: false }
-    }
-
-    fn len(&self) -> usize {
-        self.taken + usize::from(self.zero)
-    }
-
-    /// Returns whether the hash is new.
-    fn insert(&mut self, hash: u64) -> bool {
-        if hash == 0 {
-            return !std::mem::replace(&mut self.zero, true);
-        }
-        let length = self.slots.len();
-        if length <= LIST_MAX {
-            if self.slots[..self.taken].contains(&hash) {
-                return false;
-            }
-            if self.taken == length {
-                self.grow();
-                return self.insert(hash);
-            }
-            self.slots[self.taken] = hash;
-            self.taken += 1;
-            return true;
-        }
-        let mut slot = place_of(hash, length);
-        while self.slots[slot] != 0 {
-            if self.slots[slot] == hash {
-                return false;
-            }
-            slot += 1;
-            if slot == length {
-                slot = 0;
-            }
-        }
-        self.slots[slot] = hash;
-        self.taken += 1;
-        if self.taken * 4 > length * 3 {
-            self.grow();
-        }
-        true
-    }
-
-    /// Inserts hashes as long as the set is a list and stays one, growing it once at most. Returns
-    /// those that are left.
-    fn list<'a>(&mut self, hashes: &'a [u64]) -> &'a [u64] {
-        if self.slots.len() > LIST_MAX {
-            return hashes;
-        }
-        let mut list = [0; LIST_MAX];
-        list[..self.taken].copy_from_slice(&self.slots[..self.taken]);
-        let mut taken = self.taken;
-        let mut left = hashes;
-        while let [hash, rest @ ..] = left {
-            if *hash == 0 {
-                self.zero = true;
-            } else if !list[..taken].contains(hash) {
-                let Some(slot) = list.get_mut(taken) else { break };
-                *slot = *hash;
-                taken += 1;
-            }
-            left = rest;
-        }
-        if taken > self.slots.len() {
-            self.slots = ExplicitSet::with_room(taken).slots;
-        }
-        self.slots[..taken].copy_from_slice(&list[..taken]);
-        self.taken = taken;
-        left
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let length = match self.slots.len() {
-            0 => SLOTS_MIN,
-            length @ ..=LIST_MAX => 2 * length,
-            length => length + length / 2,
-        };
-        let longer = vec![0; length].into_boxed_slice();
-        let before = std::mem::replace(&mut self.slots, longer);
-        self.taken = 0;
-        if length <= LIST_MAX {
-            self.slots[..before.len()].copy_from_slice(&before);
-            self.taken = before.len();
-            return;
-        }
-        for &hash in before.iter().filter(|&&hash| hash != 0) {
-            self.insert(hash);
-        }
-    }
-
-    /// The hashes that are in a list.
-    fn listed(&self) -> &[u64] {
-        if self.slots.len() <= LIST_MAX { &self.slots[..self.taken] } else { &[] }
-    }
-
-    /// The others.
-    fn unlisted(&self) -> impl Iterator<Item = u64> + '_ {
-        let table = if self.slots.len() <= LIST_MAX { &[] } else { &*self.slots };
-        table.iter().copied().filter(|&hash| hash != 0).chain(self.zero.then_some(0))
-    }
-
-    fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        self.listed().iter().copied().chain(self.unlisted())
-    }
-
-    /// As the storage specification orders them: as signed integers.
-    fn sorted(&self) -> Vec<i64> {
-        let mut sorted: Vec<i64> = self.iter().map(u64::cast_signed).collect();
-        sorted.sort_unstable();
-        sorted
-    }
-}
-
-/// The filled registers by index: open addressing as in [`ExplicitSet`], a slot holding
-/// `index << 8 | value`, and 0, which is no register's content, while it is free.
-#[derive(Debug, Clone, Default)]
-struct RegisterTable {
-    slots: Box<[u64]>,
-    taken: usize,
-}
-
-impl RegisterTable {
-    fn len(&self) -> usize {
-        self.taken
-    }
-
-    /// Raises a register to `value`, which is not 0; returns whether it was free.
-    fn raise(&mut self, index: u64, value: u8) -> bool {
-        if self.slots.is_empty() {
-            self.slots = Box::new([0; SLOTS_MIN]);
-        }
-        let mask = self.slots.len() - 1;
-        let mut slot = slot_of(index, self.slots.len());
-        while self.slots[slot] != 0 {
-            if self.slots[slot] >> 8 == index {
-                self.slots[slot] = self.slots[slot].max(index << 8 | u64::from(value));
-                return false;
-            }
-            slot = (slot + 1) & mask;
-        }
-        self.slots[slot] = index << 8 | u64::from(value);
-        self.taken += 1;
-        if self.taken * 4 > self.slots.len() * 3 {
-            self.grow();
-        }
-        true
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let doubled = vec![0; self.slots.len() * 2].into_boxed_slice();
-        let before = std::mem::replace(self, RegisterTable { slots: doubled, taken: 0 });
-        for (index, value) in before.iter() {
-            self.raise(index, value);
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (u64, u8)> + '_ {
-        let taken = self.slots.iter().filter(|&&slot| slot != 0);
-        taken.map(|&slot| (slot >> 8, (slot & 0xff) as u8))
-    }
-
-    fn sorted(&self) -> Vec<(u64, u8)> {
-        let mut sorted: Vec<_> = self.iter().collect();
-        sorted.sort_unstable();
-        sorted
-    }
-}
-
-/// Appends bits to bytes, most significant first.
-struct BitWriter<'a> {
-    out: &'a mut Vec<u8>,
-    /// The bits not yet written, at the low end.
-    pending: u64,
-    pending_bits: u32,
-}
-
-impl<'a> BitWriter<'a> {
-    fn new(out: &'a mut Vec<u8>) -> Self {
-        BitWriter { out, pending: 0, pending_bits: 0 }
-    }
-
-    /// Appends the low `width` bits, at most 56.
-    fn put(&mut self, bits: u64, width: u32) {
-        self.pending = self.pending << width | bits;
-        self.pending_bits += width;
-        while self.pending_bits >= 8 {
-            self.pending_bits -= 8;
-            self.out.push((self.pending >> self.pending_bits & 0xff) as u8);
-        }
-    }
-
-    /// Fills the last byte up with zeros.
-    fn finish(mut self) {
-        if self.pending_bits > 0 {
-            self.put(0, 8 - self.pending_bits);
-        }
-    }
-}
-
-/// Takes bits from bytes, most significant first.
-struct BitReader<'a> {
-    bytes: std::slice::Iter<'a, u8>,
-    pending: u64,
-    pending_bits: u32,
-}
-
-impl<'a> BitReader<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        BitReader { bytes: bytes.iter(), pending: 0, pending_bits: 0 }
-    }
-
-    /// The next `width` bits, at most 56; none if fewer are left.
-    fn take(&mut self, width: u32) -> Option<u64> {
-        while self.pending_bits < width {
-            self.pending = self.pending << 8 | u64::from(*self.bytes.next()?);
-            self.pending_bits += 8;
-        }
-        self.pending_bits -= width;
-        Some(self.pending >> self.pending_bits & ((1 << width) - 1))
-    }
-
-    /// The bits that were too few for the last call of `take`.
-    fn rest(&self) -> u64 {
-        self.pending & ((1 << self.pending_bits) - 1)
-    }
+    registers
 }
 
 #[cfg(test)]
@@ -1154,23 +992,5 @@ mod tests {
         check(1 << 40, 31, 31);
         check(1 << 40, 63, 41);
         check(1 << 59, 255, 60);
-    }
-
-    #[test]
-    fn bits_come_back_as_they_were_put() {
-        let words = [(0b101, 3), (0x1ff, 9), (0, 1), (0x3fff_ffff_ffff, 46), (1, 5)];
-        let mut bytes = Vec::new();
-        let mut writer = BitWriter::new(&mut bytes);
-        for (word, width) in words {
-            writer.put(word, width);
-        }
-        writer.finish();
-        assert_eq!(bytes.len(), 8);
-        let mut reader = BitReader::new(&bytes);
-        for (word, width) in words {
-            assert_eq!(reader.take(width), Some(word));
-        }
-        assert_eq!(reader.take(1), None);
-        assert_eq!(reader.rest(), 0);
     }
 }
