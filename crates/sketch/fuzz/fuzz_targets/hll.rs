@@ -11,9 +11,12 @@ fuzz_target!(|bytes: &[u8]| {
         let back = Hll::from_bytes(&canonical).expect("canonical bytes are accepted");
         assert_eq!(back.to_bytes(dialect), canonical);
         assert_eq!(back, hll);
+        assert_eq!(hll.encoded_len(dialect), canonical.len());
     }
     let mut merged = Hll::default();
     merged.merge(&hll);
     merged.add_hash(1);
     let _ = merged.count();
+    let _ = hll.compare(&merged);
+    let _ = hll.folded(4, 1).map(|folded| folded.count());
 });

@@ -61,7 +61,7 @@ impl Eq for Registers {}
 #[derive(Clone, Copy)]
 struct Place {
     byte: usize,
-    shift: u32,
+    shift: usize,
 }
 
 /// The arithmetic of the layout, for one set of parameters.
@@ -77,7 +77,7 @@ impl Layout {
         let lane = index & (self.lanes() - 1);
         let bit = (index >> self.lane_bits & 7) * self.regwidth;
         let row = (index >> (self.lane_bits + 3)) * self.regwidth + bit / 8;
-        Place { byte: (row << self.lane_bits) + lane, shift: (bit % 8) as u32 }
+        Place { byte: (row << self.lane_bits) + lane, shift: bit % 8 }
     }
 
     #[inline(always)]
@@ -165,7 +165,7 @@ impl Registers {
                 HllParams { log2m: self.log2m, regwidth: self.regwidth, ..HllParams::default() };
             for hash in hashes {
                 let (index, value) = params.locate(hash);
-                self.raise(index as usize, value);
+                self.raise(index, value);
             }
         }
     }
@@ -185,6 +185,7 @@ impl Registers {
                 continue;
             }
             let value = (rest | run_max).trailing_zeros() + 1;
+            #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
             let index = (hash & index_mask) as usize;
             raise(bytes, layout, index, (value & 0xff) as u8, counts.as_deref_mut());
         }
@@ -287,7 +288,8 @@ impl Registers {
             self.for_each_tile(|_, values| {
                 // At most 32 of 32, which fit a byte.
                 for lanes in values.chunks(LANES) {
-                    filled += usize::from(lanes.iter().map(|value| u8::from(*value > 0)).sum::<u8>());
+                    filled +=
+                        usize::from(lanes.iter().map(|value| u8::from(*value > 0)).sum::<u8>());
                 }
             });
             return filled;
@@ -339,7 +341,7 @@ impl Registers {
             let (rows, _) = self.bytes.as_chunks_mut::<LANES>();
             with_width!(self.regwidth, WIDTH => {
                 if let Some(rows) = rows.as_chunks_mut::<WIDTH>().0.get_mut(tile) {
-                    pack_tile(rows, values);
+                    vectorized(|| pack_tile(rows, values));
                 }
             });
             return;
@@ -352,7 +354,7 @@ impl Registers {
 
 /// The two bytes that hold a register, as one number, and the register.
 #[inline(always)]
-fn read(bytes: &[u8], layout: Layout, byte: usize, shift: u32) -> Option<(u16, u8)> {
+fn read(bytes: &[u8], layout: Layout, byte: usize, shift: usize) -> Option<(u16, u8)> {
     let bytes = bytes.get(byte..=byte + layout.lanes())?;
     let pair = u16::from_le_bytes([*bytes.first()?, *bytes.last()?]);
     Some((pair, (pair >> shift & 0xff) as u8 & layout.mask()))
@@ -382,9 +384,9 @@ fn raise(
 }
 
 /// The byte row and the bit at which a row's registers begin, and whether they end in the next.
-const fn row_place(row: usize, width: usize) -> (usize, u32, bool) {
+const fn row_place(row: usize, width: usize) -> (usize, usize, bool) {
     let bit = row * width;
-    (bit / 8, (bit % 8) as u32, bit % 8 + width > 8)
+    (bit / 8, bit % 8, bit % 8 + width > 8)
 }
 
 /// Calls `$body` for each of a tile's rows with `$row` as a constant.
@@ -451,14 +453,14 @@ fn unpack_tile<const WIDTH: usize>(tile: &[[u8; LANES]; WIDTH], out: &mut [u8; T
 #[inline(always)]
 fn pack_tile<const WIDTH: usize>(tile: &mut [[u8; LANES]; WIDTH], values: &[u8; TILE]) {
     let (rows, _) = values.as_chunks::<LANES>();
-    for_each_row!(ROW => pack_row::<WIDTH, ROW>(tile, &rows[ROW]));
+    // On the side: in place, every row would wait for what the one before has written.
+    let mut packed = [[0; LANES]; WIDTH];
+    for_each_row!(ROW => pack_row::<WIDTH, ROW>(&mut packed, &rows[ROW]));
+    *tile = packed;
 }
 
 #[inline(always)]
-fn raise_tile<const WIDTH: usize>(
-    tile: &mut [[u8; LANES]; WIDTH],
-    other: &[[u8; LANES]; WIDTH],
-) {
+fn raise_tile<const WIDTH: usize>(tile: &mut [[u8; LANES]; WIDTH], other: &[[u8; LANES]; WIDTH]) {
     let mut raised = [[0; LANES]; WIDTH];
     for_each_row!(ROW => {
         let mut values = unpack_row::<WIDTH, ROW>(tile);

@@ -229,7 +229,6 @@ impl RegisterTable {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, u8)> + '_ {
         let taken = self.slots.iter().filter(|&&slot| slot != 0);
         taken.map(|&slot| ((slot >> 8) as usize, (slot & 0xff) as u8))
