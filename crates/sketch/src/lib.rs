@@ -34,8 +34,7 @@
 //! monday.merge(&tuesday);
 //! assert_eq!(monday.count(), 4);
 //! ```
-// Allowed in `simd.rs` alone, which says why.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
     deny(

@@ -3,11 +3,14 @@
 //! Two estimators, both of how many registers hold each value:
 //! - [`Estimator::Published`] is Flajolet, Fusy, Gandouet and Meunier's (2007), with linear
 //!   counting below 2.5·m and the large-range correction, as postgresql-hll and java-hll have it.
-//!   Between some 2.5·m and 5·m it is too high on the average, by up to about 2.5 standard errors.
+//!   Just above 2.5·m it is 2.4 % too high on the average, at 3·m 1.1 %, at 4·m 0.2 %, whatever m is: of
+//!   1,024 registers 0.7 standard errors, of 4,096 1.5.
 //! - [`Estimator::Improved`] is Otmar Ertl's improved raw estimator (*New cardinality estimation
 //!   algorithms for HyperLogLog sketches*, 2017, algorithm 6): a correction of the mean for registers
 //!   at 0 and at their maximum in place of a change of formula; it has no such region. (Of 16
-//!   registers it is 5 % too high on the average, of 256 and more nothing that matters.)
+//!   registers it is 4 to 7 % too high on the average, of 256 up to 0.8 %, of 1,024 up to 0.3 %.)
+//!
+//! These figures are of a thousand runs: `cargo run --release --example accuracy`.
 //!
 //! The standard error comes from the distribution of the registers. At a load of λ = n/m a
 //! register is at most k with probability exp(−λ/2^k), and the Fisher information of all about ln λ
@@ -21,7 +24,8 @@ use crate::Hll;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Estimator {
-    /// The published one: the results of postgresql-hll and java-hll. The default.
+    /// The published one: the results of postgresql-hll and java-hll. The default. From 2.5·m to 4·m
+    /// values it is up to 2.4 % too high on the average, which its standard error has no part of.
     #[default]
     Published,
     /// Ertl's improved raw estimator: no region in which it is biased, at the same standard error.

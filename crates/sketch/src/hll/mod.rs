@@ -380,7 +380,16 @@ impl Hll {
                 self.promote();
             }
         }
-        self.add_each(hashes.iter().copied());
+        while let [hash, rest @ ..] = hashes {
+            if let Repr::Dense(registers) = &mut self.repr {
+                return registers.add_all(hashes);
+            }
+            if let Repr::Undefined = self.repr {
+                return;
+            }
+            self.add_hash_small(*hash);
+            hashes = rest;
+        }
     }
 
     /// Adds integers, hashed by [`hash_i64`]: the same as a call of [`Hll::add_hash`] for each hash.
@@ -399,11 +408,14 @@ impl Hll {
         let mut hashes = [0; 128];
         for values in values.chunks(hashes.len()) {
             let hashes = &mut hashes[..values.len()];
-            vectorized(|| {
-                for (hash, value) in hashes.iter_mut().zip(values) {
-                    *hash = hash_i64(*value);
-                }
-            });
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (hash, value) in hashes.iter_mut().zip(values) {
+                        *hash = hash_i64(*value);
+                    }
+                },
+            );
             self.add_hashes(hashes);
         }
     }
@@ -427,7 +439,20 @@ impl Hll {
         loop {
             match &mut self.repr {
                 Repr::Undefined => return,
-                Repr::Dense(registers) => return registers.add_all(hashes),
+                Repr::Dense(registers) => {
+                    let mut some = [0; 128];
+                    loop {
+                        let mut taken = 0;
+                        for (slot, hash) in some.iter_mut().zip(&mut hashes) {
+                            *slot = hash;
+                            taken += 1;
+                        }
+                        if taken == 0 {
+                            return;
+                        }
+                        registers.add_all(&some[..taken]);
+                    }
+                }
                 Repr::Empty | Repr::Explicit(_) | Repr::Sparse(_) => {
                     let Some(hash) = hashes.next() else { return };
                     self.add_hash_small(hash);
