@@ -12,7 +12,10 @@
 //! | [`Moments`] | variance, covariance, correlation | exact | exact | never |
 //! | [`TopK`] | the most frequent items | exact | a guaranteed interval per count | which items survive and how wide; never the guarantee |
 //!
-//! What they have in common:
+//! Beside them stand [`IdSpace`], which numbers 64-bit ids densely, and [`IdSet`], exact sets of such numbers with
+//! union, intersection and difference by words.
+//!
+//! What the states have in common:
 //! - `encode` writes a canonical, versioned form: equal states give equal bytes. `decode`
 //!   takes bytes from anywhere: it refuses what is not a state with a [`SketchError`], never
 //!   panics, and allocates in proportion to its input. The forms are laid out byte by byte
@@ -50,6 +53,7 @@
 mod error;
 mod float_sum;
 mod hll;
+mod ids;
 mod moments;
 mod murmur3;
 mod quantile;
@@ -62,6 +66,7 @@ pub use float_sum::FloatSum;
 pub use hll::{
     Comparison, Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, Uncertain,
 };
+pub use ids::{IdSet, IdSpace, IdSpaceFull, IdSpaceView, Indexes};
 pub use moments::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
 pub use murmur3::{hash_bytes, hash_f64, hash_i64};
 pub use quantile::{Quantiles, Share};

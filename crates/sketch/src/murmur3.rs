@@ -106,7 +106,7 @@ fn finish(mut h1: u64, mut h2: u64, length: u64) -> u64 {
 }
 
 #[inline(always)]
-fn mix_final(mut k: u64) -> u64 {
+pub(crate) fn mix_final(mut k: u64) -> u64 {
     k ^= k >> 33;
     k = k.wrapping_mul(0xff51_afd7_ed55_8ccd);
     k ^= k >> 33;

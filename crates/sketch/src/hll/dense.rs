@@ -166,6 +166,9 @@ impl Registers {
     /// Raises a register to `value`, which is at most `2^regwidth − 1`.
     #[inline]
     pub(super) fn raise(&mut self, index: usize, value: u8) {
+        if value <= self.floor {
+            return;
+        }
         let (first, row_bits) = (self.place(index / 64), self.row_bits());
         let bit = index % 64;
         let mut before = 0;
@@ -183,6 +186,9 @@ impl Registers {
         if let Some(counts) = self.counts.get_mut() {
             counts[usize::from(before)] -= 1;
             counts[usize::from(value)] += 1;
+            while counts[usize::from(self.floor)] == 0 {
+                self.floor += 1;
+            }
         }
     }
 

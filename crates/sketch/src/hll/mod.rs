@@ -287,7 +287,7 @@ impl Dialect {
 /// bytes a value until the threshold; never more than FULL's registers, regwidth · m / 8 bytes (or 8
 /// bytes for each value of a threshold set higher), and 150 bytes, or a constant of 4 · 2^regwidth
 /// bytes more once the registers are dense. (While one form becomes the next, both exist.)
-/// Cost of an add: 1 to 2 ns once the registers are dense, 2 to 5 ns before.
+/// Cost of an add: [`Hll::add_hashes`] and [`Hll::add_i64s`] tell it for many at once; one by one it is more.
 ///
 /// ```
 /// use tidemill_sketch::{Hll, hash_i64};
@@ -366,7 +366,8 @@ impl Hll {
 
     /// Adds values by their hashes: the same as a call of [`Hll::add_hash`] for each.
     ///
-    /// Cost: about 1 ns a value once the registers are dense.
+    /// Cost: of a million values 0.9 ns each at log2m 11 and 2.9 ns at 14 (`--example speed -- hll`, on a machine
+    /// that was busy otherwise).
     pub fn add_hashes(&mut self, mut hashes: &[u64]) {
         if let Repr::Empty = self.repr
             && self.params.explicit_max(AUTOMATIC_MAX_JAVA) > 0
@@ -394,7 +395,8 @@ impl Hll {
 
     /// Adds integers, hashed by [`hash_i64`]: the same as a call of [`Hll::add_hash`] for each hash.
     ///
-    /// Cost: 2 to 3 ns a value once the registers are dense, hashing included.
+    /// Cost: of a million values, hashing included, 3.4 ns each at log2m 11 and 5.5 ns at 14, of which 2.5 ns
+    /// are the hash (measured as for [`Hll::add_hashes`], with AVX2).
     ///
     /// ```
     /// use tidemill_sketch::Hll;

@@ -4,6 +4,7 @@
 mod contract;
 mod float_sum;
 mod hll;
+mod ids;
 mod moments;
 mod quantiles;
 mod small;

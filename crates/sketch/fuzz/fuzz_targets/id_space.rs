@@ -1,0 +1,21 @@
+//! Whatever is opened as an id space answers, and what is read is written as something equal to it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidemill_sketch::{IdSpace, IdSpaceView};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(view) = IdSpaceView::open(bytes) else {
+        assert!(IdSpace::decode(bytes).is_err());
+        return;
+    };
+    for id in (0..view.len().min(1000)).filter_map(|index| view.id(index)).chain([0, 1, u64::MAX]) {
+        if let Some(index) = view.index(id) {
+            assert_eq!(view.id(index), Some(id));
+        }
+    }
+    let Ok(space) = IdSpace::decode(bytes) else { return };
+    let mut canonical = Vec::new();
+    space.encode(&mut canonical);
+    assert_eq!(IdSpace::decode(&canonical), Ok(space));
+});

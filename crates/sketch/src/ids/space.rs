@@ -1,0 +1,651 @@
+//! From ids to dense numbers and back.
+//!
+//! ```text
+//! ids       pieces of 65,536 ids, in the order of their numbers: never moved
+//! table     4,096 segments, chosen by the high 12 bits of an id's hash; each an array of slots
+//!           of 32 bits, searched from the hash's place on (linear probing)
+//! a slot    ├─ fingerprint: low bits of the hash ─┼─ number + 1, index_bits ─┤   0: free
+//! ```
+//!
+//! A segment doubles when four fifths of its slots are taken. Their capacities lie between one power of
+//! two and the next, in 4,096 even steps, so that they double one after another: at any time there are
+//! 1.41 to 1.5 / 0.8 slots for an id, at most 7.5 bytes, and with the id itself 15.5 bytes; and what has to
+//! wait for a doubling waits for one segment's. What the number leaves of a slot is a fingerprint, so that few ids
+//! are fetched to be compared with: 5 bits at a hundred million ids. How many bits are the number's
+//! is settled anew whenever a segment doubles.
+//!
+//! Ids that come together are looked up together, in groups: the slots of all of a group are read before any
+//! of them is looked at, and then the ids that they lead to, so that the processor waits for many
+//! places of memory at once instead of for one after another.
+//!
+//! Where very many come together they are first divided by segments, so that a segment's slots are in the cache
+//! when they are looked at, and in few pages of memory: most of the time of a search elsewhere goes
+//! into finding the page. New ids of a segment then have numbers that follow one another, so that its
+//! next doubling reads their ids in a row.
+//!
+//! The hash is MurmurHash3's final mix, a bijection: two ids never have the same. Whoever chooses
+//! the ids can choose them so that they are all searched for from one place.
+
+use crate::SketchError;
+use crate::murmur3::mix_final;
+use crate::wire::Reader;
+
+const STATE: &str = "id space";
+/// Kind and version, then zeros, then the number of ids: 16 bytes.
+const HEADER: u8 = 0x61;
+const HEADER_BYTES: usize = 16;
+/// Of a segment: its capacity in 4 bytes, its index bits in one, and three zeros.
+const DIRECTORY_ENTRY_BYTES: usize = 8;
+
+const SEGMENT_BITS: u32 = 12;
+const SEGMENTS: usize = 1 << SEGMENT_BITS;
+
+/// A segment's first capacity is at least this power of two.
+const FIRST_POWER: u32 = 2;
+
+/// Ids of a piece, as a power of two.
+const PIECE_BITS: u32 = 16;
+
+/// Ids that are looked up together.
+const GROUP: usize = 64;
+
+/// Ids that are divided by segments together, and how many are worth it.
+const BLOCK: usize = 1 << 20;
+const BLOCK_MIN: usize = 1 << 16;
+
+/// No number: there are fewer.
+const NONE: u32 = u32::MAX;
+
+/// Of how many ids there are numbers.
+const IDS_MAX: u32 = u32::MAX - 1;
+
+/// A space has as many ids as there are numbers of 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an id space has room for {max} ids\nhint: divide the ids between several spaces")]
+pub struct IdSpaceFull {
+    /// How many ids a space may have.
+    pub max: u32,
+}
+
+/// Numbers 64-bit ids from 0 on, in the order in which they are first seen.
+///
+/// Memory: 15.1 to 15.5 bytes an id where they are many, and 100 KB for the table's segments as soon as there is
+/// an id. At most 2^32 − 2 ids.
+///
+/// ```
+/// use tidemill_sketch::{IdSet, IdSpace};
+/// let mut space = IdSpace::default();
+/// let monday = space.insert_all(&[7 << 40, 3, 12])?.into_iter().collect::<IdSet>();
+/// let tuesday = space.insert_all(&[3, 99, 12])?.into_iter().collect::<IdSet>();
+/// let both = &monday & &tuesday;
+/// assert_eq!(both.len(), 2);
+/// assert_eq!(space.ids_of(&both).collect::<Vec<_>>(), [3, 12]);
+/// # Ok::<(), tidemill_sketch::IdSpaceFull>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct IdSpace {
+    /// All but the last are full.
+    pieces: Vec<Box<[u64]>>,
+    /// How many ids there are, at most `ids_max`.
+    len: u32,
+    /// None as long as there is no id, else [`SEGMENTS`].
+    segments: Vec<Segment>,
+    ids_max: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Segment {
+    slots: Box<[u32]>,
+    taken: u32,
+    /// How many low bits of a slot are the number. Every number of the segment, plus one, is below
+    /// `1 << index_bits`.
+    index_bits: u32,
+}
+
+/// Where a hash's search starts in so many slots: by the 32 bits below the segment's.
+#[inline(always)]
+fn home(hash: u64, capacity: usize) -> usize {
+    let bits = (hash << SEGMENT_BITS) >> 32;
+    #[expect(clippy::cast_possible_truncation, reason = "below the capacity")]
+    let home = ((bits * capacity as u64) >> 32) as usize;
+    home
+}
+
+#[inline(always)]
+fn segment_of(hash: u64) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "12 bits")]
+    let segment = (hash >> (64 - SEGMENT_BITS)) as usize;
+    segment
+}
+
+/// Ids segment by segment, and where each was before.
+fn by_segment(ids: &[u64]) -> (Vec<u64>, Vec<u32>) {
+    let mut starts = vec![0; SEGMENTS + 1];
+    for &id in ids {
+        starts[segment_of(mix_final(id)) + 1] += 1;
+    }
+    for segment in 0..SEGMENTS {
+        starts[segment + 1] += starts[segment];
+    }
+    let (mut sorted, mut places) = (vec![0; ids.len()], vec![0; ids.len()]);
+    for (place, &id) in (0u32..).zip(ids) {
+        let next: &mut usize = &mut starts[segment_of(mix_final(id))];
+        (sorted[*next], places[*next]) = (id, place);
+        *next += 1;
+    }
+    (sorted, places)
+}
+
+/// The fingerprint's bits of a slot.
+#[inline(always)]
+fn print(hash: u64, index_bits: u32) -> u32 {
+    let low = (hash & u64::from(u32::MAX)) as u32;
+    low.checked_shl(index_bits).unwrap_or(0)
+}
+
+/// The number in a slot whose fingerprint is the hash's; none in a free slot or another's.
+#[inline(always)]
+fn index_in(slot: u32, hash: u64, index_bits: u32) -> Option<u32> {
+    let of_index = u32::MAX >> (32 - index_bits);
+    let index = (slot & of_index).wrapping_sub(1);
+    (slot & !of_index == print(hash, index_bits) && index != NONE).then_some(index)
+}
+
+/// Looks for an id in the slots of its segment: its number, or else the free slot where the search has
+/// ended, if one has. Each slot is looked at once at most, whatever they hold.
+#[inline(always)]
+fn find(
+    (id, hash): (u64, u64),
+    capacity: usize,
+    index_bits: u32,
+    slot: impl Fn(usize) -> u32,
+    id_at: impl Fn(u32) -> Option<u64>,
+) -> Result<u32, Option<usize>> {
+    if capacity == 0 {
+        return Err(None);
+    }
+    let start = home(hash, capacity);
+    let mut at = start;
+    loop {
+        let slot = slot(at);
+        if slot == 0 {
+            return Err(Some(at));
+        }
+        if let Some(index) = index_in(slot, hash, index_bits)
+            && id_at(index) == Some(id)
+        {
+            return Ok(index);
+        }
+        at += 1;
+        if at == capacity {
+            at = 0;
+        }
+        if at == start {
+            return Err(None);
+        }
+    }
+}
+
+impl Default for IdSpace {
+    fn default() -> Self {
+        IdSpace { pieces: Vec::new(), len: 0, segments: Vec::new(), ids_max: IDS_MAX }
+    }
+}
+
+impl IdSpace {
+    /// How many ids there are; their numbers are below.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there is no id.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The id of a number.
+    #[inline]
+    #[must_use]
+    pub fn id(&self, index: u32) -> Option<u64> {
+        (index < self.len).then(|| self.id_at(index))
+    }
+
+    #[inline(always)]
+    fn id_at(&self, index: u32) -> u64 {
+        let in_piece = index as usize & ((1 << PIECE_BITS) - 1);
+        self.pieces[(index >> PIECE_BITS) as usize][in_piece]
+    }
+
+    /// The number of an id; none if it was never inserted.
+    #[must_use]
+    pub fn index(&self, id: u64) -> Option<u32> {
+        let hash = mix_final(id);
+        let Segment { slots, index_bits, .. } = self.segments.get(segment_of(hash))?;
+        let id_at = |index| Some(self.id_at(index));
+        find((id, hash), slots.len(), *index_bits, |at| slots[at], id_at).ok()
+    }
+
+    /// The number of an id, which gets one if it has none.
+    ///
+    /// # Errors
+    /// [`IdSpaceFull`] where there is no number left for it.
+    pub fn insert(&mut self, id: u64) -> Result<u32, IdSpaceFull> {
+        self.allocate();
+        self.insert_hashed(id, mix_final(id))
+    }
+
+    /// The numbers of ids, each as [`IdSpace::insert`] gives it, several times as fast.
+    ///
+    /// New ids get their numbers in their order where fewer than 65,536 ids come together. Of more, which
+    /// are faster still, they get them segment by segment of the table, a million at a time: an order as good as
+    /// random, but the same whenever the same ids come together.
+    ///
+    /// # Errors
+    /// As [`IdSpace::insert`]: some of the ids are in the space then.
+    pub fn insert_all(&mut self, ids: &[u64]) -> Result<Vec<u32>, IdSpaceFull> {
+        let mut indexes = Vec::with_capacity(ids.len());
+        self.insert_into(ids, &mut indexes)?;
+        Ok(indexes)
+    }
+
+    /// As [`IdSpace::insert_all`]; appends the numbers to `indexes`.
+    ///
+    /// # Errors
+    /// As [`IdSpace::insert_all`]: what was appended has no meaning then.
+    pub fn insert_into(&mut self, ids: &[u64], indexes: &mut Vec<u32>) -> Result<(), IdSpaceFull> {
+        for ids in ids.chunks(BLOCK) {
+            self.allocate();
+            if ids.len() < BLOCK_MIN {
+                self.insert_some(ids, |index| indexes.push(index))?;
+                continue;
+            }
+            let (sorted, places) = by_segment(ids);
+            let start = indexes.len();
+            indexes.resize(start + ids.len(), NONE);
+            let (indexes, mut places) = (&mut indexes[start..], places.iter());
+            self.insert_some(&sorted, |index| {
+                if let Some(&place) = places.next() {
+                    indexes[place as usize] = index;
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Calls `take` with the number of each id, in their order.
+    #[inline(always)]
+    fn insert_some(&mut self, ids: &[u64], mut take: impl FnMut(u32)) -> Result<(), IdSpaceFull> {
+        let (mut hashes, mut found) = ([0; GROUP], [NONE; GROUP]);
+        for ids in ids.chunks(GROUP) {
+            for (hash, id) in hashes.iter_mut().zip(ids) {
+                *hash = mix_final(*id);
+            }
+            if self.len > 0 {
+                self.look_up(ids, &hashes[..ids.len()], &mut found);
+            }
+            for ((&id, &hash), &found) in ids.iter().zip(&hashes).zip(&found) {
+                take(if found == NONE { self.insert_hashed(id, hash)? } else { found });
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of ids in their order, none of those that were never inserted: the same as a call of
+    /// [`IdSpace::index`] for each, several times as fast.
+    #[must_use]
+    pub fn indexes(&self, ids: &[u64]) -> Vec<Option<u32>> {
+        let mut indexes = Vec::with_capacity(ids.len());
+        if self.is_empty() {
+            indexes.resize(ids.len(), None);
+            return indexes;
+        }
+        let (mut hashes, mut found) = ([0; GROUP], [NONE; GROUP]);
+        for ids in ids.chunks(GROUP) {
+            for (hash, id) in hashes.iter_mut().zip(ids) {
+                *hash = mix_final(*id);
+            }
+            self.look_up(ids, &hashes[..ids.len()], &mut found);
+            indexes.extend(ids.iter().zip(&found).map(|(&id, &found)| match found {
+                NONE => self.index(id),
+                found => Some(found),
+            }));
+        }
+        indexes
+    }
+
+    /// The numbers in the first slots that hashes lead to, of those whose fingerprint is theirs and whose id
+    /// is the one looked for; [`NONE`] of all others. There has to be an id.
+    fn look_up(&self, ids: &[u64], hashes: &[u64], found: &mut [u32; GROUP]) {
+        // Loads without a branch that depends on what was loaded: the processor would guess, and
+        // begin anew each time that it was wrong.
+        for (slot, &hash) in found.iter_mut().zip(hashes) {
+            let slots = &*self.segments[segment_of(hash)].slots;
+            *slot = slots.get(home(hash, slots.len())).copied().unwrap_or(0);
+        }
+        for ((found, &id), &hash) in found.iter_mut().zip(ids).zip(hashes) {
+            let index_bits = self.segments[segment_of(hash)].index_bits.max(1);
+            let index = index_in(*found, hash, index_bits).unwrap_or(NONE);
+            // Some id of an index that is none: the first is in the cache.
+            let known = self.id_at(if index < self.len { index } else { 0 });
+            *found = if known == id { index } else { NONE };
+        }
+    }
+
+    fn allocate(&mut self) {
+        if self.segments.is_empty() {
+            self.segments.resize_with(SEGMENTS, Segment::default);
+        }
+    }
+
+    #[inline]
+    fn insert_hashed(&mut self, id: u64, hash: u64) -> Result<u32, IdSpaceFull> {
+        let segment = segment_of(hash);
+        let Segment { slots, taken, index_bits } = &self.segments[segment];
+        let id_at = |index| Some(self.id_at(index));
+        let free = match find((id, hash), slots.len(), *index_bits, |at| slots[at], id_at) {
+            Ok(index) => return Ok(index),
+            Err(free) => free,
+        };
+        let index = self.len;
+        if index == self.ids_max {
+            return Err(IdSpaceFull { max: self.ids_max });
+        }
+        let full = (u64::from(*taken) + 1) * 5 > slots.len() as u64 * 4;
+        let rebuilt = full || u64::from(index + 1) >> *index_bits != 0;
+        if rebuilt {
+            self.rebuild(segment, full);
+        }
+        if index & ((1 << PIECE_BITS) - 1) == 0 {
+            self.pieces.push(vec![0; 1 << PIECE_BITS].into_boxed_slice());
+        }
+        if let Some(piece) = self.pieces.last_mut() {
+            piece[index as usize & ((1 << PIECE_BITS) - 1)] = id;
+        }
+        self.len += 1;
+        match free {
+            Some(at) if !rebuilt => self.segments[segment].put(at, hash, index),
+            _ => self.segments[segment].place(hash, index),
+        }
+        Ok(index)
+    }
+
+    /// Writes a segment's slots anew, twice as many or with more bits for the number.
+    #[cold]
+    fn rebuild(&mut self, at: usize, double: bool) {
+        let before = std::mem::take(&mut self.segments[at]);
+        let capacity = match before.slots.len() {
+            0 => capacity_of(at, FIRST_POWER),
+            capacity => capacity_of(at, capacity.ilog2() + u32::from(double)),
+        };
+        // Before there are twice as many ids the segment will have doubled again, but for some that get
+        // fewer of them than others.
+        let reach = (u64::from(self.len) + 1) * 9 / 4;
+        let index_bits = (64 - reach.leading_zeros()).min(32);
+        let slots = vec![0; capacity].into_boxed_slice();
+        let mut after = Segment { slots, taken: 0, index_bits };
+        let of_index = u32::MAX.checked_shr(32 - before.index_bits).unwrap_or(0);
+        let (mut indexes, mut hashes) = ([0; GROUP], [0; GROUP]);
+        for slots in before.slots.chunks(GROUP) {
+            let mut count = 0;
+            for slot in slots {
+                indexes[count % GROUP] = (slot & of_index).wrapping_sub(1);
+                count += usize::from(*slot != 0);
+            }
+            for (hash, index) in hashes.iter_mut().zip(&indexes[..count]) {
+                *hash = mix_final(self.id_at(*index));
+            }
+            for (hash, index) in hashes.iter().zip(&indexes[..count]) {
+                after.place(*hash, *index);
+            }
+        }
+        self.segments[at] = after;
+    }
+
+    /// The ids of a set, ascending by their numbers; numbers that have none are left out.
+    pub fn ids_of<'a>(&'a self, set: &'a super::IdSet) -> impl Iterator<Item = u64> + 'a {
+        set.iter().filter_map(|index| self.id(index))
+    }
+
+    /// The heap memory the space owns, in bytes. Cost: a pass over the 4,096 segments.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.pieces.capacity() * size_of::<Box<[u64]>>()
+            + self.pieces.iter().map(|piece| size_of_val(&**piece)).sum::<usize>()
+            + self.segments.capacity() * size_of::<Segment>()
+            + self.segments.iter().map(|segment| size_of_val(&*segment.slots)).sum::<usize>()
+    }
+
+    /// Appends the form that [`IdSpaceView::open`] works on as it is. Equal spaces give equal bytes:
+    /// spaces whose ids came in the same order.
+    ///
+    /// ```text
+    /// header      0x61, seven zeros, the number of ids (u64)                   16 bytes
+    /// directory   4,096 × (capacity (u32), index_bits (u8), three zeros)   32,768 bytes
+    /// slots       of each segment, as in memory (u32), and 4 zeros if they are an odd number
+    /// ids         in the order of their numbers (u64)
+    /// ```
+    ///
+    /// All are little-endian. An empty space has the header alone.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[HEADER, 0, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&u64::from(self.len).to_le_bytes());
+        if self.is_empty() {
+            return;
+        }
+        let slots: usize = self.segments.iter().map(|segment| segment.slots.len()).sum();
+        out.reserve(SEGMENTS * DIRECTORY_ENTRY_BYTES + (slots + 1) * 4 + self.len as usize * 8);
+        for segment in &self.segments {
+            // A segment of 2^32 slots would take more ids than there are numbers.
+            let capacity = u32::try_from(segment.slots.len()).unwrap_or(u32::MAX);
+            out.extend_from_slice(&capacity.to_le_bytes());
+            out.extend_from_slice(&segment.index_bits.to_le_bytes());
+        }
+        for segment in &self.segments {
+            segment.slots.iter().for_each(|slot| out.extend_from_slice(&slot.to_le_bytes()));
+        }
+        if slots % 2 == 1 {
+            out.extend_from_slice(&[0; 4]);
+        }
+        let mut left = self.len as usize;
+        for piece in &self.pieces {
+            let ids = &piece[..left.min(piece.len())];
+            ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
+            left -= ids.len();
+        }
+    }
+
+    /// Reads a space that goes on to grow: its ids are inserted anew, whatever the table in the bytes
+    /// says. Time and memory are in proportion to the input.
+    ///
+    /// # Errors
+    /// As [`IdSpaceView::open`], and [`SketchError::Corrupt`] if an id comes twice.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
+        let view = IdSpaceView::open(bytes)?;
+        let mut space = IdSpace::default();
+        let twice = SketchError::Corrupt {
+            state: STATE,
+            offset: bytes.len(),
+            problem: "an id has two numbers",
+        };
+        let (mut some, mut indexes) = (Vec::new(), Vec::new());
+        for ids in view.ids.chunks(1 << 12) {
+            some.clear();
+            some.extend(ids.iter().map(|id| u64::from_le_bytes(*id)));
+            indexes.clear();
+            let before = space.len as usize;
+            if space.insert_into(&some, &mut indexes).is_err()
+                || space.len as usize != before + some.len()
+            {
+                return Err(twice);
+            }
+        }
+        Ok(space)
+    }
+}
+
+/// Two spaces are equal if their ids have the same numbers.
+impl PartialEq for IdSpace {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && (0..self.len).all(|index| self.id_at(index) == other.id_at(index))
+    }
+}
+
+impl Eq for IdSpace {}
+
+/// The capacity of a segment that is at least a power of two and less than the next.
+fn capacity_of(segment: usize, power: u32) -> usize {
+    (1 << power) + (segment << power >> SEGMENT_BITS)
+}
+
+impl Segment {
+    /// Puts a number that it does not have into the first free slot.
+    #[inline(always)]
+    fn place(&mut self, hash: u64, index: u32) {
+        let capacity = self.slots.len();
+        let mut at = home(hash, capacity);
+        while self.slots[at] != 0 {
+            at += 1;
+            if at == capacity {
+                at = 0;
+            }
+        }
+        self.put(at, hash, index);
+    }
+
+    #[inline(always)]
+    fn put(&mut self, at: usize, hash: u64, index: u32) {
+        self.slots[at] = print(hash, self.index_bits) | (index + 1);
+        self.taken += 1;
+    }
+}
+
+/// A space in its serialized form, a file that the caller has mapped into memory, say: opened without
+/// reading more than 32 KB of it.
+///
+/// ```
+/// use tidemill_sketch::{IdSpace, IdSpaceView};
+/// let mut space = IdSpace::default();
+/// space.insert_all(&[70, 30, 12])?;
+/// let mut bytes = Vec::new();
+/// space.encode(&mut bytes);
+/// let view = IdSpaceView::open(&bytes)?;
+/// assert_eq!((view.index(30), view.id(2)), (Some(1), Some(12)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct IdSpaceView<'a> {
+    /// Of each segment its slots and index bits; none if there is no id.
+    segments: Vec<(&'a [[u8; 4]], u32)>,
+    ids: &'a [[u8; 8]],
+}
+
+impl<'a> IdSpaceView<'a> {
+    /// Opens what [`IdSpace::encode`] has written. The bytes need no alignment.
+    ///
+    /// What is not looked at is not checked: in damaged bytes an id may not be found, or have
+    /// another number. [`IdSpace::decode`] depends on nothing but the ids.
+    ///
+    /// # Errors
+    /// [`SketchError::UnknownFormat`], [`SketchError::Truncated`], [`SketchError::TrailingBytes`] or
+    /// [`SketchError::Corrupt`] where the lengths are not those of a space.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, SketchError> {
+        let mut reader = Reader::new(STATE, bytes);
+        reader.expect_header(HEADER, "0x61 (id space, version 1)")?;
+        if reader.take(HEADER_BYTES / 2 - 1)?.iter().any(|&byte| byte != 0) {
+            return Err(reader.corrupt("the header's padding is set"));
+        }
+        let count = u64::from_le_bytes(array(reader.take(8)?));
+        if count > u64::from(IDS_MAX) {
+            return Err(reader.corrupt("more ids than a space may have"));
+        }
+        if count == 0 {
+            reader.finish()?;
+            return Ok(IdSpaceView { segments: Vec::new(), ids: &[] });
+        }
+        let directory = reader.take(SEGMENTS * DIRECTORY_ENTRY_BYTES)?;
+        let mut segments = Vec::with_capacity(SEGMENTS);
+        let mut slot_count = 0u64;
+        for entry in directory.as_chunks::<DIRECTORY_ENTRY_BYTES>().0 {
+            let [c0, c1, c2, c3, index_bits, rest @ ..] = *entry;
+            let capacity = u32::from_le_bytes([c0, c1, c2, c3]);
+            if rest != [0; 3] || index_bits > 32 || (index_bits == 0) != (capacity == 0) {
+                return Err(reader.corrupt("a segment's entry is none"));
+            }
+            let slots = reader.take(capacity as usize * 4)?;
+            segments.push((slots.as_chunks().0, u32::from(index_bits)));
+            slot_count += u64::from(capacity);
+        }
+        if slot_count % 2 == 1 && reader.take(4)? != [0; 4] {
+            return Err(reader.corrupt("the padding of the slots is set"));
+        }
+        let ids = reader.take(usize::try_from(count * 8).unwrap_or(usize::MAX))?;
+        reader.finish()?;
+        Ok(IdSpaceView { segments, ids: ids.as_chunks().0 })
+    }
+
+    /// How many ids there are; their numbers are below.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        // Checked when opened.
+        u32::try_from(self.ids.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether there is no id.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The id of a number.
+    #[must_use]
+    pub fn id(&self, index: u32) -> Option<u64> {
+        self.ids.get(index as usize).map(|id| u64::from_le_bytes(*id))
+    }
+
+    /// The number of an id; none if the space has none for it.
+    #[must_use]
+    pub fn index(&self, id: u64) -> Option<u32> {
+        let hash = mix_final(id);
+        let (slots, index_bits) = *self.segments.get(segment_of(hash))?;
+        let slot = |at: usize| u32::from_le_bytes(slots[at]);
+        find((id, hash), slots.len(), index_bits, slot, |index| self.id(index)).ok()
+    }
+
+    /// The ids of a set, ascending by their numbers; numbers that have none are left out.
+    pub fn ids_of<'s>(&'s self, set: &'s super::IdSet) -> impl Iterator<Item = u64> + 's {
+        set.iter().filter_map(|index| self.id(index))
+    }
+}
+
+/// Eight bytes that were asked for.
+fn array(bytes: &[u8]) -> [u8; 8] {
+    let mut array = [0; 8];
+    array.copy_from_slice(bytes);
+    array
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_space_says_so_and_keeps_what_it_has() {
+        let mut space = IdSpace { ids_max: 3, ..IdSpace::default() };
+        assert_eq!(space.insert_all(&[5, 6, 5, 7]), Ok(vec![0, 1, 0, 2]));
+        assert_eq!(space.insert_all(&[7, 8, 9]), Err(IdSpaceFull { max: 3 }));
+        assert_eq!(space.insert(6), Ok(1));
+        assert_eq!((space.len(), space.index(8)), (3, None));
+    }
+
+    #[test]
+    fn segments_double_one_after_another() {
+        for power in [2, 13, 20] {
+            let capacities: Vec<usize> = (0..SEGMENTS).map(|at| capacity_of(at, power)).collect();
+            assert!(capacities.iter().all(|capacity| capacity.ilog2() == power));
+            let step = (1usize << power).div_ceil(SEGMENTS);
+            assert!(capacities.windows(2).all(|two| two[0] <= two[1] && two[1] <= two[0] + step));
+        }
+    }
+}
