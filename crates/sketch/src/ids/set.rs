@@ -348,7 +348,7 @@ fn check_header(bytes: &[u8]) -> Result<(), SketchError> {
         word.map(|word| u32::from_le_bytes(*word)).ok_or(SketchError::Truncated {
             state: STATE,
             offset: bytes.len(),
-            needed: at + 4 - bytes.len(),
+            needed: (at + 4).saturating_sub(bytes.len()),
         })
     };
     let cookie = word(0)?;
