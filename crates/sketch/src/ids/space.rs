@@ -11,7 +11,7 @@
 //! two and the next, in 4,096 even steps, so that they double one after another: at any time there are
 //! 1.41 to 1.5 / 0.8 slots for an id, at most 7.5 bytes, and with the id itself 15.5 bytes; and what has to
 //! wait for a doubling waits for one segment's. What the number leaves of a slot is a fingerprint, so that few ids
-//! are fetched to be compared with: 5 bits at a hundred million ids. How many bits are the number's
+//! are fetched to be compared with: 4 bits at a hundred million ids. How many bits are the number's
 //! is settled anew whenever a segment doubles.
 //!
 //! Ids that come together are looked up together, in groups: the slots of all of a group are read before any
@@ -19,8 +19,7 @@
 //! places of memory at once instead of for one after another.
 //!
 //! Where very many come together they are first divided by segments, so that a segment's slots are in the cache
-//! when they are looked at, and in few pages of memory: most of the time of a search elsewhere goes
-//! into finding the page. New ids of a segment then have numbers that follow one another, so that its
+//! when they are looked at, and in few pages of memory. New ids of a segment then have numbers that follow one another, so that its
 //! next doubling reads their ids in a row.
 //!
 //! The hash is MurmurHash3's final mix, a bijection: two ids never have the same. Whoever chooses
@@ -236,10 +235,10 @@ impl IdSpace {
         self.insert_hashed(id, mix_final(id))
     }
 
-    /// The numbers of ids, each as [`IdSpace::insert`] gives it, several times as fast.
+    /// The numbers of ids, each as [`IdSpace::insert`] gives it.
     ///
-    /// New ids get their numbers in their order where fewer than 65,536 ids come together. Of more, which
-    /// are faster still, they get them segment by segment of the table, a million at a time: an order as good as
+    /// New ids get their numbers in their order where fewer than 65,536 ids come together. Of more they
+    /// get them segment by segment of the table, a million at a time: an order as good as
     /// random, but the same whenever the same ids come together.
     ///
     /// # Errors
@@ -293,7 +292,7 @@ impl IdSpace {
     }
 
     /// The numbers of ids in their order, none of those that were never inserted: the same as a call of
-    /// [`IdSpace::index`] for each, several times as fast.
+    /// [`IdSpace::index`] for each.
     #[must_use]
     pub fn indexes(&self, ids: &[u64]) -> Vec<Option<u32>> {
         let mut indexes = Vec::with_capacity(ids.len());
