@@ -11,6 +11,7 @@ mod documents;
 mod json;
 mod numbers;
 mod repeated;
+pub mod sketches;
 mod texts;
 mod times;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
         web::functions(),
         json::functions(),
         texts::functions(),
+        sketches::functions(),
     ]
     .into_iter()
     .flatten()

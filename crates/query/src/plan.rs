@@ -149,6 +149,7 @@ impl Plan {
     pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
         on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
             .map_err(|error| text_in_quotes(casts::explained(error, &query.sql, None), &query.sql))
+            .map_err(|error| dialects::without_records(error, &query.sql))
     }
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {

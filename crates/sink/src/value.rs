@@ -8,7 +8,7 @@
 //! | date, time | `2013-01-01`, `05:15:00`, `05:15:00.250` |
 //! | timestamp | `2013-01-01T05:15:00`; with `Z` or `+01:00` if the column has a zone |
 //! | duration, interval | ISO 8601: `PT90.5S`, `P1M2DT3S` |
-//! | binary | lower-case hexadecimal |
+//! | binary | `\x` and lower-case hexadecimal digits, as PostgreSQL has it |
 //! | list, struct, map | JSON |
 //!
 //! A fraction of a second has 0, 3, 6 or 9 digits, as few as hold it.
@@ -24,8 +24,8 @@ use std::sync::Arc;
 use arrow::array::cast::AsArray;
 use arrow::array::types::*;
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, GenericBinaryArray, GenericListArray,
-    GenericStringArray, OffsetSizeTrait, PrimitiveArray,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, GenericListArray, GenericStringArray,
+    OffsetSizeTrait, PrimitiveArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, IntervalUnit, TimeUnit};
@@ -195,17 +195,33 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
             let views = array.as_string_view().clone();
             (Box::new(TextBy(move |row: usize, f: &mut dyn FnMut(&str)| f(views.value(row)))), true)
         }
-        DataType::Binary => (Box::new(Hex(array.as_binary::<i32>().clone())), false),
-        DataType::LargeBinary => (Box::new(Hex(array.as_binary::<i64>().clone())), false),
+        DataType::Binary => {
+            let values = array.as_binary::<i32>().clone();
+            (
+                Box::new(Bytes(move |row: usize, f: &mut dyn FnMut(&[u8])| f(values.value(row)))),
+                false,
+            )
+        }
+        DataType::LargeBinary => {
+            let values = array.as_binary::<i64>().clone();
+            (
+                Box::new(Bytes(move |row: usize, f: &mut dyn FnMut(&[u8])| f(values.value(row)))),
+                false,
+            )
+        }
         DataType::BinaryView => {
-            let views = array.as_binary_view().clone();
-            let write = move |row: usize, out: &mut Vec<u8>| hex(views.value(row), out);
-            (Box::new(QuotedBy(write)), false)
+            let values = array.as_binary_view().clone();
+            (
+                Box::new(Bytes(move |row: usize, f: &mut dyn FnMut(&[u8])| f(values.value(row)))),
+                false,
+            )
         }
         DataType::FixedSizeBinary(_) => {
             let values = array.as_fixed_size_binary().clone();
-            let write = move |row: usize, out: &mut Vec<u8>| hex(values.value(row), out);
-            (Box::new(QuotedBy(write)), false)
+            (
+                Box::new(Bytes(move |row: usize, f: &mut dyn FnMut(&[u8])| f(values.value(row)))),
+                false,
+            )
         }
         DataType::Dictionary(_, _) => {
             let dictionary = array.as_any_dictionary();
@@ -407,16 +423,18 @@ impl<F: Fn(usize, &mut dyn FnMut(&str))> Cell for TextBy<F> {
     }
 }
 
-struct Hex<O: OffsetSizeTrait>(GenericBinaryArray<O>);
+/// Bytes, from a row number.
+struct Bytes<F>(F);
 
-impl<O: OffsetSizeTrait> Cell for Hex<O> {
+impl<F: Fn(usize, &mut dyn FnMut(&[u8]))> Cell for Bytes<F> {
     fn text(&self, row: usize, out: &mut Vec<u8>) {
-        hex(self.0.value(row), out);
+        out.extend_from_slice(b"\\x");
+        (self.0)(row, &mut |bytes| hex(bytes, out));
     }
 
     fn json(&self, row: usize, out: &mut Vec<u8>) {
-        out.push(b'"');
-        self.text(row, out);
+        out.extend_from_slice(b"\"\\\\x");
+        (self.0)(row, &mut |bytes| hex(bytes, out));
         out.push(b'"');
     }
 }

@@ -40,7 +40,6 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         &["summap", "minmap", "maxmap"],
         "unnest the map's keys and values in a subquery, and GROUP BY the key",
     ),
-    (&["topkweighted"], "SELECT x, sum(weight) AS n FROM t GROUP BY x ORDER BY n DESC LIMIT 10"),
     (&["deltasum"], "sum(n - before) of a subquery with lag(n) OVER (ORDER BY ts) AS before"),
     (
         &["simplelinearregression"],
@@ -208,7 +207,7 @@ pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
 }
 
 /// Aggregates that SQL gains, and DataFusion does not know.
-pub const ADDED: [&str; 4] = ["unique", "top_k", "quantile", "collect"];
+pub const ADDED: [&str; 6] = ["unique", "hll_sketch", "hll_union", "top_k", "quantile", "collect"];
 
 /// The names of all functions that may be called, in order.
 fn known() -> BTreeSet<String> {

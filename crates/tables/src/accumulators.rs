@@ -51,6 +51,7 @@ impl Groups {
 
     fn values_travel(&self) -> bool {
         matches!(self.aggregate.function, Function::Sum | Function::Mean)
+            && !state::is_nested(&self.aggregate.argument_type)
     }
 
     /// The states of the first groups, the others staying; all of them in their form on disk.
@@ -231,9 +232,10 @@ impl OneGroup {
 impl Accumulator for OneGroup {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
         let groups = vec![0; values[0].len()];
+        let second = self.aggregate.second.as_ref();
         let rows = state::Rows {
             values: Some(&values[0]),
-            second: None,
+            second: second.and_then(|(place, _)| values.get(*place)),
             filter: None,
             positions: None,
             groups: &groups,

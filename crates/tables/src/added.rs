@@ -1,5 +1,5 @@
-//! Which functions SQL gains: `unique`, `top_k`, `quantile`, `collect`, their parameters, and what the
-//! reference says of them.
+//! Which aggregates SQL gains: `unique`, `top_k`, `quantile` and so on, their parameters, and what the reference
+//! says of them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,7 +8,8 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{DocSection, Documentation};
 use tidemill_base::coverage::grouped;
-use tidemill_sketch::{Hll, HllParams, Quantiles};
+use tidemill_functions::sketches::{LOG2M_MAX, is_stored};
+use tidemill_sketch::{ExplicitThreshold, Hll, HllParams, Quantiles};
 
 use crate::{Function, top_k_type};
 
@@ -20,6 +21,10 @@ pub const TOP_K_CAPACITY_MIN: u32 = 1024;
 /// The most `top_k` lists.
 pub const TOP_K_MAX: usize = 100_000;
 
+/// The parameters of a sketch where none are given: PostgreSQL's and java-hll's.
+const SKETCH: HllParams =
+    HllParams { log2m: 11, regwidth: 5, expthresh: ExplicitThreshold::Automatic, sparse: true };
+
 /// The parameter of `unique` that trades memory for accuracy.
 const LOG2M: std::ops::RangeInclusive<i64> = 4..=24;
 
@@ -28,7 +33,11 @@ const LOG2M: std::ops::RangeInclusive<i64> = 4..=24;
 pub enum Added {
     /// `unique(x)`, `unique(x, log2m)`: how many different values.
     Unique,
-    /// `top_k(x, k)`: the most frequent values with their counts.
+    /// `hll_sketch(x)`, `hll_sketch(x, log2m, regwidth)`: a HyperLogLog of the values, as bytes.
+    HllSketch,
+    /// `hll_union(s)`: stored HyperLogLogs as one.
+    HllUnion,
+    /// `top_k(x, k)`, `top_k(x, k, weight)`: the most frequent, or heaviest, values with their counts or weights.
     TopK,
     /// `quantile(x, q, …)`: values at ranks.
     Quantile,
@@ -38,12 +47,21 @@ pub enum Added {
 
 impl Added {
     /// All of them.
-    pub const ALL: [Added; 4] = [Added::Unique, Added::TopK, Added::Quantile, Added::Collect];
+    pub const ALL: [Added; 6] = [
+        Added::Unique,
+        Added::HllSketch,
+        Added::HllUnion,
+        Added::TopK,
+        Added::Quantile,
+        Added::Collect,
+    ];
 
     /// The name in SQL.
     pub fn name(self) -> &'static str {
         match self {
             Added::Unique => "unique",
+            Added::HllSketch => "hll_sketch",
+            Added::HllUnion => "hll_union",
             Added::TopK => "top_k",
             Added::Quantile => "quantile",
             Added::Collect => "collect",
@@ -54,7 +72,9 @@ impl Added {
     pub fn usage(self) -> &'static str {
         match self {
             Added::Unique => "unique(x) or unique(x, log2m)",
-            Added::TopK => "top_k(x, k)",
+            Added::HllSketch => "hll_sketch(x) or hll_sketch(x, log2m, regwidth)",
+            Added::HllUnion => "hll_union(s) or hll_union(s, max_log2m)",
+            Added::TopK => "top_k(x, k) or top_k(x, k, weight)",
             Added::Quantile => "quantile(x, q) or quantile(x, q1, q2, …)",
             Added::Collect => "collect(x, limit)",
         }
@@ -62,8 +82,17 @@ impl Added {
 
     /// What it does, for the reference of functions.
     pub fn documentation(self) -> &'static Documentation {
-        static ALL: LazyLock<[Documentation; 4]> = LazyLock::new(|| Added::ALL.map(describe));
+        static ALL: LazyLock<[Documentation; Added::ALL.len()]> =
+            LazyLock::new(|| Added::ALL.map(describe));
         &ALL[self as usize]
+    }
+
+    /// Which of so many arguments is no constant, but the weight of each row, if one is.
+    pub(crate) fn weight(self, arguments: usize) -> Option<usize> {
+        match self {
+            Added::TopK => (arguments > 2).then_some(2),
+            _ => None,
+        }
     }
 
     /// The function with its parameters, which follow the value in the call.
@@ -91,6 +120,21 @@ impl Added {
             (Added::Unique, [log2m]) => {
                 let log2m = integer(log2m, "log2m", LOG2M)?;
                 Ok(Function::Unique(HllParams { log2m: log2m as u8, ..HllParams::default() }))
+            }
+            (Added::HllSketch, []) => Ok(Function::HllSketch(SKETCH)),
+            (Added::HllSketch, [log2m]) => {
+                let log2m = integer(log2m, "log2m", LOG2M)? as u8;
+                Ok(Function::HllSketch(HllParams { log2m, ..SKETCH }))
+            }
+            (Added::HllSketch, [log2m, regwidth]) => {
+                let log2m = integer(log2m, "log2m", LOG2M)? as u8;
+                let regwidth = integer(regwidth, "regwidth", 1..=8)? as u8;
+                Ok(Function::HllSketch(HllParams { log2m, regwidth, ..SKETCH }))
+            }
+            (Added::HllUnion, []) => Ok(Function::HllUnion { log2m_max: LOG2M_MAX }),
+            (Added::HllUnion, [log2m_max]) => {
+                let log2m_max = integer(log2m_max, "max_log2m", 4..=31)? as u8;
+                Ok(Function::HllUnion { log2m_max })
             }
             (Added::TopK, [k]) => {
                 let k = integer(k, "k", 1..=TOP_K_MAX as i64)?;
@@ -125,7 +169,18 @@ impl Added {
         match self {
             Added::Unique if crate::is_hashable(value) => Ok(DataType::Int64),
             Added::Unique => refuse("numbers, strings, dates, times and booleans"),
-            Added::TopK if crate::is_rankable(value) => Ok(top_k_type(value)),
+            Added::HllSketch if crate::is_hashable(value) => Ok(DataType::BinaryView),
+            Added::HllSketch => refuse("numbers, strings, dates, times and booleans"),
+            Added::HllUnion if is_stored(value) => Ok(DataType::BinaryView),
+            Added::HllUnion => {
+                refuse("sketches, which are BYTEA or text of `\\x` and hexadecimal digits")
+            }
+            Added::TopK if crate::is_rankable(value) => match arguments.get(2) {
+                Some(weight) if !weight.is_integer() => plan_err!(
+                    "the weight of `top_k` is a whole number; its third argument is of type {weight}"
+                ),
+                weight => Ok(top_k_type(value, weight.is_some())),
+            },
             Added::TopK => refuse("numbers, strings, dates, times and booleans"),
             Added::Quantile if !value.is_numeric() && value != &DataType::Null => refuse("numbers"),
             Added::Quantile => match arguments {
@@ -155,10 +210,32 @@ fn describe(added: Added) -> Documentation {
             ),
             "unique(x)",
         ),
+        Added::HllSketch => (
+            format!(
+                "The HyperLogLog of the values, a BYTEA by the storage specification that PostgreSQL's `hll` and \
+                 java-hll read too, `\\x…` in CSV and JSON; that of no value is empty, and no NULL.\n\n\
+                 Takes what `unique` takes. `hll_cardinality(s)` counts, `hll_union(s)` unites, and \
+                 `hll_intersection(a, b)` tells what two have in common. Without parameters it is that of PostgreSQL's \
+                 `hll_add_agg` and of Python's `tm.Hll()`, with a standard error of {:.1} %; with `14, 6` that of \
+                 `unique`.",
+                104.0 / f64::from(SKETCH.log2m).exp2().sqrt(),
+            ),
+            "hll_sketch(x)",
+        ),
+        Added::HllUnion => (
+            format!(
+                "Stored HyperLogLogs as one, a BYTEA; NULL where there are none.\n\n\
+                 Takes BYTEA, or text of `\\x` and hexadecimal digits. Sketches of different parameters are \
+                 folded to the smaller ones. One of more than 2^{LOG2M_MAX} registers is refused, unless \
+                 `max_log2m` allows it."
+            ),
+            "hll_union(s)",
+        ),
         Added::TopK => (
             format!(
                 "The most frequent values with their counts: a list of `{{value, count}}`, the most \
-                 frequent first, ties in the order of the values.\n\n\
+                 frequent first, ties in the order of the values; with weights the heaviest with the sums of \
+                 theirs, a list of `{{value, weight}}`.\n\n\
                  Takes numbers, strings, dates, times and booleans. Up to {counted} \
                  different values per group, or 16·k if that is more, are counted exactly; beyond, \
                  each count is within a known bound, which the coverage gives."
@@ -192,9 +269,36 @@ fn describe(added: Added) -> Documentation {
                 LOG2M.end(),
             ),
         ),
+        Added::HllSketch => builder
+            .with_alternative_syntax("hll_sketch(x, log2m, regwidth)")
+            .with_argument(
+                "log2m",
+                format!(
+                    "A whole number from {} to {}; default: {}. 2^log2m registers.",
+                    LOG2M.start(),
+                    LOG2M.end(),
+                    SKETCH.log2m,
+                ),
+            )
+            .with_argument(
+                "regwidth",
+                format!(
+                    "Bits to a register, from 1 to 8; default: {}, which reaches 10^12 values.",
+                    SKETCH.regwidth
+                ),
+            ),
+        Added::HllUnion => {
+            builder.with_alternative_syntax("hll_union(s, max_log2m)").with_argument(
+                "max_log2m",
+                format!("The largest `log2m` that a sketch may have, to 31; default: {LOG2M_MAX}."),
+            )
+        }
         Added::TopK => {
             let most = grouped(TOP_K_MAX as u64);
-            builder.with_argument("k", format!("How many, from 1 to {most}; a constant."))
+            builder
+                .with_alternative_syntax("top_k(x, k, weight)")
+                .with_argument("k", format!("How many, from 1 to {most}; a constant."))
+                .with_argument("weight", "Of each row a whole number from 0; NULL leaves it out.")
         }
         Added::Quantile => builder
             .with_alternative_syntax("quantile(x, q1, q2, …)")

@@ -25,7 +25,11 @@ pub fn aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
 pub fn estimate_of(expr: &Expr) -> Option<Function> {
     let (function, _) = function_of(aggregate_call(expr)?, &DFSchema::empty()).ok()?;
     match function {
-        Function::Unique(_) | Function::Quantile { .. } | Function::TopK { .. } => Some(function),
+        Function::Unique(_)
+        | Function::HllSketch(_)
+        | Function::HllUnion { .. }
+        | Function::Quantile { .. }
+        | Function::TopK { .. } => Some(function),
         _ => None,
     }
 }
@@ -53,9 +57,14 @@ pub fn function_of(
         if params.distinct || !params.order_by.is_empty() {
             return Err(format!("`{name}` is called with DISTINCT or ORDER BY"));
         }
-        let parameters =
-            params.args[1..].iter().map(literal).collect::<Result<Vec<ScalarValue>, _>>()?;
-        return Ok((added.with_parameters(&parameters)?, vec![first()?]));
+        let weight = added.weight(params.args.len());
+        let parameters = params.args.iter().enumerate().skip(1);
+        let parameters = parameters.filter(|(place, _)| Some(*place) != weight);
+        let parameters = parameters.map(|(_, expr)| literal(expr));
+        let parameters = parameters.collect::<Result<Vec<ScalarValue>, _>>()?;
+        let mut values = vec![first()?];
+        values.extend(weight.map(|place| params.args[place].clone()));
+        return Ok((added.with_parameters(&parameters)?, values));
     }
     if let Some(standard) = Standard::find(name) {
         // A percentile's value arrives as its ORDER BY and as its first argument.

@@ -1,4 +1,4 @@
-//! The aggregate functions that SQL gains: `unique`, `top_k`, `quantile`, `collect`.
+//! The aggregate functions that SQL gains: `unique`, `top_k` and the like ([`Added`]).
 //!
 //! Here they are declared to DataFusion, which plans and type-checks them, also by the names that it
 //! has for some of them ([`Standard`]). On the partial-table path the planner takes them over
@@ -88,7 +88,7 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn is_nullable(&self) -> bool {
-        matches!(self.added, Added::Quantile)
+        matches!(self.added, Added::Quantile | Added::HllUnion)
     }
 
     fn default_value(&self, of: &DataType) -> PlanResult<ScalarValue> {
@@ -114,9 +114,10 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> PlanResult<Box<dyn Accumulator>> {
-        let parameters = args.exprs[1..]
-            .iter()
-            .map(|expr| match expr.downcast_ref::<Literal>() {
+        let weight = self.added.weight(args.exprs.len());
+        let parameters = (1..args.exprs.len())
+            .filter(|place| Some(*place) != weight)
+            .map(|place| match args.exprs[place].downcast_ref::<Literal>() {
                 Some(literal) => Ok(literal.value().clone()),
                 None => plan_err!("the parameters of `{}` are constants", self.name()),
             })
@@ -134,7 +135,7 @@ impl AggregateUDFImpl for Declared {
             function,
             argument: Some(0),
             argument_type: args.expr_fields[0].data_type().clone(),
-            second: None,
+            second: weight.map(|place| (place, args.expr_fields[place].data_type().clone())),
             filter: None,
             output: Arc::clone(&args.return_field),
             udf: Arc::new(AggregateUDF::from(self.clone())),

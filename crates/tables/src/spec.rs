@@ -38,6 +38,13 @@ pub enum Function {
     Statistic(Statistic),
     /// The number of different values, by HyperLogLog.
     Unique(HllParams),
+    /// That HyperLogLog itself, as bytes.
+    HllSketch(HllParams),
+    /// The union of stored HyperLogLogs, as bytes.
+    HllUnion {
+        /// The largest `log2m` that one of them may have.
+        log2m_max: u8,
+    },
     /// The most frequent values with their counts.
     TopK {
         /// How many values are answered.
@@ -75,6 +82,8 @@ impl Function {
             Function::Percentile { .. } => "percentile_cont",
             Function::Statistic(statistic) => statistic.name(),
             Function::Unique(_) => "unique",
+            Function::HllSketch(_) => "hll_sketch",
+            Function::HllUnion { .. } => "hll_union",
             Function::Quantile { .. } => "quantile",
             Function::TopK { .. } => "top_k",
             Function::Collect { .. } => "collect",
@@ -88,6 +97,14 @@ impl Function {
             Function::Unique(params) => (
                 format!("HyperLogLog (log2m {}, regwidth {})", params.log2m, params.regwidth),
                 format!("±{:.1} % (95 %)", 196.0 * precision.error),
+            ),
+            Function::HllSketch(params) => (
+                format!("HyperLogLog (log2m {}, regwidth {})", params.log2m, params.regwidth),
+                format!("±{:.1} % (95 %) of its cardinality", 196.0 * precision.error),
+            ),
+            Function::HllUnion { .. } => (
+                "HyperLogLog (union)".to_string(),
+                format!("±{:.1} % (95 %) of its cardinality", 196.0 * precision.error),
             ),
             Function::Quantile { .. } => (
                 "histogram of adaptive precision".to_string(),
@@ -121,6 +138,10 @@ impl fmt::Display for Function {
                 write!(f, "unique(log2m {}, regwidth {})", params.log2m, params.regwidth)
             }
             Function::TopK { k, capacity } => write!(f, "top_k(k {k}, capacity {capacity})"),
+            Function::HllSketch(params) => {
+                write!(f, "hll_sketch(log2m {}, regwidth {})", params.log2m, params.regwidth)
+            }
+            Function::HllUnion { log2m_max } => write!(f, "hll_union(log2m at most {log2m_max})"),
             Function::Quantile { ranks, .. } => {
                 let ranks: Vec<String> = ranks.iter().map(f64::to_string).collect();
                 write!(f, "quantile({})", ranks.join(", "))
@@ -182,6 +203,10 @@ impl Aggregate {
                 Function::Median | Function::Percentile { .. },
             ) => self.argument_type == other.argument_type,
             (Function::Statistic(_), Function::Statistic(_)) => self.second == other.second,
+            (
+                Function::Unique(one) | Function::HllSketch(one),
+                Function::Unique(another) | Function::HllSketch(another),
+            ) => one == another && self.argument_type == other.argument_type,
             _ => false,
         };
         is_alike && (self.argument, self.filter) == (other.argument, other.filter)
@@ -197,7 +222,7 @@ pub struct TableSpec {
     /// The aggregates, in the order of the answer's columns.
     pub aggregates: Vec<Aggregate>,
     /// Per kept state, the aggregates that it answers: quantiles of one argument share a
-    /// histogram, its median and percentiles its values, variances of one argument their sums, as do correlations and regressions of two;
+    /// histogram, its count of unique values and its sketch share that, its median and percentiles its values, variances of one argument their sums, as do correlations and regressions of two;
     /// any other aggregate has a state of its own.
     pub states: Vec<Vec<usize>>,
 }
@@ -267,6 +292,8 @@ impl TableSpec {
             | Function::Percentile { .. }
             | Function::Statistic(_)
             | Function::Unique(_)
+            | Function::HllSketch(_)
+            | Function::HllUnion { .. }
             | Function::Quantile { .. }
             | Function::FirstRows(_) => false,
         };
@@ -329,10 +356,11 @@ pub fn position(split: usize, row: u64) -> u64 {
 }
 
 /// The type of `top_k`'s answer over values of type `value`: a list of `{value, count}`,
-/// most frequent first.
-pub fn top_k_type(value: &DataType) -> DataType {
+/// most frequent first; of weighted values a list of `{value, weight}`, heaviest first.
+pub fn top_k_type(value: &DataType, is_weighted: bool) -> DataType {
+    let number = if is_weighted { "weight" } else { "count" };
     let fields =
-        vec![Field::new("value", value.clone(), true), Field::new("count", DataType::Int64, false)];
+        vec![Field::new("value", value.clone(), true), Field::new(number, DataType::Int64, false)];
     DataType::List(Arc::new(Field::new_list_field(DataType::Struct(fields.into()), true)))
 }
 

@@ -19,10 +19,10 @@ use arrow::array::{
 };
 use arrow::compute::{cast_with_options, filter};
 use arrow::datatypes::{
-    DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, UInt64Type, i256,
+    DataType, Decimal128Type, Field, FieldRef, Fields, Float64Type, Int64Type, UInt64Type, i256,
 };
 use datafusion::common::types::{NativeType, logical_boolean, logical_int64};
-use datafusion::common::{Result as PlanResult, ScalarValue};
+use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -33,12 +33,12 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::EXACTLY;
+use tidemill_base::types::{EXACTLY, sql_type};
 use tidemill_sketch::FloatSum;
 use tidemill_sql::Told;
 use tidemill_sql::messages::external;
 
-use crate::accumulators::{Distinct, Groups, kept_type, present};
+use crate::accumulators::{Distinct, Groups, OneGroup, kept_type, present};
 use crate::state::{self, States};
 use crate::wide_sums::{self, Cast, Wide};
 use crate::{Aggregate, Function, supports};
@@ -98,13 +98,66 @@ impl Summing {
             vec![TypeSignatureClass::Native(logical_boolean())],
             NativeType::Int64,
         )]));
+        // Lists, structs and maps of numbers.
+        all.push(TypeSignature::UserDefined);
         let signature = Signature::one_of(all, Volatility::Immutable);
         Summing { which, signature, aliases: which.theirs().aliases().to_vec() }
+    }
+
+    /// The type of the answer over lists, structs or maps: the same of their numbers' answers.
+    fn nested_answer(&self, of: &DataType) -> PlanResult<DataType> {
+        let inner = |field: &FieldRef| -> PlanResult<FieldRef> {
+            let of = field.data_type();
+            let answer = match of {
+                _ if state::is_nested(of) => self.nested_answer(of)?,
+                _ if of.is_numeric() || of.is_null() => {
+                    self.return_type(std::slice::from_ref(of))?
+                }
+                _ => {
+                    return plan_err!(
+                        "`{}` of a list, struct or map adds up numbers; `{}` of it is {}",
+                        self.name(),
+                        field.name(),
+                        sql_type(of)
+                    );
+                }
+            };
+            Ok(Arc::new(Field::new(field.name(), answer, true)))
+        };
+        Ok(match of {
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+                DataType::List(Arc::new(Field::new_list_field(inner(item)?.data_type().clone(), true)))
+            }
+            DataType::Struct(fields) => {
+                DataType::Struct(fields.iter().map(inner).collect::<PlanResult<_>>()?)
+            }
+            DataType::Map(entries, is_ordered) => match entries.data_type() {
+                DataType::Struct(pair) if pair.len() == 2 => {
+                    let pair: Fields = vec![Arc::clone(&pair[0]), inner(&pair[1])?].into();
+                    let entries = Field::new(entries.name(), DataType::Struct(pair), false);
+                    DataType::Map(Arc::new(entries), *is_ordered)
+                }
+                _ => return plan_err!("`{}` takes no {}", self.name(), sql_type(of)),
+            },
+            _ => return plan_err!("`{}` takes no {}", self.name(), sql_type(of)),
+        })
     }
 
     /// How the values of a call are added up; none where it is left to DataFusion.
     fn way(&self, name: &str, argument: &DataType, answer: &DataType) -> Option<Way> {
         let is_mean = self.which == Which::Mean;
+        if state::is_nested(argument) {
+            let aggregate = Aggregate {
+                function: self.which.function(),
+                argument: Some(0),
+                argument_type: argument.clone(),
+                second: None,
+                filter: None,
+                output: Arc::new(Field::new(name, answer.clone(), true)),
+                udf: self.which.theirs(),
+            };
+            return supports(&aggregate).then_some(Way::Nested(aggregate));
+        }
         let number = wide_sums::number(argument, is_mean);
         let of_numbers = match argument {
             DataType::Duration(_) => wide_sums::of_numbers(argument, is_mean),
@@ -141,6 +194,8 @@ enum Way {
     Plain(Aggregate),
     /// So, once they are cast to the aggregate's argument's type.
     Cast { aggregate: Aggregate, answer: DataType },
+    /// Element by element, as the states of partial tables.
+    Nested(Aggregate),
     /// In a sum of no other form.
     Wide(Wide),
 }
@@ -149,7 +204,9 @@ impl Way {
     /// The call over values of a type that states hold, if they do.
     fn aggregate(&self) -> Option<&Aggregate> {
         match self {
-            Way::Plain(aggregate) | Way::Cast { aggregate, .. } => Some(aggregate),
+            Way::Plain(aggregate) | Way::Cast { aggregate, .. } | Way::Nested(aggregate) => {
+                Some(aggregate)
+            }
             Way::Wide(_) => None,
         }
     }
@@ -164,21 +221,24 @@ impl Way {
     }
 
     /// The sum of one group.
-    fn one_group(&self) -> Box<dyn Accumulator> {
-        match self {
+    fn one_group(&self) -> PlanResult<Box<dyn Accumulator>> {
+        Ok(match self {
             Way::Plain(aggregate) => Box::new(Total::new(aggregate.clone())),
+            Way::Nested(aggregate) => Box::new(OneGroup::new(aggregate.clone(), None)?),
             Way::Cast { aggregate, answer } => {
                 let total: Box<dyn Accumulator> = Box::new(Total::new(aggregate.clone()));
                 Box::new(Self::cast(aggregate, answer, total))
             }
             Way::Wide(wide) => Box::new(wide.clone()),
-        }
+        })
     }
 
     /// The sums of many groups, where they have an accumulator for all of them.
     fn groups(&self) -> PlanResult<Option<Box<dyn GroupsAccumulator>>> {
         Ok(match self {
-            Way::Plain(aggregate) => Some(Box::new(Groups::new(aggregate.clone())?)),
+            Way::Plain(aggregate) | Way::Nested(aggregate) => {
+                Some(Box::new(Groups::new(aggregate.clone())?))
+            }
             Way::Cast { aggregate, answer } => {
                 let groups: Box<dyn GroupsAccumulator> = Box::new(Groups::new(aggregate.clone())?);
                 Some(Box::new(Self::cast(aggregate, answer, groups)))
@@ -204,8 +264,23 @@ impl AggregateUDFImpl for Summing {
         &self.signature
     }
 
+    fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
+        match given {
+            [of] if state::is_nested(of) => {
+                self.nested_answer(of)?;
+                Ok(vec![of.clone()])
+            }
+            _ => plan_err!("`{}` takes numbers, and lists, structs and maps of numbers", self.name()),
+        }
+    }
+
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
         let is_mean = self.which == Which::Mean;
+        if let [of] = arguments
+            && state::is_nested(of)
+        {
+            return self.nested_answer(of);
+        }
         let settled = arguments.iter().map(|argument| wide_sums::settled(argument, is_mean));
         self.which.theirs().return_type(&settled.collect::<Vec<_>>())
     }
@@ -243,6 +318,10 @@ impl AggregateUDFImpl for Summing {
         }
         let aggregate = match &way {
             Way::Plain(aggregate) | Way::Cast { aggregate, .. } => aggregate,
+            Way::Nested(aggregate) => {
+                let kept = kept_type(aggregate).map_err(external)?;
+                return Ok(vec![Arc::new(Field::new(name, kept, true))]);
+            }
             Way::Wide(wide) => return Ok(wide.state_fields()),
         };
         let kept = kept_type(aggregate).map_err(external)?;
@@ -256,9 +335,9 @@ impl AggregateUDFImpl for Summing {
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
         match (self.way_of(&args), args.expr_fields.first()) {
             (Some(way), Some(argument)) if args.is_distinct => {
-                Ok(Box::new(Distinct::new(argument.data_type(), move || Ok(way.one_group()))))
+                Ok(Box::new(Distinct::new(argument.data_type(), move || way.one_group())))
             }
-            (Some(way), _) => Ok(way.one_group()),
+            (Some(way), _) => way.one_group(),
             (None, _) => self.which.theirs().accumulator(args),
         }
     }

@@ -10,13 +10,16 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, GenericByteViewArray, GenericListArray,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Float64Array, GenericByteViewArray, GenericListArray,
     Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StructArray,
     UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast_with_options;
-use arrow::datatypes::{ByteViewType, DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
+use arrow::datatypes::{
+    ByteViewType, DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, TimeUnit,
+    UInt64Type, i256,
+};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidemill_base::compact::views_bytes;
 use tidemill_base::error::{Error, Result};
@@ -141,18 +144,7 @@ pub fn is_hashable(of: &DataType) -> bool {
 /// Whether `top_k` takes values of this type.
 pub fn is_rankable(of: &DataType) -> bool {
     !matches!(of, DataType::Dictionary(_, _))
-        && matches!(
-            shape(of),
-            Some(
-                Shape::Integer(_)
-                    | Shape::Time(_)
-                    | Shape::Unsigned
-                    | Shape::Float
-                    | Shape::Boolean
-                    | Shape::Text
-                    | Shape::Bytes
-            )
-        )
+        && shape(of).is_some()
 }
 
 /// Whether a type's items are texts or bytes.
@@ -277,6 +269,25 @@ pub fn hashes(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
     Ok((hashes, array.logical_nulls()))
 }
 
+/// The weights of rows, whole numbers from 0.
+///
+/// # Errors
+/// Where one is below 0; `of` is what they are the weights of.
+pub fn whole_weights(weights: &ArrayRef, of: &str) -> Result<UInt64Array> {
+    if weights.data_type() == &DataType::UInt64 {
+        return Ok(weights.as_primitive::<UInt64Type>().clone());
+    }
+    let signed = cast_to(weights, &DataType::Int64)?;
+    let signed = signed.as_primitive::<Int64Type>();
+    if let Some(below) = signed.iter().flatten().find(|weight| *weight < 0) {
+        return Err(Error::Overflow {
+            message: format!("a weight of `{of}` is a whole number from 0; found {below}"),
+            hint: Some("leave such rows out, with FILTER (WHERE …)".into()),
+        });
+    }
+    Ok(signed.unary(i64::cast_unsigned))
+}
+
 /// Strings or bytes in any of Arrow's layouts.
 enum Texts<'a> {
     Utf8(&'a StringArray),
@@ -311,8 +322,8 @@ impl<'a> Texts<'a> {
 const SIGN: u64 = 1 << 63;
 
 /// Values as byte strings that sort as the values do: integers and floats as 8 big-endian
-/// bytes with the sign turned, times as their microseconds so and, where there are any, the
-/// nanoseconds left as 2 more, strings as they are.
+/// bytes with the sign turned, decimals so as 16 or 32, times as their microseconds so and, where there are any,
+/// the nanoseconds left as 2 more, strings as they are.
 pub struct Items {
     shape: Shape,
     array: ArrayRef,
@@ -325,7 +336,10 @@ impl Items {
     /// Where the type has no such form.
     pub fn new(array: &ArrayRef) -> Result<Self> {
         let of = array.data_type().clone();
-        let (shape, array) = plain(array)?;
+        let (shape, mut array) = plain(array)?;
+        if let DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) = array.data_type() {
+            array = cast_to(&array, &DataType::Decimal128(38, *scale))?;
+        }
         if let Shape::Time(unit) = shape {
             let mut times = array.as_primitive::<Int64Type>().iter().flatten();
             if times.any(|time| parts_of_time(time, unit).is_none()) {
@@ -397,7 +411,25 @@ impl Items {
                     take(group, &item[..if left == 0 { 8 } else { 10 }]);
                 });
             }
-            Shape::Integer(_) | Shape::Time(_) | Shape::Decimal => {
+            Shape::Decimal => match self.array.data_type() {
+                DataType::Decimal256(_, _) => {
+                    let values = self.array.as_primitive::<Decimal256Type>().values();
+                    rows(&mut |row, group| {
+                        let mut item = values[row].to_be_bytes();
+                        item[0] ^= 0x80;
+                        take(group, &item);
+                    });
+                }
+                _ => {
+                    let values = self.array.as_primitive::<Decimal128Type>().values();
+                    rows(&mut |row, group| {
+                        let mut item = values[row].to_be_bytes();
+                        item[0] ^= 0x80;
+                        take(group, &item);
+                    });
+                }
+            },
+            Shape::Integer(_) | Shape::Time(_) => {
                 words!(self.array.as_primitive::<Int64Type>().values(), |v: i64| {
                     v.cast_unsigned() ^ SIGN
                 });
@@ -440,6 +472,30 @@ fn turn_back(bits: u64) -> f64 {
     f64::from_bits(if bits & SIGN == 0 { !bits } else { bits & !SIGN })
 }
 
+/// Decimals from their items; none where one is not of the type.
+fn decimals_of(items: &[&[u8]], of: &DataType) -> Option<ArrayRef> {
+    fn turned<const N: usize>(item: &[u8]) -> Option<[u8; N]> {
+        let mut bytes: [u8; N] = item.try_into().ok()?;
+        bytes[0] ^= 0x80;
+        Some(bytes)
+    }
+    if let DataType::Decimal256(precision, scale) = of {
+        let values = items.iter().map(|item| turned(item).map(i256::from_be_bytes));
+        let values = Decimal256Array::from_iter_values(values.collect::<Option<Vec<_>>>()?);
+        return Some(Arc::new(values.with_precision_and_scale(*precision, *scale).ok()?));
+    }
+    let values = items.iter().map(|item| turned(item).map(i128::from_be_bytes));
+    let values = Decimal128Array::from_iter_values(values.collect::<Option<Vec<_>>>()?);
+    let wide = match of {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale) => DataType::Decimal128(38, *scale),
+        _ => return None,
+    };
+    let values: ArrayRef = Arc::new(values.with_data_type(wide));
+    cast_to(&values, of).ok()
+}
+
 /// The array of type `of` whose items are `items`: the inverse of [`Items`].
 ///
 /// # Errors
@@ -472,7 +528,8 @@ pub fn from_items(items: &[&[u8]], of: &DataType) -> Result<ArrayRef> {
                 _ => values,
             }
         }
-        Shape::Integer(_) | Shape::Decimal => {
+        Shape::Decimal => return decimals_of(items, of).ok_or_else(damaged),
+        Shape::Integer(_) => {
             let values = items.iter().map(|item| Ok((word(item)? ^ SIGN).cast_signed()));
             Arc::new(Int64Array::from(values.collect::<Result<Vec<i64>>>()?))
         }

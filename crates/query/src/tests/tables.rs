@@ -111,9 +111,15 @@ const ORDERLESS: &str = "count(*), count(i), sum(i), sum(f), avg(i), avg(f), min
     first_value(s ORDER BY f DESC), last_value(i ORDER BY f, s DESC) IGNORE NULLS, \
     nth_value(i, 2 ORDER BY s), nth_value(i, -3), array_agg(f), \
     array_agg(i ORDER BY f DESC NULLS LAST) FILTER (WHERE b), string_agg(s, '+'), \
-    string_agg(s, ', ' ORDER BY i)";
+    string_agg(s, ', ' ORDER BY i), hll_sketch(s), hll_sketch(i, 4, 5) FILTER (WHERE b), \
+    hll_union(CASE WHEN i > 0 THEN '\\x128b7f0000000000000002' WHEN b THEN '\\x118b7f' \
+        WHEN i < -9 THEN '\\x12a57f00000000000000010000000000000003' END), \
+    sum(CASE WHEN b THEN make_array(i, i * 2) WHEN i > 0 THEN make_array(i) END), \
+    avg(make_array(f, CAST(i AS DOUBLE))) FILTER (WHERE b), \
+    sum(named_struct('a', i, 'b', make_array(f))), \
+    avg(map(make_array(coalesce(s, 'none'), 'all'), make_array(i, 1)))";
 const ORDERED: &str = "top_k(s, 3), top_k(i, 2), collect(s, 3), collect(f, 100), \
-    collect(i, 2) FILTER (WHERE b)";
+    collect(i, 2) FILTER (WHERE b), top_k(s, 2, abs(i))";
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let float =

@@ -623,6 +623,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("list_last(list)", "list[-1]"),
     ("array_last(list)", "list[-1]"),
     ("get(list, n)", "list[n + 1]"),
+    ("hll_union(x, y)", "hll_merge(x, y)"),
     ("list_slice(list, n, m, k)", "array_slice(list, n, m, k)"),
     ("slice(list, n, m)", "array_slice(list, n, n + m - 1)"),
     ("arrayslice(list, n)", "array_slice(list, n, CAST(array_length(list) AS BIGINT))"),
@@ -1027,6 +1028,36 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("arg_min_null(x, n)", "first_value(x ORDER BY n) FILTER (WHERE n IS NOT NULL)"),
     ("max(n, k)", "array_slice(array_agg(n ORDER BY n DESC) FILTER (WHERE n IS NOT NULL), 1, k)"),
     ("min(n, k)", "array_slice(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL), 1, k)"),
+    // The n largest and smallest, by themselves or by their weights, and samples.
+    (
+        "maximum(x, k)",
+        "array_slice(array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL), 1, k)",
+    ),
+    ("minimum(x, k)", "array_slice(array_agg(x ORDER BY x) FILTER (WHERE x IS NOT NULL), 1, k)"),
+    (
+        "maximum(x, k, n)",
+        "array_slice(array_agg(named_struct('value', x, 'weight', n) ORDER BY n DESC, x) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL), 1, k)",
+    ),
+    (
+        "minimum(x, k, n)",
+        "array_slice(array_agg(named_struct('value', x, 'weight', n) ORDER BY n, x) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL), 1, k)",
+    ),
+    (
+        "sample(x, k)",
+        "array_slice(array_agg(x ORDER BY hash(0, file_row_number, filename)) FILTER (WHERE x IS NOT NULL), 1, k)",
+    ),
+    (
+        "sample(x, k, seed)",
+        "array_slice(array_agg(x ORDER BY hash(seed, file_row_number, filename)) FILTER (WHERE x IS NOT NULL), 1, k)",
+    ),
+    (
+        "weighted_sample(x, k, n)",
+        "array_slice(array_agg(x ORDER BY ln((CAST(hash(0, file_row_number, filename) AS DOUBLE) + 1.0) / 18446744073709551616.0) / n DESC) FILTER (WHERE x IS NOT NULL AND n > 0), 1, k)",
+    ),
+    (
+        "weighted_sample(x, k, n, seed)",
+        "array_slice(array_agg(x ORDER BY ln((CAST(hash(seed, file_row_number, filename) AS DOUBLE) + 1.0) / 18446744073709551616.0) / n DESC) FILTER (WHERE x IS NOT NULL AND n > 0), 1, k)",
+    ),
     ("first(x, true)", "first_value(x) IGNORE NULLS"),
     ("first_value(x, true)", "first_value(x) IGNORE NULLS"),
     ("first(x, false)", "first_value(x)"),
@@ -1080,6 +1111,7 @@ const AGGREGATES: &[(&str, &str)] = &[
 /// The same, of functions with two pairs of brackets.
 const OF_TWO_BRACKETS: &[(&str, &str)] = &[
     ("topk(k)(x)", "array_transform(top_k(x, k), entry -> entry['value'])"),
+    ("topkweighted(k)(x, n)", "array_transform(top_k(x, k, n), entry -> entry['value'])"),
     ("grouparray(k)(x)", "collect(x, k)"),
     (
         "grouparraysorted(k)(x)",

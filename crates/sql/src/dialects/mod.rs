@@ -54,7 +54,7 @@ mod types;
 pub(crate) use columns::stands_for_columns;
 pub use columns::{names_columns_by_pattern, write_out};
 pub use hidden::{SourceColumns, Sources, Unhidden, named_hidden};
-pub use samples::Sample;
+pub use samples::{Sample, without_records};
 pub use tables::{CalledSource, ROW_MAKERS, makes_rows};
 pub use turned::{values_wanted, with_values};
 
@@ -167,7 +167,9 @@ impl VisitorMut for Clauses {
         tables::name_rows(select);
         tables::name_subqueries(select, &mut self.named);
         outer_using::write_out(select);
-        let done = laterals::of_select(select).and_then(|()| clauses::of_select(select));
+        let done = samples::of_one_source(select)
+            .and_then(|()| laterals::of_select(select))
+            .and_then(|()| clauses::of_select(select));
         self.unless_refused(done)
     }
 

@@ -6,12 +6,15 @@
 //! rows, whatever the threads and the memory.
 
 use std::hash::{Hash, Hasher};
+use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, TableSample, TableSampleKind, TableSampleMethod, TableSampleUnit, Value, ValueWithSpan,
+    Expr, Function, Query, Select, SelectItem, TableFactor, TableSample, TableSampleKind,
+    TableSampleMethod, TableSampleUnit, Value, ValueWithSpan, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use tidemill_base::error::{Error, Result};
+use tidemill_planning::walk_expr;
 
 use super::tokens::{is_word, next};
 use crate::syntax::Spoken;
@@ -44,6 +47,86 @@ impl std::fmt::Display for Sample {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let method = if self.by_split { "SYSTEM" } else { "BERNOULLI" };
         write!(f, "{method} ({}) REPEATABLE ({})", self.percent, self.seed)
+    }
+}
+
+/// The aggregates that choose among rows by which record of which file each is.
+const OF_RECORDS: [&str; 2] = ["sample", "weighted_sample"];
+
+/// Refuses a sample of rows that are no records of one source: after a join a record has many rows, and what a
+/// subquery gives has no place in a file.
+///
+/// # Errors
+/// [`Error::Usage`] for such a call.
+pub(super) fn of_one_source(select: &Select) -> Result<()> {
+    #[derive(Default)]
+    struct Calls {
+        found: Option<String>,
+        /// How many subqueries are around: what stands in one is of that.
+        within: usize,
+    }
+
+    impl Visitor for Calls {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.within += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.within -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Function(Function { name, .. }) = expr
+                && self.within == 0
+            {
+                let name = name.to_string().to_lowercase();
+                self.found = self.found.take().or(OF_RECORDS.contains(&&*name).then_some(name));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let is_one = match select.from.as_slice() {
+        [from] => from.joins.is_empty() && matches!(from.relation, TableFactor::Table { .. }),
+        _ => false,
+    };
+    if is_one {
+        return Ok(());
+    }
+    let mut calls = Calls::default();
+    let selected = select.projection.iter().filter_map(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    });
+    for expr in selected.chain(&select.having) {
+        walk_expr(expr, &mut calls);
+    }
+    calls.found.map_or(Ok(()), |name| Err(no_records(&name)))
+}
+
+/// The refusal of a sample of rows that are no records.
+fn no_records(name: &str) -> Error {
+    Error::usage_hint(
+        format!("`{name}` takes records of one source, as they are read"),
+        "after a join or of a subquery's rows nothing tells which record a row is: sample within the subquery, and \
+         join what it gives",
+    )
+}
+
+/// What is said of a column that such a call asks for, and that the rows do not have, as those of a table that WITH
+/// names.
+pub fn without_records(error: Error, sql: &str) -> Error {
+    let of_call = |message: &str| message.starts_with("unknown column `file_row_number`");
+    let sql = sql.to_lowercase();
+    match &error {
+        Error::Usage { message, .. } if of_call(message) && !sql.contains("file_row_number") => {
+            OF_RECORDS.into_iter().rev().find(|name| sql.contains(name)).map_or(error, no_records)
+        }
+        _ => error,
     }
 }
 

@@ -12,11 +12,16 @@ mod collect;
 mod count;
 mod extremes;
 mod first_rows;
+mod frequent;
 mod mean;
 mod moments;
+mod nested;
+mod quantiles;
 mod seen;
 mod sketches;
+mod stored;
 mod sums;
+mod unique;
 mod values;
 mod waiting;
 
@@ -26,7 +31,8 @@ use arrow::array::{Array, ArrayRef, BooleanArray, LargeBinaryBuilder, StructArra
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal128Type, Field, Float32Type, Float64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_sketch::{FloatSum, Hll, Moments, ONE_COLUMN, Quantiles, TWO_COLUMNS, TopK};
+use tidemill_functions::sketches::is_stored;
+use tidemill_sketch::{FloatSum, Hll, ONE_COLUMN, TWO_COLUMNS, TopK};
 
 use crate::prefetch::{AHEAD, prefetch};
 use crate::spec::{Aggregate, Function, Precision};
@@ -36,16 +42,22 @@ use collect::Collect;
 use count::Count;
 use extremes::extreme;
 use first_rows::{FirstRowsOfGroups, OrderedRows};
+use frequent::TopKOf;
 use mean::Mean;
-use moments::{Form, MomentStates, MomentsOf};
+use moments::MomentsOf;
+use nested::NestedStates;
+use quantiles::QuantilesOf;
 use seen::Seen;
-use sketches::{Handed, QuantilesOf, Sketches, TopKOf, UniqueOf, WaitingItem};
+use sketches::{Sketches, Travelling};
+use stored::UnionOf;
 use sums::{DecimalSum, FloatSums, IntegerSum};
+use unique::UniqueOf;
 use values::Values;
 
 pub(crate) use first_rows::leads;
 pub(crate) use mean::{decimal_mean, rounded_mean};
 pub(crate) use moments::{Pairs, Summed, is_whole};
+pub(crate) use nested::is_nested;
 pub(crate) use sums::{overflow, sum_state, whole_sums};
 
 /// Rows for [`StateColumn::update`].
@@ -210,20 +222,14 @@ pub(crate) enum States {
     Array(ArrayRef),
     /// Lists of values in any order.
     Values(ArrayRef),
-    /// HyperLogLogs.
-    Unique(Handed<Hll, u64>),
-    /// Quantile histograms.
-    Quantiles(Handed<Quantiles, f64>),
-    /// Frequent items but texts.
-    TopK(Handed<TopK, [u8; 8]>),
-    /// Frequent texts.
-    TopTexts(Handed<TopK, Short>),
+    /// Sketches of one kind.
+    Sketches(Box<dyn Travelling>),
     /// Exact float sums, absent where no value was seen.
     FloatSum(Vec<Option<FloatSum>>),
-    /// Counts and exact sums of values, squares and products.
-    Moments(MomentStates),
     /// Rows of groups in order.
     FirstRows(OrderedRows),
+    /// Those of the elements of lists, structs and maps.
+    Nested(Box<NestedStates>),
     /// A mean's sum and count.
     Pair(Box<States>, Box<States>),
 }
@@ -233,21 +239,13 @@ impl States {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             States::Array(array) | States::Values(array) => array.get_array_memory_size(),
-            States::Unique(states) => states.bytes(Hll::heap_bytes),
-            States::Quantiles(states) => states.bytes(Quantiles::heap_bytes),
-            States::TopK(states) => states.bytes(TopK::heap_bytes),
-            States::TopTexts(states) => states.bytes(TopK::heap_bytes),
+            States::Sketches(states) => states.bytes(),
             States::FloatSum(states) => {
                 let heap = states.iter().flatten().map(FloatSum::heap_bytes);
                 size_of_val(&**states) + heap.sum::<usize>()
             }
-            States::Moments(states) => match states {
-                MomentStates::Integers(states) => states.bytes(Moments::heap_bytes),
-                MomentStates::PairsOfIntegers(states) => states.bytes(Moments::heap_bytes),
-                MomentStates::Floats(states) => states.bytes(Moments::heap_bytes),
-                MomentStates::PairsOfFloats(states) => states.bytes(Moments::heap_bytes),
-            },
             States::FirstRows(rows) => rows.bytes(),
+            States::Nested(states) => states.bytes(),
             States::Pair(first, second) => first.bytes() + second.bytes(),
         }
     }
@@ -260,10 +258,7 @@ impl States {
         Ok(match self {
             States::Array(array) => Arc::clone(array),
             States::Values(lists) => values::in_order(lists),
-            States::Unique(states) => states.encode(Hll::encode, Hll::add_hashes),
-            States::Quantiles(states) => states.encode(Quantiles::encode, Quantiles::add_all),
-            States::TopK(states) => states.encode(TopK::encode, WaitingItem::add_all),
-            States::TopTexts(states) => states.encode(TopK::encode, WaitingItem::add_all),
+            States::Sketches(states) => states.encode(),
             States::FloatSum(states) => {
                 let mut builder = LargeBinaryBuilder::with_capacity(states.len(), 0);
                 let mut bytes = Vec::new();
@@ -276,13 +271,8 @@ impl States {
                 }
                 Arc::new(builder.finish())
             }
-            States::Moments(states) => match states {
-                MomentStates::Integers(states) => states.encode(Moments::encode, |_, _| {}),
-                MomentStates::PairsOfIntegers(states) => states.encode(Moments::encode, |_, _| {}),
-                MomentStates::Floats(states) => states.encode(Moments::encode, |_, _| {}),
-                MomentStates::PairsOfFloats(states) => states.encode(Moments::encode, |_, _| {}),
-            },
             States::FirstRows(rows) => rows.encode()?,
+            States::Nested(states) => states.encode()?,
             States::Pair(first, second) => {
                 let (first, second) = (first.encode()?, second.encode()?);
                 let field = |name, array: &ArrayRef| {
@@ -375,6 +365,9 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
     let output = aggregate.output.data_type().clone();
     Ok(match &aggregate.function {
         Function::Count => Box::new(Count::new(output)),
+        Function::Sum | Function::Mean if nested::is_nested(&aggregate.argument_type) => {
+            nested::nested(aggregate)?
+        }
         Function::Sum => sum(aggregate, output)?,
         Function::Mean => {
             let sum = sum(aggregate, sum_type(&aggregate.argument_type))?;
@@ -396,9 +389,12 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             (false, false) => moments::<f64, ONE_COLUMN>(aggregate),
             (false, true) => moments::<f64, TWO_COLUMNS>(aggregate),
         },
-        Function::Unique(params) => {
+        Function::Unique(params) | Function::HllSketch(params) => {
             let empty = Hll::new(*params).map_err(|e| Error::usage(e.to_string()))?;
             Box::new(Sketches::new(UniqueOf::new(empty), aggregate))
+        }
+        Function::HllUnion { log2m_max } => {
+            Box::new(Sketches::new(UnionOf { log2m_max: *log2m_max }, aggregate))
         }
         Function::Quantile { .. } => Box::new(Sketches::new(QuantilesOf, aggregate)),
         Function::TopK { k, capacity } => {
@@ -420,7 +416,7 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
     })
 }
 
-fn moments<N: Form<SUMS>, const SUMS: usize>(aggregate: &Aggregate) -> Box<dyn StateColumn> {
+fn moments<N: Summed, const SUMS: usize>(aggregate: &Aggregate) -> Box<dyn StateColumn> {
     Box::new(Sketches::new(MomentsOf::<N, SUMS>::new(aggregate), aggregate))
 }
 
@@ -429,6 +425,9 @@ pub fn supports(aggregate: &Aggregate) -> bool {
     let argument = &aggregate.argument_type;
     match &aggregate.function {
         Function::Count | Function::Collect { .. } | Function::FirstRows(_) => true,
+        Function::Sum | Function::Mean if nested::is_nested(argument) => {
+            nested::elements(aggregate).is_some_and(|elements| elements.iter().all(supports))
+        }
         Function::Sum => {
             is_summable(argument)
                 && matches!(
@@ -459,7 +458,8 @@ pub fn supports(aggregate: &Aggregate) -> bool {
             second.is_some() == statistic.is_of_pairs()
                 && [argument].into_iter().chain(second).all(has_moments)
         }
-        Function::Unique(_) => value::is_hashable(argument),
+        Function::Unique(_) | Function::HllSketch(_) => value::is_hashable(argument),
+        Function::HllUnion { .. } => is_stored(argument),
         Function::TopK { .. } => value::is_rankable(argument),
         Function::Quantile { .. } => argument.is_numeric(),
     }

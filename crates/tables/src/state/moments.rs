@@ -9,10 +9,10 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use tidemill_base::error::Result;
-use tidemill_sketch::{Moments, Number, ONE_COLUMN, SketchError, TWO_COLUMNS, TooLarge};
+use tidemill_sketch::{Moments, Number, SketchError, TooLarge};
 
-use super::sketches::{Filled, Handed, SketchKind};
-use super::{Rows, States, mismatch};
+use super::sketches::{Filled, SketchKind};
+use super::{Rows, mismatch};
 use crate::spec::{Aggregate, Function, Precision};
 use crate::statistics::{Regression, Statistic, too_large};
 use crate::value;
@@ -65,38 +65,6 @@ impl<N: Summed> Pairs<N> {
     }
 }
 
-/// States of one of the four forms.
-pub(crate) enum MomentStates {
-    Integers(Handed<Moments<i64, ONE_COLUMN>, ()>),
-    PairsOfIntegers(Handed<Moments<i64, TWO_COLUMNS>, ()>),
-    Floats(Handed<Moments<f64, ONE_COLUMN>, ()>),
-    PairsOfFloats(Handed<Moments<f64, TWO_COLUMNS>, ()>),
-}
-
-/// Which of the forms states of `SUMS` sums of a number have.
-pub(super) trait Form<const SUMS: usize>: Summed {
-    fn wrap(states: Handed<Moments<Self, SUMS>, ()>) -> MomentStates;
-    fn unwrap(states: &MomentStates) -> Option<&Handed<Moments<Self, SUMS>, ()>>;
-}
-
-macro_rules! form {
-    ($number:ty, $sums:expr, $form:path) => {
-        impl Form<{ $sums }> for $number {
-            fn wrap(states: Handed<Moments<Self, { $sums }>, ()>) -> MomentStates {
-                $form(states)
-            }
-
-            fn unwrap(states: &MomentStates) -> Option<&Handed<Moments<Self, { $sums }>, ()>> {
-                if let $form(states) = states { Some(states) } else { None }
-            }
-        }
-    };
-}
-form!(i64, ONE_COLUMN, MomentStates::Integers);
-form!(i64, TWO_COLUMNS, MomentStates::PairsOfIntegers);
-form!(f64, ONE_COLUMN, MomentStates::Floats);
-form!(f64, TWO_COLUMNS, MomentStates::PairsOfFloats);
-
 /// The states of numbers `N`.
 pub(super) struct MomentsOf<N, const SUMS: usize> {
     /// What the plan calls the first of the aggregates.
@@ -110,7 +78,7 @@ impl<N, const SUMS: usize> MomentsOf<N, SUMS> {
     }
 }
 
-impl<N: Form<SUMS>, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
+impl<N: Summed, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
     type State = Moments<N, SUMS>;
     type Item = ();
     const NAME: &'static str = "moments";
@@ -127,12 +95,8 @@ impl<N: Form<SUMS>, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
         into.merge(from);
     }
 
-    fn wrap(states: Handed<Self::State, ()>) -> States {
-        States::Moments(N::wrap(states))
-    }
-
-    fn unwrap(states: &States) -> Option<&Handed<Self::State, ()>> {
-        if let States::Moments(states) = states { N::unwrap(states) } else { None }
+    fn encode(state: &Self::State, out: &mut Vec<u8>) {
+        state.encode(out);
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Self::State, SketchError> {

@@ -1,0 +1,141 @@
+//! Functions of sketches that are stored in a column.
+//!
+//! A sketch is bytes, a BYTEA, or text that is its bytes in hexadecimal digits behind `\x`, as CSV and JSON have
+//! them and PostgreSQL prints them. Aggregates make and unite sketches (`hll_sketch`, `hll_union`); here is what
+//! is asked of one, or of two beside one another.
+
+mod hlls;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::DataType;
+use datafusion_common::Result;
+use datafusion_expr::{DocSection, ScalarUDF};
+use tidemill_base::error::Error;
+use tidemill_sketch::{Hll, SketchError};
+
+use crate::callable::{Function, Given, Rows, Texts, as_text, brief, external, is_text};
+
+const SECTION: DocSection =
+    DocSection { include: true, label: "Sketch Functions", description: None };
+
+/// All of them.
+pub(crate) fn functions() -> Vec<ScalarUDF> {
+    hlls::OfHlls::ALL.map(Function::registered).into()
+}
+
+/// The largest `log2m` that a stored sketch may have where nothing else is said: 2^24 registers of 6 bits take
+/// 12 MiB.
+pub const LOG2M_MAX: u8 = 24;
+
+/// A stored HyperLogLog.
+///
+/// # Errors
+/// A message for the user where the bytes are none, or it has more than 2^`log2m_max` registers.
+pub fn hll_of(bytes: &[u8], log2m_max: u8) -> Result<Hll, Error> {
+    Hll::from_bytes_within(bytes, log2m_max).map_err(|error| refused("HyperLogLog", bytes, &error))
+}
+
+/// The bytes that a text stands for.
+///
+/// # Errors
+/// A message for the user where it is not hexadecimal digits behind `\x`.
+pub fn bytes_of_text(text: &str) -> Result<Vec<u8>, Error> {
+    let digits = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X"));
+    let bytes = digits.filter(|digits| digits.len() % 2 == 0).and_then(|digits| {
+        let pairs = digits.as_bytes().chunks_exact(2);
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok();
+        pairs.map(byte).collect::<Option<Vec<u8>>>()
+    });
+    bytes.ok_or_else(|| Error::Cast {
+        value: brief(text),
+        to: "a sketch".into(),
+        cast: None,
+        hint: Some(
+            "a sketch is bytes, or text of `\\x` and an even number of hexadecimal digits".into(),
+        ),
+    })
+}
+
+/// The refusal of bytes that are no sketch.
+fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
+    let error = error.to_string();
+    let (problem, hint) = match error.split_once("\nhint: ") {
+        Some((problem, hint)) => (problem.to_owned(), Some(hint.to_owned())),
+        None => (error, None),
+    };
+    let mut shown = String::from("\\x");
+    for byte in bytes.iter().take(16) {
+        shown.push_str(&format!("{byte:02x}"));
+    }
+    if bytes.len() > 16 {
+        shown.push('…');
+    }
+    let hint = hint.unwrap_or_else(|| {
+        "sketches are what `hll_sketch`, PostgreSQL's `hll` and java-hll write; NULLs are passed over".into()
+    });
+    Error::Cast { value: shown, to: format!("a {what}: {problem}"), cast: None, hint: Some(hint) }
+}
+
+/// Whether values of a type may be stored sketches.
+pub fn is_stored(of: &DataType) -> bool {
+    match of {
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_)
+        | DataType::Null => true,
+        DataType::Dictionary(_, values) => is_stored(values),
+        other => is_text(other),
+    }
+}
+
+/// What an argument that is a sketch is cast to; none where it can be none.
+fn as_sketch(given: &DataType) -> Option<DataType> {
+    match given {
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_)
+        | DataType::Null => Some(DataType::LargeBinary),
+        DataType::Dictionary(_, values) => as_sketch(values),
+        other => as_text(other),
+    }
+}
+
+/// An argument of sketches.
+enum Stored {
+    Bytes(ArrayRef, Rows),
+    Texts(Texts),
+}
+
+impl Stored {
+    fn of(given: &Given<'_>, at: usize) -> Result<Self> {
+        match is_text(&given.value(at)?.data_type()) {
+            true => Ok(Stored::Texts(given.texts(at)?)),
+            false => {
+                let (array, rows) = given.cast(at, &DataType::LargeBinary)?;
+                Ok(Stored::Bytes(array, rows))
+            }
+        }
+    }
+
+    /// A row's bytes; none where it is null.
+    fn at(&self, row: usize) -> Result<Option<Cow<'_, [u8]>>> {
+        match self {
+            Stored::Bytes(array, rows) => {
+                let row = rows.at(row);
+                let bytes = array.as_binary::<i64>();
+                Ok(bytes.is_valid(row).then(|| Cow::Borrowed(bytes.value(row))))
+            }
+            Stored::Texts(texts) => {
+                let bytes = texts.at(row).map(bytes_of_text).transpose().map_err(external)?;
+                Ok(bytes.map(Cow::Owned))
+            }
+        }
+    }
+}

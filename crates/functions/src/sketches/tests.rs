@@ -1,0 +1,106 @@
+//! What is told of stored sketches, call by call. The sketches of hashes are those of PostgreSQL's documentation
+//! and of the storage specification.
+
+use arrow::array::{Array, AsArray, BinaryArray, LargeStringArray};
+use arrow::datatypes::{DataType, Float64Type};
+use tidemill_sketch::{Dialect, Hll, HllParams};
+
+use super::*;
+use crate::trial::{check, check_refused};
+
+/// Two values, one, none, and the unknown.
+const TWO: &str = r"\x128b7f00000000000000010000000000000002";
+const ONE: &str = r"\x128b7f0000000000000002";
+
+#[test]
+fn stored_sketches_are_asked() {
+    check(&[
+        (&format!("hll_cardinality('{TWO}')"), "2.0"),
+        (&format!("hll_cardinality('{}')", TWO.to_uppercase().replace("\\X", "\\x")), "2.0"),
+        (r"hll_cardinality('\x118b7f')", "0.0"),
+        (r"hll_cardinality('\x108b7f')", "NULL"),
+        ("hll_cardinality(NULL)", "NULL"),
+        (&format!("hll_error('{TWO}')"), "0.0"),
+        (&format!("hll_merge('{TWO}', '{ONE}')"), &TWO[2..]),
+        (r"hll_merge('\x118b7f', NULL)", "NULL"),
+        (
+            &format!("hll_intersection('{TWO}', '{ONE}')"),
+            "{value: 1.0, error: 0.0, low: 1.0, high: 1.0}",
+        ),
+        (
+            &format!("hll_difference('{TWO}', '{ONE}')"),
+            "{value: 1.0, error: 0.0, low: 1.0, high: 1.0}",
+        ),
+        (
+            &format!("hll_jaccard('{TWO}', '{ONE}')"),
+            "{value: 0.5, error: 0.0, low: 0.5, high: 0.5}",
+        ),
+        (&format!("hll_intersection('{TWO}', NULL)"), "NULL"),
+    ]);
+    check_refused(&[
+        ("hll_cardinality('abc')", "`abc` does not fit a sketch"),
+        (r"hll_cardinality('\x1')", "an even number"),
+        (r"hll_cardinality('\xgg')", "hexadecimal digits"),
+        (r"hll_cardinality('\x128b7f00')", "7 more expected"),
+        (r"hll_cardinality('\x')", "does not fit a HyperLogLog"),
+        (r"hll_cardinality('\x11bf7f')", "must be from 4 to 24"),
+        ("hll_cardinality(1)", "it is called as hll_cardinality(s)"),
+        ("hll_merge('a')", "it is called as hll_merge(a, b)"),
+        ("hll_merge('a', 'b', TRUE)", "it is called as hll_merge(a, b)"),
+    ]);
+}
+
+fn sketch(ids: std::ops::Range<i64>) -> Vec<u8> {
+    let params = HllParams { log2m: 11, regwidth: 5, ..HllParams::default() };
+    let mut hll = Hll::new(params).unwrap();
+    hll.add_i64s(&ids.collect::<Vec<_>>());
+    hll.to_bytes(Dialect::default())
+}
+
+#[test]
+fn numbers_that_are_less_than_their_error_are_kept_back_unless_they_are_asked_for() {
+    let (left, right) = (sketch(0..100_000), sketch(99_000..200_000));
+    let columns: [ArrayRef; 2] = [left, right]
+        .map(|bytes| std::sync::Arc::new(BinaryArray::from_vec(vec![&bytes])) as ArrayRef);
+    let answer = |is_forced: Option<bool>| {
+        let mut values: Vec<_> =
+            columns.iter().map(|of| datafusion_expr::ColumnarValue::Array(of.clone())).collect();
+        values.extend(is_forced.map(|is_forced| {
+            datafusion_expr::ColumnarValue::Scalar(datafusion_common::ScalarValue::from(is_forced))
+        }));
+        let of = hlls::OfHlls::Intersection;
+        let answer = of.gives(&[], &[]).unwrap();
+        let found = of.calculate(&Given { values: &values, rows: 1, answer: &answer }).unwrap();
+        let found = found.as_struct().clone();
+        let field = |name: &str| {
+            let column = found.column_by_name(name).unwrap().as_primitive::<Float64Type>();
+            column.is_valid(0).then(|| column.value(0))
+        };
+        (field("value"), field("error").unwrap(), field("low").unwrap(), field("high").unwrap())
+    };
+    let (value, error, low, high) = answer(None);
+    assert!(value.is_none() && error > 1_000.0 && low == 0.0 && high > 1_000.0);
+    let (value, ..) = answer(Some(true));
+    assert!(value.is_some_and(|value| value < error));
+    assert_eq!(answer(Some(false)).0, None);
+}
+
+#[test]
+fn a_sketch_as_bytes_is_that_as_text() {
+    let bytes = sketch(0..5_000);
+    let mut text = String::from("\\x");
+    bytes.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
+    assert_eq!(bytes_of_text(&text).unwrap(), bytes);
+    let columns: [ArrayRef; 2] = [
+        std::sync::Arc::new(BinaryArray::from_vec(vec![&bytes])),
+        std::sync::Arc::new(LargeStringArray::from(vec![text])),
+    ];
+    let answers = columns.map(|column| {
+        let values = [datafusion_expr::ColumnarValue::Array(column)];
+        let given = Given { values: &values, rows: 1, answer: &DataType::Float64 };
+        let found = hlls::OfHlls::Cardinality.calculate(&given).unwrap();
+        found.as_primitive::<Float64Type>().value(0)
+    });
+    assert_eq!(answers[0], answers[1]);
+    assert!((answers[0] / 5_000.0 - 1.0).abs() < 0.1);
+}

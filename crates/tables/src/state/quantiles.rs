@@ -1,0 +1,96 @@
+//! Values at ranks, by histograms of adaptive precision.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Builder, ListArray};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{DataType, Field, Float64Type};
+use tidemill_base::error::Result;
+use tidemill_sketch::{Quantiles, Share, SketchError};
+
+use super::sketches::{Filled, SketchKind};
+use super::{Rows, mismatch};
+use crate::spec::{Aggregate, Function, Precision};
+use crate::value;
+
+pub(super) struct QuantilesOf;
+
+impl SketchKind for QuantilesOf {
+    type State = Quantiles;
+    type Item = f64;
+    const NAME: &'static str = "quantile";
+
+    fn empty(&self) -> Quantiles {
+        Quantiles::default()
+    }
+
+    fn heap(state: &Quantiles) -> usize {
+        state.heap_bytes()
+    }
+
+    fn merge(into: &mut Quantiles, from: &mut Quantiles) {
+        into.merge_owned(std::mem::take(from));
+    }
+
+    fn add_all(state: &mut Quantiles, values: &[f64]) {
+        state.add_all(values);
+    }
+
+    fn encode(state: &Quantiles, out: &mut Vec<u8>) {
+        state.encode(out);
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Quantiles, SketchError> {
+        Quantiles::decode(bytes)
+    }
+
+    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
+        let values = value::cast_to(rows.values()?, &DataType::Float64)?;
+        let values = values.as_primitive::<Float64Type>();
+        states.take_in(rows, values.nulls(), values.values(), Quantiles::add);
+        Ok(())
+    }
+
+    fn precision(state: &Quantiles, of: &Aggregate) -> Option<Precision> {
+        let Function::Quantile { ranks, .. } = &of.function else { return None };
+        if state.is_exact() {
+            return Some(Precision::EXACT);
+        }
+        let widths = ranks.iter().filter_map(|rank| state.interval(*rank));
+        let error = widths.map(|(low, high)| (high - low) / 2.0).fold(0.0, f64::max);
+        Some(Precision { exact: false, error })
+    }
+
+    fn finish(&self, states: &[Quantiles], of: &Aggregate) -> Result<ArrayRef> {
+        let Function::Quantile { ranks, list } = &of.function else {
+            return Err(mismatch("quantile"));
+        };
+        let mut numbers = Float64Builder::with_capacity(states.len() * ranks.len());
+        let mut lengths = Vec::with_capacity(states.len());
+        let mut present = Vec::with_capacity(states.len());
+        let shares: Vec<_> = ranks.iter().map(|rank| Share::new(*rank)).collect();
+        let mut answers = Vec::with_capacity(shares.len());
+        for state in states {
+            answers.clear();
+            state.quantiles_at(&shares, |answer| answers.push(answer));
+            let some = answers.iter().any(Option::is_some);
+            present.push(some);
+            if !list {
+                numbers.append_option(answers.first().copied().flatten());
+            } else if some {
+                answers.iter().for_each(|answer| numbers.append_option(*answer));
+            }
+            lengths.push(if some { ranks.len() } else { 0 });
+        }
+        let numbers: ArrayRef = Arc::new(numbers.finish());
+        if !list {
+            return value::cast_to(&numbers, of.output.data_type());
+        }
+        Ok(Arc::new(ListArray::try_new(
+            Arc::new(Field::new_list_field(DataType::Float64, true)),
+            OffsetBuffer::from_lengths(lengths),
+            numbers,
+            Some(NullBuffer::from(present)),
+        )?))
+    }
+}
