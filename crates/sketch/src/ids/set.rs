@@ -639,7 +639,6 @@ impl std::fmt::Debug for Indexes<'_> {
 }
 
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "one is made to go through a whole set")]
 enum IndexesOf<'a> {
     Words {
         left: std::slice::Iter<'a, u64>,

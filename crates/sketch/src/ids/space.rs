@@ -105,16 +105,12 @@ struct Segment {
 #[inline(always)]
 fn home(hash: u64, capacity: usize) -> usize {
     let bits = (hash << SEGMENT_BITS) >> 32;
-    #[expect(clippy::cast_possible_truncation, reason = "below the capacity")]
-    let home = ((bits * capacity as u64) >> 32) as usize;
-    home
+    ((bits * capacity as u64) >> 32) as usize
 }
 
 #[inline(always)]
 fn segment_of(hash: u64) -> usize {
-    #[expect(clippy::cast_possible_truncation, reason = "12 bits")]
-    let segment = (hash >> (64 - SEGMENT_BITS)) as usize;
-    segment
+    (hash >> (64 - SEGMENT_BITS)) as usize
 }
 
 /// Ids segment by segment, and where each was before.
@@ -138,7 +134,8 @@ fn by_segment(ids: &[u64]) -> (Vec<u64>, Vec<u32>) {
 /// The fingerprint's bits of a slot.
 #[inline(always)]
 fn print(hash: u64, index_bits: u32) -> u32 {
-    let low = (hash & u64::from(u32::MAX)) as u32;
+    #[expect(clippy::cast_possible_truncation, reason = "the low half")]
+    let low = hash as u32;
     low.checked_shl(index_bits).unwrap_or(0)
 }
 
