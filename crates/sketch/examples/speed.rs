@@ -1,20 +1,30 @@
 //! Nanoseconds per add of each state, for one group and for a thousand in turn; and what many small groups
 //! take, per value.
 //!
-//! `cargo run --release -p tidemill-sketch --example speed`; with `-- hll`, HyperLogLog by batches.
+//! `cargo run --release -p tidemill-sketch --example speed`; with `-- hll`, HyperLogLog by batches; with
+//! `-- 'distinct values'` or another part of a name, the lines that have it in theirs.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use tidemill_sketch::{
-    Dialect, Estimator, FloatSum, Hll, HllParams, Quantiles, Share, TopK, hash_bytes, hash_i64,
+    Dialect, DistinctSample, DistinctValues, Estimator, FloatSum, Hll, HllParams, Quantiles, Share,
+    TopK, hash_bytes, hash_i64,
 };
 
 const ADDS: usize = 8_000_000;
 const ROUNDS: usize = 3;
 
+/// Whether a line is wanted.
+fn is_asked_for(name: &str) -> bool {
+    std::env::args().nth(1).is_none_or(|part| name.contains(&part))
+}
+
 /// The best of a few rounds, which other programs disturb least.
 fn measure<S: Clone>(name: &str, new: S, add: impl Fn(&mut S, usize), heap: impl Fn(&S) -> usize) {
+    if !is_asked_for(name) {
+        return;
+    }
     print!("{name:<44}");
     for groups in [1, 1000] {
         let mut best = f64::INFINITY;
@@ -53,6 +63,9 @@ struct Of<'a, S, T> {
 /// Two states a group, each of half of its values, added singly in random order or some of a group at
 /// once; their merge; and the answer. `values` has the next power of two and some more.
 fn many<S: Clone, T: Copy>(name: &str, new: &S, values: &[T], of: &Of<'_, S, T>) {
+    if !is_asked_for(name) {
+        return;
+    }
     let rows = GROUPS * VALUES;
     let mask = values.len().next_power_of_two() / 2 - 1;
     let mut best = [f64::INFINITY; 4];
@@ -227,6 +240,28 @@ fn main() {
     measure("top-k, 350 codes of 3 letters", TopK::default(), add, TopK::heap_bytes);
     let add = |state: &mut TopK, i: usize| state.add(urls[i & mask].as_bytes(), 1);
     measure("top-k, skewed paths of 35 bytes", TopK::default(), add, TopK::heap_bytes);
+
+    let heap = DistinctValues::heap_bytes;
+    let status: Vec<[u8; 8]> = hashes.iter().map(|hash| (hash % 10).to_be_bytes()).collect();
+    let add = |state: &mut DistinctValues, i: usize| state.add(&status[i & mask]);
+    measure("distinct values, 10 integers", DistinctValues::default(), add, heap);
+    let add = |state: &mut DistinctValues, i: usize| state.add(&few[i & mask]);
+    measure("distinct values, 5 codes of 3 letters", DistinctValues::default(), add, heap);
+    let add = |state: &mut DistinctValues, i: usize| state.add(&codes[i & mask]);
+    measure("distinct values, 350 codes of 3 letters", DistinctValues::default(), add, heap);
+    let add = |state: &mut DistinctValues, i: usize| state.add(urls[i & mask].as_bytes());
+    measure("distinct values, paths, given up", DistinctValues::default(), add, heap);
+
+    type Sample = DistinctSample<i128>;
+    let heap = Sample::heap_bytes;
+    let hashed: Vec<u64> = codes.iter().map(|code| hash_bytes(code, 0)).collect();
+    let add = |state: &mut Sample, i: usize| state.add(hashed[i & mask], &codes[i & mask], 1);
+    measure("distinct sample, 350 codes of 3 letters", Sample::default(), add, heap);
+    let hashed: Vec<u64> = urls.iter().map(|url| hash_bytes(url.as_bytes(), 0)).collect();
+    let add = |state: &mut Sample, i: usize| {
+        state.add(hashed[i & mask], urls[i & mask].as_bytes(), 1);
+    };
+    measure("distinct sample, paths, most not in it", Sample::default(), add, heap);
 
     let add = |sum: &mut FloatSum, i: usize| sum.add(cents[i & mask]);
     measure("float sum, prices", FloatSum::default(), add, FloatSum::heap_bytes);

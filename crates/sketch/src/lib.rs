@@ -10,6 +10,8 @@
 //! | [`Quantiles`] | median, 95th percentile, … | exact | a guaranteed interval | never |
 //! | [`FloatSum`] | the sum, correctly rounded | exact | exact | never |
 //! | [`Moments`] | variance, covariance, correlation | exact | exact | never |
+//! | [`DistinctValues`] | which values there are | exact | nothing: it is given up | never |
+//! | [`DistinctSample`] | some of the distinct items, how often each came | all of them | a uniform sample, standard error 1/√n | never |
 //! | [`TopK`] | the most frequent items | exact | a guaranteed interval per count | which items survive and how wide; never the guarantee |
 //!
 //! Beside them stand [`IdSpace`], which numbers 64-bit ids densely, and [`IdSet`], exact sets of such numbers with
@@ -50,10 +52,13 @@
     )
 )]
 
+mod distinct_sample;
+mod distinct_values;
 mod error;
 mod float_sum;
 mod hll;
 mod ids;
+mod item;
 mod moments;
 mod murmur3;
 mod quantile;
@@ -61,6 +66,8 @@ mod simd;
 mod top_k;
 mod wire;
 
+pub use distinct_sample::{DistinctSample, SampledItem, Weight};
+pub use distinct_values::DistinctValues;
 pub use error::SketchError;
 pub use float_sum::FloatSum;
 pub use hll::{

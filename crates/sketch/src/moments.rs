@@ -411,7 +411,7 @@ pub struct Whole([u64; 3]);
 
 impl Whole {
     #[inline]
-    fn add(&mut self, value: i128) {
+    pub(crate) fn add(&mut self, value: i128) {
         let [low, high] = limbs(value);
         let extension = (value >> 127) as u64;
         let (limb0, carry) = self.0[0].overflowing_add(low);
@@ -423,6 +423,12 @@ impl Whole {
     fn narrow(&self) -> Option<i128> {
         let value = (u128::from(self.0[1]) << 64 | u128::from(self.0[0])).cast_signed();
         ((value >> 127) as u64 == self.0[2]).then_some(value)
+    }
+
+    /// The number, or the nearest of 128 bits.
+    pub(crate) fn nearest(&self) -> i128 {
+        let is_negative = self.0[2] >> 63 == 1;
+        self.narrow().unwrap_or(if is_negative { i128::MIN } else { i128::MAX })
     }
 
     /// Doubles that add up to it exactly: its digits of 32 bits, the highest signed.

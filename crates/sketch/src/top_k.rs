@@ -26,11 +26,10 @@
 //! A group of few items costs little: up to eight items are a plain list, up to 32 where all have
 //! eight bytes, as numbers do, and an item of up to 22 bytes is stored in the entry itself.
 
-use std::hash::{BuildHasher, Hasher};
-
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::SketchError;
+use crate::item::{Item, Probe, hash};
 use crate::wire::{Reader, put_varint};
 
 const STATE: &str = "top-k";
@@ -47,80 +46,6 @@ const WORDS_MAX: usize = 32;
 
 /// Each time so many were added, it is looked whether the words would better be a table.
 const BUSY: u64 = 1024;
-
-/// The longest item that needs no heap memory of its own.
-const INLINE_BYTES: usize = 22;
-
-#[derive(Clone, Debug)]
-enum Item {
-    Inline { length: u8, bytes: [u8; INLINE_BYTES] },
-    Heap(Box<[u8]>),
-}
-
-impl Item {
-    fn new(item: &[u8]) -> Self {
-        match u8::try_from(item.len()) {
-            Ok(length) if item.len() <= INLINE_BYTES => {
-                let mut bytes = [0; INLINE_BYTES];
-                bytes[..item.len()].copy_from_slice(item);
-                Item::Inline { length, bytes }
-            }
-            _ => Item::Heap(item.into()),
-        }
-    }
-
-    #[inline]
-    fn as_bytes(&self) -> &[u8] {
-        match self {
-            Item::Inline { length, bytes } => &bytes[..usize::from(*length)],
-            Item::Heap(bytes) => bytes,
-        }
-    }
-
-    fn heap_bytes(&self) -> usize {
-        match self {
-            Item::Inline { .. } => 0,
-            Item::Heap(bytes) => bytes.len(),
-        }
-    }
-}
-
-/// An item to look for, with its first eight bytes (or fewer, and zeros) in one integer: most
-/// comparisons of short items end there, without a call to compare memory.
-struct Probe<'a> {
-    item: &'a [u8],
-    head: u64,
-}
-
-impl<'a> Probe<'a> {
-    #[inline]
-    fn new(item: &'a [u8]) -> Self {
-        let head = if let Some(first) = item.first_chunk() {
-            u64::from_le_bytes(*first)
-        } else if let (Some(first), Some(last)) = (item.first_chunk(), item.last_chunk()) {
-            // Two pieces of four bytes, which may overlap.
-            u64::from(u32::from_le_bytes(*first))
-                | u64::from(u32::from_le_bytes(*last)) << (8 * (item.len() - 4))
-        } else {
-            item.iter().rev().fold(0, |head, &byte| head << 8 | u64::from(byte))
-        };
-        Probe { item, head }
-    }
-
-    #[inline]
-    fn matches(&self, entry: &Entry) -> bool {
-        match &entry.item {
-            Item::Inline { length, bytes } => {
-                let (head, tail) = bytes.split_at(8);
-                usize::from(*length) == self.item.len()
-                    && head == self.head.to_le_bytes()
-                    && (self.item.len() <= 8
-                        || tail.get(..self.item.len() - 8) == self.item.get(8..))
-            }
-            Item::Heap(bytes) => **bytes == *self.item,
-        }
-    }
-}
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -164,13 +89,6 @@ struct Table {
     item_bytes: usize,
 }
 
-#[inline]
-fn hash(hasher: &DefaultHashBuilder, item: &[u8]) -> u64 {
-    let mut state = hasher.build_hasher();
-    state.write(item);
-    state.finish()
-}
-
 impl Table {
     fn reserve(&mut self, additional: usize) {
         let Table { entries, hasher, .. } = self;
@@ -182,7 +100,7 @@ impl Table {
         let Table { entries, hasher, item_bytes } = self;
         let hashed = hash(hasher, item);
         let probe = Probe::new(item);
-        match entries.find_mut(hashed, |entry| probe.matches(entry)) {
+        match entries.find_mut(hashed, |entry| probe.matches(&entry.item)) {
             Some(entry) => entry.count = entry.count.saturating_add(n),
             None => {
                 let entry = Entry { item: Item::new(item), count: n };
@@ -331,7 +249,7 @@ impl TopK {
             }
             Counts::List(list) => {
                 let probe = Probe::new(item);
-                match list.iter_mut().find(|entry| probe.matches(entry)) {
+                match list.iter_mut().find(|entry| probe.matches(&entry.item)) {
                     Some(entry) => entry.count = entry.count.saturating_add(n),
                     None => self.insert(item, n),
                 }
@@ -542,11 +460,11 @@ impl TopK {
                 words.iter().find(|word| word.item == *item).map(|word| word.count)
             }
             Counts::List(list) => {
-                list.iter().find(|entry| probe.matches(entry)).map(|entry| entry.count)
+                list.iter().find(|entry| probe.matches(&entry.item)).map(|entry| entry.count)
             }
             Counts::Table(table) => table
                 .entries
-                .find(hash(&table.hasher, item), |entry| probe.matches(entry))
+                .find(hash(&table.hasher, item), |entry| probe.matches(&entry.item))
                 .map(|entry| entry.count),
         };
         let lower = found.unwrap_or(0);
@@ -666,21 +584,6 @@ impl TopK {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_probe_matches_its_item_alone() {
-        let text = b"abcdefghijklmnopqrstuvwxyz\0\0abcdefghijklmnopqrstuvwxyz";
-        let items: Vec<&[u8]> = (0..text.len())
-            .flat_map(|start| (start..=text.len()).map(move |end| &text[start..end]))
-            .collect();
-        for a in items.iter().filter(|item| item.len() < 30) {
-            let entry = Entry { item: Item::new(a), count: 1 };
-            assert_eq!(entry.item.as_bytes(), *a);
-            for b in &items {
-                assert_eq!(Probe::new(b).matches(&entry), a == b, "{a:?} {b:?}");
-            }
-        }
-    }
 
     #[test]
     fn a_small_state_is_small() {

@@ -5,14 +5,16 @@ use std::fmt::Debug;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidemill_sketch::{
-    ExplicitThreshold, FloatSum, Hll, HllParams, Moments, ONE_COLUMN, Quantiles, SketchError,
-    TWO_COLUMNS, TopK,
+    DistinctSample, DistinctValues, ExplicitThreshold, FloatSum, Hll, HllParams, Moments,
+    ONE_COLUMN, Quantiles, SketchError, TWO_COLUMNS, TopK,
 };
 use tidemill_sketch::{hash_bytes, hash_i64};
 
 trait State: Clone + PartialEq + Debug + Default {
     /// Whether `decode` takes canonical bytes only.
     const STRICT: bool = true;
+    /// How many bytes of memory a byte may become, besides half a kilobyte.
+    const MEMORY_FACTOR: usize = 64;
     /// Adds something that depends on `seed`.
     fn add_any(&mut self, seed: u64);
     /// An empty state of parameters small enough that a few hundred values leave exactness.
@@ -84,6 +86,41 @@ state! {
     }
     fn small() -> Self {
         FloatSum::default()
+    }
+}
+
+state! {
+    DistinctValues,
+    fn add_any(&mut self, seed: u64) {
+        let text = format!("item {:>1$}", seed % 50, (seed % 40) as usize);
+        self.add(&text.as_bytes()[seed as usize % 5..]);
+    }
+    fn small() -> Self {
+        DistinctValues::new(40).unwrap()
+    }
+}
+
+state! {
+    DistinctSample<i128>,
+    fn add_any(&mut self, seed: u64) {
+        let text = format!("item {:>1$}", seed % 50, (seed % 40) as usize);
+        let weight = i128::from(hash_i64(seed.cast_signed())) << (seed % 64);
+        self.add(hash_bytes(text.as_bytes(), 0), text.as_bytes(), weight);
+    }
+    fn small() -> Self {
+        DistinctSample::new(12).unwrap()
+    }
+}
+state! {
+    DistinctSample<f64>,
+    // Of very large and very small floats the sums are wide.
+    const MEMORY_FACTOR: usize = 72;
+    fn add_any(&mut self, seed: u64) {
+        let text = format!("item {:>1$}", seed % 50, (seed % 40) as usize);
+        self.add(hash_bytes(text.as_bytes(), 0), text.as_bytes(), any_float(seed));
+    }
+    fn small() -> Self {
+        DistinctSample::new(12).unwrap()
     }
 }
 
@@ -160,7 +197,11 @@ fn a_state_goes_on_after_it_came_back<S: State>(seeds: &[u64], more: &[u64]) {
 fn bytes_are_refused_or_canonical<S: State>(bytes: &[u8]) {
     let Ok(state) = S::decode(bytes) else { return };
     // A small header may ask for many registers, but must justify them.
-    assert!(state.heap_bytes() <= 64 * bytes.len() + 512, "{} bytes", state.heap_bytes());
+    assert!(
+        state.heap_bytes() <= S::MEMORY_FACTOR * bytes.len() + 512,
+        "{} bytes",
+        state.heap_bytes()
+    );
     let canonical = state.bytes();
     if S::STRICT {
         assert_eq!(canonical, bytes);
@@ -247,7 +288,7 @@ macro_rules! contract {
 
                 #[test]
                 fn arbitrary_bytes_are_refused_or_canonical(
-                    first in 0u8..0x60,
+                    first in prop_oneof![0u8..0xb0, (1u8..11).prop_map(|kind| kind << 4 | 1)],
                     rest in vec(prop_oneof![0u8..20, any::<u8>()], 0..60),
                 ) {
                     let bytes: Vec<u8> = std::iter::once(first).chain(rest).collect();
@@ -274,6 +315,9 @@ contract!(hll, Hll);
 contract!(quantiles, Quantiles);
 contract!(top_k, TopK);
 contract!(float_sum, FloatSum);
+contract!(distinct_values, DistinctValues);
+contract!(distinct_sample_of_whole_weights, DistinctSample<i128>);
+contract!(distinct_sample_of_float_weights, DistinctSample<f64>);
 contract!(moments_of_floats, Moments<f64, ONE_COLUMN>);
 contract!(moments_of_two_floats, Moments<f64, TWO_COLUMNS>);
 contract!(moments_of_integers, Moments<i64, ONE_COLUMN>);
@@ -290,6 +334,9 @@ fn kinds_are_not_mistaken_for_one_another() {
         Moments::<f64, TWO_COLUMNS>::default().bytes(),
         Moments::<i64, ONE_COLUMN>::default().bytes(),
         Moments::<i64, TWO_COLUMNS>::default().bytes(),
+        DistinctValues::default().bytes(),
+        DistinctSample::<i128>::default().bytes(),
+        DistinctSample::<f64>::default().bytes(),
     ];
     for (at, bytes) in states.iter().enumerate() {
         let read = [
@@ -301,6 +348,9 @@ fn kinds_are_not_mistaken_for_one_another() {
             Moments::<f64, TWO_COLUMNS>::decode(bytes).is_ok(),
             Moments::<i64, ONE_COLUMN>::decode(bytes).is_ok(),
             Moments::<i64, TWO_COLUMNS>::decode(bytes).is_ok(),
+            DistinctValues::decode(bytes).is_ok(),
+            DistinctSample::<i128>::decode(bytes).is_ok(),
+            DistinctSample::<f64>::decode(bytes).is_ok(),
         ];
         let expect: Vec<bool> = (0..states.len()).map(|kind| kind == at).collect();
         assert_eq!(read, *expect);
@@ -363,6 +413,21 @@ fn the_documented_examples_are_what_is_written() {
     let mut moments = Moments::<i64, ONE_COLUMN>::default();
     [3, -1].into_iter().for_each(|x| assert!(moments.add(x, 0).is_ok()));
     assert_eq!(moments.bytes(), [0x51, 0, 2, 1, 2, 1, 0x0a]);
+
+    let mut values = DistinctValues::new(2).unwrap();
+    ["b", "a", "b"].into_iter().for_each(|item| values.add(item.as_bytes()));
+    assert_eq!(values.bytes(), [0x71, 2, 2, 1, 0x61, 1, 0x62]);
+    values.add(b"c");
+    assert_eq!(values.bytes(), [0x71, 2, 3]);
+
+    let mut sample = DistinctSample::<i128>::new(3).unwrap();
+    ["b", "a", "b"]
+        .into_iter()
+        .for_each(|item| sample.add(hash_bytes(item.as_bytes(), 0), item.as_bytes(), 1));
+    assert_eq!(sample.bytes(), [0x81, 3, 0, 2, 1, 0x61, 1, 1, 1, 0x62, 1, 2]);
+    let mut sample = DistinctSample::<f64>::new(3).unwrap();
+    sample.add(hash_bytes(b"a", 0), b"a", 1.0);
+    assert_eq!(sample.bytes(), [0x82, 3, 0, 1, 1, 0x61, 5, 0x41, 0, 0x88, 1, 1]);
 }
 
 /// Bytes that break one rule each, and the rule.
@@ -417,6 +482,23 @@ fn a_broken_rule_is_named() {
     check::<TopK>(&[0x31, 4, 1, 6, 1, 1, 9, 2], "add up");
     assert!(TopK::decode(&[0x31, 4, 1, 7, 1, 1, 9, 2]).is_ok());
     check::<TopK>(&[0x31, 4, 0, 3, 1, 9, 9, 2], "expected there");
+
+    check::<DistinctValues>(&[0x71, 0, 0], "limit");
+    check::<DistinctValues>(&[0x71, 1, 3], "more items than the limit");
+    check::<DistinctValues>(&[0x71, 1, 2, 0], "more follow");
+    check::<DistinctValues>(&[0x71, 4, 2, 1, 9, 1, 8], "do not ascend");
+    check::<DistinctValues>(&[0x71, 4, 2, 1, 9, 1, 9], "do not ascend");
+    check::<DistinctValues>(&[0x71, 4, 2, 1, 9, 9, 9], "expected there");
+
+    type D = DistinctSample<i128>;
+    check::<D>(&[0x81, 0, 0, 0], "not 1 to 2^24");
+    check::<D>(&[0x81, 3, 2, 0], "not 0 or 1");
+    check::<D>(&[0x81, 1, 0, 2, 1, 8, 0, 1, 9, 0], "more items than it keeps");
+    check::<D>(&[0x81, 3, 1, 2, 1, 8, 0, 1, 9, 0], "while there was room");
+    check::<D>(&[0x81, 3, 0, 2, 1, 9, 0, 1, 9, 0], "do not ascend");
+    check::<D>(&[0x81, 3, 0, 1, 1, 9, 1, 0], "not an exact sum");
+    check::<D>(&[0x82, 3, 0, 0], "expected 0x81");
+    assert!(D::decode(&[0x81, 2, 1, 2, 1, 8, 0, 1, 9, 0]).is_ok());
 
     check::<FloatSum>(&[0x41, 2], "neither 0 nor 1");
     check::<FloatSum>(&[0x41, 1, 0, 0, 0], "all 0");

@@ -2,6 +2,8 @@
 //! against a naive model.
 
 mod contract;
+mod distinct_sample;
+mod distinct_values;
 mod float_sum;
 mod hll;
 mod ids;
