@@ -1,15 +1,15 @@
 //! Nanoseconds per add of each state, for one group and for a thousand in turn; and what many small groups
 //! take, per value.
 //!
-//! `cargo run --release -p tidemill-sketch --example speed`; with `-- hll`, HyperLogLog by batches; with
-//! `-- 'distinct values'` or another part of a name, the lines that have it in theirs.
+//! `cargo run --release -p tidemill-sketch --example speed`; with `-- hll`, HyperLogLog by batches, with `-- ids`
+//! sets of ids; with `-- 'distinct values'` or another part of a name, the lines that have it in theirs.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use tidemill_sketch::{
-    Dialect, DistinctSample, DistinctValues, Estimator, FloatSum, Hll, HllParams, Quantiles, Share,
-    TopK, hash_bytes, hash_i64,
+    Dialect, DistinctSample, DistinctValues, Estimator, FloatSum, Hll, HllParams, Ids, Quantiles,
+    Share, TopK, hash_bytes, hash_i64,
 };
 
 const ADDS: usize = 8_000_000;
@@ -188,7 +188,77 @@ fn hll_batches() {
     }
 }
 
+/// Sets of ids: adding in any order, merging, operations, to bytes and back.
+fn sorted_ids() {
+    const COUNT: usize = 100_000;
+    let random: Vec<u64> = (0..COUNT as i64).map(hash_i64).collect();
+    let one_in = |n: u64| -> Vec<u64> {
+        (0..COUNT as u64 * n).filter(|id| hash_i64(id.cast_signed()) % n == 0).collect()
+    };
+    let (third, shuffled) = (one_in(3), {
+        let mut ids = one_in(3);
+        ids.sort_by_key(|id| hash_i64(id.cast_signed()));
+        ids
+    });
+    for (name, ids) in
+        [("random", &random), ("one in three, shuffled", &shuffled), ("one in three", &third)]
+    {
+        let name = |what: &str| format!("ids, {name}: {what}");
+        let add = |set: &mut Ids| {
+            ids.iter().for_each(|id| set.add(*id));
+            set.settle();
+        };
+        batch(&name("an add"), &Ids::new(), ids.len(), 1, add);
+        batch(&name("an add, all at once"), &Ids::new(), ids.len(), 1, |set| set.add_all(ids));
+    }
+    let sorted = |ids: &[u64]| {
+        let mut set = Ids::new();
+        set.add_all(ids);
+        set
+    };
+    let moved = |ids: &[u64]| sorted(&ids.iter().map(|id| id ^ 0x155).collect::<Vec<_>>());
+    for (name, left, right) in [
+        ("random", sorted(&random[..60_000]), sorted(&random[40_000..])),
+        ("one in three", sorted(&third), moved(&third)),
+        ("100,000 and 1,000", sorted(&random), sorted(&random[..1000])),
+    ] {
+        let name = |what: &str| format!("ids, {name}: {what}");
+        let both = left.len() + right.len();
+        batch(&name("a union"), &left, both, 1, |set| set.union_with(&right));
+        batch(&name("an intersection"), &left, both, 1, |set| set.intersect_with(&right));
+        batch(&name("its length"), &left, both, 1, |set| {
+            black_box(set.intersection_len(&right));
+        });
+        batch(&name("a difference"), &left, both, 1, |set| set.subtract(&right));
+    }
+    let run: Vec<u64> = (0..COUNT as u64).collect();
+    for (name, ids) in [
+        ("all", run),
+        ("one in three", third[..10_000].to_vec()),
+        ("one in 1,000", one_in(1000)[..10_000].to_vec()),
+        ("random", random[..10_000].to_vec()),
+    ] {
+        let set = sorted(&ids);
+        let mut bytes = Vec::new();
+        set.encode(&mut bytes);
+        let name = |what: &str| {
+            format!("ids, {name}, {:.2} bytes each: {what}", bytes.len() as f64 / ids.len() as f64)
+        };
+        let mut out = Vec::new();
+        batch(&name("to bytes"), &(), ids.len(), 1, |()| {
+            out.clear();
+            set.encode(&mut out);
+        });
+        batch(&name("from bytes"), &(), ids.len(), 10, |()| {
+            black_box(Ids::decode(black_box(&bytes)).unwrap());
+        });
+    }
+}
+
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("ids") {
+        return sorted_ids();
+    }
     if std::env::args().nth(1).as_deref() == Some("hll") {
         return hll_batches();
     }

@@ -53,6 +53,16 @@ pub enum SketchError {
         /// How many bytes follow.
         extra: usize,
     },
+    /// The bytes hold more than the caller accepts.
+    #[error("`{state}` state holds {found} items, more than the {most} that are accepted")]
+    TooMany {
+        /// The state that was being read.
+        state: &'static str,
+        /// How many there are.
+        found: u64,
+        /// How many are accepted.
+        most: u64,
+    },
     /// The bytes contradict the format's rules, so they are damaged or were not written by it.
     #[error("damaged `{state}` state at byte {offset}: {problem}")]
     Corrupt {

@@ -12,6 +12,7 @@
 //! | [`Moments`] | variance, covariance, correlation | exact | exact | never |
 //! | [`DistinctValues`] | which values there are | exact | nothing: it is given up | never |
 //! | [`DistinctSample`] | some of the distinct items, how often each came | all of them | a uniform sample, standard error 1/√n | never |
+//! | [`Ids`] | which 64-bit ids there are | exact | exact | never |
 //! | [`TopK`] | the most frequent items | exact | a guaranteed interval per count | which items survive and how wide; never the guarantee |
 //!
 //! Beside them stand [`IdSpace`], which numbers 64-bit ids densely, and [`IdSet`], exact sets of such numbers with
@@ -73,7 +74,7 @@ pub use float_sum::FloatSum;
 pub use hll::{
     Comparison, Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, Uncertain,
 };
-pub use ids::{IdSet, IdSpace, IdSpaceFull, IdSpaceView, Indexes};
+pub use ids::{IdSet, IdSpace, IdSpaceFull, IdSpaceView, Ids, IdsIter, Indexes};
 pub use moments::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
 pub use murmur3::{hash_bytes, hash_f64, hash_i64};
 pub use quantile::{Quantiles, Share};

@@ -96,6 +96,15 @@ impl<'a> Reader<'a> {
         Ok(needed / element_bytes_min)
     }
 
+    /// The error that so many bytes are not left; there are fewer.
+    pub(crate) fn short_of(&self, bytes: usize) -> SketchError {
+        SketchError::Truncated {
+            state: self.state,
+            offset: self.bytes.len(),
+            needed: bytes - self.remaining(),
+        }
+    }
+
     pub(crate) fn finish(&self) -> Result<(), SketchError> {
         match self.remaining() {
             0 => Ok(()),

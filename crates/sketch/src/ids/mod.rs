@@ -7,9 +7,13 @@
 //!
 //! Ids that are random or hashed must not go into a compressed set themselves: a tree of Roaring bitmaps
 //! over 64 bits was measured to take 212 bytes for each. The numbers are dense, and take a bit.
+//!
+//! [`Ids`] is a set of ids themselves, a sorted list, for where there is no one space to number them in.
 
 mod set;
+mod sorted;
 mod space;
 
 pub use set::{IdSet, Indexes};
+pub use sorted::{Ids, IdsIter};
 pub use space::{IdSpace, IdSpaceFull, IdSpaceView};

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidemill_sketch::{
-    DistinctSample, DistinctValues, ExplicitThreshold, FloatSum, Hll, HllParams, Moments,
+    DistinctSample, DistinctValues, ExplicitThreshold, FloatSum, Hll, HllParams, Ids, Moments,
     ONE_COLUMN, Quantiles, SketchError, TWO_COLUMNS, TopK,
 };
 use tidemill_sketch::{hash_bytes, hash_i64};
@@ -121,6 +121,19 @@ state! {
     }
     fn small() -> Self {
         DistinctSample::new(12).unwrap()
+    }
+}
+
+state! {
+    Ids,
+    // A byte may be a block of ids that follow one another.
+    const MEMORY_FACTOR: usize = 1024;
+    fn add_any(&mut self, seed: u64) {
+        self.add(seed % 300);
+        self.add(seed >> (seed % 64));
+    }
+    fn small() -> Self {
+        Ids::new()
     }
 }
 
@@ -318,6 +331,7 @@ contract!(float_sum, FloatSum);
 contract!(distinct_values, DistinctValues);
 contract!(distinct_sample_of_whole_weights, DistinctSample<i128>);
 contract!(distinct_sample_of_float_weights, DistinctSample<f64>);
+contract!(ids, Ids);
 contract!(moments_of_floats, Moments<f64, ONE_COLUMN>);
 contract!(moments_of_two_floats, Moments<f64, TWO_COLUMNS>);
 contract!(moments_of_integers, Moments<i64, ONE_COLUMN>);
@@ -337,6 +351,7 @@ fn kinds_are_not_mistaken_for_one_another() {
         DistinctValues::default().bytes(),
         DistinctSample::<i128>::default().bytes(),
         DistinctSample::<f64>::default().bytes(),
+        Ids::default().bytes(),
     ];
     for (at, bytes) in states.iter().enumerate() {
         let read = [
@@ -351,6 +366,7 @@ fn kinds_are_not_mistaken_for_one_another() {
             DistinctValues::decode(bytes).is_ok(),
             DistinctSample::<i128>::decode(bytes).is_ok(),
             DistinctSample::<f64>::decode(bytes).is_ok(),
+            Ids::decode(bytes).is_ok(),
         ];
         let expect: Vec<bool> = (0..states.len()).map(|kind| kind == at).collect();
         assert_eq!(read, *expect);
@@ -428,6 +444,10 @@ fn the_documented_examples_are_what_is_written() {
     let mut sample = DistinctSample::<f64>::new(3).unwrap();
     sample.add(hash_bytes(b"a", 0), b"a", 1.0);
     assert_eq!(sample.bytes(), [0x82, 3, 0, 1, 1, 0x61, 5, 0x41, 0, 0x88, 1, 1]);
+
+    let ids = |ids: &[u64]| ids.iter().copied().collect::<Ids>().bytes();
+    assert_eq!(ids(&[300, 7, 11, 7, 12]), [0x91, 4, 7, 9, 0x03, 0x00, 0x7c, 0x04]);
+    assert_eq!(ids(&[5, 6, 7, 8]), [0x91, 4, 5, 0]);
 }
 
 /// Bytes that break one rule each, and the rule.
@@ -499,6 +519,17 @@ fn a_broken_rule_is_named() {
     check::<D>(&[0x81, 3, 0, 1, 1, 9, 1, 0], "not an exact sum");
     check::<D>(&[0x82, 3, 0, 0], "expected 0x81");
     assert!(D::decode(&[0x81, 2, 1, 2, 1, 8, 0, 1, 9, 0]).is_ok());
+
+    check::<Ids>(&[0x91, 2, 5, 65, 0, 0, 0, 0, 0, 0, 0, 0, 0], "more than 64 bits");
+    check::<Ids>(&[0x91, 2, 5, 1, 0], "wider than they need");
+    check::<Ids>(&[0x91, 2, 5, 1, 3], "wider than they need");
+    check::<Ids>(&[0x91, 2, 5, 2, 1], "wider than they need");
+    assert!(Ids::decode(&[0x91, 2, 5, 2, 2]).is_ok());
+    let last = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+    check::<Ids>(&[&[0x91, 2][..], &last, &[0]].concat(), "does not fit");
+    assert!(Ids::decode(&[&[0x91, 1][..], &last].concat()).is_ok());
+    check::<Ids>(&[0x91, 0xff, 1, 5, 0], "expected there");
+    check::<Ids>(&[0x91, 0, 5], "more follow");
 
     check::<FloatSum>(&[0x41, 2], "neither 0 nor 1");
     check::<FloatSum>(&[0x41, 1, 0, 0, 0], "all 0");

@@ -10,6 +10,7 @@ mod ids;
 mod moments;
 mod quantiles;
 mod small;
+mod sorted_ids;
 mod top_k;
 mod vectors;
 
