@@ -29,7 +29,7 @@ const STATE: &str = "distinct-values";
 const HEADER: u8 = 0x71;
 
 const MOST_DEFAULT: u32 = 1024;
-const MOST_MAX: u32 = 1 << 24;
+const MOST_MAX: u32 = u32::MAX;
 
 /// Up to this many items are looked up one by one.
 const LIST_MAX: usize = 8;
@@ -246,7 +246,7 @@ impl PartialEq for DistinctValues {
 impl Eq for DistinctValues {}
 
 impl DistinctValues {
-    /// An empty state of at most `most` items, from 1 to 16,777,216. [`DistinctValues::default`] has 1,024.
+    /// An empty state of at most `most` items, from 1 to 2^32 − 1. [`DistinctValues::default`] has 1,024.
     ///
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`].
@@ -520,7 +520,7 @@ impl DistinctValues {
         reader.expect_header(HEADER, "0x71 (version 1)")?;
         let most = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
         let Ok(mut state) = DistinctValues::new(most) else {
-            return Err(reader.corrupt("the limit is not 1 to 2^24"));
+            return Err(reader.corrupt("the limit is not 1 to 2^32 - 1"));
         };
         let count = reader.varint()?;
         if count > u64::from(most) {

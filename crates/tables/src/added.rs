@@ -18,6 +18,13 @@ use crate::{Function, top_k_type};
 /// It also grows with `k`, so that the estimate of the last of a long list stays good.
 pub const TOP_K_CAPACITY_MIN: u32 = 1024;
 
+/// The most different values that are kept of a group.
+const VALUES_MAX: u32 = 1 << 24;
+
+/// How many different values `inverse_histogram` keeps where nothing is said: its estimates have a standard error of
+/// 1.6 % of all values.
+const HISTOGRAM_VALUES: u32 = 4096;
+
 /// The most `top_k` lists.
 pub const TOP_K_MAX: usize = 100_000;
 
@@ -41,18 +48,39 @@ pub enum Added {
     TopK,
     /// `quantile(x, q, …)`: values at ranks.
     Quantile,
+    /// `unique_exact(x)`: how many different values, by the set of them.
+    UniqueExact,
+    /// `id_set(x)`: the set of whole numbers, as bytes.
+    IdSet,
+    /// `id_set_union(s)`: stored sets as one.
+    IdSetUnion,
+    /// `id_set_intersection(s)`: what stored sets have in common.
+    IdSetIntersection,
+    /// `distinct_values(x, n)`: the different values, given up beyond n.
+    DistinctValues,
+    /// `distinct_sample(x, n)`, `distinct_sample(x, n, weight)`: some of the different values with their weights.
+    DistinctSample,
+    /// `inverse_histogram(x, n)`: how many values occur once, twice and so on.
+    InverseHistogram,
     /// `collect(x, limit)`: the first values in input order.
     Collect,
 }
 
 impl Added {
     /// All of them.
-    pub const ALL: [Added; 6] = [
+    pub const ALL: [Added; 13] = [
         Added::Unique,
         Added::HllSketch,
         Added::HllUnion,
         Added::TopK,
         Added::Quantile,
+        Added::UniqueExact,
+        Added::IdSet,
+        Added::IdSetUnion,
+        Added::IdSetIntersection,
+        Added::DistinctValues,
+        Added::DistinctSample,
+        Added::InverseHistogram,
         Added::Collect,
     ];
 
@@ -64,6 +92,13 @@ impl Added {
             Added::HllUnion => "hll_union",
             Added::TopK => "top_k",
             Added::Quantile => "quantile",
+            Added::UniqueExact => "unique_exact",
+            Added::IdSet => "id_set",
+            Added::IdSetUnion => "id_set_union",
+            Added::IdSetIntersection => "id_set_intersection",
+            Added::DistinctValues => "distinct_values",
+            Added::DistinctSample => "distinct_sample",
+            Added::InverseHistogram => "inverse_histogram",
             Added::Collect => "collect",
         }
     }
@@ -76,6 +111,13 @@ impl Added {
             Added::HllUnion => "hll_union(s) or hll_union(s, max_log2m)",
             Added::TopK => "top_k(x, k) or top_k(x, k, weight)",
             Added::Quantile => "quantile(x, q) or quantile(x, q1, q2, …)",
+            Added::UniqueExact => "unique_exact(x)",
+            Added::IdSet => "id_set(x)",
+            Added::IdSetUnion => "id_set_union(s)",
+            Added::IdSetIntersection => "id_set_intersection(s)",
+            Added::DistinctValues => "distinct_values(x, n)",
+            Added::DistinctSample => "distinct_sample(x, n) or distinct_sample(x, n, weight)",
+            Added::InverseHistogram => "inverse_histogram(x) or inverse_histogram(x, n)",
             Added::Collect => "collect(x, limit)",
         }
     }
@@ -90,7 +132,7 @@ impl Added {
     /// Which of so many arguments is no constant, but the weight of each row, if one is.
     pub(crate) fn weight(self, arguments: usize) -> Option<usize> {
         match self {
-            Added::TopK => (arguments > 2).then_some(2),
+            Added::TopK | Added::DistinctSample => (arguments > 2).then_some(2),
             _ => None,
         }
     }
@@ -140,6 +182,26 @@ impl Added {
                 let k = integer(k, "k", 1..=TOP_K_MAX as i64)?;
                 Ok(Function::TopK { k, capacity: (16 * k as u32).max(TOP_K_CAPACITY_MIN) })
             }
+            (Added::UniqueExact, []) => Ok(Function::UniqueExact),
+            (Added::IdSet, []) => Ok(Function::IdSet),
+            (Added::IdSetUnion, []) => Ok(Function::IdSets { intersects: false }),
+            (Added::IdSetIntersection, []) => Ok(Function::IdSets { intersects: true }),
+            (Added::DistinctValues, [most]) => {
+                let most = integer(most, "n", 1..=i64::from(VALUES_MAX))? as u32;
+                Ok(Function::DistinctValues { most })
+            }
+            (Added::DistinctSample, [items]) => {
+                let items = integer(items, "n", 1..=i64::from(VALUES_MAX))? as u32;
+                Ok(Function::DistinctSample { items })
+            }
+            (Added::InverseHistogram, []) => {
+                Ok(Function::InverseHistogram { items: HISTOGRAM_VALUES })
+            }
+            (Added::InverseHistogram, [items]) => {
+                // Of two an estimate has no error yet.
+                let items = integer(items, "n", 3..=i64::from(VALUES_MAX))? as u32;
+                Ok(Function::InverseHistogram { items })
+            }
             (Added::Collect, [limit]) => Ok(Function::Collect {
                 limit: integer(limit, "the limit", 1..=i64::from(i32::MAX))?,
             }),
@@ -187,6 +249,35 @@ impl Added {
                 [_, DataType::List(_)] | [_, _, _, ..] => Ok(list_of(&DataType::Float64)),
                 _ => Ok(DataType::Float64),
             },
+            Added::UniqueExact if crate::is_rankable(value) => Ok(DataType::Int64),
+            Added::UniqueExact => refuse("numbers, strings, dates, times and booleans"),
+            Added::IdSet if value.is_integer() || value.is_null() => Ok(DataType::BinaryView),
+            Added::IdSet => refuse("whole numbers"),
+            Added::IdSetUnion | Added::IdSetIntersection if is_stored(value) => {
+                Ok(DataType::BinaryView)
+            }
+            Added::IdSetUnion | Added::IdSetIntersection => {
+                refuse("sets, which are BYTEA or text of `\\x` and hexadecimal digits")
+            }
+            Added::DistinctValues | Added::DistinctSample | Added::InverseHistogram
+                if !crate::is_rankable(value) =>
+            {
+                refuse("numbers, strings, dates, times and booleans")
+            }
+            Added::DistinctValues => Ok(list_of(value)),
+            Added::DistinctSample => match arguments.get(2) {
+                Some(weight) if !weight.is_numeric() => plan_err!(
+                    "the weight of `distinct_sample` is a number; its third argument is of type {weight}"
+                ),
+                Some(weight) if !weight.is_integer() => {
+                    Ok(entries_of("value", value, "weight", DataType::Float64))
+                }
+                Some(_) => Ok(entries_of("value", value, "weight", DataType::Int64)),
+                None => Ok(entries_of("value", value, "count", DataType::Int64)),
+            },
+            Added::InverseHistogram => {
+                Ok(entries_of("times", &DataType::Int64, "values", DataType::Float64))
+            }
             Added::Collect => Ok(list_of(value)),
         }
     }
@@ -251,6 +342,55 @@ fn describe(added: Added) -> Documentation {
             ),
             "quantile(x, q)",
         ),
+        Added::UniqueExact => (
+            "How many different values there are, exactly: a BIGINT, and 0 where there are none.\n\n\
+             Takes what `top_k` takes. A state holds all of the values, whole numbers, dates and DOUBLEs in 8 bytes each; \
+             `count(DISTINCT x)` answers the same, and spills where this has one group of very many."
+                .to_owned(),
+            "unique_exact(x)",
+        ),
+        Added::IdSet => (
+            "The set of whole numbers, a BYTEA that is stored and united later, `\\x…` in CSV and JSON; that of no number \
+             is empty, and no NULL.\n\n\
+             Takes whole numbers; numbers below zero are kept as their 64 bits. In memory 8 bytes a number, stored some 5 of \
+             random ones and a bit of those that follow one another. `id_set_cardinality(s)` counts, `id_set_ids(s)` lists, \
+             `id_set_union` and `id_set_intersection` take several rows, or two columns."
+                .to_owned(),
+            "id_set(x)",
+        ),
+        Added::IdSetUnion => (
+            "Stored sets as one: the numbers that any of them has, a BYTEA; NULL where there are no sets.".to_owned(),
+            "id_set_union(s)",
+        ),
+        Added::IdSetIntersection => (
+            "What stored sets have in common: the numbers that all of them have, a BYTEA; NULL where there are no sets."
+                .to_owned(),
+            "id_set_intersection(s)",
+        ),
+        Added::DistinctValues => (
+            "The different values in their order, as a list; NULL where there are more than n, and the coverage says so.\n\n\
+             Takes numbers, strings, dates, times and booleans. A state holds up to n values, and none once it has given up."
+                .to_owned(),
+            "distinct_values(x, n)",
+        ),
+        Added::DistinctSample => (
+            "Some n of the different values, each with the count of all its rows: a list of `{value, count}`; with \
+             weights, whole numbers or DOUBLEs, of `{value, weight}` with their sums. In the order of the values.\n\n\
+             Takes what `top_k` takes. All values where there are no more; else those of smallest hash, so that each value \
+             is as likely in it as another, however often it occurs, and the same ones are in every sample of the same \
+             values."
+                .to_owned(),
+            "distinct_sample(x, n)",
+        ),
+        Added::InverseHistogram => (
+            format!(
+                "How many different values occur once, twice and so on: a list of `{{times, values}}`, by `times`.\n\n\
+                 Takes what `top_k` takes. Exact up to n different values per group; beyond, an estimate by a sample of n \
+                 of them, with a standard error of 1/√n of the number of values: {:.1} % by default.",
+                100.0 / f64::from(HISTOGRAM_VALUES).sqrt(),
+            ),
+            "inverse_histogram(x)",
+        ),
         Added::Collect => (
             "The first values in the order of the input, as a list; nulls are left out.\n\n\
              Takes any type. A state holds up to `limit` values, so memory grows with it."
@@ -304,6 +444,27 @@ fn describe(added: Added) -> Documentation {
             .with_alternative_syntax("quantile(x, q1, q2, …)")
             .with_alternative_syntax("quantile(x, [q1, q2, …])")
             .with_argument("q", "A rank from 0 (the least) to 1 (the greatest); a constant."),
+        Added::UniqueExact | Added::IdSet | Added::IdSetUnion | Added::IdSetIntersection => builder,
+        Added::DistinctValues => {
+            let most = grouped(VALUES_MAX.into());
+            builder.with_argument("n", format!("How many at most, from 1 to {most}; a constant."))
+        }
+        Added::DistinctSample => {
+            let most = grouped(VALUES_MAX.into());
+            builder
+                .with_alternative_syntax("distinct_sample(x, n, weight)")
+                .with_argument("n", format!("How many, from 1 to {most}; a constant."))
+                .with_argument("weight", "A number of each row; NULL leaves it out.")
+        }
+        Added::InverseHistogram => builder
+            .with_alternative_syntax("inverse_histogram(x, n)")
+            .with_argument(
+                "n",
+                format!(
+                    "Of how many different values the estimate is made, from 3; default: {}.",
+                    grouped(HISTOGRAM_VALUES.into())
+                ),
+            ),
         Added::Collect => {
             builder.with_argument("limit", "How many at most, from 1; a constant.")
         }
@@ -324,6 +485,12 @@ fn unique_exact_max() -> u64 {
 
 fn list_of(item: &DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item.clone(), true)))
+}
+
+/// A list of structs of two fields.
+fn entries_of(first: &str, of: &DataType, second: &str, number: DataType) -> DataType {
+    let fields = vec![Field::new(first, of.clone(), true), Field::new(second, number, false)];
+    list_of(&DataType::Struct(fields.into()))
 }
 
 fn is_fraction(value: &ScalarValue) -> bool {

@@ -29,6 +29,9 @@ pub fn estimate_of(expr: &Expr) -> Option<Function> {
         | Function::HllSketch(_)
         | Function::HllUnion { .. }
         | Function::Quantile { .. }
+        | Function::DistinctValues { .. }
+        | Function::DistinctSample { .. }
+        | Function::InverseHistogram { .. }
         | Function::TopK { .. } => Some(function),
         _ => None,
     }

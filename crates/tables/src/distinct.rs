@@ -28,6 +28,8 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use tidemill_sketch::{Dialect, Hll, Ids};
+
 use crate::Function;
 use crate::calls::{aggregate_call, function_of};
 
@@ -75,7 +77,12 @@ impl OptimizerRule for DistinctCounts {
         let schema = aggregate.input.schema();
         let others_merge =
             calls.iter().all(|call| is_of_different(call) || function_of(call, schema).is_ok());
-        if !others_merge {
+        // Without keys, null of no row could not be told from null of too many values.
+        let may_give_up = |call: &&AggregateFunction| {
+            matches!(function_of(call, schema), Ok((Function::DistinctValues { .. }, _)))
+        };
+        let is_unclear = aggregate.group_expr.is_empty() && calls.iter().any(may_give_up);
+        if !others_merge || is_unclear {
             return self.0.rewrite(plan, config);
         }
         taken_apart(aggregate).map(Transformed::yes)
@@ -257,9 +264,26 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
                 let first = AggregateFunction::new_udf(first, args, false, filter, vec![], None);
                 // Without keys there is an answer to no rows, too.
                 let none = match function_of(call, schema) {
-                    Ok((Function::Count | Function::Unique(_), _)) => Some(ScalarValue::from(0i64)),
-                    Ok((Function::TopK { .. } | Function::Collect { .. }, _)) => {
-                        empty_list(field.data_type())
+                    Ok((Function::Count | Function::Unique(_) | Function::UniqueExact, _)) => {
+                        Some(ScalarValue::from(0i64))
+                    }
+                    Ok((
+                        Function::TopK { .. }
+                        | Function::DistinctSample { .. }
+                        | Function::InverseHistogram { .. }
+                        | Function::Collect { .. },
+                        _,
+                    )) => empty_list(field.data_type()),
+                    Ok((Function::IdSet, _)) => {
+                        let mut bytes = Vec::new();
+                        Ids::new().encode(&mut bytes);
+                        Some(ScalarValue::BinaryView(Some(bytes)))
+                    }
+                    Ok((Function::HllSketch(params), _)) => {
+                        let empty = Hll::new(params).ok();
+                        empty.map(|hll| {
+                            ScalarValue::BinaryView(Some(hll.to_bytes(Dialect::default())))
+                        })
                     }
                     Ok((Function::Statistic(statistic), _)) => statistic.of_no_rows(),
                     _ => None,

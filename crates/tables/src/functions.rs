@@ -88,12 +88,19 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn is_nullable(&self) -> bool {
-        matches!(self.added, Added::Quantile | Added::HllUnion)
+        matches!(
+            self.added,
+            Added::Quantile
+                | Added::HllUnion
+                | Added::IdSetUnion
+                | Added::IdSetIntersection
+                | Added::DistinctValues
+        )
     }
 
     fn default_value(&self, of: &DataType) -> PlanResult<ScalarValue> {
         match self.added {
-            Added::Unique => Ok(ScalarValue::Int64(Some(0))),
+            Added::Unique | Added::UniqueExact => Ok(ScalarValue::Int64(Some(0))),
             _ => ScalarValue::try_from(of),
         }
     }

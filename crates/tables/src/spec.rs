@@ -59,6 +59,30 @@ pub enum Function {
         /// Whether the answer is a list (several ranks were asked for) or a number.
         list: bool,
     },
+    /// The number of different values, by the set of them.
+    UniqueExact,
+    /// The set of different whole numbers, as bytes.
+    IdSet,
+    /// What stored sets have together, as bytes.
+    IdSets {
+        /// Whether what one of them lacks is left out.
+        intersects: bool,
+    },
+    /// The different values, given up where they are many.
+    DistinctValues {
+        /// The most that are kept.
+        most: u32,
+    },
+    /// Some of the different values with the weights of all their rows.
+    DistinctSample {
+        /// How many.
+        items: u32,
+    },
+    /// How many values occur once, twice and so on.
+    InverseHistogram {
+        /// Of how many different values the estimate is made.
+        items: u32,
+    },
     /// The first values in input order.
     Collect {
         /// The most values kept per group.
@@ -86,6 +110,13 @@ impl Function {
             Function::HllUnion { .. } => "hll_union",
             Function::Quantile { .. } => "quantile",
             Function::TopK { .. } => "top_k",
+            Function::UniqueExact => "unique_exact",
+            Function::IdSet => "id_set",
+            Function::IdSets { intersects: false } => "id_set_union",
+            Function::IdSets { intersects: true } => "id_set_intersection",
+            Function::DistinctValues { .. } => "distinct_values",
+            Function::DistinctSample { .. } => "distinct_sample",
+            Function::InverseHistogram { .. } => "inverse_histogram",
             Function::Collect { .. } => "collect",
             Function::FirstRows(of) => of.name(),
         }
@@ -113,6 +144,18 @@ impl Function {
             Function::TopK { capacity, .. } => (
                 format!("frequent items (capacity {capacity})"),
                 format!("counts at most {} too high (certain)", precision.error),
+            ),
+            Function::DistinctValues { most } => (
+                format!("different values (at most {most})"),
+                format!("given up where there are more than {most}"),
+            ),
+            Function::DistinctSample { items } => (
+                format!("sample of different values ({items})"),
+                "some of the values; the weight of each is exact".to_string(),
+            ),
+            Function::InverseHistogram { items } => (
+                format!("sample of different values ({items})"),
+                format!("±{:.1} % (95 %) of the number of values", 196.0 * precision.error),
             ),
             other => (other.to_string(), String::new()),
         };
@@ -146,6 +189,12 @@ impl fmt::Display for Function {
                 let ranks: Vec<String> = ranks.iter().map(f64::to_string).collect();
                 write!(f, "quantile({})", ranks.join(", "))
             }
+            Function::UniqueExact | Function::IdSet | Function::IdSets { .. } => {
+                write!(f, "{}", self.name())
+            }
+            Function::DistinctValues { most } => write!(f, "distinct_values(at most {most})"),
+            Function::DistinctSample { items } => write!(f, "distinct_sample({items} values)"),
+            Function::InverseHistogram { items } => write!(f, "inverse_histogram({items} values)"),
             Function::Collect { limit } => write!(f, "collect(limit {limit})"),
             Function::FirstRows(of) => write!(f, "{of}"),
         }
@@ -203,6 +252,9 @@ impl Aggregate {
                 Function::Median | Function::Percentile { .. },
             ) => self.argument_type == other.argument_type,
             (Function::Statistic(_), Function::Statistic(_)) => self.second == other.second,
+            (Function::UniqueExact | Function::IdSet, Function::UniqueExact | Function::IdSet) => {
+                self.argument_type == other.argument_type && self.argument_type.is_integer()
+            }
             (
                 Function::Unique(one) | Function::HllSketch(one),
                 Function::Unique(another) | Function::HllSketch(another),
@@ -295,6 +347,12 @@ impl TableSpec {
             | Function::HllSketch(_)
             | Function::HllUnion { .. }
             | Function::Quantile { .. }
+            | Function::UniqueExact
+            | Function::IdSet
+            | Function::IdSets { .. }
+            | Function::DistinctValues { .. }
+            | Function::DistinctSample { .. }
+            | Function::InverseHistogram { .. }
             | Function::FirstRows(_) => false,
         };
         self.leaders().map(|aggregate| &aggregate.function).filter(depends)

@@ -126,7 +126,10 @@ impl Summing {
         };
         Ok(match of {
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-                DataType::List(Arc::new(Field::new_list_field(inner(item)?.data_type().clone(), true)))
+                DataType::List(Arc::new(Field::new_list_field(
+                    inner(item)?.data_type().clone(),
+                    true,
+                )))
             }
             DataType::Struct(fields) => {
                 DataType::Struct(fields.iter().map(inner).collect::<PlanResult<_>>()?)
@@ -270,7 +273,9 @@ impl AggregateUDFImpl for Summing {
                 self.nested_answer(of)?;
                 Ok(vec![of.clone()])
             }
-            _ => plan_err!("`{}` takes numbers, and lists, structs and maps of numbers", self.name()),
+            _ => {
+                plan_err!("`{}` takes numbers, and lists, structs and maps of numbers", self.name())
+            }
         }
     }
 

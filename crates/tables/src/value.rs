@@ -10,9 +10,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Float64Array, GenericByteViewArray, GenericListArray,
-    Int64Array, LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StructArray,
-    UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Float64Array,
+    GenericByteViewArray, GenericListArray, Int64Array, LargeBinaryArray, LargeStringArray,
+    OffsetSizeTrait, StringArray, StructArray, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast_with_options;
@@ -143,8 +143,17 @@ pub fn is_hashable(of: &DataType) -> bool {
 
 /// Whether `top_k` takes values of this type.
 pub fn is_rankable(of: &DataType) -> bool {
-    !matches!(of, DataType::Dictionary(_, _))
-        && shape(of).is_some()
+    !matches!(of, DataType::Dictionary(_, _)) && shape(of).is_some()
+}
+
+/// Whether each of a type's items has eight bytes.
+pub fn has_words(of: &DataType) -> bool {
+    matches!(
+        shape(of),
+        Some(
+            Shape::Unsigned | Shape::Float | Shape::Integer(_) | Shape::Time(TimeUnit::Microsecond)
+        )
+    )
 }
 
 /// Whether a type's items are texts or bytes.

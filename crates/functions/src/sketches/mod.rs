@@ -1,10 +1,11 @@
-//! Functions of sketches that are stored in a column.
+//! Functions of sketches and of sets of ids that are stored in a column.
 //!
 //! A sketch is bytes, a BYTEA, or text that is its bytes in hexadecimal digits behind `\x`, as CSV and JSON have
-//! them and PostgreSQL prints them. Aggregates make and unite sketches (`hll_sketch`, `hll_union`); here is what
+//! them and PostgreSQL prints them. Aggregates make and unite sketches (`hll_sketch`, `hll_union`, `id_set`); here is what
 //! is asked of one, or of two beside one another.
 
 mod hlls;
+mod ids;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +16,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::Result;
 use datafusion_expr::{DocSection, ScalarUDF};
 use tidemill_base::error::Error;
-use tidemill_sketch::{Hll, SketchError};
+use tidemill_sketch::{Hll, Ids, SketchError};
 
 use crate::callable::{Function, Given, Rows, Texts, as_text, brief, external, is_text};
 
@@ -24,7 +25,8 @@ const SECTION: DocSection =
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    hlls::OfHlls::ALL.map(Function::registered).into()
+    let of_hlls = hlls::OfHlls::ALL.map(Function::registered);
+    of_hlls.into_iter().chain(ids::OfIds::ALL.map(Function::registered)).collect()
 }
 
 /// The largest `log2m` that a stored sketch may have where nothing else is said: 2^24 registers of 6 bits take
@@ -37,6 +39,17 @@ pub const LOG2M_MAX: u8 = 24;
 /// A message for the user where the bytes are none, or it has more than 2^`log2m_max` registers.
 pub fn hll_of(bytes: &[u8], log2m_max: u8) -> Result<Hll, Error> {
     Hll::from_bytes_within(bytes, log2m_max).map_err(|error| refused("HyperLogLog", bytes, &error))
+}
+
+/// The most numbers that a stored set may have: a gigabyte in memory.
+const IDS_MAX: usize = 1 << 27;
+
+/// A stored set of whole numbers.
+///
+/// # Errors
+/// A message for the user where the bytes are none, or it has more than 2^27 numbers.
+pub fn id_set_of(bytes: &[u8]) -> Result<Ids, Error> {
+    Ids::decode_within(bytes, IDS_MAX).map_err(|error| refused("set of ids", bytes, &error))
 }
 
 /// The bytes that a text stands for.
@@ -76,7 +89,13 @@ fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
         shown.push('…');
     }
     let hint = hint.unwrap_or_else(|| {
-        "sketches are what `hll_sketch`, PostgreSQL's `hll` and java-hll write; NULLs are passed over".into()
+        match what {
+            "HyperLogLog" => {
+                "`hll_sketch`, PostgreSQL's `hll` and java-hll write them; NULLs are passed over"
+            }
+            _ => "`id_set` writes them; NULLs are passed over",
+        }
+        .into()
     });
     Error::Cast { value: shown, to: format!("a {what}: {problem}"), cast: None, hint: Some(hint) }
 }

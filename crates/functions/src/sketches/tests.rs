@@ -50,6 +50,35 @@ fn stored_sketches_are_asked() {
     ]);
 }
 
+#[test]
+fn stored_sets_are_asked() {
+    let set = |ids: &[i64]| {
+        let mut bytes = Vec::new();
+        let ids: tidemill_sketch::Ids = ids.iter().map(|id| id.cast_unsigned()).collect();
+        ids.encode(&mut bytes);
+        bytes.iter().fold(String::from("\\x"), |text, byte| text + &format!("{byte:02x}"))
+    };
+    let (three, two) = (set(&[7, -1, 1 << 40]), set(&[7, 8]));
+    check(&[
+        (&format!("id_set_cardinality('{three}')"), "3"),
+        (&format!("id_set_ids('{three}')"), "[7, 1099511627776, -1]"),
+        (&format!("id_set_contains('{three}', -1)"), "true"),
+        (&format!("id_set_contains('{three}', 8)"), "false"),
+        (&format!("id_set_contains('{three}', '18446744073709551615'::UInt64)"), "true"),
+        (&format!("id_set_contains('{three}', NULL)"), "NULL"),
+        (&format!("id_set_merge('{three}', '{two}')"), &set(&[7, 8, -1, 1 << 40])[2..]),
+        (&format!("id_set_common('{three}', '{two}')"), &set(&[7])[2..]),
+        (&format!("id_set_difference('{two}', '{three}')"), &set(&[8])[2..]),
+        (&format!("id_set_cardinality('{}')", set(&[])), "0"),
+        ("id_set_ids(NULL)", "NULL"),
+    ]);
+    check_refused(&[
+        (&format!("id_set_cardinality('{ONE}')"), "does not fit a set of ids"),
+        ("id_set_cardinality('x')", "`x` does not fit a sketch"),
+        ("id_set_contains('x', 1.5)", "it is called as id_set_contains(s, id)"),
+    ]);
+}
+
 fn sketch(ids: std::ops::Range<i64>) -> Vec<u8> {
     let params = HllParams { log2m: 11, regwidth: 5, ..HllParams::default() };
     let mut hll = Hll::new(params).unwrap();

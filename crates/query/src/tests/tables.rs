@@ -117,7 +117,12 @@ const ORDERLESS: &str = "count(*), count(i), sum(i), sum(f), avg(i), avg(f), min
     sum(CASE WHEN b THEN make_array(i, i * 2) WHEN i > 0 THEN make_array(i) END), \
     avg(make_array(f, CAST(i AS DOUBLE))) FILTER (WHERE b), \
     sum(named_struct('a', i, 'b', make_array(f))), \
-    avg(map(make_array(coalesce(s, 'none'), 'all'), make_array(i, 1)))";
+    avg(map(make_array(coalesce(s, 'none'), 'all'), make_array(i, 1))), \
+    unique_exact(s), unique_exact(i) FILTER (WHERE b), id_set(i), unique_exact(f), unique_exact(b), \
+    id_set_union(CASE WHEN i > 0 THEN '\\x910108' WHEN b THEN '\\x9100' END), \
+    distinct_values(s, 3), distinct_values(i, 40), distinct_sample(i, 5), \
+    distinct_sample(s, 2, f), distinct_sample(f, 3, i) FILTER (WHERE b), inverse_histogram(s, 3), \
+    inverse_histogram(i, 5), distinct_values(CAST(i AS DECIMAL(20, 2)), 9)";
 const ORDERED: &str = "top_k(s, 3), top_k(i, 2), collect(s, 3), collect(f, 100), \
     collect(i, 2) FILTER (WHERE b), top_k(s, 2, abs(i))";
 

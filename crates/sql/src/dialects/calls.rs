@@ -624,6 +624,8 @@ const SCALARS: &[(&str, &str)] = &[
     ("array_last(list)", "list[-1]"),
     ("get(list, n)", "list[n + 1]"),
     ("hll_union(x, y)", "hll_merge(x, y)"),
+    ("id_set_union(x, y)", "id_set_merge(x, y)"),
+    ("id_set_intersection(x, y)", "id_set_common(x, y)"),
     ("list_slice(list, n, m, k)", "array_slice(list, n, m, k)"),
     ("slice(list, n, m)", "array_slice(list, n, n + m - 1)"),
     ("arrayslice(list, n)", "array_slice(list, n, CAST(array_length(list) AS BIGINT))"),

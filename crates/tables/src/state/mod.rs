@@ -10,6 +10,9 @@
 mod bits;
 mod collect;
 mod count;
+mod distinct_sample;
+mod distinct_values;
+mod exact;
 mod extremes;
 mod first_rows;
 mod frequent;
@@ -32,7 +35,7 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal128Type, Field, Float32Type, Float64Type};
 use tidemill_base::error::{Error, Result};
 use tidemill_functions::sketches::is_stored;
-use tidemill_sketch::{FloatSum, Hll, ONE_COLUMN, TWO_COLUMNS, TopK};
+use tidemill_sketch::{DistinctValues, FloatSum, Hll, ONE_COLUMN, TWO_COLUMNS, TopK};
 
 use crate::prefetch::{AHEAD, prefetch};
 use crate::spec::{Aggregate, Function, Precision};
@@ -40,6 +43,9 @@ use crate::value::{self, Short};
 use bits::bits;
 use collect::Collect;
 use count::Count;
+use distinct_sample::DistinctSampleOf;
+use distinct_values::DistinctValuesOf;
+use exact::{IdsOf, ItemsOf, SetsOf};
 use extremes::extreme;
 use first_rows::{FirstRowsOfGroups, OrderedRows};
 use frequent::TopKOf;
@@ -409,6 +415,30 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
                 }
             }
         }
+        Function::UniqueExact if !exact::are_words(&aggregate.argument_type) => {
+            Box::new(Sketches::new(ItemsOf::new()?, aggregate))
+        }
+        Function::UniqueExact | Function::IdSet => Box::new(Sketches::new(IdsOf, aggregate)),
+        Function::IdSets { intersects } => {
+            Box::new(Sketches::new(SetsOf { intersects: *intersects }, aggregate))
+        }
+        Function::DistinctValues { most } => {
+            let empty = DistinctValues::new(*most).map_err(|e| Error::usage(e.to_string()))?;
+            let kind = DistinctValuesOf::new(empty, aggregate.argument_type.clone());
+            Box::new(Sketches::new(kind, aggregate))
+        }
+        Function::DistinctSample { items } | Function::InverseHistogram { items } => {
+            match &aggregate.second {
+                Some((_, weight)) if !weight.is_integer() => {
+                    let kind = DistinctSampleOf::<f64>::new(*items, aggregate)?;
+                    Box::new(Sketches::new(kind, aggregate))
+                }
+                _ => {
+                    let kind = DistinctSampleOf::<i128>::new(*items, aggregate)?;
+                    Box::new(Sketches::new(kind, aggregate))
+                }
+            }
+        }
         Function::Collect { limit } => {
             Box::new(Collect::new(*limit, aggregate.argument_type.clone()))
         }
@@ -459,8 +489,13 @@ pub fn supports(aggregate: &Aggregate) -> bool {
                 && [argument].into_iter().chain(second).all(has_moments)
         }
         Function::Unique(_) | Function::HllSketch(_) => value::is_hashable(argument),
-        Function::HllUnion { .. } => is_stored(argument),
-        Function::TopK { .. } => value::is_rankable(argument),
+        Function::HllUnion { .. } | Function::IdSets { .. } => is_stored(argument),
+        Function::IdSet => argument.is_integer() || argument.is_null(),
+        Function::TopK { .. }
+        | Function::UniqueExact
+        | Function::DistinctValues { .. }
+        | Function::DistinctSample { .. }
+        | Function::InverseHistogram { .. } => value::is_rankable(argument),
         Function::Quantile { .. } => argument.is_numeric(),
     }
 }

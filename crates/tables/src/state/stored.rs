@@ -1,8 +1,10 @@
 //! Unions of stored sketches, and how sketches are written to be stored.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewBuilder};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use tidemill_base::error::Result;
 use tidemill_functions::sketches::{bytes_of_text, hll_of};
@@ -12,6 +14,45 @@ use super::Rows;
 use super::sketches::{Filled, SketchKind};
 use crate::spec::{Aggregate, Precision};
 use crate::value;
+
+/// A column of stored sketches.
+pub(super) enum Stored {
+    Bytes(ArrayRef),
+    Texts(ArrayRef),
+}
+
+impl Stored {
+    /// The column; none where all of it is null.
+    pub(super) fn of(values: &ArrayRef) -> Result<Option<Self>> {
+        let values = match values.data_type() {
+            DataType::Dictionary(_, of) => value::cast_to(values, of)?,
+            _ => Arc::clone(values),
+        };
+        Ok(match values.data_type() {
+            DataType::Null => None,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+                Some(Stored::Texts(value::cast_to(&values, &DataType::Utf8View)?))
+            }
+            _ => Some(Stored::Bytes(value::cast_to(&values, &DataType::BinaryView)?)),
+        })
+    }
+
+    pub(super) fn nulls(&self) -> Option<NullBuffer> {
+        let (Stored::Bytes(values) | Stored::Texts(values)) = self;
+        values.logical_nulls()
+    }
+
+    /// The bytes of a row, which is not null.
+    ///
+    /// # Errors
+    /// Where a text is not that of bytes.
+    pub(super) fn at(&self, row: usize) -> Result<Cow<'_, [u8]>> {
+        Ok(match self {
+            Stored::Bytes(values) => Cow::Borrowed(values.as_binary_view().value(row)),
+            Stored::Texts(values) => Cow::Owned(bytes_of_text(values.as_string_view().value(row))?),
+        })
+    }
+}
 
 /// Unions of stored HyperLogLogs; none of no sketch, of which no parameters are known.
 pub(super) struct UnionOf {
@@ -52,24 +93,10 @@ impl SketchKind for UnionOf {
     }
 
     fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
-        let sketches = rows.values()?;
-        if sketches.data_type() == &DataType::Null {
-            return Ok(());
-        }
-        let is_text = matches!(
-            sketches.data_type(),
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-        );
-        let bytes = match is_text {
-            true => value::cast_to(sketches, &DataType::Utf8View)?,
-            false => value::cast_to(sketches, &DataType::BinaryView)?,
-        };
-        let stored = |row: usize| match is_text {
-            true => hll_of(&bytes_of_text(bytes.as_string_view().value(row))?, self.log2m_max),
-            false => hll_of(bytes.as_binary_view().value(row), self.log2m_max),
-        };
+        let Some(stored) = Stored::of(rows.values()?)? else { return Ok(()) };
+        let sketch = |row: usize| hll_of(&stored.at(row)?, self.log2m_max);
         let mut found = Ok(());
-        states.each(rows, bytes.logical_nulls().as_ref(), |state, row| match stored(row) {
+        states.each(rows, stored.nulls().as_ref(), |state, row| match sketch(row) {
             Ok(hll) => unite(state, hll),
             Err(error) if found.is_ok() => found = Err(error),
             Err(_) => {}
