@@ -710,6 +710,16 @@ fn plan_error(message: &str) -> Error {
         let text = &text[text.find(start)? + start.len()..];
         Some(text[..text.find(end)?].to_string())
     };
+    if let Some(at) = message.find("` of a list, struct or map adds up numbers; ")
+        && let Some(start) = message[..at].rfind('`')
+    {
+        let said = &message[start..];
+        let end = [",Error", "\n", "."].iter().filter_map(|end| said.find(end)).min();
+        return Error::usage_hint(
+            &said[..end.unwrap_or(said.len())],
+            "name the numbers one by one: sum(s.a), sum(m['key']), or unnest a list of structs",
+        );
+    }
     if let Some(function) = between(message, "Function '", "' failed to match any signature")
         && let Some(found) = between(message, "but received ", ".,")
     {

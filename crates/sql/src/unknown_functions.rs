@@ -27,7 +27,7 @@ pub const AGGREGATES: [(&[&str], &str); 2] =
 pub const INSTEAD: &[(&[&str], &str)] = &[
     // Groups.
     (
-        &["histogram", "histogram_numeric", "histogram_values"],
+        &["histogram_numeric", "histogram_values"],
         "SELECT x, count(*) FROM t GROUP BY x counts each value, and width_bucket(n, 0, 100, 10) in place of x \
          each range of them; top_k(x, 10) is a list of the most frequent",
     ),

@@ -18,6 +18,13 @@ use crate::{Function, top_k_type};
 /// It also grows with `k`, so that the estimate of the last of a long list stays good.
 pub const TOP_K_CAPACITY_MIN: u32 = 1024;
 
+/// How many bars a histogram has where nothing is said, and at most.
+const BARS: usize = 20;
+const BARS_MAX: i64 = 10_000;
+
+/// How many samples `bootstrap_sum` draws.
+const REPLICATES: u16 = 200;
+
 /// The most different values that are kept of a group.
 const VALUES_MAX: u32 = 1 << 24;
 
@@ -48,6 +55,10 @@ pub enum Added {
     TopK,
     /// `quantile(x, q, …)`: values at ranks.
     Quantile,
+    /// `histogram(x)`, `histogram(x, bars)`: how many values lie where.
+    Histogram,
+    /// `bootstrap_sum(x, unit)`, `bootstrap_sum(x, unit, seed)`: the sum with the interval that resampling gives it.
+    BootstrapSum,
     /// `unique_exact(x)`: how many different values, by the set of them.
     UniqueExact,
     /// `id_set(x)`: the set of whole numbers, as bytes.
@@ -68,12 +79,14 @@ pub enum Added {
 
 impl Added {
     /// All of them.
-    pub const ALL: [Added; 13] = [
+    pub const ALL: [Added; 15] = [
         Added::Unique,
         Added::HllSketch,
         Added::HllUnion,
         Added::TopK,
         Added::Quantile,
+        Added::Histogram,
+        Added::BootstrapSum,
         Added::UniqueExact,
         Added::IdSet,
         Added::IdSetUnion,
@@ -92,6 +105,8 @@ impl Added {
             Added::HllUnion => "hll_union",
             Added::TopK => "top_k",
             Added::Quantile => "quantile",
+            Added::Histogram => "histogram",
+            Added::BootstrapSum => "bootstrap_sum",
             Added::UniqueExact => "unique_exact",
             Added::IdSet => "id_set",
             Added::IdSetUnion => "id_set_union",
@@ -111,6 +126,8 @@ impl Added {
             Added::HllUnion => "hll_union(s) or hll_union(s, max_log2m)",
             Added::TopK => "top_k(x, k) or top_k(x, k, weight)",
             Added::Quantile => "quantile(x, q) or quantile(x, q1, q2, …)",
+            Added::Histogram => "histogram(x) or histogram(x, bars)",
+            Added::BootstrapSum => "bootstrap_sum(x, unit) or bootstrap_sum(x, unit, seed)",
             Added::UniqueExact => "unique_exact(x)",
             Added::IdSet => "id_set(x)",
             Added::IdSetUnion => "id_set_union(s)",
@@ -129,10 +146,11 @@ impl Added {
         &ALL[self as usize]
     }
 
-    /// Which of so many arguments is no constant, but the weight of each row, if one is.
+    /// Which of so many arguments is no constant, but of each row its weight, or its unit, if one is.
     pub(crate) fn weight(self, arguments: usize) -> Option<usize> {
         match self {
             Added::TopK | Added::DistinctSample => (arguments > 2).then_some(2),
+            Added::BootstrapSum => (arguments > 1).then_some(1),
             _ => None,
         }
     }
@@ -181,6 +199,18 @@ impl Added {
             (Added::TopK, [k]) => {
                 let k = integer(k, "k", 1..=TOP_K_MAX as i64)?;
                 Ok(Function::TopK { k, capacity: (16 * k as u32).max(TOP_K_CAPACITY_MIN) })
+            }
+            (Added::Histogram, []) => Ok(Function::Histogram { bars: BARS }),
+            (Added::Histogram, [bars]) => {
+                let bars = integer(bars, "bars", 1..=BARS_MAX)?;
+                Ok(Function::Histogram { bars })
+            }
+            (Added::BootstrapSum, []) => {
+                Ok(Function::BootstrapSum { replicates: REPLICATES, seed: 0 })
+            }
+            (Added::BootstrapSum, [seed]) => {
+                let seed = integer(seed, "the seed", 0..=i64::MAX)? as u64;
+                Ok(Function::BootstrapSum { replicates: REPLICATES, seed })
             }
             (Added::UniqueExact, []) => Ok(Function::UniqueExact),
             (Added::IdSet, []) => Ok(Function::IdSet),
@@ -248,6 +278,26 @@ impl Added {
             Added::Quantile => match arguments {
                 [_, DataType::List(_)] | [_, _, _, ..] => Ok(list_of(&DataType::Float64)),
                 _ => Ok(DataType::Float64),
+            },
+            Added::Histogram if value.is_numeric() || value.is_null() => {
+                let edge = |name| Field::new(name, DataType::Float64, false);
+                let count = Field::new("count", DataType::Int64, false);
+                let bar = vec![edge("low"), edge("high"), count];
+                Ok(list_of(&DataType::Struct(bar.into())))
+            }
+            Added::Histogram => refuse("numbers"),
+            Added::BootstrapSum if !value.is_numeric() && !value.is_null() => refuse("numbers"),
+            Added::BootstrapSum => match arguments.get(1) {
+                Some(unit) if crate::is_hashable(unit) => {
+                    let fields = ["sum", "error", "low", "high"];
+                    let fields = fields.map(|name| Field::new(name, DataType::Float64, true));
+                    Ok(DataType::Struct(fields.into_iter().collect()))
+                }
+                Some(unit) => plan_err!(
+                    "the unit of `bootstrap_sum` is a number, string, date, time or boolean; its second argument is of \
+                     type {unit}"
+                ),
+                None => plan_err!("`{}` is called as {}", self.name(), self.usage()),
             },
             Added::UniqueExact if crate::is_rankable(value) => Ok(DataType::Int64),
             Added::UniqueExact => refuse("numbers, strings, dates, times and booleans"),
@@ -341,6 +391,27 @@ fn describe(added: Added) -> Documentation {
                  certain, and that the coverage gives. Quantiles of one column share one state."
             ),
             "quantile(x, q)",
+        ),
+        Added::Histogram => (
+            format!(
+                "How many values lie where: a list of at most `bars` `{{low, high, count}}` of about equal width, ascending.\n\n\
+                 Takes numbers. A bar has the values from `low` on and below `high`, the last one those at its `high` too. The \
+                 counts are exact: beyond {bins} different values per group the edges are moved to where bins of the state \
+                 end, which it shares with `quantile`. Infinities have bars of their own, NaN has none."
+            ),
+            "histogram(x)",
+        ),
+        Added::BootstrapSum => (
+            format!(
+                "The sum with its error, by resampling: a struct `{{sum, error, low, high}}` of the exact sum, its standard \
+                 error and the interval at 95 %.\n\n\
+                 Takes numbers. The unit is what was drawn by chance, a user or a day: all rows of one are drawn together, so \
+                 that users of many orders are told from many users. {REPLICATES} samples by the Poisson bootstrap \
+                 (Chamandy et al., 2012); the same units and seed draw the same ones, whatever the splits. A state takes up to \
+                 {} KiB.",
+                u64::from(REPLICATES) * 64 / 1024,
+            ),
+            "bootstrap_sum(x, unit)",
         ),
         Added::UniqueExact => (
             "How many different values there are, exactly: a BIGINT, and 0 where there are none.\n\n\
@@ -444,6 +515,14 @@ fn describe(added: Added) -> Documentation {
             .with_alternative_syntax("quantile(x, q1, q2, …)")
             .with_alternative_syntax("quantile(x, [q1, q2, …])")
             .with_argument("q", "A rank from 0 (the least) to 1 (the greatest); a constant."),
+        Added::Histogram => builder.with_alternative_syntax("histogram(x, bars)").with_argument(
+            "bars",
+            format!("How many at most, from 1 to {}; default: {BARS}.", grouped(BARS_MAX as u64)),
+        ),
+        Added::BootstrapSum => builder
+            .with_alternative_syntax("bootstrap_sum(x, unit, seed)")
+            .with_argument("unit", "What the row belongs to; NULL leaves it out.")
+            .with_argument("seed", "A whole number from 0; another draws other samples. Default: 0."),
         Added::UniqueExact | Added::IdSet | Added::IdSetUnion | Added::IdSetIntersection => builder,
         Added::DistinctValues => {
             let most = grouped(VALUES_MAX.into());

@@ -271,6 +271,7 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
                         Function::TopK { .. }
                         | Function::DistinctSample { .. }
                         | Function::InverseHistogram { .. }
+                        | Function::Histogram { .. }
                         | Function::Collect { .. },
                         _,
                     )) => empty_list(field.data_type()),

@@ -91,6 +91,7 @@ impl AggregateUDFImpl for Declared {
         matches!(
             self.added,
             Added::Quantile
+                | Added::BootstrapSum
                 | Added::HllUnion
                 | Added::IdSetUnion
                 | Added::IdSetIntersection

@@ -59,6 +59,18 @@ pub enum Function {
         /// Whether the answer is a list (several ranks were asked for) or a number.
         list: bool,
     },
+    /// How many values lie where.
+    Histogram {
+        /// The most bars.
+        bars: usize,
+    },
+    /// The sum of resampled units, with its interval.
+    BootstrapSum {
+        /// How many samples.
+        replicates: u16,
+        /// What chooses among them.
+        seed: u64,
+    },
     /// The number of different values, by the set of them.
     UniqueExact,
     /// The set of different whole numbers, as bytes.
@@ -110,6 +122,8 @@ impl Function {
             Function::HllUnion { .. } => "hll_union",
             Function::Quantile { .. } => "quantile",
             Function::TopK { .. } => "top_k",
+            Function::Histogram { .. } => "histogram",
+            Function::BootstrapSum { .. } => "bootstrap_sum",
             Function::UniqueExact => "unique_exact",
             Function::IdSet => "id_set",
             Function::IdSets { intersects: false } => "id_set_union",
@@ -139,7 +153,11 @@ impl Function {
             ),
             Function::Quantile { .. } => (
                 "histogram of adaptive precision".to_string(),
-                format!("±{:.3} (certain)", precision.error),
+                format!(
+                    "±{:.3}, {:.2} % of the values (certain)",
+                    precision.error,
+                    100.0 * precision.rank
+                ),
             ),
             Function::TopK { capacity, .. } => (
                 format!("frequent items (capacity {capacity})"),
@@ -188,6 +206,10 @@ impl fmt::Display for Function {
             Function::Quantile { ranks, .. } => {
                 let ranks: Vec<String> = ranks.iter().map(f64::to_string).collect();
                 write!(f, "quantile({})", ranks.join(", "))
+            }
+            Function::Histogram { bars } => write!(f, "histogram({bars} bars)"),
+            Function::BootstrapSum { replicates, seed } => {
+                write!(f, "bootstrap_sum({replicates} samples, seed {seed})")
             }
             Function::UniqueExact | Function::IdSet | Function::IdSets { .. } => {
                 write!(f, "{}", self.name())
@@ -246,7 +268,10 @@ pub struct Aggregate {
 impl Aggregate {
     fn can_share(&self, other: &Aggregate) -> bool {
         let is_alike = match (&self.function, &other.function) {
-            (Function::Quantile { .. }, Function::Quantile { .. })
+            (
+                Function::Quantile { .. } | Function::Histogram { .. },
+                Function::Quantile { .. } | Function::Histogram { .. },
+            )
             | (
                 Function::Median | Function::Percentile { .. },
                 Function::Median | Function::Percentile { .. },
@@ -347,6 +372,8 @@ impl TableSpec {
             | Function::HllSketch(_)
             | Function::HllUnion { .. }
             | Function::Quantile { .. }
+            | Function::Histogram { .. }
+            | Function::BootstrapSum { .. }
             | Function::UniqueExact
             | Function::IdSet
             | Function::IdSets { .. }
@@ -430,14 +457,25 @@ pub struct Precision {
     /// The largest error of any group, in the sketch's own terms: a relative standard error
     /// (`unique`), half the width of a value's interval (`quantile`), a count (`top_k`).
     pub error: f64,
+    /// Of a value at a rank, the share of all values by which its rank may be off; else 0.
+    pub rank: f64,
 }
 
 impl Precision {
     /// That of no groups.
-    pub const EXACT: Precision = Precision { exact: true, error: 0.0 };
+    pub const EXACT: Precision = Precision { exact: true, error: 0.0, rank: 0.0 };
+
+    /// A precision of an error in the sketch's own terms.
+    pub fn new(exact: bool, error: f64) -> Self {
+        Precision { exact, error, rank: 0.0 }
+    }
 
     /// That of both columns together.
     pub fn and(self, other: Precision) -> Precision {
-        Precision { exact: self.exact && other.exact, error: self.error.max(other.error) }
+        Precision {
+            exact: self.exact && other.exact,
+            error: self.error.max(other.error),
+            rank: self.rank.max(other.rank),
+        }
     }
 }

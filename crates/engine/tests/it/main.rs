@@ -13,6 +13,7 @@ mod comparisons;
 mod conversion;
 mod counts;
 mod dialects;
+mod emitted;
 mod estimates;
 mod first_bytes;
 mod first_rows;

@@ -120,6 +120,7 @@ const ORDERLESS: &str = "count(*), count(i), sum(i), sum(f), avg(i), avg(f), min
     avg(map(make_array(coalesce(s, 'none'), 'all'), make_array(i, 1))), \
     unique_exact(s), unique_exact(i) FILTER (WHERE b), id_set(i), unique_exact(f), unique_exact(b), \
     id_set_union(CASE WHEN i > 0 THEN '\\x910108' WHEN b THEN '\\x9100' END), \
+    histogram(f, 5), histogram(i), bootstrap_sum(i, s), bootstrap_sum(f, i, 7) FILTER (WHERE b), \
     distinct_values(s, 3), distinct_values(i, 40), distinct_sample(i, 5), \
     distinct_sample(s, 2, f), distinct_sample(f, 3, i) FILTER (WHERE b), inverse_histogram(s, 3), \
     inverse_histogram(i, 5), distinct_values(CAST(i AS DECIMAL(20, 2)), 9)";

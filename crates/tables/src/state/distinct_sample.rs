@@ -137,7 +137,7 @@ where
             return Some(Precision::EXACT);
         }
         let estimate = state.distinct_estimate();
-        Some(Precision { exact: false, error: estimate.standard_error / estimate.value })
+        Some(Precision::new(false, estimate.standard_error / estimate.value))
     }
 
     fn finish(&self, states: &[DistinctSample<W>], of: &Aggregate) -> Result<ArrayRef> {

@@ -133,7 +133,7 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
     }
 
     fn precision(state: &TopK, _: &Aggregate) -> Option<Precision> {
-        Some(Precision { exact: state.is_exact(), error: state.max_error() as f64 })
+        Some(Precision::new(state.is_exact(), state.max_error() as f64))
     }
 
     fn finish(&self, states: &[TopK], of: &Aggregate) -> Result<ArrayRef> {

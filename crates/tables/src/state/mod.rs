@@ -8,6 +8,7 @@
 //! sums in a fixed-point accumulator wide enough to be exact.
 
 mod bits;
+mod bootstrap;
 mod collect;
 mod count;
 mod distinct_sample;
@@ -41,6 +42,7 @@ use crate::prefetch::{AHEAD, prefetch};
 use crate::spec::{Aggregate, Function, Precision};
 use crate::value::{self, Short};
 use bits::bits;
+use bootstrap::BootstrapOf;
 use collect::Collect;
 use count::Count;
 use distinct_sample::DistinctSampleOf;
@@ -402,7 +404,12 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
         Function::HllUnion { log2m_max } => {
             Box::new(Sketches::new(UnionOf { log2m_max: *log2m_max }, aggregate))
         }
-        Function::Quantile { .. } => Box::new(Sketches::new(QuantilesOf, aggregate)),
+        Function::Quantile { .. } | Function::Histogram { .. } => {
+            Box::new(Sketches::new(QuantilesOf, aggregate))
+        }
+        Function::BootstrapSum { replicates, seed } => {
+            Box::new(Sketches::new(BootstrapOf::new(*replicates, *seed)?, aggregate))
+        }
         Function::TopK { k, capacity } => {
             let empty = TopK::new(*capacity).map_err(|e| Error::usage(e.to_string()))?;
             let argument = aggregate.argument_type.clone();
@@ -496,7 +503,11 @@ pub fn supports(aggregate: &Aggregate) -> bool {
         | Function::DistinctValues { .. }
         | Function::DistinctSample { .. }
         | Function::InverseHistogram { .. } => value::is_rankable(argument),
-        Function::Quantile { .. } => argument.is_numeric(),
+        Function::Quantile { .. } | Function::Histogram { .. } => argument.is_numeric(),
+        Function::BootstrapSum { .. } => {
+            let unit = aggregate.second.as_ref();
+            argument.is_numeric() && unit.is_some_and(|(_, of)| value::is_hashable(of))
+        }
     }
 }
 

@@ -1,13 +1,16 @@
-//! Values at ranks, by histograms of adaptive precision.
+//! Values at ranks, by histograms of adaptive precision; and these histograms.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Builder, ListArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, Float64Builder, Int64Array, ListArray,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Float64Type};
 use tidemill_base::error::Result;
 use tidemill_sketch::{Quantiles, Share, SketchError};
 
+use super::distinct_sample::entries;
 use super::sketches::{Filled, SketchKind};
 use super::{Rows, mismatch};
 use crate::spec::{Aggregate, Function, Precision};
@@ -58,10 +61,14 @@ impl SketchKind for QuantilesOf {
         }
         let widths = ranks.iter().filter_map(|rank| state.interval(*rank));
         let error = widths.map(|(low, high)| (high - low) / 2.0).fold(0.0, f64::max);
-        Some(Precision { exact: false, error })
+        let of_ranks = ranks.iter().filter_map(|rank| state.rank_error(*rank));
+        Some(Precision { exact: false, error, rank: of_ranks.fold(0.0, f64::max) })
     }
 
     fn finish(&self, states: &[Quantiles], of: &Aggregate) -> Result<ArrayRef> {
+        if let Function::Histogram { bars } = of.function {
+            return histograms(states, bars, of.output.data_type());
+        }
         let Function::Quantile { ranks, list } = &of.function else {
             return Err(mismatch("quantile"));
         };
@@ -93,4 +100,25 @@ impl SketchKind for QuantilesOf {
             Some(NullBuffer::from(present)),
         )?))
     }
+}
+
+/// How many values lie where: counts are exact, and edges are where bins of the state end.
+fn histograms(states: &[Quantiles], bars: usize, output: &DataType) -> Result<ArrayRef> {
+    let (mut low, mut high, mut count) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lengths = Vec::with_capacity(states.len());
+    for state in states {
+        let all = state.histogram(bars);
+        lengths.push(all.len());
+        for bar in all {
+            low.push(bar.low);
+            high.push(bar.high);
+            count.push(i64::try_from(bar.count).unwrap_or(i64::MAX));
+        }
+    }
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Float64Array::from(low)),
+        Arc::new(Float64Array::from(high)),
+        Arc::new(Int64Array::from(count)),
+    ];
+    entries(lengths, columns, output)
 }

@@ -105,7 +105,7 @@ impl SketchKind for UnionOf {
     }
 
     fn precision(state: &Option<Hll>, _: &Aggregate) -> Option<Precision> {
-        let of = |hll: &Hll| Precision { exact: hll.is_exact(), error: hll.relative_error() };
+        let of = |hll: &Hll| Precision::new(hll.is_exact(), hll.relative_error());
         Some(state.as_ref().map_or(Precision::EXACT, of))
     }
 

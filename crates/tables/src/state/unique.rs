@@ -58,7 +58,7 @@ impl SketchKind for UniqueOf {
     }
 
     fn precision(state: &Hll, _: &Aggregate) -> Option<Precision> {
-        Some(Precision { exact: state.is_exact(), error: state.relative_error() })
+        Some(Precision::new(state.is_exact(), state.relative_error()))
     }
 
     fn finish(&self, states: &[Hll], of: &Aggregate) -> Result<ArrayRef> {

@@ -1,0 +1,362 @@
+//! The aggregates that programs which go through logs emit into: sketches and sets that are kept, the largest,
+//! samples, different values, resampled sums. Each against a naive model, over both paths, threads and memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use parquet::arrow::ArrowWriter;
+use tidemill_engine::{Plan, Settings};
+
+use crate::common::{Answer, Folder, Random, ask, query, settings};
+
+struct Row {
+    group: u64,
+    id: i64,
+    page: String,
+    weight: Option<i64>,
+}
+
+fn rows(count: usize, seed: u64) -> Vec<Row> {
+    let mut random = Random(seed);
+    (0..count)
+        .map(|_| Row {
+            group: random.below(7),
+            id: random.below(4_000) as i64 - 2_000,
+            page: format!("/page/{}", random.below(30).pow(2) / 29),
+            weight: (random.below(10) > 0).then(|| random.below(1_000) as i64),
+        })
+        .collect()
+}
+
+fn write(folder: &Folder, name: &str, rows: &[Row]) {
+    let mut out = String::from("g,id,page,w\n");
+    for row in rows {
+        let weight = row.weight.map(|weight| weight.to_string()).unwrap_or_default();
+        writeln!(out, "{},{},{},{weight}", row.group, row.id, row.page).unwrap();
+    }
+    folder.write(name, out);
+}
+
+fn by_group(rows: &[Row]) -> BTreeMap<u64, Vec<&Row>> {
+    let mut groups: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
+    rows.iter().for_each(|row| groups.entry(row.group).or_default().push(row));
+    groups
+}
+
+fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn pairs<T: ToString>(name: &str, pairs: impl IntoIterator<Item = (T, i64)>) -> String {
+    let pairs = pairs.into_iter();
+    list(pairs.map(|(value, n)| format!("{{value: {}, {name}: {n}}}", value.to_string())))
+}
+
+/// What is asked, with what a model of vectors and sets answers of a group.
+const ASKED: &str = "unique_exact(id), unique_exact(page), id_set_cardinality(id_set(id)), \
+    maximum(id, 4), minimum(page, 3), maximum(page, 3, w), distinct_values(page, 10), \
+    distinct_values(page, 100), top_k(page, 3, w), inverse_histogram(id, 100000), \
+    distinct_sample(page, 1000, w), hll_cardinality(hll_sketch(id, 14, 6)) = unique(id), \
+    histogram(w, 100000)[1]['low'], bootstrap_sum(w, id)['sum']";
+
+fn answers(rows: &[&Row]) -> Vec<String> {
+    let ids: BTreeSet<i64> = rows.iter().map(|row| row.id).collect();
+    let pages: BTreeSet<&str> = rows.iter().map(|row| row.page.as_str()).collect();
+    let weighted = || rows.iter().filter_map(|row| Some((row.page.as_str(), row.weight?)));
+    let mut descending: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    descending.sort_by_key(|id| std::cmp::Reverse(*id));
+    let mut first: Vec<&str> = rows.iter().map(|row| row.page.as_str()).collect();
+    first.sort();
+    let mut heaviest: Vec<(&str, i64)> = weighted().collect();
+    heaviest.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    weighted().for_each(|(page, weight)| *sums.entry(page).or_default() += weight);
+    let mut top: Vec<(&str, i64)> = sums.iter().map(|(page, sum)| (*page, *sum)).collect();
+    top.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
+    rows.iter().for_each(|row| *counts.entry(row.id).or_default() += 1);
+    let mut times: BTreeMap<i64, i64> = BTreeMap::new();
+    counts.values().for_each(|count| *times.entry(*count).or_default() += 1);
+    let weights = || rows.iter().filter_map(|row| row.weight);
+    vec![
+        ids.len().to_string(),
+        pages.len().to_string(),
+        ids.len().to_string(),
+        list(descending.iter().take(4)),
+        list(first.iter().take(3)),
+        pairs("weight", heaviest.into_iter().take(3)),
+        if pages.len() > 10 { "∅".into() } else { list(&pages) },
+        list(&pages),
+        pairs("weight", top.into_iter().take(3)),
+        list(times.iter().map(|(n, values)| format!("{{times: {n}, values: {values}.0}}"))),
+        pairs("weight", sums),
+        "true".into(),
+        format!("{}.0", weights().min().unwrap()),
+        format!("{}.0", weights().sum::<i64>()),
+    ]
+}
+
+#[test]
+fn what_is_emitted_is_what_a_model_keeps_on_either_path() {
+    let folder = Folder::new();
+    let all = rows(20_000, 7);
+    write(&folder, "a.csv", &all[..9_000]);
+    write(&folder, "b.csv", &all[9_000..]);
+    let expected: Vec<Vec<String>> = by_group(&all)
+        .iter()
+        .map(|(group, rows)| [group.to_string()].into_iter().chain(answers(rows)).collect())
+        .collect();
+    let of = |source: &str| format!("SELECT g, {ASKED} FROM {source} GROUP BY g ORDER BY g");
+    let tables = of("'$/*.csv'");
+    let engine = of("(SELECT *, row_number() OVER (ORDER BY id) AS n FROM '$/*.csv')");
+    let why = |sql: &str| Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain();
+    assert!(why(&tables).starts_with("path: partial tables"), "{}", why(&tables));
+    assert!(why(&engine).starts_with("path: datafusion"), "{}", why(&engine));
+    for settings in [
+        settings(),
+        Settings { threads: 1, ..Settings::new(256 << 20) },
+        Settings { threads: 3, ..Settings::new(1 << 10) },
+    ] {
+        assert_eq!(folder.ask_with(&tables, &settings).rows(), expected);
+    }
+    assert_eq!(folder.ask(&engine).rows(), expected);
+}
+
+#[test]
+fn no_rows_are_answered_alike_on_either_path() {
+    let folder = Folder::new();
+    write(&folder, "a.csv", &rows(10, 1));
+    let asked = format!("{ASKED}, hll_sketch(id), id_set(id), distinct_sample(id, 3)");
+    for condition in ["id > 100000", "g IS NULL"] {
+        let of = |distinct: &str| {
+            folder.ask(&format!("SELECT {asked}{distinct} FROM '$/a.csv' WHERE {condition}")).rows()
+        };
+        let (plain, beside) = (of(""), of(", count(DISTINCT page)"));
+        assert_eq!(plain[0], beside[0][..plain[0].len()]);
+        assert_eq!(plain[0][0], "0");
+    }
+    let none = folder.ask("SELECT hll_union(page), id_set_union(page) FROM '$/a.csv' WHERE g < 0");
+    assert_eq!(none.rows(), [["∅", "∅"]]);
+}
+
+/// Rows of a number and of bytes, as a file of a format.
+fn stored(answer: &Answer, format: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    if format == "parquet" {
+        let mut writer = ArrowWriter::try_new(&mut out, answer.batches[0].schema(), None).unwrap();
+        answer.batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        writer.close().unwrap();
+        return out;
+    }
+    let columns = answer.columns();
+    let mut lines = if format == "csv" { columns.join(",") + "\n" } else { String::new() };
+    for row in answer.rows() {
+        match format {
+            "csv" => writeln!(lines, "{},\\x{},\\x{},\\x{}", row[0], row[1], row[2], row[3]),
+            _ => {
+                let fields = columns.iter().zip(&row).map(|(name, value)| {
+                    let value = if name == "g" { value.clone() } else { format!("\\x{value}") };
+                    (name.clone(), serde_json::Value::from(value))
+                });
+                writeln!(lines, "{}", serde_json::Value::Object(fields.collect()))
+            }
+        }
+        .unwrap();
+    }
+    lines.into_bytes()
+}
+
+#[test]
+fn kept_sketches_and_sets_unite_to_those_of_all_rows() {
+    let folder = Folder::new();
+    let all = rows(30_000, 3);
+    write(&folder, "all.csv", &all);
+    let kept = "SELECT g, hll_sketch(id) AS h, hll_sketch(page, 4, 5) AS small, id_set(id) AS s \
+                FROM '$/all.csv' GROUP BY g";
+    for format in ["csv", "json", "parquet"] {
+        folder.write(&format!("kept.{format}"), stored(&folder.ask(kept), format));
+        let whole = folder.ask(
+            "SELECT hll_sketch(id), hll_sketch(page, 4, 5), id_set(id), unique_exact(id) FROM '$/all.csv'",
+        );
+        let sql = format!(
+            "SELECT hll_union(h), hll_union(small), id_set_union(s), \
+             id_set_cardinality(id_set_union(s)) FROM '$/kept.{format}'"
+        );
+        assert_eq!(folder.ask(&sql).rows(), whole.rows(), "{format}");
+    }
+    let common: BTreeSet<i64> = by_group(&all)
+        .values()
+        .map(|rows| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>())
+        .reduce(|a, b| &a & &b)
+        .unwrap();
+    // Numbers below zero are last, as their 64 bits are.
+    let ids = common.iter().filter(|id| **id >= 0).chain(common.iter().filter(|id| **id < 0));
+    let sql = "SELECT id_set_ids(id_set_intersection(s)) FROM '$/kept.parquet'";
+    assert_eq!(folder.ask(sql).only(), list(ids));
+}
+
+#[test]
+fn a_sample_is_the_same_whatever_the_splits_and_differs_by_its_seed() {
+    let folder = Folder::new();
+    for file in 0..5 {
+        write(&folder, &format!("{file}.csv"), &rows(3_000, file));
+    }
+    let sql = |seed: &str| {
+        format!(
+            "SELECT g, sample(id, 20{seed}), weighted_sample(page, 10, w{seed}), sample(id, 9999{seed}) \
+             FROM '$/*.csv' GROUP BY g ORDER BY g"
+        )
+    };
+    let expected = folder.ask(&sql("")).rows();
+    assert_eq!(expected.len(), 7);
+    for settings in [
+        Settings { threads: 1, ..Settings::new(256 << 20) },
+        Settings { threads: 4, ..Settings::new(1 << 10) },
+    ] {
+        assert_eq!(folder.ask_with(&sql(""), &settings).rows(), expected);
+        assert_eq!(folder.ask_with(&sql(", 0"), &settings).rows(), expected);
+    }
+    let other = folder.ask(&sql(", 1")).rows();
+    for (one, another) in expected.iter().zip(&other) {
+        assert_ne!(one[1], another[1]);
+        let in_order = |text: &str| {
+            let items = text.trim_matches(['[', ']']).split(", ");
+            let mut items: Vec<String> = items.map(str::to_owned).collect();
+            items.sort();
+            items
+        };
+        assert_eq!(in_order(&one[3]), in_order(&another[3]), "all values are in a sample of more");
+    }
+}
+
+/// Each of ten rows of 20,000 groups is in a sample of three with a chance of 0.3, and in one of weights with that of
+/// the sequential draw. The number of groups that have it in theirs is off by more than six standard deviations once in
+/// 10^9 runs.
+#[test]
+fn samples_have_the_chances_that_are_promised() {
+    const GROUPS: usize = 20_000;
+    let folder = Folder::new();
+    let mut out = String::from("g,x,w\n");
+    for group in 0..GROUPS {
+        for x in 0..10 {
+            writeln!(out, "{group},{x},{}", if x == 0 { 9 } else { 1 }).unwrap();
+        }
+    }
+    folder.write("f.csv", out);
+    let counts = |sample: &str| {
+        let sql = format!(
+            "SELECT x, count(*) FROM (SELECT unnest(s) AS x FROM (SELECT {sample} AS s FROM '$/f.csv' \
+             GROUP BY g)) GROUP BY x ORDER BY x"
+        );
+        let rows = folder.ask(&sql).rows();
+        rows.iter().map(|row| row[1].parse::<f64>().unwrap()).collect::<Vec<_>>()
+    };
+    let check = |count: f64, chance: f64| {
+        let expected = GROUPS as f64 * chance;
+        let deviation = (expected * (1.0 - chance)).sqrt();
+        assert!((count - expected).abs() < 6.0 * deviation, "{count}, where {expected} is expected");
+    };
+    let uniform = counts("sample(x, 3)");
+    assert_eq!(uniform.len(), 10);
+    uniform.iter().for_each(|count| check(*count, 0.3));
+    // One value is drawn: 9 of 18 of the weight are the first's.
+    let weighted = counts("weighted_sample(x, 1, w)");
+    check(weighted[0], 0.5);
+    weighted[1..].iter().for_each(|count| check(*count, 0.5 / 9.0));
+}
+
+#[test]
+fn what_is_no_sketch_is_refused_with_the_value() {
+    let folder = Folder::new();
+    folder.write("f.csv", "s,n\n\\x128b7f01,1\n");
+    for (sql, parts) in [
+        ("SELECT hll_union(s) FROM '$/f.csv'", ["\\x128b7f01", "7 more expected"]),
+        ("SELECT hll_cardinality(s) FROM '$/f.csv'", ["\\x128b7f01", "7 more expected"]),
+        ("SELECT id_set_union(s) FROM '$/f.csv'", ["\\x128b7f01", "set of ids"]),
+        ("SELECT hll_union(n) FROM '$/f.csv'", ["`hll_union` takes sketches", "BIGINT"]),
+        ("SELECT hll_union('\\x119f7f') FROM '$/f.csv'", ["from 4 to 24", "max_log2m"]),
+        ("SELECT hll_sketch(n, 3) FROM '$/f.csv'", ["from 4 to 24", "3"]),
+        ("SELECT hll_sketch(n, 11, 9) FROM '$/f.csv'", ["from 1 to 8", "9"]),
+        ("SELECT id_set(s) FROM '$/f.csv'", ["takes whole numbers", "TEXT"]),
+        ("SELECT top_k(s, 3, n / 2) FROM '$/f.csv'", ["whole number", "DOUBLE"]),
+        ("SELECT top_k(s, 3, -n) FROM '$/f.csv'", ["whole number from 0", "-1"]),
+        ("SELECT distinct_values(s, 0) FROM '$/f.csv'", ["from 1 to", "0"]),
+        ("SELECT bootstrap_sum(n) FROM '$/f.csv'", ["bootstrap_sum(x, unit)", "called as"]),
+        ("SELECT sum(struct(s, n)) FROM '$/f.csv'", ["adds up numbers", "TEXT"]),
+        (
+            "SELECT sample(a.s, 3) FROM '$/f.csv' a JOIN '$/f.csv' b ON a.n = b.n",
+            ["records of one source", "sample within the subquery"],
+        ),
+        (
+            "WITH t AS (SELECT * FROM '$/f.csv') SELECT weighted_sample(s, 3, n) FROM t",
+            ["`weighted_sample` takes records", "one source"],
+        ),
+    ] {
+        let message = folder.refusal(sql);
+        parts.iter().for_each(|part| assert!(message.contains(part), "{sql}: {message}"));
+    }
+    // More registers where they are allowed, and nothing of a null.
+    let answer = folder.ask("SELECT hll_cardinality(hll_union(NULL)) FROM '$/f.csv'");
+    assert_eq!(answer.only(), "∅");
+    let large = "SELECT hll_union(CASE WHEN n = 1 THEN '\\x119f7f' END, 31) IS NULL FROM '$/f.csv'";
+    assert_eq!(folder.ask(large).only(), "false");
+}
+
+/// Lists, structs and maps of numbers against their elements.
+#[test]
+fn nested_numbers_are_added_up_element_by_element() {
+    let folder = Folder::new();
+    let mut random = Random(11);
+    let (mut out, mut lists, mut maps) = (String::new(), [[0i64; 6]; 3], BTreeMap::new());
+    let (mut longest, mut fields) = ([0; 3], [0i64; 3]);
+    for _ in 0..3_000 {
+        let group = random.below(3) as usize;
+        let length = random.below(7) as usize;
+        let items: Vec<i64> = (0..length).map(|_| random.below(100) as i64 - 50).collect();
+        items.iter().enumerate().for_each(|(at, item)| lists[group][at] += item);
+        longest[group] = longest[group].max(length);
+        let keys: BTreeSet<u64> = (0..random.below(4)).map(|_| random.below(9)).collect();
+        let map: BTreeMap<String, f64> =
+            keys.iter().map(|key| (format!("k{key}"), *key as f64 * 0.25)).collect();
+        for (key, value) in &map {
+            *maps.entry((group, key.clone())).or_insert(0.0) += value;
+        }
+        let field = random.below(9) as i64;
+        fields[group] += field;
+        let line = serde_json::json!({
+            "g": group, "l": items,
+            "k": map.keys().collect::<Vec<_>>(), "v": map.values().collect::<Vec<_>>(),
+            "s": {"a": field, "b": {"c": [field, 1]}},
+        });
+        writeln!(out, "{line}").unwrap();
+    }
+    folder.write("f.jsonl", out);
+    let sql = "SELECT g, sum(l), sum(s), avg(l)[1] = avg(l[1]) FROM '$/f.jsonl' GROUP BY g ORDER BY g";
+    let counts = folder.ask("SELECT g, count(*) FROM '$/f.jsonl' GROUP BY g ORDER BY g").rows();
+    let expected: Vec<Vec<String>> = (0..3)
+        .map(|group| {
+            let field = fields[group];
+            vec![
+                group.to_string(),
+                list(&lists[group][..longest[group]]),
+                format!("{{a: {field}, b: {{c: [{field}, {}]}}}}", counts[group][1]),
+                "true".to_string(),
+            ]
+        })
+        .collect();
+    for settings in [settings(), Settings { threads: 3, ..Settings::new(1 << 10) }] {
+        assert_eq!(ask(&query(folder.sql(sql)), &settings).unwrap().rows(), expected);
+    }
+    let keyed: Vec<String> = (0..3)
+        .map(|group| {
+            let own = maps.iter().filter(|((of, _), _)| *of == group);
+            let own = own.map(|((_, key), sum)| format!("{key}: {sum:?}"));
+            format!("{{{}}}", own.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    let sql = "SELECT sum(map(k, v)) FROM '$/f.jsonl' GROUP BY g ORDER BY g";
+    let found = folder.ask(sql).rows();
+    let found: Vec<String> = found.into_iter().map(|row| row[0].clone()).collect();
+    assert_eq!(found, keyed);
+}
