@@ -10,10 +10,10 @@ SECONDS_TOTAL ?= 3600
 # Benchmarks to run with `make bench`: `make bench WHAT=flights`; all of them by default.
 WHAT ?=
 
-.PHONY: help build demo test soak lint bench docs format clean
+.PHONY: help build demo test hll-js soak lint bench docs format clean
 
 help: ## what each verb does
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the tidemill binary, in target/release
 	@scripts/build.sh
@@ -21,8 +21,11 @@ build: ## the tidemill binary, in target/release
 demo: ## unique aircraft, delays and destinations by airport and day, from 336,776 real flights
 	@scripts/demo.sh
 
-test: ## every test: Rust, the built binary, Python
+test: ## every test: Rust, the built binary, Python, the npm package
 	@scripts/test.sh
+
+hll-js: ## HyperLogLog as an npm package, in packages/hll-js/dist
+	@scripts/hll-js.sh
 
 soak: ## what never ends: random queries, kills and fuzzing, for SECONDS_TOTAL seconds
 	@scripts/soak.sh $(SECONDS_TOTAL)
@@ -38,6 +41,7 @@ docs: ## the documentation as a site, in target/docs
 
 format: ## formats the Rust code
 	@cargo fmt --all
+	@cargo fmt --manifest-path packages/hll-js/Cargo.toml
 
 clean: ## removes everything that was built
 	@cargo clean

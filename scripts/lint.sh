@@ -13,6 +13,7 @@ fault() {
 
 say "formatting"
 cargo fmt --all --check || fault "cargo fmt would change the code above (make format)"
+cargo fmt --manifest-path packages/hll-js/Cargo.toml --check || fault "cargo fmt would change packages/hll-js (make format)"
 
 # Before clippy: these take no build.
 say "one Arrow, one feature set"
@@ -64,6 +65,8 @@ fi
 
 say "clippy"
 cargo clippy --release --locked --workspace --all-targets -- --deny warnings || fault "clippy"
+# As the machine's own library: the same code, and no compiler for WebAssembly is needed.
+cargo clippy --release --locked --manifest-path packages/hll-js/Cargo.toml -- --deny warnings || fault "clippy, packages/hll-js"
 
 say "Python"
 "$python" -m compileall -q python tests docs scripts || fault "Python files that do not compile"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test: Rust (units, properties, the built binary), then the Python package built as
-# `pip install .` builds it, and both against a real S3 server and servers that misbehave. The
-# last line is the sum of them.
+# `pip install .` builds it, and both against a real S3 server and servers that misbehave; then the
+# npm package, in Node.js and in a browser. The last line is the sum of them.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need_cargo
 need_python
@@ -64,5 +64,20 @@ passed=$((passed + ${counts% *}))
 failed=$((failed + ${counts#* }))
 if [ "$status" -ne 0 ] && [ "${counts#* }" -eq 0 ]; then
     failed=$((failed + 1))
+fi
+
+status=0
+say "the npm package, in Node.js and in Chromium"
+scripts/hll-js.sh --test 2>&1 | tee "$logs/hll-js.log" || status=$?
+if [ "$status" -eq 77 ]; then
+    say "the npm package was left out: see above"
+else
+    counts=$(awk '$2 == "pass" { passed += $3 } $2 == "fail" { failed += $3 }
+        END { print passed + 0, failed + 0 }' "$logs/hll-js.log")
+    passed=$((passed + ${counts% *}))
+    failed=$((failed + ${counts#* }))
+    if [ "$status" -ne 0 ] && [ "${counts#* }" -eq 0 ]; then
+        failed=$((failed + 1))
+    fi
 fi
 finish
