@@ -33,6 +33,7 @@ WAITS = {
     "a frame of pandas": (1, "tm.query(rows, **csv).to_pandas()"),
     "a table": (1, "tm.query(rows, **csv).to_arrow()"),
     "rows as objects": (1, "tm.query(sql, **csv).to_pylist()"),
+    "a sketch": (1, "tm.Hll().add_values(tm.query(rows, **csv))"),
     "a look": (1, "tm.query(sql, **csv).show()"),
     "a notebook's look": (1, "tm.query(sql, **csv)._repr_html_()"),
     "files": (1, "tm.query(rows, **csv, output='x.csv')"),
@@ -251,3 +252,28 @@ def test_a_closed_result_stops_its_run(tmp_path):
         rows = result.to_pylist()
     assert rows == [{"one": 1}]
     assert tm.jobs()[0]["outcome"] == "done"
+
+
+def test_an_interrupt_ends_adding_objects_to_a_sketch():
+    done = run_script(
+        """
+        PIPE
+        import itertools
+        begun = threading.Event()
+
+        def endless():
+            for number in itertools.count():
+                if number == 100_000:
+                    begun.set()
+                yield number
+
+        hll = tm.Hll()
+        try:
+            interrupt(begun.is_set)
+            hll.add_values(endless())
+        except KeyboardInterrupt:
+            print("interrupted", hll.cardinality())
+        """,
+        timeout=600,
+    )
+    assert done.stdout == "interrupted 0.0\n", done.stderr

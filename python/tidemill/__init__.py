@@ -16,6 +16,7 @@ from tidemill._convert import Checked, Salvaged, check, check_schema, convert, s
 from tidemill._coverage import Coverage
 from tidemill._errors import (
     BadRecordError,
+    CorruptBytesError,
     CorruptFileError,
     InputOutputError,
     InternalError,
@@ -25,10 +26,12 @@ from tidemill._errors import (
     OutOfRangeError,
     OutputExistsError,
     TidemillError,
+    UncertainEstimateError,
     UsageError,
 )
 from tidemill._explain import Explain
 from tidemill._formats import Batches, register_format
+from tidemill._hll import Estimate, Hll
 from tidemill._job import Job
 from tidemill._jobs import jobs
 from tidemill._result import Batch, Result, Written
@@ -49,9 +52,12 @@ __all__ = [
     "Batch",
     "Batches",
     "Checked",
+    "CorruptBytesError",
     "CorruptFileError",
     "Coverage",
+    "Estimate",
     "Explain",
+    "Hll",
     "InputOutputError",
     "InternalError",
     "Job",
@@ -69,6 +75,7 @@ __all__ = [
     "Schema",
     "SourceSchema",
     "TidemillError",
+    "UncertainEstimateError",
     "UsageError",
     "Written",
     "__version__",

@@ -51,6 +51,22 @@ class CorruptFileError(TidemillError):
     """A file is damaged, or changed while it was read."""
 
 
+class CorruptBytesError(TidemillError, ValueError):
+    """Bytes that are no sketch, set or id space: damaged, cut short, or of another kind."""
+
+
+class UncertainEstimateError(TidemillError, ValueError):
+    """A number whose error may be all there is to it.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        The number all the same.
+    """
+
+    estimate: Any = None
+
+
 class BadRecordError(TidemillError, ValueError):
     """There are more malformed records than ``max_bad`` allows.
 

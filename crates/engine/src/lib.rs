@@ -11,6 +11,11 @@
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
 pub mod convert;
+pub mod hashing {
+    //! What a value's hash is in a sketch, whether SQL or a program adds it.
+    pub use tidemill_tables::is_hashable;
+    pub use tidemill_tables::value::{hash_decimal, hash_nanoseconds, hashes};
+}
 pub mod job;
 mod kept;
 #[cfg(test)]
@@ -26,6 +31,7 @@ pub use tidemill_jobs as jobs;
 pub use tidemill_query as query;
 pub use tidemill_remote as remote;
 pub use tidemill_sink::{self as sink, coverage_file};
+pub use tidemill_sketch as sketch;
 pub use tidemill_source::{self as source, formats, program};
 
 pub use convert::{Conversion, Converted};

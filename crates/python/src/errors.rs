@@ -23,6 +23,18 @@ pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
     }
 }
 
+/// The exception for bytes that are not what they should be.
+pub(crate) fn corrupt(py: Python<'_>, message: &str) -> PyErr {
+    let class = || -> PyResult<Bound<'_, PyType>> {
+        let class = py.import("tidemill._errors")?.getattr("CorruptBytesError")?;
+        Ok(class.cast_into::<PyType>()?)
+    };
+    match class() {
+        Ok(class) => PyErr::from_type(class, (message.to_owned(),)),
+        Err(other) => other,
+    }
+}
+
 fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let class = match error {
         Error::Interrupted => return Ok(PyKeyboardInterrupt::new_err(())),

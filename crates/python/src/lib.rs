@@ -9,14 +9,19 @@
 //! - `values`: which Python object is a value?
 //! - `convert`: how are files converted and checked?
 //! - `sorting`: how are lines sorted?
+//! - `arrays`: how does a column of values reach the engine, and how does one go back?
+//! - `hashed`: which hash has a Python object in a sketch?
+//! - `sketches`: how do sketches reach Python?
 //! - `rowfile`: how do rowfiles reach Python, and come from there?
 //! - `errors`: which Python exception is an engine's error?
 //!
 //! Options arrive as the Python package has checked them, and what is a dictionary in Python
 //! (the coverage, a job, a plan) crosses as JSON text.
 
+mod arrays;
 mod convert;
 mod errors;
+mod hashed;
 mod imported;
 mod inferred;
 mod objects;
@@ -24,6 +29,7 @@ mod options;
 mod parameters;
 mod result;
 mod rowfile;
+mod sketches;
 mod sorting;
 mod values;
 mod wait;
@@ -544,6 +550,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<objects::RawStream>()?;
     module.add_class::<rowfile::RawRowfile>()?;
     module.add_class::<rowfile::writer::RawRowfileWriter>()?;
+    module.add_class::<sketches::RawHll>()?;
     module.add_function(wrap_pyfunction!(query, module)?)?;
     module.add_function(wrap_pyfunction!(read_text, module)?)?;
     module.add_function(wrap_pyfunction!(head, module)?)?;

@@ -201,7 +201,11 @@ fn nanoseconds(unit: TimeUnit) -> i128 {
 }
 
 fn hash_time(value: i64, unit: TimeUnit) -> u64 {
-    let time = i128::from(value) * nanoseconds(unit);
+    hash_nanoseconds(i128::from(value) * nanoseconds(unit))
+}
+
+/// The hash of a timestamp, a time or a duration of so many nanoseconds.
+pub fn hash_nanoseconds(time: i128) -> u64 {
     match i64::try_from(time / 1000) {
         Ok(microseconds) if time % 1000 == 0 => hash_i64(microseconds),
         _ => hash_bytes(&time.to_le_bytes(), 0),
@@ -219,6 +223,18 @@ fn parts_of_time(value: i64, unit: TimeUnit) -> Option<(i64, u16)> {
 fn time_of_parts(whole: i64, left: u16, unit: TimeUnit) -> Option<i64> {
     let time = i128::from(whole) * 1000 + i128::from(left);
     (time % nanoseconds(unit) == 0).then(|| i64::try_from(time / nanoseconds(unit)).ok())?
+}
+
+/// The hash of a decimal that is written without an exponent: `-12.50`.
+pub fn hash_decimal(text: &str) -> u64 {
+    let shortest = match text.split_once('.') {
+        Some((_, fraction)) if fraction.bytes().all(|b| b == b'0') => {
+            &text[..text.len() - fraction.len() - 1]
+        }
+        Some(_) => text.trim_end_matches('0'),
+        None => text,
+    };
+    hash_bytes(shortest.as_bytes(), 0)
 }
 
 /// The hash of each value, with the nulls (whose hashes mean nothing).
@@ -260,19 +276,7 @@ pub fn hashes(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
         Shape::Decimal => {
             let options = FormatOptions::default();
             let format = ArrayFormatter::try_new(&array, &options)?;
-            (0..array.len())
-                .map(|row| {
-                    let text = format.value(row).to_string();
-                    let text = match text.split_once('.') {
-                        Some((_, fraction)) if fraction.bytes().all(|b| b == b'0') => {
-                            &text[..text.len() - fraction.len() - 1]
-                        }
-                        Some(_) => text.trim_end_matches('0'),
-                        None => &text,
-                    };
-                    bytes(text.as_bytes())
-                })
-                .collect()
+            (0..array.len()).map(|row| hash_decimal(&format.value(row).to_string())).collect()
         }
     };
     Ok((hashes, array.logical_nulls()))

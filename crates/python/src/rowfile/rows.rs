@@ -1040,7 +1040,7 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// The seconds and microseconds of a length of time.
-fn delta(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
+pub(crate) fn delta(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
     let py = object.py();
     let days: i64 = object.getattr(intern!(py, "days"))?.extract()?;
     let seconds: i64 = object.getattr(intern!(py, "seconds"))?.extract()?;

@@ -1,0 +1,315 @@
+//! How does a column of values reach the engine, and how does one go back? Arrow's arrays and streams
+//! through the PyCapsule interface, NumPy's arrays by their place in memory: neither is copied, but
+//! for texts of NumPy's, which are of 32 bits a character.
+
+use std::panic::AssertUnwindSafe;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, BooleanArray, Int64Array, LargeBinaryBuilder,
+    LargeStringBuilder, StructArray, make_array,
+};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::{DataType, TimeUnit};
+use arrow::error::ArrowError;
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+use tidemill_engine::types::sql_type;
+use tidemill_engine::{Error, Result};
+
+use crate::errors::raise;
+use crate::imported::{self, Arrays};
+
+/// Texts of NumPy's that are taken together.
+const TEXTS: usize = 1 << 16;
+
+/// A column, to be read once.
+pub(crate) struct Column {
+    data_type: DataType,
+    source: Source,
+    /// What is left of the array that was begun.
+    rest: Option<ArrayRef>,
+}
+
+enum Source {
+    /// Nothing but the rest.
+    Begun,
+    Stream(Arrays),
+    Texts(FixedTexts),
+}
+
+fn in_python(py: Python<'_>, error: impl std::fmt::Display) -> PyErr {
+    raise(py, Error::usage(format!("the array cannot be read: {error}")))
+}
+
+impl Column {
+    /// The column of an object that exports an Arrow stream or array.
+    pub(crate) fn of_arrow(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        if !object.hasattr(intern!(py, "__arrow_c_stream__"))? {
+            return Column::of_array(of_arrow_array(object)?, py);
+        }
+        let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
+        let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+        // SAFETY: a capsule of this name holds a valid stream, which is moved out of it: what is
+        // left there has been released.
+        let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
+        let stream = Arrays::new(stream).map_err(|error| in_python(py, error))?;
+        let data_type = only_field(stream.data_type(), py)?.clone();
+        Ok(Column { data_type, source: Source::Stream(stream), rest: None })
+    }
+
+    /// The column of an array of NumPy's that has one dimension, no gaps, and the machine's byte order.
+    pub(crate) fn of_numpy(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = array.py();
+        let numpy = Numpy::new(array)?;
+        if let Some(width) = numpy.kind.strip_prefix(['U', 'S']) {
+            let width: usize = width.parse().map_err(|_| numpy.refused(py))?;
+            let is_text = numpy.kind.starts_with('U');
+            let data_type = if is_text { DataType::LargeUtf8 } else { DataType::LargeBinary };
+            let width = if is_text { width * 4 } else { width };
+            let (buffer, len) = (numpy.buffer(width)?, numpy.len);
+            let texts = FixedTexts { buffer, width, is_text, next: 0, len };
+            return Ok(Column { data_type, source: Source::Texts(texts), rest: None });
+        }
+        Column::of_array(numpy.array(py)?, py)
+    }
+
+    fn of_array(array: ArrayRef, py: Python<'_>) -> PyResult<Self> {
+        let data_type = only_field(array.data_type(), py)?.clone();
+        Ok(Column { data_type, source: Source::Begun, rest: Some(array) })
+    }
+
+    /// The type of the values.
+    pub(crate) fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// Gives the column to `take` in pieces of at most so many values, without the interpreter's lock;
+    /// looks at signals in between.
+    pub(crate) fn each(
+        mut self,
+        py: Python<'_>,
+        piece_max: usize,
+        mut take: impl FnMut(&ArrayRef) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        let mut next = || -> Result<bool> {
+            let piece = self
+                .next(piece_max)
+                .map_err(|error| Error::usage(format!("the array cannot be read: {error}")))?;
+            piece.as_ref().map_or(Ok(false), |piece| take(piece).map(|()| true))
+        };
+        while py.detach(&mut next).map_err(|error| raise(py, error))? {
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, piece_max: usize) -> Result<Option<ArrayRef>, ArrowError> {
+        loop {
+            if let Some(rest) = self.rest.take() {
+                let piece = rest.slice(0, rest.len().min(piece_max));
+                if rest.len() > piece.len() {
+                    self.rest = Some(rest.slice(piece.len(), rest.len() - piece.len()));
+                }
+                return Ok(Some(match piece.as_any().downcast_ref::<StructArray>() {
+                    Some(records) => Arc::clone(records.column(0)),
+                    None => piece,
+                }));
+            }
+            self.rest = match &mut self.source {
+                Source::Begun => return Ok(None),
+                Source::Stream(stream) => match stream.next().transpose()? {
+                    Some(array) => Some(array),
+                    None => return Ok(None),
+                },
+                Source::Texts(texts) => match texts.next()? {
+                    Some(array) => Some(array),
+                    None => return Ok(None),
+                },
+            };
+        }
+    }
+}
+
+/// The type of a column, or of the only column of a table.
+fn only_field<'a>(data_type: &'a DataType, py: Python<'_>) -> PyResult<&'a DataType> {
+    let DataType::Struct(fields) = data_type else { return Ok(data_type) };
+    if let [field] = fields.as_ref() {
+        return Ok(field.data_type());
+    }
+    let names: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name())).collect();
+    let error = Error::usage_hint(
+        format!("a column is wanted, and this is a table of {}: {}", names.len(), names.join(", ")),
+        "give one of its columns: table['name']",
+    );
+    Err(raise(py, error))
+}
+
+fn of_arrow_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let pair = object.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
+    let capsule = |index: usize| -> PyResult<Bound<'_, PyCapsule>> {
+        Ok(pair.get_item(index)?.cast_into::<PyCapsule>()?)
+    };
+    let (schema, array) = (capsule(0)?, capsule(1)?);
+    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
+    // SAFETY: capsules of these names hold a valid schema, which stays theirs, and a valid array,
+    // which is moved out.
+    let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
+    Ok(imported::values(&data.map_err(|error| in_python(object.py(), error))?))
+}
+
+/// An array of NumPy's.
+struct Numpy<'a, 'py> {
+    array: &'a Bound<'py, PyAny>,
+    address: usize,
+    len: usize,
+    /// What it holds: `i8`, `M8[us]`, `U12`.
+    kind: String,
+}
+
+impl Numpy<'_, '_> {
+    fn new<'a, 'py>(array: &'a Bound<'py, PyAny>) -> PyResult<Numpy<'a, 'py>> {
+        let interface = array.getattr(intern!(array.py(), "__array_interface__"))?;
+        let (address, _): (usize, bool) = interface.get_item("data")?.extract()?;
+        let (len,): (usize,) = interface.get_item("shape")?.extract()?;
+        let kind: String = interface.get_item("typestr")?.extract()?;
+        let kind = kind.trim_start_matches(['<', '>', '|', '=']).to_owned();
+        Ok(Numpy { array, address, len, kind })
+    }
+
+    fn refused(&self, py: Python<'_>) -> PyErr {
+        let kind = &self.kind;
+        raise(py, Error::usage(format!("an array of NumPy's type `{kind}` cannot be taken")))
+    }
+
+    /// The memory of the values, which lives as long as the buffer does.
+    fn buffer(&self, width: usize) -> PyResult<Buffer> {
+        struct Owner {
+            _array: AssertUnwindSafe<Py<PyAny>>,
+        }
+        let bytes = self.len.checked_mul(width).ok_or_else(|| self.refused(self.array.py()))?;
+        let Some(start) = NonNull::new(self.address as *mut u8).filter(|_| bytes > 0) else {
+            return Ok(Buffer::from_vec(Vec::<u64>::new()));
+        };
+        let owner = Arc::new(Owner { _array: AssertUnwindSafe(self.array.clone().unbind()) });
+        // SAFETY: NumPy tells where its values are, and they are there as long as the array is.
+        Ok(unsafe { Buffer::from_custom_allocation(start, bytes, owner) })
+    }
+
+    fn array(&self, py: Python<'_>) -> PyResult<ArrayRef> {
+        let of = |data_type: DataType, width| self.plain(data_type, width);
+        let time = |unit: &str| {
+            Some(match unit {
+                "s" => TimeUnit::Second,
+                "ms" => TimeUnit::Millisecond,
+                "us" => TimeUnit::Microsecond,
+                "ns" => TimeUnit::Nanosecond,
+                _ => return None,
+            })
+        };
+        match self.kind.as_str() {
+            "i1" => of(DataType::Int8, 1),
+            "i2" => of(DataType::Int16, 2),
+            "i4" => of(DataType::Int32, 4),
+            "i8" => of(DataType::Int64, 8),
+            "u1" => of(DataType::UInt8, 1),
+            "u2" => of(DataType::UInt16, 2),
+            "u4" => of(DataType::UInt32, 4),
+            "u8" => of(DataType::UInt64, 8),
+            "f2" => of(DataType::Float16, 2),
+            "f4" => of(DataType::Float32, 4),
+            "f8" => of(DataType::Float64, 8),
+            "b1" => {
+                let bytes = self.buffer(1)?;
+                Ok(Arc::new(BooleanArray::from_iter(bytes.iter().map(|byte| Some(*byte != 0)))))
+            }
+            // Days are numbers, as those of dates are.
+            "M8[D]" => self.with_nulls(DataType::Int64),
+            kind => {
+                let unit = kind.strip_suffix(']').and_then(|kind| kind.split_once('['));
+                let data_type = match unit {
+                    Some(("M8", unit)) => time(unit).map(|unit| DataType::Timestamp(unit, None)),
+                    Some(("m8", unit)) => time(unit).map(DataType::Duration),
+                    _ => None,
+                };
+                self.with_nulls(data_type.ok_or_else(|| self.refused(py))?)
+            }
+        }
+    }
+
+    fn plain(&self, data_type: DataType, width: usize) -> PyResult<ArrayRef> {
+        let data = ArrayData::builder(data_type).len(self.len).add_buffer(self.buffer(width)?);
+        Ok(make_array(data.build().map_err(|error| in_python(self.array.py(), error))?))
+    }
+
+    /// Times, of which the least is "not a time".
+    fn with_nulls(&self, data_type: DataType) -> PyResult<ArrayRef> {
+        let ticks = self.plain(DataType::Int64, 8)?;
+        let values: &Int64Array = ticks.as_primitive();
+        let nulls = values
+            .values()
+            .contains(&i64::MIN)
+            .then(|| NullBuffer::from_iter(values.values().iter().map(|value| *value != i64::MIN)));
+        let data = ticks.to_data().into_builder().data_type(data_type).nulls(nulls);
+        Ok(make_array(data.build().map_err(|error| in_python(self.array.py(), error))?))
+    }
+}
+
+/// Texts or bytes of NumPy's, each of the same width; zeros at the end are no part of them.
+struct FixedTexts {
+    buffer: Buffer,
+    width: usize,
+    is_text: bool,
+    next: usize,
+    len: usize,
+}
+
+impl FixedTexts {
+    fn next(&mut self) -> Result<Option<ArrayRef>, ArrowError> {
+        let count = (self.len - self.next).min(TEXTS);
+        if count == 0 {
+            return Ok(None);
+        }
+        let all = self.buffer.get(self.next * self.width..).unwrap_or_default();
+        let each = (0..count).map(|at| &all[at * self.width..(at + 1) * self.width]);
+        self.next += count;
+        if !self.is_text {
+            let mut builder = LargeBinaryBuilder::new();
+            for value in each {
+                let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                builder.append_value(&value[..end]);
+            }
+            return Ok(Some(Arc::new(builder.finish())));
+        }
+        let (mut builder, mut text) = (LargeStringBuilder::new(), String::new());
+        for value in each {
+            text.clear();
+            // A zero is a character in the middle of a text, and none at its end.
+            let mut zeros = 0;
+            for &bytes in value.as_chunks::<4>().0 {
+                let code = u32::from_ne_bytes(bytes);
+                if code == 0 {
+                    zeros += 1;
+                    continue;
+                }
+                text.extend(std::iter::repeat_n('\0', std::mem::take(&mut zeros)));
+                text.push(char::from_u32(code).ok_or_else(|| {
+                    ArrowError::InvalidArgumentError(format!("{code:#x} is no character"))
+                })?);
+            }
+            builder.append_value(&text);
+        }
+        Ok(Some(Arc::new(builder.finish())))
+    }
+}
+
+/// Refuses a column of a type that is not wanted.
+pub(crate) fn refused(py: Python<'_>, what: &str, of: &DataType, hint: &str) -> PyErr {
+    raise(py, Error::usage_hint(format!("{what} of type {}", sql_type(of)), hint))
+}

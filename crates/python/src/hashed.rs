@@ -1,0 +1,213 @@
+//! Which hash has a Python object in a sketch? That of the value it would be in a column: an `int` as a
+//! whole number, a `float` as a double, whatever its digits are.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString};
+use tidemill_engine::Error;
+use tidemill_engine::hashing::{hash_decimal, hash_nanoseconds};
+use tidemill_engine::sketch::{hash_bytes, hash_f64, hash_i64};
+
+use crate::errors::raise;
+use crate::rowfile::rows::{delta, described};
+
+/// Objects between two looks at signals.
+const LOOK: usize = 1 << 14;
+
+const HINT: &str =
+    "values are int, str, float, bytes, bool, Decimal, datetime, date, time, timedelta";
+
+/// 1970-01-01, as Python numbers days.
+const EPOCH_ORDINAL: i64 = 719_163;
+
+/// Python's classes.
+pub(crate) struct Hasher<'py> {
+    py: Python<'py>,
+    datetime: Bound<'py, PyAny>,
+    date: Bound<'py, PyAny>,
+    time: Bound<'py, PyAny>,
+    timedelta: Bound<'py, PyAny>,
+    decimal: Bound<'py, PyAny>,
+    epoch: Bound<'py, PyAny>,
+    epoch_utc: Bound<'py, PyAny>,
+}
+
+impl<'py> Hasher<'py> {
+    pub(crate) fn new(py: Python<'py>) -> PyResult<Self> {
+        let module = py.import("datetime")?;
+        let datetime = module.getattr("datetime")?;
+        let utc = module.getattr("timezone")?.getattr("utc")?;
+        Ok(Hasher {
+            py,
+            date: module.getattr("date")?,
+            time: module.getattr("time")?,
+            timedelta: module.getattr("timedelta")?,
+            decimal: py.import("decimal")?.getattr("Decimal")?,
+            epoch: datetime.call1((1970, 1, 1))?,
+            epoch_utc: datetime.call1((1970, 1, 1, 0, 0, 0, 0, utc))?,
+            datetime,
+        })
+    }
+
+    /// The hash of an object that is most often one of the first kinds; none of a null.
+    pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
+        match simple(object)? {
+            Some(hash) => Ok(Some(hash)),
+            None => Hasher::new(object.py())?.hash(object),
+        }
+    }
+
+    /// The hashes of an iterable's objects, without nulls.
+    pub(crate) fn all(objects: &Bound<'py, PyAny>) -> PyResult<Vec<u64>> {
+        let py = objects.py();
+        let hasher = Hasher::new(py)?;
+        let mut hashes = Vec::new();
+        for (number, object) in objects.try_iter()?.enumerate() {
+            hashes.extend(hasher.hash(&object?)?);
+            if number % LOOK == LOOK - 1 {
+                py.check_signals()?;
+            }
+        }
+        Ok(hashes)
+    }
+
+    fn hash(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
+        if object.is_none() {
+            return Ok(None);
+        }
+        if let Some(hash) = simple(object)? {
+            return Ok(Some(hash));
+        }
+        let py = self.py;
+        let name = object.get_type().name()?;
+        let name = name.to_str()?;
+        // pandas' nulls, of which one is a datetime.
+        if matches!(name, "NAType" | "NaTType") {
+            return Ok(None);
+        }
+        if matches!(name, "datetime64" | "timedelta64") {
+            return self.of_numpy_time(object);
+        }
+        let part = |name: &Bound<'py, PyString>| -> PyResult<i128> {
+            match object.getattr_opt(name)? {
+                Some(part) => part.extract(),
+                None => Ok(0),
+            }
+        };
+        let nanoseconds = |(seconds, micros): (i64, i64), nanos: i128| {
+            i128::from(seconds) * 1_000_000_000 + i128::from(micros) * 1_000 + nanos
+        };
+        Ok(Some(if object.is_instance(&self.datetime)? {
+            let is_local = object.getattr(intern!(py, "tzinfo"))?.is_none();
+            let since = object.sub(if is_local { &self.epoch } else { &self.epoch_utc })?;
+            // pandas' own kind of it has nanoseconds.
+            hash_nanoseconds(nanoseconds(delta(&since)?, part(intern!(py, "nanosecond"))?))
+        } else if object.is_instance(&self.date)? {
+            let ordinal: i64 = object.call_method0(intern!(py, "toordinal"))?.extract()?;
+            hash_i64(ordinal - EPOCH_ORDINAL)
+        } else if object.is_instance(&self.time)? {
+            if !object.getattr(intern!(py, "tzinfo"))?.is_none() {
+                return Err(refused(object, "is a time of day with a zone", "a datetime has one"));
+            }
+            let hours = part(intern!(py, "hour"))? * 60 + part(intern!(py, "minute"))?;
+            let micros = (hours * 60 + part(intern!(py, "second"))?) * 1_000_000
+                + part(intern!(py, "microsecond"))?;
+            hash_nanoseconds(micros * 1_000)
+        } else if object.is_instance(&self.timedelta)? {
+            hash_nanoseconds(nanoseconds(delta(object)?, part(intern!(py, "nanoseconds"))?))
+        } else if object.is_instance(&self.decimal)? {
+            if !object.call_method0(intern!(py, "is_finite"))?.is_truthy()? {
+                return Err(refused(object, "is no number", "leave it out, or give a float"));
+            }
+            if !object.is_truthy()? {
+                return Ok(Some(hash_decimal("0")));
+            }
+            let text = object.call_method1(intern!(py, "__format__"), ("f",))?;
+            hash_decimal(text.cast::<PyString>()?.to_str()?)
+        } else if name == "memoryview" {
+            let bytes = object.call_method0(intern!(py, "tobytes"))?;
+            hash_bytes(bytes.cast::<PyBytes>()?.as_bytes(), 0)
+        } else {
+            // A number of NumPy's.
+            let is_one_of_numpy = object.getattr_opt(intern!(py, "dtype"))?.is_some()
+                && object
+                    .getattr_opt(intern!(py, "ndim"))?
+                    .is_some_and(|n| n.eq(0).unwrap_or(false));
+            if is_one_of_numpy {
+                let own = object.call_method0(intern!(py, "item"))?;
+                if !own.get_type().is(object.get_type()) {
+                    return self.hash(&own);
+                }
+            }
+            return Err(refused(object, "has no hash in a sketch", HINT));
+        }))
+    }
+
+    /// A `numpy.datetime64` or `timedelta64`, as one of an array.
+    fn of_numpy_time(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
+        let numpy = self.py.import("numpy")?;
+        let data = numpy.call_method1("datetime_data", (object.getattr("dtype")?,))?;
+        let (unit, count): (String, i128) = data.extract()?;
+        let ticks: i64 = object.call_method1("astype", ("int64",))?.extract()?;
+        if ticks == i64::MIN {
+            return Ok(None);
+        }
+        let ticks = i128::from(ticks) * count;
+        let is_moment = object.get_type().name()? == "datetime64";
+        let seconds = match unit.as_str() {
+            "ns" => return Ok(Some(hash_nanoseconds(ticks))),
+            "us" => return Ok(Some(hash_nanoseconds(ticks * 1_000))),
+            "ms" => return Ok(Some(hash_nanoseconds(ticks * 1_000_000))),
+            "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            "D" | "W" | "M" | "Y" if is_moment => {
+                let days = object.call_method1("astype", ("datetime64[D]",))?;
+                return Ok(Some(hash_i64(days.call_method1("astype", ("int64",))?.extract()?)));
+            }
+            "D" => 86_400,
+            "W" => 7 * 86_400,
+            _ => return Err(refused(object, "has no hash in a sketch", HINT)),
+        };
+        Ok(Some(hash_nanoseconds(ticks * seconds * 1_000_000_000)))
+    }
+}
+
+/// The hash of what is neither a time nor a decimal.
+#[inline]
+fn simple(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if let Ok(text) = object.cast::<PyString>() {
+        return match text.to_str() {
+            Ok(text) => Ok(Some(hash_bytes(text.as_bytes(), 0))),
+            Err(_) => Err(refused(
+                object,
+                "has a surrogate, which no UTF-8 has",
+                "text.encode(errors='surrogateescape') gives the bytes it is from",
+            )),
+        };
+    }
+    if object.is_instance_of::<PyInt>() {
+        if let Ok(truth) = object.cast::<PyBool>() {
+            return Ok(Some(hash_i64(truth.is_true().into())));
+        }
+        return match (object.extract::<i64>(), object.extract::<u64>()) {
+            (Ok(value), _) => Ok(Some(hash_i64(value))),
+            (_, Ok(value)) => Ok(Some(hash_i64(value.cast_signed()))),
+            _ => Err(refused(object, "needs more than 64 bits", "str(value) is a text")),
+        };
+    }
+    if let Ok(value) = object.cast::<PyFloat>() {
+        return Ok(Some(hash_f64(value.value())));
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Some(hash_bytes(bytes.as_bytes(), 0)));
+    }
+    if let Ok(bytes) = object.cast::<PyByteArray>() {
+        return Ok(Some(hash_bytes(&bytes.to_vec(), 0)));
+    }
+    Ok(None)
+}
+
+pub(crate) fn refused(object: &Bound<'_, PyAny>, why: &str, hint: &str) -> PyErr {
+    raise(object.py(), Error::usage_hint(format!("{} {why}", described(object)), hint))
+}

@@ -1,0 +1,308 @@
+//! How do sketches reach Python? As objects around the state, which calls change without the
+//! interpreter's lock.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Int64Type, UInt64Type};
+use parking_lot::{Mutex, MutexGuard};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tidemill_engine::hashing::{hashes, is_hashable};
+use tidemill_engine::sketch::{
+    Comparison, Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, SketchError,
+};
+use tidemill_engine::{Error, Result};
+
+use crate::arrays::{Column, refused};
+use crate::errors::{corrupt, raise};
+use crate::hashed::{self, Hasher};
+
+/// Values that are added between two looks at signals.
+const PIECE: usize = 1 << 16;
+
+/// What is wrong with a parameter, or with bytes.
+pub(crate) fn told(py: Python<'_>, error: SketchError) -> PyErr {
+    match error {
+        SketchError::ParameterOutOfRange { .. } => raise(py, Error::usage(error.to_string())),
+        other => corrupt(py, &other.to_string()),
+    }
+}
+
+/// A number as Python has it: the value, its standard error, and the interval at 95 %.
+type Told = (f64, f64, (f64, f64));
+
+fn estimate(estimate: Estimate) -> Told {
+    (estimate.value, estimate.standard_error, estimate.interval())
+}
+
+fn estimator(is_improved: bool) -> Estimator {
+    if is_improved { Estimator::Improved } else { Estimator::Published }
+}
+
+/// A HyperLogLog sketch.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub(crate) struct RawHll(Mutex<Hll>);
+
+impl RawHll {
+    fn of(hll: Hll) -> Self {
+        RawHll(Mutex::new(hll))
+    }
+
+    /// Does something with the state. No lock is waited for with the interpreter's held.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Hll) -> T + Send) -> T {
+        py.detach(|| work(&mut self.0.lock()))
+    }
+
+    /// Adds one hash, which takes no longer than letting go of the interpreter's lock would.
+    fn push(&self, py: Python<'_>, hash: u64) {
+        match self.0.try_lock() {
+            Some(mut hll) => hll.add_hash(hash),
+            None => self.with(py, |hll| hll.add_hash(hash)),
+        }
+    }
+
+    /// Does something with two states, which may be the same.
+    fn beside<T: Send>(
+        &self,
+        other: &RawHll,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Hll, &Hll) -> T + Send,
+    ) -> T {
+        py.detach(|| {
+            let (left, right): (*const RawHll, *const RawHll) = (self, other);
+            // In one order, whoever asks.
+            let (mut ours, theirs): (MutexGuard<'_, Hll>, _) = match left.cmp(&right) {
+                std::cmp::Ordering::Equal => {
+                    let mut ours = self.0.lock();
+                    let theirs = ours.clone();
+                    return work(&mut ours, &theirs);
+                }
+                std::cmp::Ordering::Less => {
+                    let ours = self.0.lock();
+                    (ours, other.0.lock())
+                }
+                std::cmp::Ordering::Greater => {
+                    let theirs = other.0.lock();
+                    (self.0.lock(), theirs)
+                }
+            };
+            work(&mut ours, &theirs)
+        })
+    }
+}
+
+#[pymethods]
+impl RawHll {
+    /// An empty one; `explicit` is the threshold, none for the automatic one.
+    #[new]
+    #[pyo3(signature = (log2m, regwidth, explicit, sparse))]
+    fn new(
+        py: Python<'_>,
+        log2m: u8,
+        regwidth: u8,
+        explicit: Option<u64>,
+        sparse: bool,
+    ) -> PyResult<Self> {
+        let expthresh = match explicit {
+            None => Ok(ExplicitThreshold::Automatic),
+            Some(count) => ExplicitThreshold::of_count(count),
+        };
+        let hll = expthresh
+            .and_then(|expthresh| Hll::new(HllParams { log2m, regwidth, expthresh, sparse }));
+        hll.map(RawHll::of).map_err(|error| told(py, error))
+    }
+
+    /// One of bytes, which may have so large a `log2m`.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8], max_log2m: u8) -> PyResult<Self> {
+        let read = py.detach(|| Hll::from_bytes_within(bytes, max_log2m));
+        read.map(RawHll::of).map_err(|error| told(py, error))
+    }
+
+    /// The bytes, by postgresql-hll's rules, with a number of sparse registers or without, or by
+    /// java-hll's.
+    #[pyo3(signature = (sparse_max, is_java))]
+    fn to_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        sparse_max: Option<u32>,
+        is_java: bool,
+    ) -> Bound<'py, PyBytes> {
+        let dialect = match is_java {
+            true => Dialect::Java,
+            false => Dialect::Postgres { sparse_registers_max: sparse_max },
+        };
+        PyBytes::new(py, &self.with(py, |hll| hll.to_bytes(dialect)))
+    }
+
+    /// `log2m`, `regwidth`, the threshold (none: automatic), and whether it may be sparse.
+    #[getter]
+    fn parameters(&self, py: Python<'_>) -> (u8, u8, Option<u64>, bool) {
+        let params = self.with(py, |hll| hll.params());
+        let explicit = match params.expthresh {
+            ExplicitThreshold::Never => Some(0),
+            ExplicitThreshold::PowerOfTwo(power) => Some(1 << power),
+            _ => None,
+        };
+        (params.log2m, params.regwidth, explicit, params.sparse)
+    }
+
+    #[getter]
+    fn is_exact(&self, py: Python<'_>) -> bool {
+        self.with(py, |hll| hll.is_exact())
+    }
+
+    #[getter]
+    fn is_undefined(&self, py: Python<'_>) -> bool {
+        self.with(py, |hll| hll.is_undefined())
+    }
+
+    /// The memory it owns.
+    #[getter]
+    fn heap_bytes(&self, py: Python<'_>) -> usize {
+        self.with(py, |hll| hll.heap_bytes())
+    }
+
+    fn copy(&self, py: Python<'_>) -> Self {
+        RawHll::of(self.with(py, |hll| hll.clone()))
+    }
+
+    fn equals(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> bool {
+        self.beside(other.get(), py, |ours, theirs| ours == theirs)
+    }
+
+    fn add(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some(hash) = Hasher::of(value)? else {
+            let hint = "leave it out; add_values leaves nulls out by itself";
+            return Err(hashed::refused(value, "is no value to count", hint));
+        };
+        self.push(value.py(), hash);
+        Ok(())
+    }
+
+    /// Adds a value by its hash, whose bits are those of a signed integer.
+    fn add_hash(&self, py: Python<'_>, hash: i64) {
+        self.push(py, hash.cast_unsigned());
+    }
+
+    /// Adds the objects of an iterable, all or none.
+    fn add_objects(&self, objects: &Bound<'_, PyAny>) -> PyResult<()> {
+        let hashes = Hasher::all(objects)?;
+        self.with(objects.py(), |hll| hll.add_hashes(&hashes));
+        Ok(())
+    }
+
+    /// Adds the values of what exports Arrow's data.
+    fn add_arrow(&self, object: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.add_column(object.py(), Column::of_arrow(object)?)
+    }
+
+    /// Adds the values of an array of NumPy's.
+    fn add_numpy(&self, array: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.add_column(array.py(), Column::of_numpy(array)?)
+    }
+
+    /// Adds values by their hashes.
+    fn add_hash_list(&self, py: Python<'_>, hashes: Vec<i64>) {
+        self.with(py, |hll| hll.add_each(hashes.into_iter().map(i64::cast_unsigned)));
+    }
+
+    /// Adds values by their hashes, in what exports Arrow's data.
+    fn add_arrow_hashes(&self, object: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.add_hash_column(object.py(), Column::of_arrow(object)?)
+    }
+
+    /// Adds values by their hashes, in an array of NumPy's.
+    fn add_numpy_hashes(&self, array: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.add_hash_column(array.py(), Column::of_numpy(array)?)
+    }
+
+    fn update(&self, py: Python<'_>, other: &Bound<'_, RawHll>) {
+        self.beside(other.get(), py, |ours, theirs| ours.merge(theirs));
+    }
+
+    fn union(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> Self {
+        RawHll::of(self.beside(other.get(), py, |ours, theirs| ours.union(theirs)))
+    }
+
+    fn folded(&self, py: Python<'_>, log2m: u8, regwidth: u8) -> PyResult<Self> {
+        let folded = self.with(py, |hll| hll.folded(log2m, regwidth));
+        folded.map(RawHll::of).map_err(|error| told(py, error))
+    }
+
+    fn cardinality(&self, py: Python<'_>, is_improved: bool) -> f64 {
+        self.with(py, |hll| hll.cardinality_by(estimator(is_improved)))
+    }
+
+    fn estimate(&self, py: Python<'_>, is_improved: bool) -> Told {
+        estimate(self.with(py, |hll| hll.estimate(estimator(is_improved))))
+    }
+
+    /// What both have in common, and what not: the intersection, the difference and the Jaccard index,
+    /// each with whether its error leaves something of it.
+    fn compare(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> [(Told, bool); 3] {
+        let Comparison { intersection, left_only, jaccard, .. } =
+            self.beside(other.get(), py, |ours, theirs| ours.compare(theirs));
+        [intersection, left_only, jaccard]
+            .map(|found| (estimate(found), found.error() <= found.value))
+    }
+}
+
+impl RawHll {
+    fn add_column(&self, py: Python<'_>, column: Column) -> PyResult<()> {
+        let of = column.data_type();
+        // There is nothing in it.
+        if *of == DataType::Null {
+            return Ok(());
+        }
+        if !is_hashable(of) {
+            let hint = "numbers, texts, bytes, truth values, times and decimals have a hash";
+            return Err(refused(py, "a sketch takes no values", of, hint));
+        }
+        column.each(py, PIECE, |piece| add(&mut self.0.lock(), piece))
+    }
+
+    fn add_hash_column(&self, py: Python<'_>, column: Column) -> PyResult<()> {
+        let of = column.data_type();
+        if !matches!(of, DataType::Null | DataType::Int64 | DataType::UInt64) {
+            let hint = "hashes are whole numbers of 64 bits; add_values hashes other values";
+            return Err(refused(py, "a sketch takes no hashes", of, hint));
+        }
+        column.each(py, PIECE, |piece| {
+            if let Some(words) = words(piece) {
+                add_words(&mut self.0.lock(), piece, words);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The values of whole numbers of 64 bits, nulls' too.
+pub(crate) fn words(array: &ArrayRef) -> Option<&[u64]> {
+    match array.data_type() {
+        DataType::Int64 => {
+            Some(array.as_primitive::<Int64Type>().values().inner().typed_data::<u64>())
+        }
+        DataType::UInt64 => Some(array.as_primitive::<UInt64Type>().values()),
+        _ => None,
+    }
+}
+
+fn add_words(hll: &mut Hll, array: &ArrayRef, hashes: &[u64]) {
+    match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => hll.add_hashes(hashes),
+        Some(nulls) => hll.add_each(nulls.valid_indices().map(|at| hashes[at])),
+    }
+}
+
+fn add(hll: &mut Hll, piece: &ArrayRef) -> Result<()> {
+    if *piece.data_type() == DataType::Int64 && piece.null_count() == 0 {
+        hll.add_i64s(piece.as_primitive::<Int64Type>().values());
+        return Ok(());
+    }
+    let (hashes, nulls) = hashes(piece)?;
+    match nulls.filter(|nulls| nulls.null_count() > 0) {
+        None => hll.add_hashes(&hashes),
+        Some(nulls) => hll.add_each(nulls.valid_indices().map(|at| hashes[at])),
+    }
+    Ok(())
+}
