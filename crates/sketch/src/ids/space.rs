@@ -30,7 +30,7 @@ use crate::murmur3::mix_final;
 use crate::wire::Reader;
 
 const STATE: &str = "id space";
-/// Kind and version, then zeros, then the number of ids: 16 bytes.
+/// Kind and version, then whether ids are signed, then zeros, then the number of ids: 16 bytes.
 const HEADER: u8 = 0x61;
 const HEADER_BYTES: usize = 16;
 /// Of a segment: its capacity in 4 bytes, its index bits in one, and three zeros.
@@ -90,6 +90,7 @@ pub struct IdSpace {
     /// None as long as there is no id, else [`SEGMENTS`].
     segments: Vec<Segment>,
     ids_max: u32,
+    is_signed: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -184,7 +185,13 @@ fn find(
 
 impl Default for IdSpace {
     fn default() -> Self {
-        IdSpace { pieces: Vec::new(), len: 0, segments: Vec::new(), ids_max: IDS_MAX }
+        IdSpace {
+            pieces: Vec::new(),
+            len: 0,
+            segments: Vec::new(),
+            ids_max: IDS_MAX,
+            is_signed: false,
+        }
     }
 }
 
@@ -199,6 +206,18 @@ impl IdSpace {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether ids are the bits of signed numbers for those who have given them. Default: no. Nothing
+    /// here asks; it is kept with the ids.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
+    /// Says whether ids are the bits of signed numbers.
+    pub fn set_signed(&mut self, is_signed: bool) {
+        self.is_signed = is_signed;
     }
 
     /// The id of a number.
@@ -417,7 +436,7 @@ impl IdSpace {
     /// spaces whose ids came in the same order.
     ///
     /// ```text
-    /// header      0x61, seven zeros, the number of ids (u64)                   16 bytes
+    /// header      0x61, 1 if ids are signed or 0, six zeros, the number of ids (u64)   16 bytes
     /// directory   4,096 × (capacity (u32), index_bits (u8), three zeros)   32,768 bytes
     /// slots       of each segment, as in memory (u32), and 4 zeros if they are an odd number
     /// ids         in the order of their numbers (u64)
@@ -425,7 +444,7 @@ impl IdSpace {
     ///
     /// All are little-endian. An empty space has the header alone.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[HEADER, 0, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&[HEADER, u8::from(self.is_signed), 0, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&u64::from(self.len).to_le_bytes());
         if self.is_empty() {
             return;
@@ -459,7 +478,7 @@ impl IdSpace {
     /// As [`IdSpaceView::open`], and [`SketchError::Corrupt`] if an id comes twice.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let view = IdSpaceView::open(bytes)?;
-        let mut space = IdSpace::default();
+        let mut space = IdSpace { is_signed: view.is_signed, ..IdSpace::default() };
         let twice = SketchError::Corrupt {
             state: STATE,
             offset: bytes.len(),
@@ -481,10 +500,11 @@ impl IdSpace {
     }
 }
 
-/// Two spaces are equal if their ids have the same numbers.
+/// Two spaces are equal if their ids have the same numbers, and the same sign.
 impl PartialEq for IdSpace {
     fn eq(&self, other: &Self) -> bool {
-        self.len == other.len && (0..self.len).all(|index| self.id_at(index) == other.id_at(index))
+        let is_alike = self.len == other.len && self.is_signed == other.is_signed;
+        is_alike && (0..self.len).all(|index| self.id_at(index) == other.id_at(index))
     }
 }
 
@@ -535,6 +555,7 @@ pub struct IdSpaceView<'a> {
     /// Of each segment its slots and index bits; none if there is no id.
     segments: Vec<(&'a [[u8; 4]], u32)>,
     ids: &'a [[u8; 8]],
+    is_signed: bool,
 }
 
 impl<'a> IdSpaceView<'a> {
@@ -549,7 +570,12 @@ impl<'a> IdSpaceView<'a> {
     pub fn open(bytes: &'a [u8]) -> Result<Self, SketchError> {
         let mut reader = Reader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x61 (id space, version 1)")?;
-        if reader.take(HEADER_BYTES / 2 - 1)?.iter().any(|&byte| byte != 0) {
+        let is_signed = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(reader.corrupt("ids are neither signed nor unsigned")),
+        };
+        if reader.take(HEADER_BYTES / 2 - 2)?.iter().any(|&byte| byte != 0) {
             return Err(reader.corrupt("the header's padding is set"));
         }
         let count = u64::from_le_bytes(array(reader.take(8)?));
@@ -558,7 +584,7 @@ impl<'a> IdSpaceView<'a> {
         }
         if count == 0 {
             reader.finish()?;
-            return Ok(IdSpaceView { segments: Vec::new(), ids: &[] });
+            return Ok(IdSpaceView { segments: Vec::new(), ids: &[], is_signed });
         }
         let directory = reader.take(SEGMENTS * DIRECTORY_ENTRY_BYTES)?;
         let mut segments = Vec::with_capacity(SEGMENTS);
@@ -578,7 +604,7 @@ impl<'a> IdSpaceView<'a> {
         }
         let ids = reader.take(usize::try_from(count * 8).unwrap_or(usize::MAX))?;
         reader.finish()?;
-        Ok(IdSpaceView { segments, ids: ids.as_chunks().0 })
+        Ok(IdSpaceView { segments, ids: ids.as_chunks().0, is_signed })
     }
 
     /// How many ids there are; their numbers are below.
@@ -592,6 +618,12 @@ impl<'a> IdSpaceView<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
+    }
+
+    /// Whether ids are the bits of signed numbers for those who have given them.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        self.is_signed
     }
 
     /// The id of a number.

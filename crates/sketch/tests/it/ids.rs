@@ -301,3 +301,19 @@ fn a_dense_set_with_a_number_far_away_stays_small() {
     set.insert(u32::MAX);
     check(&set);
 }
+
+#[test]
+fn whether_ids_are_signed_is_kept_with_them() {
+    let mut space = IdSpace::default();
+    space.insert_all(&[3, u64::MAX]).unwrap();
+    let unsigned = encoded(&space);
+    space.set_signed(true);
+    let signed = encoded(&space);
+    assert!(IdSpaceView::open(&signed).unwrap().is_signed());
+    assert!(!IdSpaceView::open(&unsigned).unwrap().is_signed());
+    assert_eq!(IdSpace::decode(&signed), Ok(space.clone()));
+    assert_ne!(IdSpace::decode(&unsigned), Ok(space));
+    let mut neither = signed;
+    neither[1] = 2;
+    assert!(matches!(IdSpaceView::open(&neither), Err(SketchError::Corrupt { .. })));
+}
