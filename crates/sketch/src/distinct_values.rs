@@ -128,7 +128,7 @@ impl Indexed {
         let mixed = low
             .wrapping_mul(self.multiplier)
             .wrapping_add(high.wrapping_mul(self.multiplier.rotate_left(32) | 1));
-        (mixed >> (64 - SLOTS.trailing_zeros())) as usize
+        usize::from((mixed >> 56) as u8) % SLOTS
     }
 
     #[inline]
