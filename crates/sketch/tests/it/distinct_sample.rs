@@ -103,8 +103,11 @@ fn of_all_ways<W: Weight>(
     state
 }
 
+/// An item and what it was added with.
+type Weighed<W> = (Vec<u8>, Vec<W>);
+
 /// The n items of smallest hash with the values of each, by item; and how many distinct ones there are.
-fn expected<W: Copy>(n: usize, items: &[(Vec<u8>, W)]) -> (Vec<(Vec<u8>, Vec<W>)>, usize) {
+fn expected<W: Copy>(n: usize, items: &[(Vec<u8>, W)]) -> (Vec<Weighed<W>>, usize) {
     let mut all: BTreeMap<(u64, Vec<u8>), Vec<W>> = BTreeMap::new();
     for (item, weight) in items {
         all.entry((hash_bytes(item, 0), item.clone())).or_default().push(*weight);
