@@ -2,14 +2,14 @@
 //! take, per value.
 //!
 //! `cargo run --release -p tidemill-sketch --example speed`; with `-- hll`, HyperLogLog by batches, with `-- ids`
-//! sets of ids; with `-- 'distinct values'` or another part of a name, the lines that have it in theirs.
+//! sets of ids, with `-- bootstrap` rows of it; with `-- 'distinct values'` or another part of a name, the lines that have it in theirs.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use tidemill_sketch::{
-    Dialect, DistinctSample, DistinctValues, Estimator, FloatSum, Hll, HllParams, Ids, Quantiles,
-    Share, TopK, hash_bytes, hash_i64,
+    Bootstrap, Dialect, DistinctSample, DistinctValues, Estimator, FloatSum, Hll, HllParams, Ids,
+    Quantiles, Share, TopK, hash_bytes, hash_i64,
 };
 
 const ADDS: usize = 8_000_000;
@@ -193,7 +193,7 @@ fn sorted_ids() {
     const COUNT: usize = 100_000;
     let random: Vec<u64> = (0..COUNT as i64).map(hash_i64).collect();
     let one_in = |n: u64| -> Vec<u64> {
-        (0..COUNT as u64 * n).filter(|id| hash_i64(id.cast_signed()) % n == 0).collect()
+        (0..COUNT as u64 * n).filter(|id| hash_i64(id.cast_signed()).is_multiple_of(n)).collect()
     };
     let (third, shuffled) = (one_in(3), {
         let mut ids = one_in(3);
@@ -255,7 +255,38 @@ fn sorted_ids() {
     }
 }
 
+/// A row of the bootstrap, by its number of replicates and the habits of the values.
+fn bootstrap() {
+    const ROWS: usize = 20_000;
+    let hashes: Vec<u64> = (0..ROWS as i64).map(hash_i64).collect();
+    let values = |of: fn(u64) -> f64| -> Vec<(u64, f64)> {
+        hashes.iter().map(|hash| (*hash, of(*hash))).collect()
+    };
+    let prices = values(|hash| (hash % 1_000_000) as f64 / 100.0);
+    let whole = values(|hash| (hash % 1000) as f64);
+    let exponents = values(|hash| 2f64.powi((hash % 200) as i32 - 100) * 1.1);
+    for replicates in [50, 200, 1000] {
+        for (name, rows) in [("prices", &prices), ("whole", &whole), ("200 octaves", &exponents)] {
+            let name = format!("bootstrap, {replicates} replicates, {name}: a row");
+            let add = |state: &mut Bootstrap, rows: &[(u64, f64)]| {
+                rows.iter().for_each(|(unit, value)| state.add(*unit, 1, *value));
+            };
+            parts(&name, &Bootstrap::new(replicates).unwrap(), rows, add);
+        }
+    }
+    let mut state = Bootstrap::default();
+    prices.iter().for_each(|(unit, value)| state.add(*unit, 1, *value));
+    batch("bootstrap, 200 replicates: a merge", &state, 1, 1, |into| into.merge(black_box(&state)));
+    batch("bootstrap, 200 replicates: an interval", &state, 1, 1, |state| {
+        black_box(state.interval(0.95));
+    });
+    println!("{} B", state.heap_bytes());
+}
+
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("bootstrap") {
+        return bootstrap();
+    }
     if std::env::args().nth(1).as_deref() == Some("ids") {
         return sorted_ids();
     }

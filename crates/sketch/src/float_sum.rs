@@ -106,7 +106,7 @@ impl Eq for FloatSum {}
 
 /// A finite float as `mantissa × 2^exponent`, the mantissa signed.
 #[inline]
-fn split(value: f64) -> (i64, i32) {
+pub(crate) fn split(value: f64) -> (i64, i32) {
     let bits = value.to_bits();
     let biased = (bits >> 52 & 0x7ff) as u16;
     let fraction = (bits & ((1 << 52) - 1)).cast_signed();
@@ -322,6 +322,26 @@ impl FloatSum {
             && add_narrow_product(limbs, mantissa, shift.cast_unsigned())
     }
 
+    /// Adds `mantissa · 2^exponent`, which is a multiple of 2^−1074 and below 2^1087.
+    pub(crate) fn add_scaled(&mut self, mantissa: i64, exponent: i32) {
+        if mantissa == 0 {
+            return;
+        }
+        if let Form::Narrow(limbs) = &mut self.0 {
+            let shift = exponent - NARROW_EXPONENT;
+            // Its lowest bits lie below the narrow form's, but may all be zero.
+            let below = (-shift).max(0).cast_unsigned();
+            if shift <= NARROW_SCALED_SHIFT_MAX
+                && mantissa.trailing_zeros() >= below
+                && add_narrow(limbs, mantissa >> below.min(63), shift.max(0).cast_unsigned())
+            {
+                return;
+            }
+        }
+        let place = (exponent - WIDE_EXPONENT).cast_unsigned();
+        self.widened(|wide| add_wide(&mut wide.limbs, mantissa, place));
+    }
+
     /// Adds a value that the short way in `add` did not take.
     fn add_rare(&mut self, value: f64) {
         if let Form::Wide(wide) = &mut self.0 {
@@ -490,6 +510,9 @@ impl FloatSum {
 
 /// The largest shift at which a mantissa of 53 bits and its sign stay within the narrow form.
 const NARROW_SHIFT_MAX: i32 = 255 - 53;
+
+/// The same of any integer of 64 bits.
+const NARROW_SCALED_SHIFT_MAX: i32 = 255 - 64;
 
 /// The same of a product of two mantissas.
 const NARROW_PRODUCT_SHIFT_MAX: i32 = 255 - 106;

@@ -9,6 +9,7 @@
 //! | [`Hll`] | how many different values | exact | standard error 1.04/√m | never |
 //! | [`Quantiles`] | median, 95th percentile, … | exact | a guaranteed interval | never |
 //! | [`FloatSum`] | the sum, correctly rounded | exact | exact | never |
+//! | [`Bootstrap`] | the sum, and its interval | exact; by a Poisson bootstrap | the same | never |
 //! | [`Moments`] | variance, covariance, correlation | exact | exact | never |
 //! | [`DistinctValues`] | which values there are | exact | nothing: it is given up | never |
 //! | [`DistinctSample`] | some of the distinct items, how often each came | all of them | a uniform sample, standard error 1/√n | never |
@@ -53,6 +54,7 @@
     )
 )]
 
+mod bootstrap;
 mod distinct_sample;
 mod distinct_values;
 mod error;
@@ -67,6 +69,7 @@ mod simd;
 mod top_k;
 mod wire;
 
+pub use bootstrap::Bootstrap;
 pub use distinct_sample::{DistinctSample, SampledItem, Weight};
 pub use distinct_values::DistinctValues;
 pub use error::SketchError;

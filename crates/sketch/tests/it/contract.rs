@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidemill_sketch::{
-    DistinctSample, DistinctValues, ExplicitThreshold, FloatSum, Hll, HllParams, Ids, Moments,
-    ONE_COLUMN, Quantiles, SketchError, TWO_COLUMNS, TopK,
+    Bootstrap, DistinctSample, DistinctValues, ExplicitThreshold, FloatSum, Hll, HllParams, Ids,
+    Moments, ONE_COLUMN, Quantiles, SketchError, TWO_COLUMNS, TopK,
 };
 use tidemill_sketch::{hash_bytes, hash_i64};
 
@@ -134,6 +134,16 @@ state! {
     }
     fn small() -> Self {
         Ids::new()
+    }
+}
+
+state! {
+    Bootstrap,
+    fn add_any(&mut self, seed: u64) {
+        self.add(seed % 20, 1, any_float(seed));
+    }
+    fn small() -> Self {
+        Bootstrap::new(5).unwrap()
     }
 }
 
@@ -332,6 +342,7 @@ contract!(distinct_values, DistinctValues);
 contract!(distinct_sample_of_whole_weights, DistinctSample<i128>);
 contract!(distinct_sample_of_float_weights, DistinctSample<f64>);
 contract!(ids, Ids);
+contract!(bootstrap, Bootstrap);
 contract!(moments_of_floats, Moments<f64, ONE_COLUMN>);
 contract!(moments_of_two_floats, Moments<f64, TWO_COLUMNS>);
 contract!(moments_of_integers, Moments<i64, ONE_COLUMN>);
@@ -352,6 +363,7 @@ fn kinds_are_not_mistaken_for_one_another() {
         DistinctSample::<i128>::default().bytes(),
         DistinctSample::<f64>::default().bytes(),
         Ids::default().bytes(),
+        Bootstrap::default().bytes(),
     ];
     for (at, bytes) in states.iter().enumerate() {
         let read = [
@@ -367,6 +379,7 @@ fn kinds_are_not_mistaken_for_one_another() {
             DistinctSample::<i128>::decode(bytes).is_ok(),
             DistinctSample::<f64>::decode(bytes).is_ok(),
             Ids::decode(bytes).is_ok(),
+            Bootstrap::decode(bytes).is_ok(),
         ];
         let expect: Vec<bool> = (0..states.len()).map(|kind| kind == at).collect();
         assert_eq!(read, *expect);
@@ -448,6 +461,15 @@ fn the_documented_examples_are_what_is_written() {
     let ids = |ids: &[u64]| ids.iter().copied().collect::<Ids>().bytes();
     assert_eq!(ids(&[300, 7, 11, 7, 12]), [0x91, 4, 7, 9, 0x03, 0x00, 0x7c, 0x04]);
     assert_eq!(ids(&[5, 6, 7, 8]), [0x91, 4, 5, 0]);
+
+    let mut bootstrap = Bootstrap::default();
+    bootstrap.add(1, 0, 1.5);
+    let key = [0x54, 0x5d, 0xf5, 0x99, 0x13, 0x75, 0x82, 0x8d];
+    let expect = [&[0xa1, 0xc8, 1, 1][..], &key, &1.5f64.to_le_bytes()].concat();
+    assert_eq!(bootstrap.bytes(), expect);
+    let mut bootstrap = Bootstrap::new(2).unwrap();
+    (0..65).for_each(|_| bootstrap.add(1, 0, 1.0));
+    assert_eq!(bootstrap.bytes()[..8], [0xa1, 2, 65, 5, 0x41, 0, 0x88, 1]);
 }
 
 /// Bytes that break one rule each, and the rule.
@@ -530,6 +552,19 @@ fn a_broken_rule_is_named() {
     assert!(Ids::decode(&[&[0x91, 1][..], &last].concat()).is_ok());
     check::<Ids>(&[0x91, 0xff, 1, 5, 0], "expected there");
     check::<Ids>(&[0x91, 0, 5], "more follow");
+
+    type B = Bootstrap;
+    check::<B>(&[0xa1, 1, 0], "not 2 to 65535");
+    let row =
+        |key: u8, value: f64| [&[key, 0, 0, 0, 0, 0, 0, 0][..], &value.to_le_bytes()].concat();
+    let rows = |a: Vec<u8>, b: Vec<u8>| [vec![0xa1, 2, 2], a, b].concat();
+    assert!(B::decode(&rows(row(1, 2.0), row(1, 2.0))).is_ok());
+    check::<B>(&rows(row(2, 2.0), row(1, 2.0)), "do not ascend");
+    check::<B>(&rows(row(1, -0.0), row(2, 2.0)), "written as another");
+    check::<B>(&rows(row(1, 1.0), row(2, -f64::NAN)), "written as another");
+    assert!(B::decode(&[0xa1, 2, 65, 2, 0x41, 0, 2, 0x41, 0, 2, 0x41, 0]).is_ok());
+    check::<B>(&[0xa1, 2, 65, 2, 0x41, 0, 2, 0x41, 0], "expected there");
+    check::<B>(&[0xa1, 2, 65, 2, 0x41, 0, 2, 0x41, 0, 2, 0x42, 0], "float-sum");
 
     check::<FloatSum>(&[0x41, 2], "neither 0 nor 1");
     check::<FloatSum>(&[0x41, 1, 0, 0, 0], "all 0");

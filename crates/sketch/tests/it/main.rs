@@ -1,6 +1,7 @@
 //! The states from outside: the published vectors, a contract that all of them keep, and each
 //! against a naive model.
 
+mod bootstrap;
 mod contract;
 mod distinct_sample;
 mod distinct_values;

@@ -1,0 +1,23 @@
+//! Whatever is read as a `Bootstrap` is canonical already.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidemill_sketch::Bootstrap;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(state) = Bootstrap::decode(bytes) else { return };
+    let mut canonical = Vec::new();
+    state.encode(&mut canonical);
+    assert_eq!(canonical, bytes);
+    let mut merged = Bootstrap::default();
+    merged.add(1, 0, 1.0);
+    merged.merge(&state);
+    let _ = (merged.sum(), merged.interval(0.9), merged.standard_error());
+    let mut other_way = state;
+    other_way.add(1, 0, 1.0);
+    other_way.merge_owned(Bootstrap::default());
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    merged.encode(&mut a);
+    other_way.encode(&mut b);
+    assert_eq!(a, b);
+});
