@@ -546,6 +546,69 @@ impl Quantiles {
         Ranks::new(&folded).interval(Share::new(q))
     }
 
+    /// By which share of all values the answer of [`Quantiles::quantile`] may lie too far up or down, at most: that of
+    /// the bin that holds it.
+    ///
+    /// 0 while exact, and for the smallest and the largest value. None as for [`Quantiles::quantile`].
+    #[must_use]
+    pub fn rank_error(&self, q: f64) -> Option<f64> {
+        let folded = self.folded();
+        let (below, above, between) = position(folded.count, Share::new(q))?;
+        let ranks = Ranks::new(&folded);
+        let above = if between.part == 0 { below } else { above };
+        let count = ranks.uncertain(below).max(ranks.uncertain(above));
+        Some(count as f64 / folded.count as f64)
+    }
+
+    /// How many values lie where: at most `bars_max` bars of about equal width from the smallest to the largest finite
+    /// value, ascending, each beginning where the one before ends.
+    ///
+    /// A bar counts the values from its `low` on and below its `high`, the last one those at its `high` too. **The counts
+    /// are exact**: while the state is, the widths are equal; then each edge moves to the nearest bin's, and bars that have no
+    /// width left go. (A bin is usually much narrower than a bar, but for values close to 0 among large ones it is
+    /// the other way round, and there bars are exactly where asked.) Bars without values are listed. Where all finite values are
+    /// the same there is one bar, whose `low` and `high` are it.
+    ///
+    /// NaNs are left out ([`Quantiles::nan_count`] has them). Infinities have bars of their own, beyond `bars_max`: before
+    /// the first one with −∞ as its `low`, after the last one with ∞ as its `high`. The other end of these is infinite too,
+    /// or, where the spread is so large that a bin has finite values with them, the end of that bin.
+    ///
+    /// Empty without values, and of finite ones with `bars_max` 0. Cost: a pass over the bins and the bars.
+    ///
+    /// ```
+    /// use tidemill_sketch::{Bar, Quantiles};
+    /// let mut latency_ms = Quantiles::default();
+    /// latency_ms.add_all(&[0.0, 1.0, 1.5, 4.0, 10.0]);
+    /// let bars = latency_ms.histogram(2);
+    /// assert_eq!(bars[0], Bar { low: 0.0, high: 5.0, count: 4 });
+    /// assert_eq!(bars[1], Bar { low: 5.0, high: 10.0, count: 1 });
+    /// ```
+    #[must_use]
+    pub fn histogram(&self, bars_max: usize) -> Vec<Bar> {
+        let folded = self.folded();
+        let state = &*folded;
+        let level = state.level;
+        let (mut bins, mut before, mut after) = (&state.bins[..], None, None);
+        if state.count > 0
+            && state.min_key == KEY_NEGATIVE_INFINITY
+            && let Some((bin, rest)) = bins.split_first()
+        {
+            let high = value_of(bin_end(bin.key, level));
+            before = Some(Bar { low: f64::NEG_INFINITY, high, count: bin.count });
+            bins = rest;
+        }
+        if state.count > 0
+            && state.max_key == KEY_INFINITY
+            && let Some((bin, rest)) = bins.split_last()
+        {
+            let low = value_of(bin.key << level);
+            after = Some(Bar { low, high: f64::INFINITY, count: bin.count });
+            bins = rest;
+        }
+        let finite = self::bars(bins, level, (state.min_key, state.max_key), bars_max);
+        before.into_iter().chain(finite).chain(after).collect()
+    }
+
     /// Moves what is buffered into the bins, so that questions need not do it each time.
     ///
     /// Changes no answer. Cost: that of sorting at most a quarter of the bins' number.
@@ -724,6 +787,63 @@ impl Quantiles {
     }
 }
 
+/// A bar of [`Quantiles::histogram`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bar {
+    /// The smallest value it may hold.
+    pub low: f64,
+    /// What its values are below; what they are at most, if it is the last one or the low end is the same.
+    pub high: f64,
+    /// How many values it has.
+    pub count: u64,
+}
+
+/// Bars of bins without infinities, whose first and last key are known where they are within the bins.
+fn bars(bins: &[Bin], level: u8, (min_key, max_key): (u64, u64), bars_max: usize) -> Vec<Bar> {
+    let (Some(first), Some(last)) = (bins.first(), bins.last()) else { return Vec::new() };
+    if bars_max == 0 {
+        return Vec::new();
+    }
+    let min_key = (first.key << level).max(min_key);
+    let max_key = bin_end(last.key, level).min(max_key);
+    let (min, max) = (value_of(min_key), value_of(max_key));
+    let mut bars = Vec::new();
+    let (mut low, mut bins) = (min, bins.iter().peekable());
+    for bar in 1..=bars_max {
+        let is_last = bar == bars_max || min == max;
+        let (edge, high) = if is_last {
+            (u64::MAX, max)
+        } else {
+            let share = bar as f64 / bars_max as f64;
+            let edge = nearest_edge(min * (1.0 - share) + max * share, level);
+            (edge >> level, value_of(edge))
+        };
+        // An edge outside of the values is none, and a bar without a width neither.
+        if !is_last && (high <= low || high >= max) {
+            continue;
+        }
+        let mut count = 0u64;
+        while let Some(bin) = bins.next_if(|bin| bin.key < edge) {
+            count = count.saturating_add(bin.count);
+        }
+        bars.push(Bar { low, high, count });
+        if is_last {
+            break;
+        }
+        low = high;
+    }
+    bars
+}
+
+/// The first key of the bin, or of the one after it, whichever is closer to a value.
+fn nearest_edge(value: f64, level: u8) -> u64 {
+    let below = key_of(value + 0.0) >> level << level;
+    let above = below.saturating_add(1 << level);
+    let distance = |key: u64| (value_of(key) - value).abs();
+    // What lies above the largest float is no number, and farther than any.
+    if below < KEY_NEGATIVE_INFINITY || distance(above) < distance(below) { above } else { below }
+}
+
 /// The last key of a bin.
 fn bin_end(key: u64, level: u8) -> u64 {
     (key << level) | ((1 << level) - 1)
@@ -750,6 +870,16 @@ impl<'a> Ranks<'a> {
             Some(*end)
         });
         Ranks { state, ends: ends.collect() }
+    }
+
+    /// How many values there are in the bin that holds a rank; 0 if that is no bin but a value.
+    fn uncertain(&self, rank: u64) -> u64 {
+        let state = self.state;
+        if state.level == 0 || rank == 0 || rank == state.count - 1 {
+            return 0;
+        }
+        let at = self.ends.partition_point(|&end| end <= rank).min(state.bins.len() - 1);
+        state.bins[at].count
     }
 
     /// The lowest and highest key that the value of a rank can have, and its representative.

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidemill_sketch::Quantiles;
+use tidemill_sketch::{Bar, Quantiles};
 
 use crate::{grouping, in_random_groups};
 
@@ -253,4 +253,108 @@ fn integers_take_few_bytes() {
     assert!(state.is_exact());
     assert_eq!(state.quantile(0.5), Some(499.5));
     assert!(bytes(&state).len() < 3000, "{}", bytes(&state).len());
+}
+
+/// How many of the sorted values lie in a bar, which is one of some.
+fn in_bar(sorted: &[f64], bar: &Bar, is_last: bool) -> u64 {
+    let from = sorted.partition_point(|value| *value < bar.low);
+    let to = if bar.low == f64::NEG_INFINITY || is_last || bar.low == bar.high {
+        sorted.partition_point(|value| *value <= bar.high)
+    } else {
+        sorted.partition_point(|value| *value < bar.high)
+    };
+    (to - from) as u64
+}
+
+proptest! {
+    #[test]
+    fn bars_have_exactly_the_values_between_their_edges(
+        max_bins in (4u32..12).prop_map(|log2| 1 << log2),
+        values in values(1000),
+        bars_max in 0usize..40,
+    ) {
+        let state = of(max_bins, &values);
+        let sorted = sorted(&values);
+        let bars = state.histogram(bars_max);
+        let is_finite = |bar: &&Bar| bar.low.is_finite() && bar.high.is_finite();
+        let finite: Vec<&Bar> = bars.iter().filter(is_finite).collect();
+        prop_assert!(finite.len() <= bars_max);
+        prop_assert!(bars.len() <= finite.len() + 2);
+        for (at, bar) in bars.iter().enumerate() {
+            let is_last = finite.last().is_some_and(|last| *last == bar) || at + 1 == bars.len();
+            prop_assert!(bar.low <= bar.high, "{:?}", bar);
+            prop_assert_eq!(in_bar(&sorted, bar, is_last), bar.count, "{:?}", bar);
+        }
+        for pair in finite.windows(2) {
+            prop_assert!(pair[0].high == pair[1].low && pair[0].low < pair[0].high);
+        }
+        if bars_max > 0 {
+            let total: u64 = bars.iter().map(|bar| bar.count).sum();
+            prop_assert_eq!(total, sorted.len() as u64);
+            if let (Some(min), Some(max)) = (state.min(), state.max()) {
+                prop_assert_eq!(bars[0].low, min);
+                prop_assert_eq!(bars[bars.len() - 1].high, max);
+            }
+        }
+        if let (true, Some(first), Some(last)) = (state.is_exact(), finite.first(), finite.last()) {
+            // Halves, as the whole may be no number.
+            let width = (last.high / 2.0 - first.low / 2.0) / bars_max as f64;
+            let room = 1e-12 * last.high.abs().max(first.low.abs());
+            for bar in finite.iter().filter(|_| finite.len() == bars_max) {
+                let found = bar.high / 2.0 - bar.low / 2.0;
+                prop_assert!((found - width).abs() <= room, "{:?} {}", bar, width);
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_values_lie_between_the_answer_and_the_truth_than_it_says(
+        max_bins in (4u32..9).prop_map(|log2| 1 << log2),
+        values in values(1000),
+        q in prop_oneof![0.0..=1.0f64, (0u32..=100).prop_map(|q| f64::from(q) / 100.0)],
+    ) {
+        let (state, exact) = (of(max_bins, &values), of(1 << 20, &values));
+        let sorted = sorted(&values);
+        let Some(error) = state.rank_error(q) else {
+            prop_assert!(sorted.is_empty());
+            return Ok(());
+        };
+        if state.is_exact() {
+            prop_assert_eq!(error, 0.0);
+        }
+        let (a, b) = (state.quantile(q).unwrap(), exact.quantile(q).unwrap());
+        let (low, high) = (a.min(b), a.max(b));
+        let between = sorted.iter().filter(|value| low < **value && **value < high).count();
+        prop_assert!(between as f64 <= error * sorted.len() as f64 + 1e-9, "{} {}", between, error);
+    }
+}
+
+#[test]
+fn bars_of_a_large_state_are_about_equally_wide() {
+    let state = of(1024, &(0..=100_000).map(|i| f64::from(i) / 100.0).collect::<Vec<_>>());
+    assert!(!state.is_exact());
+    let bars = state.histogram(20);
+    assert_eq!(bars.len(), 20);
+    for (at, bar) in bars.iter().enumerate() {
+        assert!((bar.low - 50.0 * at as f64).abs() <= 4.0, "{bar:?}");
+        assert!((bar.count as f64 - 5000.0).abs() <= 800.0, "{bar:?}");
+    }
+    assert_eq!((bars[0].low, bars[19].high), (0.0, 1000.0));
+    let error = state.rank_error(0.5).unwrap();
+    assert!(0.0 < error && error < 0.005, "{error}");
+    assert_eq!(state.rank_error(1.0), Some(0.0));
+    assert_eq!(state.rank_error(1.5), None);
+}
+
+#[test]
+fn infinities_have_bars_of_their_own() {
+    let bar = |low, high, count| Bar { low, high, count };
+    let state = of(16, &[f64::INFINITY, 1.0, 2.0, f64::NEG_INFINITY, f64::INFINITY, f64::NAN]);
+    let (below, above) = (f64::NEG_INFINITY, f64::INFINITY);
+    let expect = [bar(below, below, 1), bar(1.0, 1.5, 1), bar(1.5, 2.0, 1), bar(above, above, 2)];
+    assert_eq!(state.histogram(2), expect);
+    assert_eq!(of(16, &[3.0, 3.0]).histogram(5), [bar(3.0, 3.0, 2)]);
+    assert_eq!(of(16, &[above]).histogram(5), [bar(above, above, 1)]);
+    assert_eq!(of(16, &[]).histogram(5), []);
+    assert_eq!(of(16, &[f64::MIN, f64::MAX]).histogram(2)[0], bar(f64::MIN, 0.0, 1));
 }
