@@ -207,7 +207,23 @@ pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
 }
 
 /// Aggregates that SQL gains, and DataFusion does not know.
-pub const ADDED: [&str; 6] = ["unique", "hll_sketch", "hll_union", "top_k", "quantile", "collect"];
+pub const ADDED: [&str; 15] = [
+    "unique",
+    "hll_sketch",
+    "hll_union",
+    "top_k",
+    "quantile",
+    "histogram",
+    "bootstrap_sum",
+    "unique_exact",
+    "id_set",
+    "id_set_union",
+    "id_set_intersection",
+    "distinct_values",
+    "distinct_sample",
+    "inverse_histogram",
+    "collect",
+];
 
 /// The names of all functions that may be called, in order.
 fn known() -> BTreeSet<String> {

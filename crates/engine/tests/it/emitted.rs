@@ -255,7 +255,10 @@ fn samples_have_the_chances_that_are_promised() {
     let check = |count: f64, chance: f64| {
         let expected = GROUPS as f64 * chance;
         let deviation = (expected * (1.0 - chance)).sqrt();
-        assert!((count - expected).abs() < 6.0 * deviation, "{count}, where {expected} is expected");
+        assert!(
+            (count - expected).abs() < 6.0 * deviation,
+            "{count}, where {expected} is expected"
+        );
     };
     let uniform = counts("sample(x, 3)");
     assert_eq!(uniform.len(), 10);
@@ -332,7 +335,8 @@ fn nested_numbers_are_added_up_element_by_element() {
         writeln!(out, "{line}").unwrap();
     }
     folder.write("f.jsonl", out);
-    let sql = "SELECT g, sum(l), sum(s), avg(l)[1] = avg(l[1]) FROM '$/f.jsonl' GROUP BY g ORDER BY g";
+    let sql =
+        "SELECT g, sum(l), sum(s), avg(l)[1] = avg(l[1]) FROM '$/f.jsonl' GROUP BY g ORDER BY g";
     let counts = folder.ask("SELECT g, count(*) FROM '$/f.jsonl' GROUP BY g ORDER BY g").rows();
     let expected: Vec<Vec<String>> = (0..3)
         .map(|group| {

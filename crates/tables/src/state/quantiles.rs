@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Float64Builder, Int64Array, ListArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Float64Builder, Int64Array, ListArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Float64Type};
 use tidemill_base::error::Result;
