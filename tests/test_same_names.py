@@ -46,7 +46,7 @@ def helped():
 
 
 def flags(text):
-    found = re.findall(r"^ +(?:-\w, +)?--([a-z][a-z-]*)", text, re.MULTILINE)
+    found = re.findall(r"^ +(?:-\w, +)?--([a-z][a-z0-9-]*)", text, re.MULTILINE)
     return {flag.replace("-", "_") for flag in found}
 
 
@@ -54,6 +54,8 @@ def test_every_verb_is_a_function(helped):
     commands = re.search(r"^Commands:\n((?:  .*\n)+)", helped(), re.MULTILINE)[1]
     verbs = set(re.findall(r"^  (\w+)", commands, re.MULTILINE)) - {"completions"}
     assert "query" in verbs and "merge" in verbs
+    # A sketch is an object.
+    verbs = verbs - {"hll"} | {"Hll"}
     assert sorted(verb for verb in verbs if not callable(getattr(tm, verb, None))) == []
 
 
@@ -71,3 +73,21 @@ def test_every_report_of_the_job_log_is_one_of_python(helped):
     for report in ("list", "show", "top", "compare"):
         wanted = flags(helped("jobs", report)) - set(SOMEWHERE_ELSE)
         assert sorted(wanted - set(inspect.signature(tm.jobs).parameters)) == []
+
+
+def test_what_is_done_with_sketches_is_a_method(helped):
+    methods = {"info": "estimate", "union": "__or__", "add": "add_values"}
+    commands = re.search(r"^Commands:\n((?:  .*\n)+)", helped("hll"), re.MULTILINE)[1]
+    verbs = re.findall(r"^  (\w+)", commands, re.MULTILINE)
+    assert verbs == ["info", "union", "add", "intersect"]
+    for verb in verbs:
+        assert callable(getattr(tm.Hll, methods.get(verb, f"{verb}ion")))
+    parameters = {
+        name
+        for method in (tm.Hll, tm.Hll.from_bytes, tm.Hll.estimate, tm.Hll.intersection)
+        for name in inspect.signature(method).parameters
+    }
+    # What is written where, and what a line is: bytes and values are objects.
+    elsewhere = {"output", "overwrite", "type", "values", *SOMEWHERE_ELSE}
+    wanted = set().union(*(flags(helped("hll", verb)) for verb in verbs))
+    assert sorted(wanted - elsewhere - parameters) == []

@@ -54,6 +54,7 @@ pub(crate) enum Verb {
     Head(HeadArgs),
     Jobs(JobsArgs),
     Sort(SortArgs),
+    Hll(HllArgs),
     Completions(CompletionsArgs),
 }
 
@@ -406,6 +407,235 @@ pub(crate) struct JobsCompareArgs {
     /// How to show it
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Plain,
+}
+
+/// Counts different values with HyperLogLog sketches, those of postgresql-hll and java-hll.
+///
+/// A SKETCH is the sketch itself in hexadecimal (\x128b7f…), a file, or `-` (standard input). A file
+/// holds one sketch in binary, or sketches in hexadecimal, each on a line of its own, as
+/// PostgreSQL's COPY and a column of CSV have them: its header, empty lines and \N are left out.
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  tidemill hll info users.hll
+  tidemill hll union monday.hll tuesday.hll --output week.hll
+  tidemill hll add --values ids.txt --type integer --output users.hll
+  tidemill hll intersect monday.hll tuesday.hll"
+)]
+pub(crate) struct HllArgs {
+    #[command(subcommand)]
+    pub verb: HllVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HllVerb {
+    Info(HllInfoArgs),
+    Union(HllUnionArgs),
+    Add(HllAddArgs),
+    Intersect(HllIntersectArgs),
+}
+
+/// Shows what sketches are: how many different values, how far off that may be, and how they are written.
+///
+/// Several are shown on a line each. The dialects are those whose rules lead to these bytes: the
+/// bytes do not tell who wrote them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill hll info '\\x128b7fb2f3d123f28fb5d4'
+  psql --csv --command 'SELECT users FROM daily' | tidemill hll info - --format json")]
+pub(crate) struct HllInfoArgs {
+    /// Sketches
+    #[arg(value_name = "SKETCH", required = true)]
+    pub sketches: Vec<String>,
+    /// How the number is estimated: as postgresql-hll and java-hll do, or by Ertl's estimator, which
+    /// is not too high between 2.5 and 4 times as many values as registers
+    #[arg(long, value_name = "ESTIMATOR", default_value = "published")]
+    pub estimator: HllEstimator,
+    /// How to show them
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+    #[command(flatten)]
+    pub read: HllReadArgs,
+}
+
+/// Unites sketches: the sketch of all values that any of them has seen.
+///
+/// Where their parameters differ, the smaller of each holds: registers are folded to exactly what
+/// they would have been.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill hll union monday.hll tuesday.hll
+  tidemill hll union daily.txt --output all.hll --format binary")]
+pub(crate) struct HllUnionArgs {
+    /// Sketches
+    #[arg(value_name = "SKETCH", required = true)]
+    pub sketches: Vec<String>,
+    #[command(flatten)]
+    pub read: HllReadArgs,
+    #[command(flatten)]
+    pub write: HllWriteArgs,
+}
+
+/// Adds values to a sketch, or makes one of them.
+///
+/// A value is a line, without its end; what becomes of it is said by --type. Values are hashed as
+/// in a query's column of that type, so that the sketches unite.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cut -d, -f2 events.csv | tidemill hll add --output users.hll
+  tidemill hll add users.hll --values today.txt --output users.hll --overwrite
+  tidemill hll add --log2m 14 --regwidth 6 --values ids.txt --type integer")]
+pub(crate) struct HllAddArgs {
+    /// The sketch to begin with [default: an empty one]
+    #[arg(value_name = "SKETCH")]
+    pub sketch: Option<String>,
+    /// A file of values, or `-` (repeatable) [default: standard input]
+    #[arg(long, value_name = "FILE")]
+    pub values: Vec<PathBuf>,
+    /// What a line is: text; integer, of 64 bits, signed or not; or hash, one that is added as it is
+    #[arg(long = "type", value_name = "TYPE", default_value = "text", hide_possible_values = true)]
+    pub kind: HllValue,
+    /// The base-2 logarithm of the number of registers, 4 to 31 [default: 11, a standard error of 2.3%]
+    #[arg(long, value_name = "N", conflicts_with = "sketch")]
+    pub log2m: Option<u8>,
+    /// Bits of a register, 1 to 8 [default: 5]
+    #[arg(long, value_name = "N", conflicts_with = "sketch")]
+    pub regwidth: Option<u8>,
+    /// Up to how many values the count is exact: auto, 0, or a power of two [default: auto]
+    #[arg(long, value_name = "auto|N", value_parser = explicit, conflicts_with = "sketch")]
+    pub explicit: Option<Explicit>,
+    #[command(flatten)]
+    pub read: HllReadArgs,
+    #[command(flatten)]
+    pub write: HllWriteArgs,
+}
+
+/// Estimates how many values two sketches share, by inclusion and exclusion.
+///
+/// The error is that of the whole sketches, so that a small overlap of large ones cannot be told: a
+/// number whose error (95%) is larger than it is refused with exit status 1. Where an argument is a
+/// file of several sketches, they are united first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill hll intersect monday.hll tuesday.hll
+  tidemill hll intersect monday.hll tuesday.hll --uncertain --format json")]
+pub(crate) struct HllIntersectArgs {
+    /// A sketch
+    #[arg(value_name = "A")]
+    pub a: String,
+    /// The other one
+    #[arg(value_name = "B")]
+    pub b: String,
+    /// Print the number even if its error is larger than it
+    #[arg(long)]
+    pub uncertain: bool,
+    /// How to show it
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+    #[command(flatten)]
+    pub read: HllReadArgs,
+}
+
+/// How sketches are read.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Reading sketches")]
+pub(crate) struct HllReadArgs {
+    /// The largest log2m that is accepted, up to 31: three bytes may claim 2 GB of registers
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u8).range(4..=31))]
+    pub max_log2m: u8,
+}
+
+/// How a sketch is written.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Writing sketches")]
+pub(crate) struct HllWriteArgs {
+    /// Write to a file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// hex, a line that begins with \x; or binary, which a terminal does not take
+    #[arg(long, value_name = "FORMAT", default_value = "hex", hide_possible_values = true)]
+    pub format: HllForm,
+    /// Replace an existing file of that name
+    #[arg(long, requires = "output")]
+    pub overwrite: bool,
+    /// Whose rules decide between the forms of the bytes; all read any of them
+    #[arg(long, value_name = "DIALECT", default_value = "postgresql")]
+    pub dialect: HllDialect,
+    /// Whether few registers are written as a list: true (where that is shorter), false, or up to
+    /// so many registers [default: true, as far as the sketches have it]
+    #[arg(long, value_name = "true|false|N", value_parser = sparse)]
+    pub sparse: Option<Sparse>,
+}
+
+/// How a number is estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HllEstimator {
+    Published,
+    Ertl,
+}
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HllValue {
+    Text,
+    Integer,
+    Hash,
+}
+
+/// The form of a sketch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HllForm {
+    Hex,
+    Binary,
+}
+
+/// Whose rules a sketch is written by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HllDialect {
+    Postgresql,
+    Java,
+}
+
+/// How many values are counted exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Explicit {
+    Automatic,
+    AtMost(u64),
+}
+
+/// When registers are written as a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sparse {
+    Shorter,
+    Never,
+    AtMost(u32),
+}
+
+fn explicit(text: &str) -> Result<Explicit, String> {
+    match text {
+        "auto" => Ok(Explicit::Automatic),
+        count => count
+            .parse()
+            .map(Explicit::AtMost)
+            .map_err(|_| "it is neither `auto` nor a whole number".to_owned()),
+    }
+}
+
+fn sparse(text: &str) -> Result<Sparse, String> {
+    match text {
+        "true" => Ok(Sparse::Shorter),
+        "false" | "0" => Ok(Sparse::Never),
+        count => count
+            .parse()
+            .map(Sparse::AtMost)
+            .map_err(|_| "it is neither `true`, `false` nor a number of registers".to_owned()),
+    }
 }
 
 /// Prints a script that completes commands and flags in a shell.

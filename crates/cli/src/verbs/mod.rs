@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod hll;
 mod jobs;
 mod look;
 mod output;
@@ -49,6 +50,7 @@ pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
         Verb::Head(args) => look::head(&args),
         Verb::Jobs(args) => jobs::jobs(args),
         Verb::Sort(args) => sort::sort(args.words),
+        Verb::Hll(args) => hll::hll(args),
         Verb::Completions(args) => completions(&args),
     }
 }

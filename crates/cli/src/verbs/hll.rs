@@ -1,0 +1,570 @@
+//! `hll`: how many different values, of sketches that this or another program has written?
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use serde_json::json;
+use tidemill_engine::coverage::grouped;
+use tidemill_engine::sink::StagedFile;
+use tidemill_engine::sketch::{
+    Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, SketchError, hash_bytes,
+    hash_i64,
+};
+use tidemill_engine::{Cancel, Error, RunId};
+
+use super::{Outcome, print};
+use crate::args::{
+    Explicit, HllAddArgs, HllArgs, HllDialect, HllEstimator, HllForm, HllInfoArgs,
+    HllIntersectArgs, HllUnionArgs, HllValue, HllVerb, HllWriteArgs, Plain, Sparse,
+};
+use crate::terminal;
+
+/// Hashes that are added together.
+const BATCH: usize = 4096;
+
+/// `tidemill hll`.
+pub(super) fn hll(args: HllArgs) -> Result<Outcome> {
+    // A signal ends the process with its status: nothing but a rename is to be waited for.
+    terminal::watch_signals(&Cancel::new())?;
+    terminal::nothing_runs();
+    match args.verb {
+        HllVerb::Info(args) => info(&args),
+        HllVerb::Union(args) => union(&args),
+        HllVerb::Add(args) => add(&args),
+        HllVerb::Intersect(args) => intersect(&args),
+    }
+}
+
+/// A sketch, and where it is from.
+struct Found {
+    place: String,
+    bytes: Vec<u8>,
+    hll: Hll,
+}
+
+fn info(args: &HllInfoArgs) -> Result<Outcome> {
+    let estimator = match args.estimator {
+        HllEstimator::Published => Estimator::Published,
+        HllEstimator::Ertl => Estimator::Improved,
+    };
+    let mut all = Vec::new();
+    for sketch in &args.sketches {
+        sketches(sketch, args.read.max_log2m, |found| {
+            all.push(Info::of(&found, estimator));
+            Ok(())
+        })?;
+    }
+    let text = match (args.format, all.as_slice()) {
+        (Plain::Json, all) => all.iter().map(|info| format!("{}\n", info.json())).collect(),
+        (Plain::Text, [one]) => one.text(),
+        (Plain::Text, all) => table(all),
+    };
+    print(text.as_bytes())?;
+    Ok(Outcome::Complete)
+}
+
+/// What is told of a sketch.
+struct Info {
+    place: String,
+    kind: &'static str,
+    params: HllParams,
+    dialects: Vec<&'static str>,
+    estimate: Estimate,
+    bytes: usize,
+}
+
+impl Info {
+    fn of(found: &Found, estimator: Estimator) -> Self {
+        let Found { place, bytes, hll } = found;
+        let kinds = ["undefined", "empty", "explicit", "sparse", "full"];
+        let kind = bytes.first().map_or(0, |byte| usize::from(byte & 0x0f));
+        let would_write = |dialect: Dialect| {
+            // The length first, which takes no memory.
+            hll.encoded_len(dialect) == bytes.len() && hll.to_bytes(dialect) == *bytes
+        };
+        let dialects = [("postgresql", Dialect::default()), ("java", Dialect::Java)];
+        let dialects = dialects.into_iter().filter(|(_, dialect)| would_write(*dialect));
+        Info {
+            place: place.clone(),
+            kind: kinds.get(kind).copied().unwrap_or("unknown"),
+            params: hll.params(),
+            dialects: dialects.map(|(name, _)| name).collect(),
+            estimate: hll.estimate(estimator),
+            bytes: bytes.len(),
+        }
+    }
+
+    fn explicit(&self) -> String {
+        match self.params.expthresh {
+            ExplicitThreshold::Never => "0".to_owned(),
+            ExplicitThreshold::PowerOfTwo(power) => grouped(1 << power),
+            _ => "auto".to_owned(),
+        }
+    }
+
+    fn dialects(&self) -> String {
+        match self.dialects.as_slice() {
+            [] => "another".to_owned(),
+            some => some.join(" or "),
+        }
+    }
+
+    fn cardinality(&self) -> String {
+        match self.estimate.value {
+            value if value.is_nan() => "unknown".to_owned(),
+            value => number(value),
+        }
+    }
+
+    /// The standard error, alone and as a share.
+    fn error(&self) -> String {
+        let Estimate { value, standard_error, .. } = self.estimate;
+        match standard_error {
+            error if error.is_nan() => "unknown".to_owned(),
+            0.0 => "0 (exact)".to_owned(),
+            error => format!("{} ({:.2} %)", number(error), error / value * 100.0),
+        }
+    }
+
+    fn text(&self) -> String {
+        let registers = grouped(1 << self.params.log2m);
+        let lines = [
+            ("sketch", self.place.clone()),
+            ("type", self.kind.to_owned()),
+            ("log2m", format!("{} ({registers} registers)", self.params.log2m)),
+            ("regwidth", self.params.regwidth.to_string()),
+            ("explicit", self.explicit()),
+            ("sparse", self.params.sparse.to_string()),
+            ("dialect", self.dialects()),
+            ("cardinality", self.cardinality()),
+            ("standard error", self.error()),
+            ("bytes", grouped(self.bytes as u64)),
+        ];
+        lines.iter().map(|(name, value)| format!("{name:<14}  {value}\n")).collect()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let explicit = match self.params.expthresh {
+            ExplicitThreshold::Never => json!(0),
+            ExplicitThreshold::PowerOfTwo(power) => json!(1_u64 << power),
+            _ => json!("auto"),
+        };
+        let finite = |value: f64| value.is_finite().then_some(value);
+        let (low, high) = self.estimate.interval();
+        json!({
+            "sketch": self.place,
+            "type": self.kind,
+            "log2m": self.params.log2m,
+            "regwidth": self.params.regwidth,
+            "explicit": explicit,
+            "sparse": self.params.sparse,
+            "dialects": self.dialects,
+            "cardinality": finite(self.estimate.value),
+            "standard_error": finite(self.estimate.standard_error),
+            "low": finite(low),
+            "high": finite(high),
+            "bytes": self.bytes,
+        })
+    }
+}
+
+/// Several sketches, a line each.
+fn table(all: &[Info]) -> String {
+    let names = [
+        "sketch",
+        "type",
+        "log2m",
+        "regwidth",
+        "explicit",
+        "cardinality",
+        "standard error",
+        "bytes",
+    ];
+    // What is a number stands at the right.
+    let is_right = [false, false, true, true, true, true, true, true];
+    let row = |info: &Info| {
+        [
+            info.place.clone(),
+            info.kind.to_owned(),
+            info.params.log2m.to_string(),
+            info.params.regwidth.to_string(),
+            info.explicit(),
+            info.cardinality(),
+            info.error(),
+            grouped(info.bytes as u64),
+        ]
+    };
+    let rows: Vec<_> =
+        std::iter::once(names.map(str::to_owned)).chain(all.iter().map(row)).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..names.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).zip(is_right).map(|((cell, &width), is_right)| {
+            if is_right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn union(args: &HllUnionArgs) -> Result<Outcome> {
+    refuse_terminal(&args.write)?;
+    let mut union: Option<Hll> = None;
+    for sketch in &args.sketches {
+        merge(&mut union, sketch, args.read.max_log2m)?;
+    }
+    let union = union.ok_or_else(|| no_sketch(&args.sketches.join("`, `")))?;
+    write(union, &args.write)
+}
+
+/// Unites all sketches of a word with those before.
+fn merge(union: &mut Option<Hll>, sketch: &str, max_log2m: u8) -> Result<()> {
+    sketches(sketch, max_log2m, |found| {
+        match union {
+            Some(union) => union.merge_owned(found.hll),
+            None => *union = Some(found.hll),
+        }
+        Ok(())
+    })
+}
+
+fn no_sketch(place: &str) -> anyhow::Error {
+    anyhow!("`{place}` has no sketch in it")
+}
+
+fn add(args: &HllAddArgs) -> Result<Outcome> {
+    refuse_terminal(&args.write)?;
+    let mut hll = match &args.sketch {
+        Some(sketch) => {
+            let is_stdin = |path: &Path| path == Path::new("-");
+            if sketch == "-" && args.values.iter().all(|path| is_stdin(path)) {
+                let hint = "name a file of values with --values";
+                let error = "the sketch and the values both come from standard input";
+                return Err(Error::usage_hint(error, hint).into());
+            }
+            one(sketch, args.read.max_log2m)?
+        }
+        None => Hll::new(HllParams {
+            log2m: args.log2m.unwrap_or(11),
+            regwidth: args.regwidth.unwrap_or(5),
+            expthresh: match args.explicit {
+                None | Some(Explicit::Automatic) => ExplicitThreshold::Automatic,
+                Some(Explicit::AtMost(count)) => {
+                    ExplicitThreshold::of_count(count).map_err(|error| told("", error))?
+                }
+            },
+            sparse: true,
+        })
+        .map_err(|error| told("", error))?,
+    };
+    let stdin = [std::path::PathBuf::from("-")];
+    let values = if args.values.is_empty() { &stdin } else { args.values.as_slice() };
+    for path in values {
+        let (name, mut lines) = open(path)?;
+        let mut hashes = Vec::with_capacity(BATCH);
+        each_line(&name, &mut lines, |number, line| {
+            let hash = hash(line, args.kind).map_err(|reason| {
+                anyhow!("`{name}:{number}`: {reason}\nhint: --type text takes any line")
+            })?;
+            hashes.push(hash);
+            if hashes.len() == BATCH {
+                hll.add_hashes(&hashes);
+                hashes.clear();
+            }
+            Ok(())
+        })?;
+        hll.add_hashes(&hashes);
+    }
+    write(hll, &args.write)
+}
+
+/// The hash of a line.
+fn hash(line: &[u8], kind: HllValue) -> Result<u64, String> {
+    if kind == HllValue::Text {
+        return Ok(hash_bytes(line, 0));
+    }
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim();
+    let value: i64 = match (text.parse::<i64>(), text.parse::<u64>()) {
+        (Ok(value), _) => value,
+        (_, Ok(value)) => value.cast_signed(),
+        _ => return Err(format!("`{text}` is no whole number of 64 bits")),
+    };
+    Ok(if kind == HllValue::Hash { value.cast_unsigned() } else { hash_i64(value) })
+}
+
+/// The only sketch that a word stands for.
+fn one(sketch: &str, max_log2m: u8) -> Result<Hll> {
+    let mut all = Vec::new();
+    sketches(sketch, max_log2m, |found| {
+        all.push(found.hll);
+        Ok(())
+    })?;
+    let count = all.len();
+    match (all.pop(), count) {
+        (Some(hll), 1) => Ok(hll),
+        (None, _) => Err(no_sketch(sketch)),
+        _ => Err(Error::usage_hint(
+            format!("`{sketch}` has {} sketches, and one is wanted", grouped(count as u64)),
+            "tidemill hll union makes one of them",
+        )
+        .into()),
+    }
+}
+
+fn intersect(args: &HllIntersectArgs) -> Result<Outcome> {
+    let united = |sketch: &str| -> Result<Hll> {
+        let mut union = None;
+        merge(&mut union, sketch, args.read.max_log2m)?;
+        union.ok_or_else(|| no_sketch(sketch))
+    };
+    if args.a == "-" && args.b == "-" {
+        return Err(Error::usage("both sketches come from standard input").into());
+    }
+    let (a, b) = (united(&args.a)?, united(&args.b)?);
+    let found = a.compare(&b).intersection;
+    // Written so that NaN is refused.
+    let is_certain = found.error() <= found.value;
+    if !is_certain && !args.uncertain {
+        // No mistake, and nothing is damaged: the answer is that there is none.
+        return Err(anyhow!(
+            "the intersection cannot be told from nothing: {} ± {} (95 %)\n\
+             hint: sketches of a larger log2m tell more; --uncertain prints it all the same",
+            number(found.value),
+            number(found.error()),
+        ));
+    }
+    let (low, high) = found.interval();
+    let text = match args.format {
+        Plain::Json => {
+            let finite = |value: f64| value.is_finite().then_some(value);
+            let json = json!({
+                "intersection": finite(found.value),
+                "standard_error": finite(found.standard_error),
+                "low": finite(low),
+                "high": finite(high),
+                "certain": is_certain,
+            });
+            format!("{json}\n")
+        }
+        Plain::Text => {
+            let mut text = String::new();
+            let _ = writeln!(text, "intersection    {}", number(found.value));
+            let error = match found.is_exact() {
+                true => "0 (exact)".to_owned(),
+                false => number(found.standard_error),
+            };
+            let _ = writeln!(text, "standard error  {error}");
+            let _ = writeln!(text, "95 % interval   {} to {}", number(low), number(high));
+            text
+        }
+    };
+    print(text.as_bytes())?;
+    Ok(Outcome::Complete)
+}
+
+/// Three digits, or all of a whole number's.
+fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() { "unknown" } else { "infinite" }.to_owned();
+    }
+    if value.abs() >= 10.0 && value.abs() < 100.0 && value.fract() != 0.0 {
+        return format!("{value:.1}");
+    }
+    if value.abs() >= 100.0 || value.fract() == 0.0 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a number of values, for people"
+        )]
+        return grouped(value.round() as u64);
+    }
+    format!("{value:.3}")
+}
+
+/// Calls `take` with each sketch that a word stands for.
+fn sketches(word: &str, max_log2m: u8, mut take: impl FnMut(Found) -> Result<()>) -> Result<()> {
+    let mut read = |place: String, bytes: Vec<u8>| {
+        let hll = Hll::from_bytes_within(&bytes, max_log2m).map_err(|error| told(&place, error))?;
+        take(Found { place, bytes, hll })
+    };
+    if word.starts_with("\\x") {
+        let place = abridged(word);
+        let bytes = hexadecimal(word)
+            .ok_or_else(|| Error::usage(format!("`{place}` is no sketch in hexadecimal")))?;
+        return read(place, bytes);
+    }
+    let (name, mut file) = open(Path::new(word))?;
+    let failed = |error| Error::io("read", &name, error);
+    let start = file.fill_buf().map_err(failed)?;
+    // Version and type are one byte, which no text begins with.
+    if start.first().is_some_and(|byte| (0x10..0x20).contains(byte)) {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        return read(name.clone(), bytes);
+    }
+    let mut is_first = true;
+    each_line(&name, &mut file, |number, line| {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim().trim_matches('"');
+        let place = format!("{name}:{number}");
+        let is_header = std::mem::replace(&mut is_first, false) && is_name(text);
+        match hexadecimal(text) {
+            _ if text.is_empty() || text == "\\N" => Ok(()),
+            Some(bytes) => read(place, bytes),
+            None if is_header => Ok(()),
+            None => Err(no_hexadecimal(&place)),
+        }
+    })
+}
+
+/// Whether a line may be the name of a column.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_alphabetic() || first == '_')
+        && text.chars().all(|char| char.is_alphanumeric() || " _-.".contains(char))
+}
+
+fn no_hexadecimal(place: &str) -> anyhow::Error {
+    anyhow!(
+        "`{place}` is no sketch in hexadecimal\n\
+         hint: a sketch is a line of its own, such as \\x128b7fb2f3d123f28fb5d4; `cut -d, -f2` takes \
+         a column of a CSV file"
+    )
+}
+
+/// The bytes of hexadecimal digits, behind `\x` or none; COPY doubles the backslash.
+fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim();
+    let digits = digits.trim_start_matches('\\').strip_prefix('x').unwrap_or(digits);
+    let value =
+        |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let pair = |pair: &[u8; 2]| Some(value(pair[0])? << 4 | value(pair[1])?);
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    if pairs.is_empty() || !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(pair).collect()
+}
+
+/// A sketch that was given itself, as messages call it.
+fn abridged(word: &str) -> String {
+    const SHOWN: usize = 24;
+    match word.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &word[..end]),
+        None => word.to_owned(),
+    }
+}
+
+/// An error of a sketch from a place; none where it is a parameter's.
+fn told(place: &str, error: SketchError) -> Error {
+    let (offset, reason) = match error {
+        SketchError::ParameterOutOfRange { .. } => {
+            let text = error.to_string().replace("`max_log2m`", "--max-log2m");
+            let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
+            return Error::usage(format!("{place}{text}"));
+        }
+        SketchError::Corrupt { offset, problem, .. } => {
+            (u64::try_from(offset).ok(), problem.to_owned())
+        }
+        other => (None, other.to_string()),
+    };
+    Error::Corrupt { path: place.to_owned(), offset, reason, hint: None }
+}
+
+/// A file's name, and what is in it.
+fn open(path: &Path) -> Result<(String, Box<dyn BufRead>)> {
+    if path == Path::new("-") {
+        return Ok(("standard input".to_owned(), Box::new(std::io::stdin().lock())));
+    }
+    let file = std::fs::File::open(path).map_err(|error| Error::io("read", path, error))?;
+    Ok((path.display().to_string(), Box::new(BufReader::with_capacity(1 << 18, file))))
+}
+
+/// Calls `take` with each line, without its end, and its number.
+fn each_line(
+    name: &str,
+    lines: &mut dyn BufRead,
+    mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = lines.read_until(b'\n', &mut line);
+        if read.map_err(|error| Error::io("read", name, error))? == 0 {
+            break;
+        }
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        take(number, text.strip_suffix(b"\r").unwrap_or(text))?;
+    }
+    Ok(())
+}
+
+fn refuse_terminal(args: &HllWriteArgs) -> Result<()> {
+    let is_terminal = args.output.is_none() && std::io::stdout().is_terminal();
+    if args.format == HllForm::Binary && is_terminal {
+        return Err(Error::usage_hint(
+            "a sketch in binary is not for a terminal",
+            "name a file with --output, or leave --format binary away",
+        )
+        .into());
+    }
+    match (args.dialect, args.sparse) {
+        (HllDialect::Java, Some(Sparse::AtMost(_))) => Err(Error::usage_hint(
+            "java-hll has no number of sparse registers",
+            "--sparse true or false, or --dialect postgresql",
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a sketch to where it is wanted.
+fn write(mut hll: Hll, args: &HllWriteArgs) -> Result<Outcome> {
+    if args.sparse == Some(Sparse::Never) {
+        let params = HllParams { sparse: false, ..hll.params() };
+        let mut other = Hll::new(params).map_err(|error| told("", error))?;
+        // The smaller of each parameter holds: only this one is.
+        other.merge_owned(hll);
+        hll = other;
+    }
+    let dialect = match (args.dialect, args.sparse) {
+        (HllDialect::Java, _) => Dialect::Java,
+        (_, Some(Sparse::AtMost(max))) => Dialect::Postgres { sparse_registers_max: Some(max) },
+        _ => Dialect::default(),
+    };
+    let bytes = hll.to_bytes(dialect);
+    let bytes = match args.format {
+        HllForm::Binary => bytes,
+        HllForm::Hex => {
+            let mut text = String::with_capacity(bytes.len() * 2 + 3);
+            text.push_str("\\x");
+            for byte in bytes {
+                let _ = write!(text, "{byte:02x}");
+            }
+            text.push('\n');
+            text.into_bytes()
+        }
+    };
+    match &args.output {
+        Some(path) => {
+            let file = StagedFile::create(path, args.overwrite, &RunId::new());
+            let mut file = file.map_err(Error::from)?;
+            file.write_all(&bytes).map_err(|error| Error::io("write", path, error))?;
+            file.commit(bytes.len() as u64).map_err(Error::from)?;
+        }
+        None => {
+            let mut out = std::io::stdout().lock();
+            let written = out.write_all(&bytes).and_then(|()| out.flush());
+            written.map_err(|error| match error.kind() {
+                std::io::ErrorKind::BrokenPipe => Error::ClosedPipe,
+                _ => Error::io("write", "standard output", error),
+            })?;
+        }
+    }
+    Ok(Outcome::Complete)
+}
