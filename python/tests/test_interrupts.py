@@ -34,6 +34,7 @@ WAITS = {
     "a table": (1, "tm.query(rows, **csv).to_arrow()"),
     "rows as objects": (1, "tm.query(sql, **csv).to_pylist()"),
     "a sketch": (1, "tm.Hll().add_values(tm.query(rows, **csv))"),
+    "a set of ids": (1, "tm.IdSpace().set(tm.query(rows, **csv))"),
     "a look": (1, "tm.query(sql, **csv).show()"),
     "a notebook's look": (1, "tm.query(sql, **csv)._repr_html_()"),
     "files": (1, "tm.query(rows, **csv, output='x.csv')"),
@@ -254,9 +255,10 @@ def test_a_closed_result_stops_its_run(tmp_path):
     assert tm.jobs()[0]["outcome"] == "done"
 
 
-def test_an_interrupt_ends_adding_objects_to_a_sketch():
+@pytest.mark.parametrize("call", ["tm.Hll().add_values", "tm.Hll().add_hashes", "tm.IdSpace().set"])
+def test_an_interrupt_ends_what_takes_objects(call):
     done = run_script(
-        """
+        f"""
         PIPE
         import itertools
         begun = threading.Event()
@@ -267,13 +269,12 @@ def test_an_interrupt_ends_adding_objects_to_a_sketch():
                     begun.set()
                 yield number
 
-        hll = tm.Hll()
         try:
             interrupt(begun.is_set)
-            hll.add_values(endless())
+            {call}(endless())
         except KeyboardInterrupt:
-            print("interrupted", hll.cardinality())
+            print("interrupted")
         """,
         timeout=600,
     )
-    assert done.stdout == "interrupted 0.0\n", done.stderr
+    assert done.stdout == "interrupted\n", done.stderr

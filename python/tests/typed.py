@@ -35,6 +35,17 @@ def results(sql: str, path: pathlib.Path) -> None:
     assert_type(tm.query(sql, rows=[{"a": 1}], columns={"a": [1]}), tm.Result)
 
 
+def sketches(data: bytes, space: tm.IdSpace) -> None:
+    hll = tm.Hll(log2m=14, explicit="auto", sparse=512, dialect="java")
+    assert_type(hll | tm.Hll.from_bytes(data, max_log2m=31), tm.Hll)
+    assert_type(hll.cardinality("ertl"), float)
+    assert_type(hll.intersection(hll, uncertain=True), tm.Estimate)
+    a, b = space.set([1, 2]), tm.IdSet([1], space=space)
+    assert_type(a | b & a - b ^ a, tm.IdSet)
+    assert_type(list(a), list[int])
+    assert_type(tm.IdSpace.open("users.ids").set(b, unknown="skip"), tm.IdSet)
+
+
 async def coroutines(sql: str) -> None:
     assert_type(await tm.query(sql), tm.Result)
     async for batch in tm.query(sql):

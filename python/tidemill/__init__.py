@@ -32,6 +32,7 @@ from tidemill._errors import (
 from tidemill._explain import Explain
 from tidemill._formats import Batches, register_format
 from tidemill._hll import Estimate, Hll
+from tidemill._ids import IdSet, IdSpace
 from tidemill._job import Job
 from tidemill._jobs import jobs
 from tidemill._result import Batch, Result, Written
@@ -58,6 +59,8 @@ __all__ = [
     "Estimate",
     "Explain",
     "Hll",
+    "IdSet",
+    "IdSpace",
     "InputOutputError",
     "InternalError",
     "Job",

@@ -12,6 +12,7 @@
 //! - `arrays`: how does a column of values reach the engine, and how does one go back?
 //! - `hashed`: which hash has a Python object in a sketch?
 //! - `sketches`: how do sketches reach Python?
+//! - `ids`: how do exact sets of ids reach Python?
 //! - `rowfile`: how do rowfiles reach Python, and come from there?
 //! - `errors`: which Python exception is an engine's error?
 //!
@@ -22,6 +23,7 @@ mod arrays;
 mod convert;
 mod errors;
 mod hashed;
+mod ids;
 mod imported;
 mod inferred;
 mod objects;
@@ -551,6 +553,9 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rowfile::RawRowfile>()?;
     module.add_class::<rowfile::writer::RawRowfileWriter>()?;
     module.add_class::<sketches::RawHll>()?;
+    module.add_class::<ids::RawIdSpace>()?;
+    module.add_class::<ids::RawIdSet>()?;
+    module.add_class::<ids::RawIds>()?;
     module.add_function(wrap_pyfunction!(query, module)?)?;
     module.add_function(wrap_pyfunction!(read_text, module)?)?;
     module.add_function(wrap_pyfunction!(head, module)?)?;

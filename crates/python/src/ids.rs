@@ -1,0 +1,725 @@
+//! How do exact sets of ids reach Python? As objects around an id space and around the numbers in
+//! it. An id is 64 bits; whether these have a sign is the space's to say.
+//!
+//! A space grows in memory, or it is bytes that are there already, a file's most often, mapped: then
+//! nothing is added to it.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use arrow::array::{Array, ArrayData};
+use arrow::buffer::Buffer;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use arrow::ffi::to_ffi;
+use memmap2::Mmap;
+use parking_lot::{RwLock, RwLockWriteGuard};
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyCapsule, PyDict};
+use tidemill_engine::sink::StagedFile;
+use tidemill_engine::sketch::{IdSet, IdSpace, IdSpaceFull, IdSpaceView, SketchError};
+use tidemill_engine::{Error, Result, RunId};
+
+use crate::arrays::{Column, refused};
+use crate::errors::{corrupt, raise};
+use crate::hashed;
+use crate::sketches::words;
+
+/// Ids that are taken between two looks at signals: as many as a space divides at once.
+const PIECE: usize = 1 << 20;
+
+const SIGN: u64 = 1 << 63;
+
+fn full(error: IdSpaceFull) -> Error {
+    let text = error.to_string();
+    match text.split_once("\nhint: ") {
+        Some((message, hint)) => Error::usage_hint(message, hint),
+        None => Error::usage(text),
+    }
+}
+
+/// Looks at signals from where the interpreter's lock is not held.
+fn look() -> PyResult<()> {
+    Python::try_attach(|py| py.check_signals()).unwrap_or(Ok(()))
+}
+
+/// What ends a long call.
+enum Stop {
+    Ours(Error),
+    Raised(PyErr),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Ours(error)
+    }
+}
+
+impl From<PyErr> for Stop {
+    fn from(error: PyErr) -> Self {
+        Stop::Raised(error)
+    }
+}
+
+fn told<T>(py: Python<'_>, done: Result<T, Stop>) -> PyResult<T> {
+    done.map_err(|stop| match stop {
+        Stop::Ours(error) => raise(py, error),
+        Stop::Raised(error) => error,
+    })
+}
+
+/// Bytes that are there as long as whoever holds them.
+type Held = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// A space in bytes.
+struct Laid {
+    view: IdSpaceView<'static>,
+    /// What the view looks at: it goes after the view.
+    held: Held,
+}
+
+impl Laid {
+    fn new(held: Held) -> Result<Self, SketchError> {
+        let bytes: &[u8] = (*held).as_ref();
+        // SAFETY: the bytes stay where they are as long as `held` lives, and the view goes with it and
+        // is handed out with a shorter life only.
+        let bytes: &'static [u8] =
+            unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
+        Ok(Laid { view: IdSpaceView::open(bytes)?, held })
+    }
+}
+
+/// Whether ids have a sign.
+const UNKNOWN: u8 = 0;
+const SIGNED: u8 = 1;
+const UNSIGNED: u8 = 2;
+
+/// Ids and their numbers.
+///
+/// No lock is waited for with the interpreter's held.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub(crate) struct RawIdSpace {
+    inner: Inner,
+    /// [`UNKNOWN`] as long as no id has told.
+    sign: AtomicU8,
+}
+
+enum Inner {
+    Grown(RwLock<IdSpace>),
+    Laid(Laid),
+}
+
+/// What becomes of ids that a space does not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    Add,
+    Skip,
+    Refuse,
+}
+
+impl RawIdSpace {
+    fn new_of(inner: Inner, is_signed: Option<bool>) -> Self {
+        let sign = is_signed.map_or(UNKNOWN, |is_signed| if is_signed { SIGNED } else { UNSIGNED });
+        RawIdSpace { inner, sign: AtomicU8::new(sign) }
+    }
+
+    fn laid(held: Held) -> Result<Self, SketchError> {
+        let laid = Laid::new(held)?;
+        let is_signed = laid.view.is_signed();
+        Ok(RawIdSpace::new_of(Inner::Laid(laid), Some(is_signed)))
+    }
+
+    fn sign(&self) -> Option<bool> {
+        match self.sign.load(Ordering::Relaxed) {
+            SIGNED => Some(true),
+            UNSIGNED => Some(false),
+            _ => None,
+        }
+    }
+
+    fn is_signed(&self) -> bool {
+        self.sign().unwrap_or(true)
+    }
+
+    /// Has the sign of ids that come settled, and refuses those that do not fit it.
+    fn settle(&self, ids: &[u64], are_signed: bool) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let own = if are_signed { SIGNED } else { UNSIGNED };
+        let order = Ordering::Relaxed;
+        let told = self.sign.compare_exchange(UNKNOWN, own, order, order);
+        if told.map_or_else(|sign| sign == own, |_| true) {
+            return Ok(());
+        }
+        match ids.iter().find(|id| **id >= SIGN) {
+            None => Ok(()),
+            Some(id) if !are_signed => Err(Error::usage_hint(
+                format!("the id {id} does not fit a space of signed ids"),
+                "tm.IdSpace(signed=False) takes ids from 0 to 2**64 - 1",
+            )),
+            Some(id) => Err(Error::usage_hint(
+                format!(
+                    "the id {} is negative, and the space is of unsigned ids",
+                    id.cast_signed()
+                ),
+                "tm.IdSpace(signed=True) takes ids from -2**63 to 2**63 - 1",
+            )),
+        }
+    }
+
+    fn shown(&self, id: u64) -> String {
+        if self.is_signed() { id.cast_signed().to_string() } else { id.to_string() }
+    }
+
+    /// Adds the numbers of ids to a set.
+    fn number(&self, ids: &[u64], unknown: Unknown, set: &mut IdSet) -> Result<()> {
+        let missing = |id: u64| {
+            Error::usage_hint(
+                format!("the id {} is not in this space", self.shown(id)),
+                match &self.inner {
+                    Inner::Laid(_) => {
+                        "a space that was opened does not grow: space.copy() is one in memory that \
+                         does; unknown='skip' leaves such ids out"
+                    }
+                    Inner::Grown(_) => "unknown='add' adds it, unknown='skip' leaves it out",
+                },
+            )
+        };
+        let mut known = |numbers: &mut dyn Iterator<Item = Option<u32>>| {
+            let mut first = None;
+            set.extend(numbers.zip(ids).filter_map(|(number, id)| {
+                if number.is_none() && first.is_none() {
+                    first = Some(*id);
+                }
+                number
+            }));
+            match first {
+                Some(id) if unknown == Unknown::Refuse => Err(missing(id)),
+                _ => Ok(()),
+            }
+        };
+        match (&self.inner, unknown) {
+            (Inner::Grown(grown), Unknown::Add) => {
+                let mut numbers = Vec::with_capacity(ids.len());
+                grown.write().insert_into(ids, &mut numbers).map_err(full)?;
+                set.extend(numbers);
+                Ok(())
+            }
+            (Inner::Grown(grown), _) => {
+                let numbers = grown.read().indexes(ids);
+                known(&mut numbers.into_iter())
+            }
+            (Inner::Laid(laid), _) => known(&mut ids.iter().map(|id| laid.view.index(*id))),
+        }
+    }
+
+    /// What becomes of ids that are not there, in Python's words.
+    fn unknown(&self, py: Python<'_>, unknown: Option<&str>) -> PyResult<Unknown> {
+        let is_laid = matches!(self.inner, Inner::Laid(_));
+        match unknown {
+            None if is_laid => Ok(Unknown::Refuse),
+            Some("add") if is_laid => Err(raise(
+                py,
+                Error::usage_hint(
+                    "a space that was opened does not grow",
+                    "space.copy() is one in memory that does",
+                ),
+            )),
+            None | Some("add") => Ok(Unknown::Add),
+            Some("skip") => Ok(Unknown::Skip),
+            Some("error") => Ok(Unknown::Refuse),
+            Some(other) => Err(raise(
+                py,
+                Error::usage_hint(
+                    format!("`unknown` is `{other}`"),
+                    "it is 'add', 'skip' or 'error'",
+                ),
+            )),
+        }
+    }
+
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        match &self.inner {
+            Inner::Grown(grown) => {
+                let mut bytes = Vec::new();
+                let mut space = grown.write();
+                space.set_signed(self.is_signed());
+                RwLockWriteGuard::downgrade(space).encode(&mut bytes);
+                bytes.into()
+            }
+            Inner::Laid(laid) => (*laid.held).as_ref().into(),
+        }
+    }
+
+    /// Calls `take` with the ids of a set, many at a time.
+    fn each_id(&self, set: &IdSet, mut take: impl FnMut(&[u64])) -> Result<(), Stop> {
+        fn all(
+            ids: &mut dyn Iterator<Item = u64>,
+            take: &mut dyn FnMut(&[u64]),
+        ) -> Result<(), Stop> {
+            let mut some = Vec::with_capacity(PIECE.min(ids.size_hint().1.unwrap_or(PIECE)));
+            loop {
+                some.clear();
+                some.extend(ids.take(PIECE));
+                if some.is_empty() {
+                    return Ok(());
+                }
+                take(&some);
+                look()?;
+            }
+        }
+        match &self.inner {
+            Inner::Grown(grown) => all(&mut grown.read().ids_of(set), &mut take),
+            Inner::Laid(laid) => all(&mut laid.view.ids_of(set), &mut take),
+        }
+    }
+
+    /// An id as Python has it; none if it can be none of this space.
+    fn bits(&self, id: &Bound<'_, PyAny>) -> Option<u64> {
+        match self.is_signed() {
+            true => id.extract::<i64>().ok().map(i64::cast_unsigned),
+            false => id.extract().ok(),
+        }
+    }
+
+    /// The number of an id, if it is there.
+    fn find(&self, bits: u64) -> Option<u32> {
+        match &self.inner {
+            Inner::Grown(grown) => grown.read().index(bits),
+            Inner::Laid(laid) => laid.view.index(bits),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        match &self.inner {
+            Inner::Grown(grown) => grown.read().len(),
+            Inner::Laid(laid) => laid.view.len(),
+        }
+    }
+
+    /// A set of the ids of a column.
+    fn set_of(&self, py: Python<'_>, column: Column, unknown: Unknown) -> PyResult<RawIdSet> {
+        let of = column.data_type().clone();
+        let are_signed = of != DataType::UInt64;
+        if !of.is_integer() && of != DataType::Null {
+            return Err(refused(
+                py,
+                "ids are whole numbers, and these are",
+                &of,
+                "sketches take any values: tm.Hll",
+            ));
+        }
+        let mut set = IdSet::new();
+        column.each(py, PIECE, |piece| {
+            let piece = match words(piece) {
+                Some(_) => Arc::clone(piece),
+                None => cast(piece, &DataType::Int64)
+                    .map_err(|error| Error::Internal(format!("ids as whole numbers: {error}")))?,
+            };
+            let Some(all) = words(&piece) else { return Ok(()) };
+            let some: Vec<u64>;
+            let ids = match piece.nulls().filter(|nulls| nulls.null_count() > 0) {
+                None => all,
+                Some(nulls) => {
+                    some = nulls.valid_indices().map(|at| all[at]).collect();
+                    &some
+                }
+            };
+            self.settle(ids, are_signed)?;
+            self.number(ids, unknown, &mut set)
+        })?;
+        Ok(RawIdSet::of(set))
+    }
+}
+
+#[pymethods]
+impl RawIdSpace {
+    #[new]
+    fn new(signed: Option<bool>) -> Self {
+        RawIdSpace::new_of(Inner::Grown(RwLock::default()), signed)
+    }
+
+    /// A space of bytes, which grows or stays as it is.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8], grows: bool) -> PyResult<Self> {
+        let read = py.detach(|| RawIdSpace::read(bytes, grows));
+        read.map_err(|error| corrupt(py, &error.to_string()))
+    }
+
+    /// A space in a file, which is mapped.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let opened = py.detach(|| -> Result<Self> {
+            let file = File::open(&path).map_err(|error| Error::io("read", &path, error))?;
+            // SAFETY: whoever cuts the file short while it is mapped ends the process when it is looked
+            // at behind its end, which the documents say; what is written over is other numbers.
+            let map = unsafe { Mmap::map(&file) };
+            let map = map.map_err(|error| Error::io("map", &path, error))?;
+            RawIdSpace::laid(Arc::new(map)).map_err(|error| Error::Corrupt {
+                path: path.display().to_string(),
+                offset: None,
+                reason: error.to_string(),
+                hint: None,
+            })
+        });
+        opened.map_err(|error| raise(py, error))
+    }
+
+    /// Writes the space to a file, which appears once it is whole.
+    fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
+        let saved = py.detach(|| -> Result<()> {
+            let bytes = self.bytes();
+            let mut file = StagedFile::create(&path, overwrite, &RunId::new())?;
+            for piece in bytes.chunks(PIECE) {
+                file.write_all(piece).map_err(|error| Error::io("write", &path, error))?;
+                // What is staged goes with the file.
+                look().map_err(|_| Error::Interrupted)?;
+            }
+            Ok(file.commit(bytes.len() as u64)?)
+        });
+        saved.map_err(|error| raise(py, error))
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &py.detach(|| self.bytes()))
+    }
+
+    /// One in memory that grows.
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        let copied = py.detach(|| match &self.inner {
+            Inner::Grown(grown) => {
+                Ok(RawIdSpace::new_of(Inner::Grown(RwLock::new(grown.read().clone())), self.sign()))
+            }
+            Inner::Laid(laid) => RawIdSpace::read((*laid.held).as_ref(), true),
+        });
+        copied.map_err(|error| corrupt(py, &error.to_string()))
+    }
+
+    #[getter]
+    fn grows(&self) -> bool {
+        matches!(self.inner, Inner::Grown(_))
+    }
+
+    #[getter]
+    fn signed(&self) -> Option<bool> {
+        self.sign()
+    }
+
+    #[getter]
+    fn heap_bytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| match &self.inner {
+            Inner::Grown(grown) => grown.read().heap_bytes(),
+            Inner::Laid(_) => 0,
+        })
+    }
+
+    fn len(&self, py: Python<'_>) -> u32 {
+        py.detach(|| self.count())
+    }
+
+    fn has(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> bool {
+        self.bits(id).is_some_and(|bits| py.detach(|| self.find(bits)).is_some())
+    }
+
+    /// Whether the ids of both have the same numbers.
+    fn equals(&self, py: Python<'_>, other: &Bound<'_, RawIdSpace>) -> PyResult<bool> {
+        let other = other.get();
+        if std::ptr::eq(self, other) {
+            return Ok(true);
+        }
+        let done = py.detach(|| -> Result<bool, Stop> {
+            let count = self.count();
+            if count != other.count() || (count > 0 && self.is_signed() != other.is_signed()) {
+                return Ok(false);
+            }
+            for first in (0..count).step_by(PIECE) {
+                // Of one after the other, so that no two locks are held.
+                let some: IdSet = (first..count.min(first.saturating_add(1 << 20))).collect();
+                let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+                self.each_id(&some, |ids| ours.extend_from_slice(ids))?;
+                other.each_id(&some, |ids| theirs.extend_from_slice(ids))?;
+                if ours != theirs {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        told(py, done)
+    }
+
+    fn set_of_arrow(&self, object: &Bound<'_, PyAny>, unknown: Option<&str>) -> PyResult<RawIdSet> {
+        let py = object.py();
+        self.set_of(py, Column::of_arrow(object)?, self.unknown(py, unknown)?)
+    }
+
+    fn set_of_numpy(&self, array: &Bound<'_, PyAny>, unknown: Option<&str>) -> PyResult<RawIdSet> {
+        let py = array.py();
+        self.set_of(py, Column::of_numpy(array)?, self.unknown(py, unknown)?)
+    }
+
+    /// A set of objects, all of which or none are added to the space.
+    fn set_of_objects(
+        &self,
+        objects: &Bound<'_, PyAny>,
+        unknown: Option<&str>,
+    ) -> PyResult<RawIdSet> {
+        let py = objects.py();
+        let unknown = self.unknown(py, unknown)?;
+        let (mut ids, mut large, mut negative) = (Vec::new(), false, None);
+        for (number, object) in objects.try_iter()?.enumerate() {
+            let object = object?;
+            if object.is_none() {
+                continue;
+            }
+            let has_index = !object.is_instance_of::<PyBool>();
+            ids.push(match (object.extract::<i64>(), object.extract::<u64>()) {
+                (Ok(id), _) if has_index => {
+                    if id < 0 {
+                        negative.get_or_insert(id);
+                    }
+                    id.cast_unsigned()
+                }
+                (_, Ok(id)) if has_index => {
+                    large = true;
+                    id
+                }
+                _ => {
+                    let hint = "ids are whole numbers of 64 bits; sketches take any values: tm.Hll";
+                    return Err(hashed::refused(&object, "is no id", hint));
+                }
+            });
+            if number % PIECE == PIECE - 1 {
+                py.check_signals()?;
+            }
+        }
+        if let (true, Some(negative)) = (large, negative) {
+            let error =
+                format!("ids of which one is {negative} and one above 2**63 - 1 need 65 bits");
+            return Err(raise(py, Error::usage(error)));
+        }
+        let done = py.detach(|| {
+            let mut set = IdSet::new();
+            self.settle(&ids, !large)?;
+            self.number(&ids, unknown, &mut set)?;
+            Ok(RawIdSet::of(set))
+        });
+        done.map_err(|error| raise(py, error))
+    }
+
+    /// The set of all ids.
+    fn all(&self, py: Python<'_>) -> RawIdSet {
+        py.detach(|| RawIdSet::of((0..self.count()).collect()))
+    }
+
+    /// The set of bytes in Roaring's format.
+    fn set_from_bytes(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<RawIdSet> {
+        let read = py.detach(|| -> Result<_, String> {
+            let set = IdSet::decode(bytes).map_err(|error| error.to_string())?;
+            let count = self.count();
+            match set.iter().last() {
+                Some(last) if last >= count => Err(format!(
+                    "the set has the number {last}, and the space {count} ids: it is of another space"
+                )),
+                _ => Ok(RawIdSet::of(set)),
+            }
+        });
+        read.map_err(|error| corrupt(py, &error))
+    }
+}
+
+impl RawIdSpace {
+    fn read(bytes: &[u8], grows: bool) -> Result<Self, SketchError> {
+        if !grows {
+            return RawIdSpace::laid(Arc::new(bytes.to_vec()));
+        }
+        let is_signed = IdSpaceView::open(bytes)?.is_signed();
+        let space = IdSpace::decode(bytes)?;
+        // Of no id it is not told yet.
+        let is_signed = Some(is_signed).filter(|_| !space.is_empty());
+        Ok(RawIdSpace::new_of(Inner::Grown(RwLock::new(space)), is_signed))
+    }
+}
+
+/// Numbers of a space's ids.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub(crate) struct RawIdSet(RwLock<IdSet>);
+
+impl RawIdSet {
+    fn of(set: IdSet) -> Self {
+        RawIdSet(RwLock::new(set))
+    }
+
+    /// Does something with two sets, which may be the same.
+    fn beside<T: Send>(
+        &self,
+        other: &RawIdSet,
+        py: Python<'_>,
+        work: impl FnOnce(&IdSet, &IdSet) -> T + Send,
+    ) -> T {
+        py.detach(|| {
+            if std::ptr::eq(self, other) {
+                let both = self.0.read();
+                return work(&both, &both);
+            }
+            // Readers do not wait for one another, but a writer that waits keeps later ones out.
+            let (ours, theirs) = (self.0.read_recursive(), other.0.read_recursive());
+            work(&ours, &theirs)
+        })
+    }
+}
+
+#[pymethods]
+impl RawIdSet {
+    fn len(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.0.read().len())
+    }
+
+    #[getter]
+    fn heap_bytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.0.read().heap_bytes())
+    }
+
+    fn has(&self, space: &Bound<'_, RawIdSpace>, id: &Bound<'_, PyAny>) -> bool {
+        let Some(bits) = space.get().bits(id) else { return false };
+        let space = space.get();
+        id.py().detach(|| space.find(bits).is_some_and(|number| self.0.read().contains(number)))
+    }
+
+    /// Takes an id out; says whether it was there.
+    fn discard(&self, space: &Bound<'_, RawIdSpace>, id: &Bound<'_, PyAny>) -> bool {
+        let Some(bits) = space.get().bits(id) else { return false };
+        let space = space.get();
+        id.py().detach(|| space.find(bits).is_some_and(|number| self.0.write().remove(number)))
+    }
+
+    /// A set of both: `|`, `&`, `-` or `^`.
+    fn combined(&self, py: Python<'_>, operation: char, other: &Bound<'_, RawIdSet>) -> Self {
+        RawIdSet::of(self.beside(other.get(), py, |a, b| match operation {
+            '|' => a | b,
+            '&' => a & b,
+            '-' => a - b,
+            _ => a ^ b,
+        }))
+    }
+
+    /// Changes this set by another.
+    fn change(&self, py: Python<'_>, operation: char, other: &Bound<'_, RawIdSet>) {
+        let other = other.get();
+        py.detach(|| {
+            if std::ptr::eq(self, other) {
+                if matches!(operation, '-' | '^') {
+                    *self.0.write() = IdSet::new();
+                }
+                return;
+            }
+            // A copy, so that no two sets are held that may be asked for the other way round. It takes as
+            // long as the change does.
+            let theirs = other.0.read().clone();
+            let mut ours = self.0.write();
+            match operation {
+                '|' => ours.union_with(&theirs),
+                '&' => ours.intersect_with(&theirs),
+                '-' => ours.subtract(&theirs),
+                _ => ours.toggle(&theirs),
+            }
+        });
+    }
+
+    fn intersection_len(&self, py: Python<'_>, other: &Bound<'_, RawIdSet>) -> u64 {
+        self.beside(other.get(), py, IdSet::intersection_len)
+    }
+
+    fn copy(&self, py: Python<'_>) -> Self {
+        RawIdSet::of(py.detach(|| self.0.read().clone()))
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = py.detach(|| {
+            let mut bytes = Vec::new();
+            self.0.read().encode(&mut bytes);
+            bytes
+        });
+        PyBytes::new(py, &bytes)
+    }
+
+    /// The ids, in the order of their numbers.
+    fn ids(&self, py: Python<'_>, space: &Bound<'_, RawIdSpace>) -> PyResult<RawIds> {
+        let space = space.get();
+        let done = py.detach(|| {
+            // A copy, which others may change meanwhile; it takes a bit for each id.
+            let set = self.0.read().clone();
+            let mut ids = Vec::with_capacity(usize::try_from(set.len()).unwrap_or(0));
+            space.each_id(&set, |some| ids.extend_from_slice(some))?;
+            let len = ids.len();
+            Ok(RawIds { buffer: Buffer::from_vec(ids), len, is_signed: space.is_signed() })
+        });
+        told(py, done)
+    }
+}
+
+/// Ids for NumPy, Arrow and Python. Nobody else has their memory.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub(crate) struct RawIds {
+    buffer: Buffer,
+    len: usize,
+    is_signed: bool,
+}
+
+#[pymethods]
+impl RawIds {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Some of them, as numbers of Python's.
+    fn some<'py>(
+        &self,
+        py: Python<'py>,
+        first: usize,
+        count: usize,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let ids = self.buffer.typed_data::<u64>();
+        let end = first.saturating_add(count).min(ids.len());
+        let some = ids.get(first..end).unwrap_or_default().iter();
+        some.map(|id| match self.is_signed {
+            true => id.cast_signed().into_bound_py_any(py),
+            false => id.into_bound_py_any(py),
+        })
+        .collect()
+    }
+
+    /// What NumPy takes them by.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("shape", (self.len,))?;
+        let kind = if self.is_signed { "i8" } else { "u8" };
+        let order = if cfg!(target_endian = "little") { "<" } else { ">" };
+        interface.set_item("typestr", format!("{order}{kind}"))?;
+        interface.set_item("data", (self.buffer.as_ptr() as usize, false))?;
+        Ok(interface)
+    }
+
+    /// An Arrow array of them.
+    fn capsules<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        let data_type = if self.is_signed { DataType::Int64 } else { DataType::UInt64 };
+        let data = ArrayData::builder(data_type).len(self.len).add_buffer(self.buffer.clone());
+        let exported = data.build().and_then(|data| to_ffi(&data));
+        let (array, schema) = exported
+            .map_err(|error| raise(py, Error::Internal(format!("ids as an array: {error}"))))?;
+        Ok((
+            PyCapsule::new_with_value(py, schema, c"arrow_schema")?,
+            PyCapsule::new_with_value(py, array, c"arrow_array")?,
+        ))
+    }
+}
