@@ -151,6 +151,22 @@ def test_a_query_adds_what_python_adds(tmp_path):
         tm.Hll().add_values(tm.query(f"SELECT who, n FROM '{path}'"))
 
 
+def test_a_sketch_of_sql_is_the_one_of_python(tmp_path):
+    path = tmp_path / "hits.csv"
+    lines = "".join(f"u{n % 700},{n},{n / 3}\n" for n in range(3000))
+    path.write_text(f"who,n,x\n{lines}")
+    for column in ("who", "n", "x"):
+        for parameters in ((11, 5), (14, 6)):
+            sql = (
+                f"SELECT hll_sketch({column}, {parameters[0]}, {parameters[1]}) AS s FROM '{path}'"
+            )
+            (row,) = tm.query(sql).to_pylist()
+            hll = tm.Hll(*parameters)
+            hll.add_values(tm.query(f"SELECT {column} FROM '{path}'"))
+            assert tm.Hll.from_bytes(row["s"]) == hll
+            assert row["s"] == hll.to_bytes()
+
+
 def test_times_and_decimals_have_the_hashes_of_columns():
     utc = datetime.timezone.utc
     zone = datetime.timezone(datetime.timedelta(hours=5))

@@ -160,6 +160,8 @@ def test_sets_of_different_spaces_refuse_to_meet():
         with pytest.raises(tm.UsageError, match=r"different spaces, .*\nhint: a\.space\.set\(b\)"):
             meet()
     assert a == b, "what is in them can be compared"
+    assert a != other.set([1, 3]) and tm.IdSpace().set() == space.set()
+    assert space.set([-1]) != tm.IdSpace(signed=False).set([2**64 - 1])
     assert list(a & space.set(b)) == [1, 2]
     for wrong in ({1}, [1], None):
         with pytest.raises(TypeError):

@@ -548,9 +548,14 @@ class IdSet:
             return NotImplemented
         if len(self) != len(other):
             return False
+        theirs = other._raw
         if other._space is not self._space:
-            return all(id in other for id in self)
-        return self._raw.intersection_len(other._raw) == len(self)
+            try:
+                theirs = self._space._raw_set(other, "skip")
+            except UsageError:
+                # An id of theirs can be none of this space's.
+                return False
+        return self._raw.intersection_len(theirs) == len(self)
 
     __hash__ = None  # type: ignore[assignment]
 
