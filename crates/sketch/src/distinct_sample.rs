@@ -239,7 +239,7 @@ pub struct SampledItem<'a, W> {
 ///
 /// Memory: none while empty; an entry is 56 bytes (of floats 72, and 304 more where [`FloatSum`] says so) and the item's
 /// own bytes if longer than 22; up to eight are a list, more a table of up to 2n at a load of 44 to 88 %. Cost of an add:
-/// 1 to 2 ns of an item that is not in the sample (once n were dropped), else 10 to 15.
+/// 3 ns of an item that is not in the sample (once n were dropped), else 5 to 12.
 ///
 /// Who chooses items so that their hashes are small, or the same, bends the sample and slows it down.
 ///
