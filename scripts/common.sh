@@ -96,3 +96,14 @@ build_package() {
         return 1
     }
 }
+
+# install_packages NAME...: installs Debian's packages; fails where there is no apt-get, where we are not
+# root, or where they are not to be had. What it prints is kept in the target folder.
+install_packages() {
+    [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null || return 1
+    mkdir -p "$target"
+    local install=(apt-get install --yes -qq --no-install-recommends "$@")
+    export DEBIAN_FRONTEND=noninteractive
+    # The lists may be missing, or name versions that are gone.
+    { "${install[@]}" || { apt-get update -qq && "${install[@]}"; }; } > "$target/apt-get.log" 2>&1 < /dev/null
+}

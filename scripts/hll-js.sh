@@ -106,26 +106,23 @@ build() {
     say "built $package/dist in $((SECONDS - started)) s"
 }
 
+# find_chromium: sets `chromium`, or fails.
+find_chromium() {
+    local name
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        chromium="$(command -v "$name")" && return
+    done
+    return 1
+}
+
 # need_chromium: sets `chromium`; empty where there is none.
 need_chromium() {
-    local name
+    find_chromium && return
+    if [ "$(id -u)" -eq 0 ]; then
+        say "installing Chromium (125 MB)"
+        install_packages chromium && find_chromium && return
+    fi
     chromium=""
-    for attempt in 1 2; do
-        for name in chromium chromium-browser google-chrome google-chrome-stable; do
-            if command -v "$name" > /dev/null; then
-                chromium="$(command -v "$name")"
-                return
-            fi
-        done
-        if [ "$attempt" -eq 1 ] && [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then
-            say "installing Chromium (125 MB)"
-            { apt-get install --yes -qq --no-install-recommends chromium ||
-                { apt-get update -qq && apt-get install --yes -qq --no-install-recommends chromium; }; } \
-                > "$wasm/chromium.log" 2>&1 < /dev/null || true
-        else
-            return
-        fi
-    done
 }
 
 build

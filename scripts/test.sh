@@ -50,6 +50,23 @@ if ! build_package; then
     finish
 fi
 
+# What tests/hll holds our sketches against; it leaves out, and says so, what is not there.
+if ! compgen -G '/usr/share/postgresql/*/extension/hll.control' > /dev/null; then
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then
+        say "installing PostgreSQL's hll extension, and PostgreSQL if it is not there (20 MB)"
+        extension() {
+            apt-cache search --names-only '^postgresql-[0-9]+-hll$' | cut -d ' ' -f 1 | sort -V | tail -n 1
+        }
+        name="$(extension)"
+        [ -n "$name" ] || { apt-get update -qq && name="$(extension)"; } || true
+        [ -n "$name" ] && install_packages "$name" || true
+    fi
+    compgen -G '/usr/share/postgresql/*/extension/hll.control' > /dev/null ||
+        say "tests against PostgreSQL are left out: its hll extension is not installed (postgresql-NN-hll)"
+fi
+command -v mvn > /dev/null && command -v javac > /dev/null ||
+    say "tests against java-hll are left out: Maven and a JDK are not installed"
+
 status=0
 say "Python tests"
 "$venv/bin/python" -m pytest python/tests tests 2>&1 | tee "$logs/python.log" || status=$?

@@ -34,6 +34,10 @@
 //!   `regwidth` 6 and above and gives NaN.
 //! - States of different parameters merge (see [`Hll::merge`]); the others refuse.
 //! - java-hll never returns from FULL to SPARSE; here the bytes depend on the registers alone.
+//!   Where its explicit threshold is above its limit of sparse registers, its SPARSE may also have more
+//!   than that, until the next value comes.
+//! - postgresql-hll takes the padding of SPARSE words that are narrower than a byte for a register 0 of
+//!   value 0, and loses that register of its own sketches; here it is skipped.
 
 mod bits;
 mod compare;
