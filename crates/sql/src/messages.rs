@@ -984,6 +984,7 @@ fn out_of_place(message: &str) -> Option<Error> {
             }
             false => match calls_of_theirs(function) {
                 Some(calls) => format!("it is called as {calls}; CAST(x AS TYPE) converts an argument"),
+                None if types.is_empty() => "it takes an argument".to_owned(),
                 None => cast_hint(&types).to_owned(),
             },
         };

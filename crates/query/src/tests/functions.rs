@@ -54,7 +54,7 @@ fn what_is_written_here_is_answered() {
 }
 
 /// Rows whose arguments are no columns of the file, as they are called.
-const CALLED: [(&str, &str); 46] = [
+const CALLED: [(&str, &str); 52] = [
     ("convert_timezone(zone, other, ts)", "convert_timezone('UTC', 'Asia/Tokyo', ts)"),
     ("multisearchany(x, list)", "multisearchany(x, words)"),
     ("multisearchfirstindex(x, list)", "multisearchfirstindex(x, words)"),
@@ -101,6 +101,12 @@ const CALLED: [(&str, &str); 46] = [
     ("toipv4(x)", "toipv4('10.0.0.1')"),
     ("jsonb_path_query_first(x, pattern)", "jsonb_path_query_first('[1]', '$[0]')"),
     ("json_query(x, pattern)", "json_query('[1]', '$[0]')"),
+    ("hll_union(x, y)", "hll_union('\\x118b7f', '\\x118b7f')"),
+    ("hll_union_agg(x)", "hll_union_agg('\\x118b7f')"),
+    ("hll_add_agg(x, n)", "hll_add_agg(x, 12)"),
+    ("hll_add_agg(x, n, k)", "hll_add_agg(x, 12, 5)"),
+    ("id_set_union(x, y)", "id_set_union('\\x9100', '\\x9100')"),
+    ("id_set_intersection(x, y)", "id_set_intersection('\\x9100', '\\x9100')"),
 ];
 
 #[test]
@@ -124,6 +130,7 @@ fn functions_of_other_databases_are_answered_as_they_are_called_there() {
         ("q", "0.5"),
         ("k", "1"),
         ("first", "1"),
+        ("seed", "7"),
         ("last", "3"),
         ("step", "1"),
         ("y", "'-'"),

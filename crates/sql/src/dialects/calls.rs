@@ -1030,6 +1030,10 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("arg_min_null(x, n)", "first_value(x ORDER BY n) FILTER (WHERE n IS NOT NULL)"),
     ("max(n, k)", "array_slice(array_agg(n ORDER BY n DESC) FILTER (WHERE n IS NOT NULL), 1, k)"),
     ("min(n, k)", "array_slice(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL), 1, k)"),
+    ("hll_add_agg(x)", "hll_sketch(x)"),
+    ("hll_add_agg(x, n)", "hll_sketch(x, n)"),
+    ("hll_add_agg(x, n, k)", "hll_sketch(x, n, k)"),
+    ("hll_union_agg(x)", "hll_union(x)"),
     // The n largest and smallest, by themselves or by their weights, and samples.
     (
         "maximum(x, k)",
@@ -1139,7 +1143,7 @@ const OF_TWO_BRACKETS: &[(&str, &str)] = &[
 ];
 
 /// The functions of groups, and of windows, that rows lead to.
-const OF_GROUPS: [&str; 29] = [
+const OF_GROUPS: [&str; 31] = [
     "any_value",
     "array_agg",
     "avg",
@@ -1153,6 +1157,8 @@ const OF_GROUPS: [&str; 29] = [
     "covar_pop",
     "covar_samp",
     "first_value",
+    "hll_sketch",
+    "hll_union",
     "lag",
     "last_value",
     "lead",
