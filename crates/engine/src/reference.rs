@@ -102,6 +102,31 @@ fn a_function_is_said_to_merge_if_a_call_of_it_runs_as_a_partial_table() {
     }
 }
 
+/// Aggregates that are lists of the first rows by an order (`tidemill_sql::dialects::calls`).
+const OF_FIRST_ROWS: [(&str, &str, &str); 3] = [
+    (
+        "maximum`, `minimum",
+        "`maximum(x, n)`, `maximum(x, n, weight)`",
+        "The n largest values, largest first, or the smallest, smallest first; one that is there twice twice. With a weight \
+         the values of the n heaviest, or lightest, rows: a list of `{value, weight}`, ties in the order of the values. NULL \
+         where there are no values.\n\nTakes any type that has an order. Exact; a state holds n values.",
+    ),
+    (
+        "sample",
+        "`sample(x, n)`, `sample(x, n, seed)`",
+        "n values by chance, without replacement, in no order: a list, and all values where there are no more; NULL where \
+         there are none.\n\nTakes any type. Drawn by a hash of the seed, a whole number (default: 0), and of the number of the \
+         record in its file and the file's name, so that the same files and seed give the same sample, whatever the threads, \
+         the memory and the splits. Takes records of one source: no join, no subquery. Text is read by one thread a file.",
+    ),
+    (
+        "weighted_sample",
+        "`weighted_sample(x, n, weight)`, `weighted_sample(x, n, weight, seed)`",
+        "As `sample`, a value being drawn with a chance in proportion to its weight among those that are left (Efraimidis and \
+         Spirakis, 2006). Rows whose weight is not above 0 are left out.",
+    ),
+];
+
 fn page(context: &SessionContext) -> String {
     let state = context.state();
     let mut page = String::from(
@@ -125,6 +150,10 @@ fn page(context: &SessionContext) -> String {
         for (name, what) in told.arguments.iter().flatten() {
             writeln!(page, "- `{name}`: {what}").unwrap();
         }
+    }
+
+    for (name, calls, what) in OF_FIRST_ROWS {
+        write!(page, "\n### `{name}`\n\n{calls}\n\n{what}\n").unwrap();
     }
 
     let aggregates = entries(

@@ -408,8 +408,8 @@ fn describe(added: Added) -> Documentation {
                  Takes numbers. The unit is what was drawn by chance, a user or a day: all rows of one are drawn together, so \
                  that users of many orders are told from many users. {REPLICATES} samples by the Poisson bootstrap \
                  (Chamandy et al., 2012); the same units and seed draw the same ones, whatever the splits. A state takes up to \
-                 {} KiB.",
-                u64::from(REPLICATES) * 64 / 1024,
+                 {} kB.",
+                u64::from(REPLICATES) * 126 / 1000,
             ),
             "bootstrap_sum(x, unit)",
         ),
