@@ -35,6 +35,10 @@ class Parameters(NamedTuple):
         return min((self.registers * self.regwidth + 7) // 8 // 8, 16_383)
 
 
+#: Explicit thresholds, with sparse registers or without.
+SETTINGS = [("auto", True), (0, True), (1, True), (64, True), ("auto", False), (0, False)]
+
+
 def hashes(count, log2m):
     """So many hashes that fill a register each, with values from 1 to 20."""
     return [1 << (i % 20 + log2m) | i for i in range(count)]

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from contents import Parameters, counts, hashes
+from contents import SETTINGS, Parameters, counts, hashes
 
 PARAMETERS = [
     Parameters(log2m, regwidth, explicit, sparse)
-    for log2m, regwidth, explicit, sparse in itertools.product(
-        (4, 5, 6, 8, 11), range(1, 9), ("auto", 0, 1, 64), (True, False)
+    for log2m, regwidth, (explicit, sparse) in itertools.product(
+        (4, 5, 6, 8, 11), range(1, 9), SETTINGS
     )
 ]
 MANY_REGISTERS = [

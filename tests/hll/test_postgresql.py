@@ -5,13 +5,13 @@ import math
 
 import pytest
 
-from contents import Parameters, counts, hashes
+from contents import SETTINGS, Parameters, counts, hashes
 
 # PostgreSQL takes widths up to 7 and log2m up to 17.
 FEW_REGISTERS = [
     Parameters(log2m, regwidth, explicit, sparse)
-    for log2m, regwidth, explicit, sparse in itertools.product(
-        (4, 5, 6, 8, 11), range(1, 8), ("auto", 0, 1, 64), (True, False)
+    for log2m, regwidth, (explicit, sparse) in itertools.product(
+        (4, 5, 6, 8, 11), range(1, 8), SETTINGS
     )
     # Of words that are narrower than a byte PostgreSQL reads padding as register 0 of value 0, and
     # so loses that register, in sketches of its own too.
