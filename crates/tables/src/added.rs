@@ -202,7 +202,10 @@ impl Added {
             }
             (Added::Histogram, []) => Ok(Function::Histogram { bars: BARS }),
             (Added::Histogram, [bars]) => {
-                let bars = integer(bars, "bars", 1..=BARS_MAX)?;
+                let edges =
+                    "\nhint: GROUP BY width_bucket(x, 0, 100, 10) counts between edges of your own";
+                let bars = integer(bars, "bars", 1..=BARS_MAX);
+                let bars = bars.map_err(|message| message + edges)?;
                 Ok(Function::Histogram { bars })
             }
             (Added::BootstrapSum, []) => {
@@ -285,7 +288,10 @@ impl Added {
                 let bar = vec![edge("low"), edge("high"), count];
                 Ok(list_of(&DataType::Struct(bar.into())))
             }
-            Added::Histogram => refuse("numbers"),
+            Added::Histogram => plan_err!(
+                "`histogram` takes numbers; its argument is of type {value}\nhint: top_k(x, 10) counts the most frequent \
+                 values, and GROUP BY x each of them"
+            ),
             Added::BootstrapSum if !value.is_numeric() && !value.is_null() => refuse("numbers"),
             Added::BootstrapSum => match arguments.get(1) {
                 Some(unit) if crate::is_hashable(unit) => {

@@ -45,8 +45,6 @@ SELECT topK(1)(method) FROM 'requests.csv'
 "[""GET""]"
 
 SELECT topKWeighted(1)(method, toUInt64(id)) FROM 'requests.csv'
---> error: `topkweighted(1)(method, CAST(id AS BIGINT UNSIGNED))` is not supported
---> hint: SELECT x, sum(weight) AS n FROM t GROUP BY x ORDER BY n DESC LIMIT 10
 --> clickhouse
 "[""GET""]"
 

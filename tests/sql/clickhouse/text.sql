@@ -219,7 +219,7 @@ SELECT hex('abc')
 SELECT unhex('616263')
 --> differs: bytes are shown in hexadecimal digits
 --> tidemill
-616263
+\x616263
 --> clickhouse
 abc
 

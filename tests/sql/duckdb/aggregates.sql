@@ -153,14 +153,14 @@ SELECT approx_top_k(status, 1) FROM 'requests.csv'
 [200]
 
 SELECT histogram(method) FROM 'requests.csv'
---> error: unknown function `histogram`
---> hint: SELECT x, count(*) FROM t GROUP BY x counts each value, and width_bucket(n, 0, 100, 10) in place of x each range of them; top_k(x, 10) is a list of the most frequent
+--> error: `histogram` takes numbers; its argument is of type TEXT
+--> hint: top_k(x, 10) counts the most frequent values, and GROUP BY x each of them
 --> duckdb
 "{""DELETE"":1,""GET"":11,""POST"":3}"
 
 SELECT histogram(status, [200, 300, 400, 500]) FROM 'requests.csv'
---> error: unknown function `histogram`
---> hint: SELECT x, count(*) FROM t GROUP BY x counts each value, and width_bucket(n, 0, 100, 10) in place of x each range of them; top_k(x, 10) is a list of the most frequent
+--> error: bars of `histogram` is a whole number from 1 to 10000; found [200, 300, 400, 500]
+--> hint: GROUP BY width_bucket(x, 0, 100, 10) counts between edges of your own
 --> duckdb
 "{""200"":9,""300"":1,""400"":1,""500"":3,""9223372036854775807"":1}"
 
