@@ -155,7 +155,7 @@ SELECT avg(status >= 400) FROM 'requests.csv'
 
 SELECT histogram(2)(qty) IS NOT NULL, deltaSum(qty) IS NOT NULL, simpleLinearRegression(qty, price) IS NOT NULL FROM 'orders.csv'
 --> error: `histogram(2)(qty)` is not supported
---> hint: SELECT x, count(*) FROM t GROUP BY x counts each value, and width_bucket(n, 0, 100, 10) in place of x each range of them; top_k(x, 10) is a list of the most frequent
+--> hint: parameters follow the value: quantile(x, 0.5)
 --> clickhouse
 1,1,1
 
