@@ -101,7 +101,7 @@ const CALLED: [(&str, &str); 52] = [
     ("toipv4(x)", "toipv4('10.0.0.1')"),
     ("jsonb_path_query_first(x, pattern)", "jsonb_path_query_first('[1]', '$[0]')"),
     ("json_query(x, pattern)", "json_query('[1]', '$[0]')"),
-    ("hll_union(x, y)", "hll_union('\\x118b7f', '\\x118b7f')"),
+    ("hll_union(sketch, other_sketch)", "hll_union('\\x118b7f', '\\x118b7f')"),
     ("hll_union_agg(x)", "hll_union_agg('\\x118b7f')"),
     ("hll_add_agg(x, n)", "hll_add_agg(x, 12)"),
     ("hll_add_agg(x, n, k)", "hll_add_agg(x, 12, 5)"),

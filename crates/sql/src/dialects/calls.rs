@@ -623,7 +623,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("list_last(list)", "list[-1]"),
     ("array_last(list)", "list[-1]"),
     ("get(list, n)", "list[n + 1]"),
-    ("hll_union(x, y)", "hll_merge(x, y)"),
+    ("hll_union(sketch, other_sketch)", "hll_merge(sketch, other_sketch)"),
     ("id_set_union(x, y)", "id_set_merge(x, y)"),
     ("id_set_intersection(x, y)", "id_set_common(x, y)"),
     ("list_slice(list, n, m, k)", "array_slice(list, n, m, k)"),
@@ -1213,7 +1213,12 @@ impl Form {
     /// Whether it is called with these arguments.
     fn takes(&self, arguments: &[&Expr]) -> bool {
         let fits = |(parameter, argument): (&String, &&Expr)| {
-            !stands_for_itself(parameter) || parameter.eq_ignore_ascii_case(&argument.to_string())
+            // A number beside a sketch is a parameter of an aggregate.
+            let is_number = matches!(argument, Expr::Value(value) if matches!(value.value, Value::Number(_, _)));
+            match stands_for_itself(parameter) {
+                true => parameter.eq_ignore_ascii_case(&argument.to_string()),
+                false => !(is_number && parameter == "other_sketch"),
+            }
         };
         match self.takes_more {
             true => !arguments.is_empty(),
