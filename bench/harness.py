@@ -110,18 +110,19 @@ def is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def peers_python() -> Path:
-    """The Python that has the pinned peers; installs them when they are missing."""
-    python = VENV / "bin" / "python"
-    requirements = BENCH / "requirements.txt"
+def peers_python(folder: Path = BENCH) -> Path:
+    """The Python that has a folder's pinned peers; installs them when they are missing."""
+    venv = folder / ".venv"
+    python = venv / "bin" / "python"
+    requirements = folder / "requirements.txt"
     wanted = hashlib.sha256(requirements.read_bytes()).hexdigest() + " " + platform.python_version()
-    stamp = VENV / "installed"
+    stamp = venv / "installed"
     if python.exists() and stamp.exists() and stamp.read_text() == wanted:
         return python
-    say("installing the peers into bench/.venv (about a minute) ...")
-    shutil.rmtree(VENV, ignore_errors=True)
+    say(f"installing the peers into {venv.relative_to(ROOT)} (about a minute) ...")
+    shutil.rmtree(venv, ignore_errors=True)
     try:
-        subprocess.run([sys.executable, "-m", "venv", VENV], check=True, stdout=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True, stdout=sys.stderr)
         pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
         subprocess.run([*pip, "--no-deps", "-r", requirements], check=True, stdout=sys.stderr)
     except subprocess.CalledProcessError as error:
@@ -141,8 +142,8 @@ def peers_site_packages() -> Path:
     return Path(asked.stdout.strip())
 
 
-def peer_versions() -> dict[str, str]:
-    pins = (BENCH / "requirements.txt").read_text().splitlines()
+def peer_versions(folder: Path = BENCH) -> dict[str, str]:
+    pins = (folder / "requirements.txt").read_text().splitlines()
     return dict(line.split("==") for line in pins if "==" in line and not line.startswith("#"))
 
 
@@ -191,6 +192,28 @@ def cargo_program(folder: Path, name: str, what: str) -> Path:
     if done.returncode != 0:
         raise Failure(f"`{folder.relative_to(ROOT)}` does not compile (see above)")
     return target / "release" / "peers"
+
+
+def java_classpath(cache: Path, folder: Path, name: str, properties: dict[str, str] | None = None) -> str:
+    """The class path of a Maven project, which is built if it is not yet; `name` tells its builds apart."""
+    sources = [folder / "pom.xml", *sorted((folder / "src").rglob("*.java"))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    built = cache / "bin" / f"{name}-{digest}"
+    if not built.exists():
+        say(f"building {folder.relative_to(ROOT)} ...")
+        partial = built.with_name(f"{built.name}.{os.getpid()}.tmp")
+        command = ["mvn", "-q", "-B", "-f", folder / "pom.xml"]
+        command += [f"-D{key}={value}" for key, value in (properties or {}).items()]
+        command += [f"-Dbuild.folder={partial}", "process-classes"]
+        try:
+            done = subprocess.run([str(word) for word in command], stdout=sys.stderr)
+        except OSError as error:
+            raise Failure("no `mvn`: Java's peers need a JDK of version 17 or later and Maven") from error
+        if done.returncode != 0:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise Failure(f"`{folder.relative_to(ROOT)}` does not compile (see above)")
+        partial.rename(built)
+    return f"{built / 'classes'}:{(built / 'classpath').read_text().strip()}"
 
 
 # ------------------------------------------------------------------- machine

@@ -18,7 +18,7 @@ import harness  # noqa: E402
 from harness import BENCH, Failure, Report, Settings, say  # noqa: E402
 
 # In the order in which they run when none is named.
-BENCHMARKS = ["limits", "flights", "groups", "tpch", "text", "rowfile"]
+BENCHMARKS = ["limits", "flights", "groups", "tpch", "text", "rowfile", "sketch"]
 
 
 def arguments() -> argparse.Namespace:

@@ -10,7 +10,6 @@
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 import shutil
@@ -91,23 +90,7 @@ def rust_program() -> Path:
 
 def java_command(settings: Settings, flink: str = FLINK["flink-2.3.0"]) -> list:
     """How to run a class of `java/`, which is built with this version of Flink if it is not yet."""
-    sources = [HERE / "java" / "pom.xml", *sorted((HERE / "java" / "src").rglob("*.java"))]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    folder = settings.cache / "bin" / f"rowfile-java-{flink}-{digest}"
-    classpath = folder / "classpath"
-    if not folder.exists():
-        say(f"building the Java program with Flink {flink} ...")
-        partial = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-        command = ["mvn", "-q", "-B", "-f", HERE / "java" / "pom.xml", f"-Dflink.version={flink}"]
-        command += [f"-Dbuild.folder={partial}", "process-classes"]
-        try:
-            done = subprocess.run([str(word) for word in command], stdout=sys.stderr)
-        except OSError as error:
-            raise Failure("no `mvn`: Java's formats need a JDK of version 17 or later and Maven") from error
-        if done.returncode != 0:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise Failure("`bench/rowfile/java` does not compile (see above)")
-        partial.rename(folder)
+    classpath = harness.java_classpath(settings.cache, HERE / "java", f"rowfile-java-{flink}", {"flink.version": flink})
     return [
         "java",
         # As Arrow's library asks for.
@@ -115,7 +98,7 @@ def java_command(settings: Settings, flink: str = FLINK["flink-2.3.0"]) -> list:
         "-XX:+UseSerialGC",
         "-Xmx6g",
         "-cp",
-        f"{folder / 'classes'}:{classpath.read_text().strip()}",
+        classpath,
     ]
 
 
