@@ -33,7 +33,7 @@ PAUSES = ["tidemill", "hashset", "hashbrown"]
 TABLES = ["duckdb", "polars"]
 # Of numbers: they have no way to random ids.
 DENSE_ONLY = {"tidemill-idset", "bitset"}
-# More would not fit into memory: a hundred million random ids take a compressed set 21 GB.
+# More would not fit into memory: a hundred million random ids take a compressed set 10 to 21 GB.
 RANDOM_IDS_MAX = {"roaring": 10_000_000, "pyroaring": 10_000_000}
 IDS_MAX = {"python-set": 10_000_000}
 OURS = {"tidemill", "tidemill-each", "tidemill-python", "tidemill-ids", "tidemill-idset"}
