@@ -52,7 +52,7 @@ COLUMNS = {
         ("deserialize", "deserialize µs", 1e-3),
     ],
     "sets": [
-        ("build", "build s", 1),
+        ("build", "build ms", 1e3),
         ("union", "union ms", 1e3),
         ("intersection", "intersection ms", 1e3),
         ("in both", "how many in both ms", 1e3),
