@@ -1,6 +1,8 @@
 //! Tables against one another: the same rows, cut and merged in other ways.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -54,8 +56,24 @@ impl Map {
     }
 }
 
+thread_local! {
+    /// What [`spec`] has planned: a hundred aggregates take longer to plan than a case to run.
+    static PLANNED: RefCell<HashMap<String, (Arc<TableSpec>, Rc<Map>)>> = RefCell::default();
+}
+
 /// The spec of an aggregation over columns `k i f s b`, and its map.
-fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
+fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Rc<Map>) {
+    let key = format!("{sql} over {schema:?}");
+    if let Some(planned) = PLANNED.with_borrow(|planned| planned.get(&key).cloned()) {
+        return planned;
+    }
+    let (spec, map) = planned(sql, schema);
+    let found = (spec, Rc::new(map));
+    PLANNED.with_borrow_mut(|planned| planned.insert(key, found.clone()));
+    found
+}
+
+fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
     let context = sessions::open(1 << 26, &tidemill_base::Settings::new(1 << 27)).unwrap();
     let run = RunState {
         cancel: Cancel::new(),
