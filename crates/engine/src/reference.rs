@@ -117,7 +117,7 @@ const OF_FIRST_ROWS: [(&str, &str, &str); 3] = [
         "n values by chance, without replacement, in no order: a list, and all values where there are no more; NULL where \
          there are none.\n\nTakes any type. Drawn by a hash of the seed, a whole number (default: 0), and of the number of the \
          record in its file and the file's name, so that the same files and seed give the same sample, whatever the threads, \
-         the memory and the splits. Takes records of one source: no join, no subquery. Text is read by one thread a file.",
+         the memory and the splits. Takes records of one source, as they are or through a subquery that makes a row of each: no join. Text is read by one thread a file.",
     ),
     (
         "weighted_sample",

@@ -220,6 +220,10 @@ fn a_sample_is_the_same_whatever_the_splits_and_differs_by_its_seed() {
         assert_eq!(folder.ask_with(&sql(""), &settings).rows(), expected);
         assert_eq!(folder.ask_with(&sql(", 0"), &settings).rows(), expected);
     }
+    // A subquery that makes a row of each record, as a job's map does, changes nothing.
+    let mapped =
+        "(SELECT * FROM (SELECT g, id, page AS page, w, 1 AS one FROM '$/*.csv') WHERE one = 1) t";
+    assert_eq!(folder.ask(&sql("").replace("'$/*.csv'", mapped)).rows(), expected);
     let other = folder.ask(&sql(", 1")).rows();
     for (one, another) in expected.iter().zip(&other) {
         assert_ne!(one[1], another[1]);
@@ -292,6 +296,14 @@ fn what_is_no_sketch_is_refused_with_the_value() {
         ("SELECT sum(struct(s, n)) FROM '$/f.csv'", ["adds up numbers", "TEXT"]),
         (
             "SELECT sample(a.s, 3) FROM '$/f.csv' a JOIN '$/f.csv' b ON a.n = b.n",
+            ["records of one source", "sample within the subquery"],
+        ),
+        (
+            "SELECT sample(n, 3) FROM (SELECT DISTINCT n FROM '$/f.csv')",
+            ["records of one source", "sample within the subquery"],
+        ),
+        (
+            "SELECT sample(n, 3) FROM (SELECT count(*) AS n FROM '$/f.csv')",
             ["records of one source", "sample within the subquery"],
         ),
         (

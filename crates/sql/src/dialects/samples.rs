@@ -9,8 +9,9 @@ use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Query, Select, SelectItem, TableFactor, TableSample, TableSampleKind,
-    TableSampleMethod, TableSampleUnit, Value, ValueWithSpan, Visitor,
+    Expr, Function, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor,
+    TableSample, TableSampleKind, TableSampleMethod, TableSampleUnit, TableWithJoins, Value,
+    ValueWithSpan, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use tidemill_base::error::{Error, Result};
@@ -53,12 +54,15 @@ impl std::fmt::Display for Sample {
 /// The aggregates that choose among rows by which record of which file each is.
 const OF_RECORDS: [&str; 2] = ["sample", "weighted_sample"];
 
-/// Refuses a sample of rows that are no records of one source: after a join a record has many rows, and what a
-/// subquery gives has no place in a file.
+/// What such a call is written with: see its row among the calls.
+const OF_A_RECORD: [&str; 2] = ["file_row_number", "filename"];
+
+/// Lets a sample know which record each row is, through subqueries that make a row of each (a job's map is one), and
+/// refuses it of rows that are no records of one source: after a join a record has many rows.
 ///
 /// # Errors
 /// [`Error::Usage`] for such a call.
-pub(super) fn of_one_source(select: &Select) -> Result<()> {
+pub(super) fn of_one_source(select: &mut Select) -> Result<()> {
     #[derive(Default)]
     struct Calls {
         found: Option<String>,
@@ -90,11 +94,10 @@ pub(super) fn of_one_source(select: &Select) -> Result<()> {
         }
     }
 
-    let is_one = match select.from.as_slice() {
-        [from] => from.joins.is_empty() && matches!(from.relation, TableFactor::Table { .. }),
-        _ => false,
-    };
-    if is_one {
+    if let [from] = select.from.as_slice()
+        && from.joins.is_empty()
+        && matches!(from.relation, TableFactor::Table { .. })
+    {
         return Ok(());
     }
     let mut calls = Calls::default();
@@ -105,22 +108,90 @@ pub(super) fn of_one_source(select: &Select) -> Result<()> {
     for expr in selected.chain(&select.having) {
         walk_expr(expr, &mut calls);
     }
-    calls.found.map_or(Ok(()), |name| Err(no_records(&name)))
+    let Some(name) = calls.found else { return Ok(()) };
+    match select.from.as_mut_slice() {
+        [from] if from.joins.is_empty() && gives_records(&from.relation) => {
+            hand_on_records(&mut from.relation);
+            Ok(())
+        }
+        _ => Err(no_records(&name)),
+    }
+}
+
+/// Whether a table's rows are the records of a source, each once at most: a subquery without anything that puts rows
+/// together, apart or in an order.
+fn gives_records(table: &TableFactor) -> bool {
+    let TableFactor::Derived { lateral: false, subquery, alias, .. } = table else {
+        return matches!(table, TableFactor::Table { .. });
+    };
+    let names_columns = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+    let is_whole = subquery.with.is_none()
+        && subquery.order_by.is_none()
+        && subquery.limit_clause.is_none()
+        && subquery.fetch.is_none();
+    let SetExpr::Select(select) = subquery.body.as_ref() else { return false };
+    let has_keys = match &select.group_by {
+        GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+        GroupByExpr::All(_) => true,
+    };
+    let is_plain = select.distinct.is_none()
+        && select.top.is_none()
+        && select.having.is_none()
+        && select.qualify.is_none()
+        && select.lateral_views.is_empty();
+    let is_of_records = match select.from.as_slice() {
+        [from] => from.joins.is_empty() && gives_records(&from.relation),
+        _ => false,
+    };
+    !names_columns && is_whole && !has_keys && is_plain && is_of_records
+}
+
+/// Has such subqueries give which record each row is, where they give no columns of these names.
+fn hand_on_records(table: &mut TableFactor) {
+    let TableFactor::Derived { subquery, .. } = table else { return };
+    let SetExpr::Select(select) = subquery.body.as_mut() else { return };
+    if let [from] = select.from.as_mut_slice() {
+        hand_on_records(&mut from.relation);
+    }
+    // A source's own `*` leaves out which record a row is.
+    let is_of_subquery = matches!(
+        select.from.as_slice(),
+        [TableWithJoins { relation: TableFactor::Derived { .. }, .. }]
+    );
+    for name in OF_A_RECORD {
+        let is_given = select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(ident)) => {
+                ident.value.eq_ignore_ascii_case(name)
+            }
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => {
+                path.last().is_some_and(|ident| ident.value.eq_ignore_ascii_case(name))
+            }
+            SelectItem::ExprWithAlias { alias, .. } => alias.value.eq_ignore_ascii_case(name),
+            SelectItem::Wildcard(but) | SelectItem::QualifiedWildcard(_, but) => {
+                is_of_subquery && !but.to_string().to_lowercase().contains(name)
+            }
+            _ => false,
+        });
+        if !is_given {
+            let column = Expr::Identifier(Ident::new(name));
+            select.projection.push(SelectItem::UnnamedExpr(column));
+        }
+    }
 }
 
 /// The refusal of a sample of rows that are no records.
 fn no_records(name: &str) -> Error {
     Error::usage_hint(
         format!("`{name}` takes records of one source, as they are read"),
-        "after a join or of a subquery's rows nothing tells which record a row is: sample within the subquery, and \
-         join what it gives",
+        "after a join, a GROUP BY or a LIMIT nothing tells which record a row is: sample within the subquery, and join \
+         what it gives",
     )
 }
 
 /// What is said of a column that such a call asks for, and that the rows do not have, as those of a table that WITH
 /// names.
 pub fn without_records(error: Error, sql: &str) -> Error {
-    let of_call = |message: &str| message.starts_with("unknown column `file_row_number`");
+    let of_call = |message: &str| message.contains("`file_row_number`");
     let sql = sql.to_lowercase();
     match &error {
         Error::Usage { message, .. } if of_call(message) && !sql.contains("file_row_number") => {
