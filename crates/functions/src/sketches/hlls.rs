@@ -14,7 +14,7 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion_common::{Result, ScalarValue};
-use tidemill_sketch::{Dialect, Estimate, Hll};
+use tidemill_sketch::{Dialect, Estimate, Estimator, Hll};
 
 use super::{LOG2M_MAX, SECTION, Stored, as_sketch, hll_of};
 use crate::callable::{Function, Given, Told, called_as, external, usage};
@@ -146,7 +146,10 @@ impl Function for OfHlls {
             let sketches = Sketches::of(given, 0)?;
             let answers = (0..given.rows).map(|row| -> Result<Option<f64>> {
                 let answer = sketches.at(row)?.map(|hll| match self {
-                    OfHlls::Error => hll.relative_error(),
+                    OfHlls::Error => match hll.estimate(Estimator::Published) {
+                        estimate if estimate.value == 0.0 => 0.0,
+                        estimate => estimate.standard_error / estimate.value,
+                    },
                     _ => hll.cardinality(),
                 });
                 Ok(answer.filter(|answer| !answer.is_nan()))
@@ -181,14 +184,14 @@ impl Function for OfHlls {
         let mut present = Vec::with_capacity(given.rows);
         for row in 0..given.rows {
             let found = both(row)?.map(|(left, right)| self.compared(&left, &right));
-            let found = found.filter(|found| !found.value.is_nan());
+            let found = found.filter(|(found, _)| !found.value.is_nan());
             present.push(found.is_some());
             let [value, error, low, high] = &mut columns;
-            let is_told = |found: &Estimate| is_forced || found.error() <= found.value;
-            value.append_option(found.filter(is_told).map(|found| found.value));
-            error.append_option(found.map(|found| found.error()));
-            low.append_option(found.map(|found| found.interval().0));
-            high.append_option(found.map(|found| found.interval().1));
+            let is_told = |(found, _): &(Estimate, f64)| is_forced || found.error() <= found.value;
+            value.append_option(found.filter(is_told).map(|(found, _)| found.value));
+            error.append_option(found.map(|(found, _)| found.error()));
+            low.append_option(found.map(|(found, _)| found.interval().0));
+            high.append_option(found.map(|(found, most)| found.interval().1.min(most)));
         }
         let columns = columns.map(|mut column| Arc::new(column.finish()) as ArrayRef).into();
         let nulls = NullBuffer::from(present);
@@ -197,12 +200,14 @@ impl Function for OfHlls {
 }
 
 impl OfHlls {
-    fn compared(self, left: &Hll, right: &Hll) -> Estimate {
+    /// The number, and what it cannot exceed whatever its error.
+    fn compared(self, left: &Hll, right: &Hll) -> (Estimate, f64) {
         let compared = left.compare(right);
+        let (left, right) = (compared.left.interval().1, compared.right.interval().1);
         match self {
-            OfHlls::Jaccard => compared.jaccard,
-            OfHlls::Difference => compared.left_only,
-            _ => compared.intersection,
+            OfHlls::Jaccard => (compared.jaccard, 1.0),
+            OfHlls::Difference => (compared.left_only, left),
+            _ => (compared.intersection, left.min(right)),
         }
     }
 }

@@ -64,12 +64,10 @@ pub fn bytes_of_text(text: &str) -> Result<Vec<u8>, Error> {
         let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok();
         pairs.map(byte).collect::<Option<Vec<u8>>>()
     });
-    bytes.ok_or_else(|| Error::Cast {
-        value: brief(text),
-        to: "a sketch".into(),
-        cast: None,
+    bytes.ok_or_else(|| Error::Overflow {
+        message: format!("`{}` is no stored sketch or set", brief(text)),
         hint: Some(
-            "a sketch is bytes, or text of `\\x` and an even number of hexadecimal digits".into(),
+            "they are bytes, or text of `\\x` and an even number of hexadecimal digits".into(),
         ),
     })
 }
@@ -97,7 +95,7 @@ fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
         }
         .into()
     });
-    Error::Cast { value: shown, to: format!("a {what}: {problem}"), cast: None, hint: Some(hint) }
+    Error::Overflow { message: format!("`{shown}` is no {what}: {problem}"), hint: Some(hint) }
 }
 
 /// Whether values of a type may be stored sketches.

@@ -38,11 +38,11 @@ fn stored_sketches_are_asked() {
         (&format!("hll_intersection('{TWO}', NULL)"), "NULL"),
     ]);
     check_refused(&[
-        ("hll_cardinality('abc')", "`abc` does not fit a sketch"),
+        ("hll_cardinality('abc')", "`abc` is no stored sketch"),
         (r"hll_cardinality('\x1')", "an even number"),
         (r"hll_cardinality('\xgg')", "hexadecimal digits"),
         (r"hll_cardinality('\x128b7f00')", "7 more expected"),
-        (r"hll_cardinality('\x')", "does not fit a HyperLogLog"),
+        (r"hll_cardinality('\x')", "is no HyperLogLog"),
         (r"hll_cardinality('\x11bf7f')", "must be from 4 to 24"),
         ("hll_cardinality(1)", "it is called as hll_cardinality(s)"),
         ("hll_merge('a')", "it is called as hll_merge(a, b)"),
@@ -73,8 +73,8 @@ fn stored_sets_are_asked() {
         ("id_set_ids(NULL)", "NULL"),
     ]);
     check_refused(&[
-        (&format!("id_set_cardinality('{ONE}')"), "does not fit a set of ids"),
-        ("id_set_cardinality('x')", "`x` does not fit a sketch"),
+        (&format!("id_set_cardinality('{ONE}')"), "is no set of ids"),
+        ("id_set_cardinality('x')", "`x` is no stored sketch"),
         ("id_set_contains('x', 1.5)", "it is called as id_set_contains(s, id)"),
     ]);
 }

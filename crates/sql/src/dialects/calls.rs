@@ -1339,6 +1339,9 @@ fn distinct_together(call: &Function, name: &str) -> Option<Expr> {
 fn by_a_row(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Option<Expr>> {
     let forms = forms().get(name).map(Vec::as_slice).unwrap_or_default();
     let Some(form) = forms.iter().find(|form| form.takes(arguments)) else { return Ok(None) };
+    if let Some(seed) = FIRST_ROWS.iter().find(|(of, _)| *of == name).map(|(_, seed)| *seed) {
+        first_rows_checked(call, name, arguments, seed)?;
+    }
     let mut made = form.made.clone();
     if form.takes_more {
         walk_expr_mut(&mut made, &mut Listed(Some(call.args.clone())));
@@ -1346,6 +1349,55 @@ fn by_a_row(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Option<E
         walk_expr_mut(&mut made, &mut Filled { names: &form.parameters, arguments });
     }
     beside(call, made, form.aggregates).map(Some)
+}
+
+/// The rows that keep the first of a group's rows by an order, and which of their arguments is a seed.
+const FIRST_ROWS: [(&str, Option<usize>); 4] =
+    [("maximum", None), ("minimum", None), ("sample", Some(2)), ("weighted_sample", Some(3))];
+
+/// The most rows that they keep.
+const FIRST_ROWS_MAX: u64 = 1_000_000;
+
+/// Checks what the functions that such a row leads to would not: they would count from a list's end, and name
+/// themselves.
+///
+/// # Errors
+/// [`Error::Usage`] for a number of rows, or a seed, that is none, and for a call over a window.
+fn first_rows_checked(
+    call: &Function,
+    name: &str,
+    arguments: &[&Expr],
+    seed: Option<usize>,
+) -> Result<()> {
+    if call.over.is_some() {
+        return Err(Error::usage_hint(
+            format!("`{name}` is not called over a window"),
+            "GROUP BY gives each group its own; QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC) <= 3 keeps rows",
+        ));
+    }
+    let is_whole = |argument: &Expr, range: std::ops::RangeInclusive<u64>| match argument {
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+            number.parse().is_ok_and(|number: u64| range.contains(&number))
+        }
+        // A value that a statement is given has a place in it alone, so far.
+        Expr::Value(ValueWithSpan { value: Value::Placeholder(_), .. }) => true,
+        _ => false,
+    };
+    if let Some(rows) = arguments.get(1)
+        && !is_whole(rows, 1..=FIRST_ROWS_MAX)
+    {
+        return Err(Error::usage(format!(
+            "n of `{name}` is a whole number from 1 to {FIRST_ROWS_MAX}; found {rows}"
+        )));
+    }
+    if let Some(seed) = seed.and_then(|at| arguments.get(at))
+        && !is_whole(seed, 0..=i64::MAX as u64)
+    {
+        return Err(Error::usage(format!(
+            "the seed of `{name}` is a whole number from 0; found {seed}"
+        )));
+    }
+    Ok(())
 }
 
 /// Gives arguments to the one call that has none.

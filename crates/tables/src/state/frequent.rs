@@ -144,7 +144,10 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
             let top = state.top(self.k);
             lengths.push(top.len());
             for entry in top {
-                counts.push(i64::try_from(entry.upper).unwrap_or(i64::MAX));
+                counts.push(i64::try_from(entry.upper).map_err(|_| Error::Overflow {
+                    message: format!("`{}` does not fit BIGINT", of.output.name()),
+                    hint: Some("weigh by less, as by kilobytes: w // 1000".into()),
+                })?);
                 items.push(entry.item);
             }
         }
