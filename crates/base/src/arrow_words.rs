@@ -203,6 +203,7 @@ pub fn in_sql_words(message: &str) -> String {
             "Float64" => "DOUBLE",
             "Date32" => "DATE",
             "Boolean" => "BOOLEAN",
+            "Binary" | "LargeBinary" | "BinaryView" => "BYTEA",
             "Decimal32" | "Decimal64" | "Decimal128" | "Decimal256" => "DECIMAL",
             "List" | "LargeList" if rest.starts_with('(') && closing(rest).is_some() => {
                 let end = closing(rest).unwrap_or(0);

@@ -158,6 +158,24 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         &["json_merge_patch", "json_pretty", "jsonb_set", "jsonb_insert", "jsonb_pretty"],
         "json_object('a', 1) writes JSON; that of a text stays as it is",
     ),
+    // PostgreSQL's `hll`.
+    (
+        &[
+            "hll_hash_bigint",
+            "hll_hash_integer",
+            "hll_hash_smallint",
+            "hll_hash_text",
+            "hll_hash_bytea",
+            "hll_hash_boolean",
+            "hll_hash_any",
+        ],
+        "values are hashed within: hll_sketch(x) takes them as they are",
+    ),
+    (&["hll_empty", "hll_add"], "hll_sketch(x) makes a sketch of a column, hll_union(a, b) one of two"),
+    (
+        &["hll_print", "hll_log2m", "hll_regwidth", "hll_type"],
+        "tidemill hll info '\\x…' tells what is in a sketch",
+    ),
     // What is no value of a row.
     (
         &["hostname", "fqdn", "currentdatabase", "current_database", "database"],

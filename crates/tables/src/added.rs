@@ -373,19 +373,19 @@ fn describe(added: Added) -> Documentation {
             format!(
                 "Stored HyperLogLogs as one, a BYTEA; NULL where there are none.\n\n\
                  Takes BYTEA, or text of `\\x` and hexadecimal digits. Sketches of different parameters are \
-                 folded to the smaller ones. One of more than 2^{LOG2M_MAX} registers is refused, unless \
+                 folded to the smaller ones; `hll_union(a, b)` unites two columns. One of more than 2^{LOG2M_MAX} registers is refused, unless \
                  `max_log2m` allows it."
             ),
             "hll_union(s)",
         ),
         Added::TopK => (
             format!(
-                "The most frequent values with their counts: a list of `{{value, count}}`, the most \
+                "The most frequent values with their counts: a list of `{{value, count, error}}`, the most \
                  frequent first, ties in the order of the values; with weights the heaviest with the sums of \
-                 theirs, a list of `{{value, weight}}`.\n\n\
+                 theirs, a list of `{{value, weight, error}}`.\n\n\
                  Takes numbers, strings, dates, times and booleans. Up to {counted} \
-                 different values per group, or 16·k if that is more, are counted exactly; beyond, \
-                 each count is within a known bound, which the coverage gives."
+                 different values per group, or 16·k if that is more, are counted exactly, and each error is 0; beyond, \
+                 a count may be too high by its error, and is not too low."
             ),
             "top_k(x, k)",
         ),

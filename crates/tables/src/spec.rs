@@ -440,12 +440,15 @@ pub fn position(split: usize, row: u64) -> u64 {
     ((split as u64) << ROW_BITS) | row.min((1 << ROW_BITS) - 1)
 }
 
-/// The type of `top_k`'s answer over values of type `value`: a list of `{value, count}`,
-/// most frequent first; of weighted values a list of `{value, weight}`, heaviest first.
+/// The type of `top_k`'s answer over values of type `value`: a list of `{value, count, error}`,
+/// most frequent first; of weighted values a list of `{value, weight, error}`, heaviest first.
 pub fn top_k_type(value: &DataType, is_weighted: bool) -> DataType {
     let number = if is_weighted { "weight" } else { "count" };
-    let fields =
-        vec![Field::new("value", value.clone(), true), Field::new(number, DataType::Int64, false)];
+    let fields = vec![
+        Field::new("value", value.clone(), true),
+        Field::new(number, DataType::Int64, false),
+        Field::new("error", DataType::Int64, false),
+    ];
     DataType::List(Arc::new(Field::new_list_field(DataType::Struct(fields.into()), true)))
 }
 

@@ -56,6 +56,9 @@ fn info(args: &HllInfoArgs) -> Result<Outcome> {
             Ok(())
         })?;
     }
+    if all.is_empty() {
+        return Err(no_sketch(&args.sketches.join("`, `")));
+    }
     let text = match (args.format, all.as_slice()) {
         (Plain::Json, all) => all.iter().map(|info| format!("{}\n", info.json())).collect(),
         (Plain::Text, [one]) => one.text(),

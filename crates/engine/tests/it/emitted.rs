@@ -57,7 +57,7 @@ fn pairs<T: ToString>(name: &str, pairs: impl IntoIterator<Item = (T, i64)>) -> 
 const ASKED: &str = "unique_exact(id), unique_exact(page), id_set_cardinality(id_set(id)), \
     maximum(id, 4), minimum(page, 3), maximum(page, 3, w), distinct_values(page, 10), \
     distinct_values(page, 100), top_k(page, 3, w), inverse_histogram(id, 100000), \
-    distinct_sample(page, 1000, w), round(hll_cardinality(hll_sketch(id, 14, 6))) = unique(id), \
+    distinct_sample(page, 1000, w), round(hll_cardinality(hll_sketch(id, 14, 6), 'ertl')) = unique(id), \
     histogram(w, 1000)[1]['low'], bootstrap_sum(w, id)['sum']";
 
 fn answers(rows: &[&Row]) -> Vec<String> {

@@ -20,7 +20,9 @@ fn stored_sketches_are_asked() {
         (r"hll_cardinality('\x118b7f')", "0.0"),
         (r"hll_cardinality('\x108b7f')", "NULL"),
         ("hll_cardinality(NULL)", "NULL"),
+        (&format!("hll_cardinality('{TWO}', 'ertl')"), "2.0"),
         (&format!("hll_error('{TWO}')"), "0.0"),
+        (&format!("hll_error('{TWO}', 'published')"), "0.0"),
         (&format!("hll_merge('{TWO}', '{ONE}')"), &TWO[2..]),
         (r"hll_merge('\x118b7f', NULL)", "NULL"),
         (
@@ -45,6 +47,8 @@ fn stored_sketches_are_asked() {
         (r"hll_cardinality('\x')", "is no HyperLogLog"),
         (r"hll_cardinality('\x11bf7f')", "must be from 4 to 24"),
         ("hll_cardinality(1)", "it is called as hll_cardinality(s)"),
+        ("hll_cardinality('a', 'loglog')", "there is no estimator `loglog`"),
+        ("hll_error('a', NULL)", "it is called as hll_error(s)"),
         ("hll_merge('a')", "it is called as hll_merge(a, b)"),
         ("hll_merge('a', 'b', TRUE)", "it is called as hll_merge(a, b)"),
     ]);

@@ -138,16 +138,18 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
 
     fn finish(&self, states: &[TopK], of: &Aggregate) -> Result<ArrayRef> {
         let mut items: Vec<&[u8]> = Vec::new();
-        let mut counts: Vec<i64> = Vec::new();
+        let (mut counts, mut errors): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
+        let beyond = || Error::Overflow {
+            message: format!("`{}` does not fit BIGINT", of.output.name()),
+            hint: Some("weigh by less, as by kilobytes: w // 1000".into()),
+        };
         let mut lengths = Vec::with_capacity(states.len());
         for state in states {
             let top = state.top(self.k);
             lengths.push(top.len());
             for entry in top {
-                counts.push(i64::try_from(entry.upper).map_err(|_| Error::Overflow {
-                    message: format!("`{}` does not fit BIGINT", of.output.name()),
-                    hint: Some("weigh by less, as by kilobytes: w // 1000".into()),
-                })?);
+                counts.push(i64::try_from(entry.upper).map_err(|_| beyond())?);
+                errors.push(i64::try_from(entry.upper - entry.lower).map_err(|_| beyond())?);
                 items.push(entry.item);
             }
         }
@@ -158,8 +160,9 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
         let DataType::Struct(fields) = field.data_type() else {
             return Err(Error::Internal("top_k answers with a list of structs".into()));
         };
-        let counts: ArrayRef = Arc::new(Int64Array::from(counts));
-        let entries = StructArray::try_new(fields.clone(), vec![values, counts], None)?;
+        let numbers = [counts, errors].map(|of| Arc::new(Int64Array::from(of)) as ArrayRef);
+        let columns = std::iter::once(values).chain(numbers).collect();
+        let entries = StructArray::try_new(fields.clone(), columns, None)?;
         Ok(Arc::new(ListArray::try_new(
             Arc::clone(field),
             OffsetBuffer::from_lengths(lengths),

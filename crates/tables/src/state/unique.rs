@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array};
 use tidemill_base::error::Result;
-use tidemill_sketch::{Hll, SketchError};
+use tidemill_sketch::{Estimator, Hll, SketchError};
 
 use super::Rows;
 use super::sketches::{Filled, SketchKind};
@@ -65,7 +65,13 @@ impl SketchKind for UniqueOf {
         if let Function::HllSketch(_) = of.function {
             return Ok(written(states.iter().map(Some)));
         }
-        let counts = states.iter().map(|hll| i64::try_from(hll.count()).unwrap_or(i64::MAX));
+        // Without the published estimator's bias, so that the error is the one that is stated.
+        let counts = states.iter().map(|hll| {
+            let count = hll.cardinality_by(Estimator::Improved).round();
+            #[expect(clippy::cast_possible_truncation, reason = "what is too much is the most")]
+            let count = count as i64;
+            count
+        });
         let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
         value::cast_to(&counts, of.output.data_type())
     }
