@@ -79,7 +79,7 @@ pub use hll::{
 };
 pub use ids::{IdSet, IdSpace, IdSpaceFull, IdSpaceView, Ids, IdsIter, Indexes};
 pub use moments::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
-pub use murmur3::{hash_bytes, hash_f64, hash_i64};
+pub use murmur3::{hash_bytes, hash_f64, hash_i64, hash_i64s};
 pub use quantile::{Bar, Quantiles, Share};
 pub use top_k::{TopItem, TopK};
 

@@ -171,7 +171,10 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         ],
         "values are hashed within: hll_sketch(x) takes them as they are",
     ),
-    (&["hll_empty", "hll_add"], "hll_sketch(x) makes a sketch of a column, hll_union(a, b) one of two"),
+    (
+        &["hll_empty", "hll_add"],
+        "hll_sketch(x) makes a sketch of a column, hll_union(a, b) one of two",
+    ),
     (
         &["hll_print", "hll_log2m", "hll_regwidth", "hll_type"],
         "tidemill hll info '\\x…' tells what is in a sketch",

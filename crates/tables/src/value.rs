@@ -14,7 +14,7 @@ use arrow::array::{
     GenericByteViewArray, GenericListArray, Int64Array, LargeBinaryArray, LargeStringArray,
     OffsetSizeTrait, StringArray, StructArray, UInt64Array,
 };
-use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{
     ByteViewType, DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, TimeUnit,
@@ -24,7 +24,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidemill_base::compact::views_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::types::EXACTLY;
-use tidemill_sketch::{hash_bytes, hash_f64, hash_i64};
+use tidemill_sketch::{hash_bytes, hash_f64, hash_i64, hash_i64s};
 
 /// `array` as type `to`; the same array where it is that already.
 ///
@@ -245,19 +245,16 @@ pub fn hashes(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
     let (shape, array) = plain(array)?;
     let bytes = |bytes: &[u8]| hash_bytes(bytes, 0);
     let hashes = match shape {
-        Shape::Integer(_) => {
-            array.as_primitive::<Int64Type>().values().iter().map(|v| hash_i64(*v)).collect()
-        }
-        Shape::Time(TimeUnit::Microsecond) => {
-            array.as_primitive::<Int64Type>().values().iter().map(|v| hash_i64(*v)).collect()
+        Shape::Integer(_) | Shape::Time(TimeUnit::Microsecond) => {
+            hash_i64s(array.as_primitive::<Int64Type>().values())
         }
         Shape::Time(unit) => {
             let values = array.as_primitive::<Int64Type>().values().iter();
             values.map(|v| hash_time(*v, unit)).collect()
         }
         Shape::Unsigned => {
-            let values = array.as_primitive::<UInt64Type>().values();
-            values.iter().map(|v| hash_i64(v.cast_signed())).collect()
+            let values = array.as_primitive::<UInt64Type>().values().inner();
+            hash_i64s(&ScalarBuffer::<i64>::from(values.clone()))
         }
         Shape::Float => {
             array.as_primitive::<Float64Type>().values().iter().map(|v| hash_f64(*v)).collect()

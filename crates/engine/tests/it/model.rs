@@ -170,7 +170,10 @@ fn top<T: Ord + Clone>(values: &[T], k: usize, show: impl Fn(&T) -> String) -> S
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     let top = counts.iter().take(k);
-    list(&top.map(|(v, n)| format!("{{value: {}, count: {n}, error: 0}}", show(v))).collect::<Vec<_>>())
+    list(
+        &top.map(|(v, n)| format!("{{value: {}, count: {n}, error: 0}}", show(v)))
+            .collect::<Vec<_>>(),
+    )
 }
 
 const ANSWERS: &str = "

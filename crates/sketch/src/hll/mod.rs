@@ -48,9 +48,9 @@ mod few;
 pub use compare::{Comparison, Uncertain};
 pub use estimate::{Estimate, Estimator};
 
-use crate::simd::vectorized;
+use crate::murmur3::hash_i64s_into;
 use crate::wire::Reader;
-use crate::{SketchError, hash_bytes, hash_i64};
+use crate::{SketchError, hash_bytes};
 use bits::{BitReader, BitWriter};
 use dense::Registers;
 use few::{ExplicitSet, RegisterTable};
@@ -414,14 +414,7 @@ impl Hll {
         let mut hashes = [0; 128];
         for values in values.chunks(hashes.len()) {
             let hashes = &mut hashes[..values.len()];
-            vectorized(
-                #[inline(always)]
-                || {
-                    for (hash, value) in hashes.iter_mut().zip(values) {
-                        *hash = hash_i64(*value);
-                    }
-                },
-            );
+            hash_i64s_into(values, hashes);
             self.add_hashes(hashes);
         }
     }

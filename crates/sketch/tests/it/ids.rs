@@ -236,10 +236,27 @@ proptest! {
         let mut flipped = bytes;
         let at = flip.index(flipped.len() * 8);
         flipped[at / 8] ^= 1 << (at % 8);
+        let mut left = &flipped[..];
+        let roaring = roaring::RoaringBitmap::deserialize_from(&mut left);
+        let roaring = roaring.ok().filter(|_| left.is_empty());
+        prop_assert_eq!(IdSet::decode(&flipped).is_ok(), roaring.is_some());
         if let Ok(set) = IdSet::decode(&flipped) {
+            prop_assert!(roaring.is_some_and(|roaring| roaring.iter().eq(set.iter())));
             prop_assert_eq!(set.iter().count() as u64, set.len());
             prop_assert_eq!(IdSet::decode(&to_bytes(&set)).unwrap(), set);
         }
+    }
+}
+
+#[test]
+fn very_many_numbers_come_in_any_order() {
+    for (factor, stride) in [(1, 1), (7919, 1), (7919, 40), (1, 100_000)] {
+        let numbers = (0..150_000u32).map(|n| (n * factor % 150_001).wrapping_mul(stride));
+        let (mut set, model) = (IdSet::new(), numbers.clone().collect::<BTreeSet<_>>());
+        set.extend(numbers);
+        assert_eq!(set, of(&model));
+        assert_eq!(to_bytes(&set), to_bytes(&of(&model)));
+        assert!(set.iter().eq(model), "{factor}, {stride}");
     }
 }
 

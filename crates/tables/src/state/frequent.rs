@@ -114,10 +114,13 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
             );
             return Ok(());
         }
-        if states.would_wait()
+        if (rows.group_count == 1 || states.would_wait())
             && let Some(items) = I::all(&items)
         {
-            states.wait(rows, nulls.as_ref(), &items);
+            match rows.group_count {
+                1 => states.take_in_one(rows, nulls.as_ref(), &items),
+                _ => states.wait(rows, nulls.as_ref(), &items),
+            }
             return Ok(());
         }
         states.settle();

@@ -160,8 +160,8 @@ impl<K: SketchKind + ?Sized> Filled<K> {
         found
     }
 
-    /// Has the states take `items`, a row's each: at once with `add` while they are in the cache, else
-    /// many of a group together, later.
+    /// Has the states take `items`, a row's each: at once with `add` while they are in the cache, all together
+    /// where there is one group, else many of a group together, later.
     pub(super) fn take_in(
         &mut self,
         rows: &Rows<'_>,
@@ -169,10 +169,35 @@ impl<K: SketchKind + ?Sized> Filled<K> {
         items: &[K::Item],
         add: impl Fn(&mut K::State, K::Item),
     ) {
+        if rows.group_count == 1 {
+            return self.take_in_one(rows, nulls, items);
+        }
         match self.would_wait() {
             true => self.wait(rows, nulls, items),
             false => self.each(rows, nulls, |state, row| add(state, items[row])),
         }
+    }
+
+    /// Has the one state there is take `items`, a row's each.
+    pub(super) fn take_in_one(
+        &mut self,
+        rows: &Rows<'_>,
+        nulls: Option<&NullBuffer>,
+        items: &[K::Item],
+    ) {
+        self.settle();
+        self.has_states = true;
+        let Filled { states, heap, .. } = self;
+        let [state] = &mut states[..] else { return };
+        let some: Vec<_>;
+        let items = match rows.selected(nulls) {
+            None => items,
+            Some(selected) => {
+                some = selected.valid_indices().map(|row| items[row]).collect();
+                &some
+            }
+        };
+        booked(state, heap, K::heap, |state| K::add_all(state, items));
     }
 
     fn state_bytes(&self) -> usize {
