@@ -474,13 +474,13 @@ impl<W: Weight> DistinctSample<W> {
     #[must_use]
     pub fn distinct_estimate(&self) -> Estimate {
         if self.is_exact() {
-            return Estimate { value: self.entries.len() as f64, standard_error: 0.0 };
+            return Estimate::exact(self.entries.len() as f64);
         }
         let n = f64::from(self.items);
         let last = self.sample().into_iter().map(|entry| entry.hash).max().unwrap_or(u64::MAX);
         let value = ((n - 1.0) / share(last)).max(n + 1.0);
         let relative = if n > 2.0 { 1.0 / (n - 2.0).sqrt() } else { f64::INFINITY };
-        Estimate { value, standard_error: value * relative }
+        Estimate::uncertain(value, value * relative)
     }
 
     /// The heap memory the state owns, in bytes. Cost: constant.

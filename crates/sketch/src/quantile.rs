@@ -66,6 +66,9 @@ const BUFFER_ALONE: usize = 256;
 
 const KEY_NEGATIVE_INFINITY: u64 = key_of(f64::NEG_INFINITY);
 const KEY_INFINITY: u64 = key_of(f64::INFINITY);
+const KEY_ZERO: u64 = key_of(0.0);
+/// That of the least number above 0 that has all its digits.
+const KEY_NORMAL: u64 = key_of(f64::MIN_POSITIVE);
 /// −0.0 would have this key, were it not taken as 0.0.
 const KEY_NEGATIVE_ZERO: u64 = key_of(0.0) - 1;
 
@@ -901,7 +904,11 @@ impl<'a> Ranks<'a> {
         let offset =
             u128::from(high - low) * (2 * u128::from(within) + 1) / (2 * u128::from(bin.count));
         #[expect(clippy::cast_possible_truncation, reason = "at most `high - low`")]
-        let middle = low + (offset as u64).min(high - low);
+        let middle = match low {
+            // Zeros, with what cannot be told from them: no number of this size was meant.
+            KEY_ZERO if high < KEY_NORMAL => low,
+            _ => low + (offset as u64).min(high - low),
+        };
         (low, high, middle)
     }
 

@@ -527,7 +527,7 @@ fn describe(added: Added) -> Documentation {
         ),
         Added::BootstrapSum => builder
             .with_alternative_syntax("bootstrap_sum(x, unit, seed)")
-            .with_argument("unit", "What the row belongs to; NULL leaves it out.")
+            .with_argument("unit", "What the row belongs to; all rows with NULL are one unit.")
             .with_argument("seed", "A whole number from 0; another draws other samples. Default: 0."),
         Added::UniqueExact | Added::IdSet | Added::IdSetUnion | Added::IdSetIntersection => builder,
         Added::DistinctValues => {

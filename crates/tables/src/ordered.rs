@@ -22,7 +22,7 @@ use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::functions_nested::expr_fn::{array_element, array_to_string};
+use datafusion::functions_nested::expr_fn::{array_element, array_slice, array_to_string};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -309,9 +309,7 @@ pub fn with_places(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 
 fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
-    let takes_order = |call: &&AggregateFunction| {
-        depends_on_order(call) && call.func.name() != "collect" && !call.params.distinct
-    };
+    let takes_order = |call: &&AggregateFunction| depends_on_order(call) && !call.params.distinct;
     let calls = || aggregate.aggr_expr.iter().filter_map(aggregate_call).filter(takes_order);
     if calls().all(|call| call.params.order_by.is_empty()) {
         return Ok(Transformed::no(plan));
@@ -340,15 +338,15 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             }
             ("string_agg", Some(Expr::Literal(separator, _))) if are_several => {
                 let separator = separator.try_as_str().flatten().unwrap_or_default().to_owned();
-                let known = call.params.args[0].clone().is_not_null();
-                call.params.filter = Some(Box::new(match call.params.filter.take() {
-                    Some(own) => own.and(known),
-                    None => known,
-                }));
+                without_nulls(&mut call);
                 of_list = Some(OfList::Text(separator));
             }
             ("nth_value", Some(Expr::Literal(at, _))) if are_several => {
                 of_list = Some(OfList::Item(at.cast_to(&DataType::Int64)?));
+            }
+            ("collect", Some(Expr::Literal(most, _))) => {
+                without_nulls(&mut call);
+                of_list = Some(OfList::First(most.cast_to(&DataType::Int64)?));
             }
             _ => {}
         }
@@ -374,6 +372,10 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
                 Expr::Cast(Cast::new(Box::new(text), field.data_type().clone()))
             }
             Some(OfList::Item(at)) => array_element(list, Expr::Literal(at, None)),
+            Some(OfList::First(most)) => {
+                let first = array_slice(list, lit(1i64), Expr::Literal(most, None), None);
+                Expr::Cast(Cast::new(Box::new(first), field.data_type().clone()))
+            }
         };
         of.alias_qualified(qualifier.cloned(), field.name())
     });
@@ -390,4 +392,15 @@ enum OfList {
     Text(String),
     /// Its value of that number.
     Item(ScalarValue),
+    /// So many of its values.
+    First(ScalarValue),
+}
+
+/// Has an aggregate leave out rows whose argument is null.
+fn without_nulls(call: &mut AggregateFunction) {
+    let known = call.params.args[0].clone().is_not_null();
+    call.params.filter = Some(Box::new(match call.params.filter.take() {
+        Some(own) => own.and(known),
+        None => known,
+    }));
 }

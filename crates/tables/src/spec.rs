@@ -138,18 +138,23 @@ impl Function {
 
     /// What a result says of a column's precision.
     pub fn estimate(&self, column: &str, precision: Precision) -> Estimate {
+        let percent = |error: f64| {
+            let percent = 196.0 * error;
+            let digits = if percent >= 1.0 || percent == 0.0 { 1 } else { 3 };
+            format!("±{percent:.digits$} % (95 %)")
+        };
         let (method, interval) = match self {
             Function::Unique(params) => (
                 format!("HyperLogLog (log2m {}, regwidth {})", params.log2m, params.regwidth),
-                format!("±{:.1} % (95 %)", 196.0 * precision.error),
+                percent(precision.error),
             ),
             Function::HllSketch(params) => (
                 format!("HyperLogLog (log2m {}, regwidth {})", params.log2m, params.regwidth),
-                format!("±{:.1} % (95 %) of its cardinality", 196.0 * precision.error),
+                format!("{} of its cardinality", percent(precision.error)),
             ),
             Function::HllUnion { .. } => (
                 "HyperLogLog (union)".to_string(),
-                format!("±{:.1} % (95 %) of its cardinality", 196.0 * precision.error),
+                format!("{} of its cardinality", percent(precision.error)),
             ),
             Function::Quantile { .. } => (
                 "histogram of adaptive precision".to_string(),
@@ -161,7 +166,7 @@ impl Function {
             ),
             Function::TopK { capacity, .. } => (
                 format!("frequent items (capacity {capacity})"),
-                format!("counts at most {} too high (certain)", precision.error),
+                format!("at most {} too high (certain)", precision.error),
             ),
             Function::DistinctValues { most } => (
                 format!("different values (at most {most})"),
@@ -173,7 +178,7 @@ impl Function {
             ),
             Function::InverseHistogram { items } => (
                 format!("sample of different values ({items})"),
-                format!("±{:.1} % (95 %) of the number of values", 196.0 * precision.error),
+                format!("{} of the number of values", percent(precision.error)),
             ),
             other => (other.to_string(), String::new()),
         };

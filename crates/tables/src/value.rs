@@ -282,14 +282,20 @@ pub fn hashes(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
 /// The weights of rows, whole numbers from 0.
 ///
 /// # Errors
-/// Where one is below 0; `of` is what they are the weights of.
-pub fn whole_weights(weights: &ArrayRef, of: &str) -> Result<UInt64Array> {
+/// Where one of those that count is below 0; `of` is what they are the weights of.
+pub fn whole_weights(
+    weights: &ArrayRef,
+    of: &str,
+    counted: Option<&NullBuffer>,
+) -> Result<UInt64Array> {
     if weights.data_type() == &DataType::UInt64 {
         return Ok(weights.as_primitive::<UInt64Type>().clone());
     }
     let signed = cast_to(weights, &DataType::Int64)?;
     let signed = signed.as_primitive::<Int64Type>();
-    if let Some(below) = signed.iter().flatten().find(|weight| *weight < 0) {
+    let counts = |row| counted.is_none_or(|counted| counted.is_valid(row));
+    let below = |(row, weight): (usize, Option<i64>)| weight.filter(|w| *w < 0 && counts(row));
+    if let Some(below) = signed.iter().enumerate().find_map(below) {
         return Err(Error::Overflow {
             message: format!("a weight of `{of}` is a whole number from 0; found {below}"),
             hint: Some("leave such rows out, with FILTER (WHERE …)".into()),

@@ -88,7 +88,11 @@ fn answers(rows: &[&Row]) -> Vec<String> {
         pairs("weight", heaviest.into_iter().take(3)),
         if pages.len() > 10 { "∅".into() } else { list(&pages) },
         list(&pages),
-        pairs("weight", top.into_iter().take(3)),
+        list(
+            top.iter()
+                .take(3)
+                .map(|(page, sum)| format!("{{value: {page}, weight: {sum}, error: 0}}")),
+        ),
         list(times.iter().map(|(n, values)| format!("{{times: {n}, values: {values}.0}}"))),
         pairs("weight", sums),
         "true".into(),
@@ -124,6 +128,28 @@ fn what_is_emitted_is_what_a_model_keeps_on_either_path() {
         assert_eq!(folder.ask_with(&tables, &settings).rows(), expected);
     }
     assert_eq!(folder.ask(&engine).rows(), expected);
+}
+
+/// `sum` and `avg` go into lists and structs; these take them as the values that they are.
+#[test]
+fn count_min_and_max_of_nested_values_are_sql_s() {
+    let folder = Folder::new();
+    folder.write(
+        "n.json",
+        "{\"l\":[1,2,3],\"s\":{\"a\":1,\"b\":5}}\n{\"l\":[10],\"s\":{\"a\":7,\"b\":null}}\n\
+         {\"l\":null,\"s\":null}\n{\"l\":[1,2],\"s\":{\"a\":1,\"b\":6}}\n",
+    );
+    for beside in ["", ", count(DISTINCT s['a'])"] {
+        let sql = format!(
+            "SELECT count(l), count(s), min(l), max(l), min(s), max(s){beside} FROM '$/n.json'"
+        );
+        let rows = folder.ask(&sql).rows();
+        assert_eq!(
+            rows[0][..6],
+            ["3", "3", "[1, 2]", "[10]", "{a: 1, b: 5}", "{a: 7, b: ∅}"],
+            "{sql}"
+        );
+    }
 }
 
 #[test]
@@ -316,6 +342,12 @@ fn what_is_no_sketch_is_refused_with_the_value() {
             ["records of one source", "sample within the subquery"],
         ),
         (
+            "SELECT sample(n, 3) FROM (SELECT unnest([n, n + 1]) AS n FROM '$/f.csv')",
+            ["records of one source", "unnest"],
+        ),
+        ("SELECT sample(DISTINCT n, 3) FROM '$/f.csv'", ["`sample`", "distinct_sample(x, 10)"]),
+        ("SELECT maximum(s, 3, NULL) FROM '$/f.csv'", ["weight of `maximum`", "NULL"]),
+        (
             "WITH t AS (SELECT * FROM '$/f.csv') SELECT weighted_sample(s, 3, n) FROM t",
             ["`weighted_sample` takes records", "one source"],
         ),
@@ -328,6 +360,36 @@ fn what_is_no_sketch_is_refused_with_the_value() {
     assert_eq!(answer.only(), "∅");
     let large = "SELECT hll_union(CASE WHEN n = 1 THEN '\\x119f7f' END, 31) IS NULL FROM '$/f.csv'";
     assert_eq!(folder.ask(large).only(), "false");
+}
+
+/// On DataFusion's path an aggregate with an order sorts the rows, and others take them as they came all the same.
+#[test]
+fn an_order_of_one_aggregate_is_none_of_the_others() {
+    let folder = Folder::new();
+    let mut out = String::from("x,w\n");
+    (1..=20_000).for_each(|x| writeln!(out, "{x},{}", x % 17 - 3).unwrap());
+    folder.write("f.csv", out);
+    let plain = folder.ask("SELECT sample(x, 2), weighted_sample(x, 2, w + 4) FROM '$/f.csv'");
+    let asked = |calls: &str, beside: &str| {
+        let sql = format!("SELECT {calls}{beside} FROM '$/f.csv'");
+        folder.ask(&sql).rows()[0].clone()
+    };
+    for beside in [", distinct_values(x, 3), count(DISTINCT w)", ", array_agg(DISTINCT w)[1]"] {
+        for ordered in ["maximum(x, 2)", "array_agg(x ORDER BY w, x DESC)[1]", "sample(x, 2)"] {
+            let found = asked(&format!("collect(x, 4), {ordered}"), beside);
+            assert_eq!(found[0], "[1, 2, 3, 4]", "{ordered}{beside}");
+        }
+        let samples = "sample(x, 2), weighted_sample(x, 2, w + 4)";
+        assert_eq!(asked(samples, beside)[..2], plain.rows()[0][..], "{beside}");
+    }
+    // Weights of rows that a filter leaves out are not looked at.
+    for beside in ["", ", count(DISTINCT x), distinct_values(x, 3)"] {
+        let found = asked("top_k(x, 1, w) FILTER (WHERE w > 12 AND x < 20)", beside);
+        assert_eq!(found[0], "[{value: 16, weight: 13, error: 0}]");
+    }
+    // Rows without a unit are one.
+    let sums = "bootstrap_sum(x, CASE WHEN x > 5 THEN x END)['sum'] = sum(x)";
+    assert_eq!(asked(sums, "")[0], "true");
 }
 
 /// Lists, structs and maps of numbers against their elements.

@@ -82,7 +82,7 @@ fn each_query_takes_its_path_and_answers() {
             "SELECT unique(tail), top_k(origin, 1), quantile(distance, 0.5), collect(tail, 2) FROM '$/f.csv'",
             TABLES,
             one,
-            &["3", "[{value: EWR, count: 3}]", "150.0", "[a, b]"],
+            &["3", "[{value: EWR, count: 3, error: 0}]", "150.0", "[a, b]"],
         ),
         (
             "SELECT approx_distinct(tail), approx_median(distance), approx_percentile_cont(distance, 0.5) FROM '$/f.csv'",

@@ -305,6 +305,64 @@ impl Function for HashOf {
     }
 }
 
+/// `sample_rank`
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct SampleRank;
+
+impl Function for SampleRank {
+    fn names(&self) -> &'static [&'static str] {
+        &["sample_rank"]
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            section: DOC_SECTION_HASHING,
+            calls: "sample_rank(hash, weight)",
+            what: "The place (BIGINT UNSIGNED) of a row with this hash and weight in a weighted sample: those of the n largest \
+                   are n rows drawn with chances in proportion to their weights. `weighted_sample` orders by it.",
+        }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [hash, weight] if hash.is_integer() && weight.is_numeric() => {
+                Ok(vec![DataType::UInt64, DataType::Float64])
+            }
+            _ => Err(called_as(self, given)),
+        }
+    }
+
+    fn gives(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        Ok(DataType::UInt64)
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        let (hashes, each_hash) = given.cast(0, &DataType::UInt64)?;
+        let (weights, each_weight) = given.cast(1, &DataType::Float64)?;
+        let hashes = hashes.as_primitive::<UInt64Type>();
+        let weights = weights.as_primitive::<Float64Type>();
+        let ranks = (0..given.rows).map(|row| {
+            let (hash, weight) = (each_hash.at(row), each_weight.at(row));
+            (hashes.is_valid(hash) && weights.is_valid(weight))
+                .then(|| rank(hashes.value(hash), weights.value(weight)))
+        });
+        Ok(Arc::new(ranks.collect::<UInt64Array>()))
+    }
+}
+
+/// By Efraimidis and Spirakis (2006) the key of a row is the weight's root of a number by chance; its logarithm,
+/// as a whole number of the same order. 0 where the weight is no number.
+fn rank(hash: u64, weight: f64) -> u64 {
+    #[expect(clippy::cast_precision_loss, reason = "a chance of 53 bits")]
+    let chance = (hash as f64 + 1.0) / 2f64.powi(64);
+    let key = chance.ln() / weight;
+    if key.is_nan() {
+        return 0;
+    }
+    let bits = key.to_bits();
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+}
+
 /// What is made of a text's bytes, or of bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum OfBytes {

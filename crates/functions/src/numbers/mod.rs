@@ -30,6 +30,7 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         kinds::TypeOf.registered(),
         kinds::Raised.registered(),
         hashes::HashOf.registered(),
+        hashes::SampleRank.registered(),
         measures::WidthBucket.registered(),
         measures::Bar.registered(),
         floats::Sign.registered(),

@@ -115,8 +115,8 @@ impl Function for OfHlls {
             OfHlls::Intersection => (
                 "hll_intersection(a, b)\nhll_intersection(a, b, true)",
                 "How many values both HyperLogLogs have seen, by inclusion and exclusion: `{value, error, low, high}`, where \
-                 `error` is that at 95 %, and `low` and `high` the interval. `value` is NULL where the error exceeds \
-                 it, unless the last argument is `true`.",
+                 `error` is the standard error, and `low` and `high` the interval at 95 %. `value` is NULL where the \
+                 error at 95 % exceeds it, unless the last argument is `true`.",
             ),
             OfHlls::Difference => (
                 "hll_difference(a, b)\nhll_difference(a, b, true)",
@@ -215,14 +215,14 @@ impl Function for OfHlls {
         let mut present = Vec::with_capacity(given.rows);
         for row in 0..given.rows {
             let found = both(row)?.map(|(left, right)| self.compared(&left, &right));
-            let found = found.filter(|(found, _)| !found.value.is_nan());
+            let found = found.filter(|found| !found.value.is_nan());
             present.push(found.is_some());
             let [value, error, low, high] = &mut columns;
-            let is_told = |(found, _): &(Estimate, f64)| is_forced || found.error() <= found.value;
-            value.append_option(found.filter(is_told).map(|(found, _)| found.value));
-            error.append_option(found.map(|(found, _)| found.error()));
-            low.append_option(found.map(|(found, _)| found.interval().0));
-            high.append_option(found.map(|(found, most)| found.interval().1.min(most)));
+            let is_told = |found: &Estimate| is_forced || found.error() <= found.value;
+            value.append_option(found.filter(is_told).map(|found| found.value));
+            error.append_option(found.map(|found| found.standard_error));
+            low.append_option(found.map(|found| found.interval().0));
+            high.append_option(found.map(|found| found.interval().1));
         }
         let columns = columns.map(|mut column| Arc::new(column.finish()) as ArrayRef).into();
         let nulls = NullBuffer::from(present);
@@ -231,14 +231,12 @@ impl Function for OfHlls {
 }
 
 impl OfHlls {
-    /// The number, and what it cannot exceed whatever its error.
-    fn compared(self, left: &Hll, right: &Hll) -> (Estimate, f64) {
+    fn compared(self, left: &Hll, right: &Hll) -> Estimate {
         let compared = left.compare(right);
-        let (left, right) = (compared.left.interval().1, compared.right.interval().1);
         match self {
-            OfHlls::Jaccard => (compared.jaccard, 1.0),
-            OfHlls::Difference => (compared.left_only, left),
-            _ => (compared.intersection, left.min(right)),
+            OfHlls::Jaccard => compared.jaccard,
+            OfHlls::Difference => compared.left_only,
+            _ => compared.intersection,
         }
     }
 }

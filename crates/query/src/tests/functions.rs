@@ -54,7 +54,7 @@ fn what_is_written_here_is_answered() {
 }
 
 /// Rows whose arguments are no columns of the file, as they are called.
-const CALLED: [(&str, &str); 52] = [
+const CALLED: [(&str, &str); 60] = [
     ("convert_timezone(zone, other, ts)", "convert_timezone('UTC', 'Asia/Tokyo', ts)"),
     ("multisearchany(x, list)", "multisearchany(x, words)"),
     ("multisearchfirstindex(x, list)", "multisearchfirstindex(x, words)"),
@@ -105,6 +105,14 @@ const CALLED: [(&str, &str); 52] = [
     ("hll_union_agg(x)", "hll_union_agg('\\x118b7f')"),
     ("hll_add_agg(x, n)", "hll_add_agg(x, 12)"),
     ("hll_add_agg(x, n, k)", "hll_add_agg(x, 12, 5)"),
+    ("maximum(x, n)", "maximum(x, 2)"),
+    ("minimum(x, n)", "minimum(x, 2)"),
+    ("maximum(x, n, weight)", "maximum(x, 2, m)"),
+    ("minimum(x, n, weight)", "minimum(x, 2, m)"),
+    ("sample(x, n)", "sample(x, 2)"),
+    ("sample(x, n, seed)", "sample(x, 2, 7)"),
+    ("weighted_sample(x, n, weight)", "weighted_sample(x, 2, m)"),
+    ("weighted_sample(x, n, weight, seed)", "weighted_sample(x, 2, m, 7)"),
     ("id_set_union(x, y)", "id_set_union('\\x9100', '\\x9100')"),
     ("id_set_intersection(x, y)", "id_set_intersection('\\x9100', '\\x9100')"),
 ];

@@ -4,14 +4,53 @@
 //! carries the errors of all three: a small overlap of large sets drowns in them. So each
 //! number has its standard error, and one that may be nothing but error is refused.
 //!
-//! The errors are taken as independent, which is on the safe side: those of a union and of its
-//! parts go the same way, and the difference in which both stand is then off by less.
-//! Estimates are Ertl's (see [`Estimator::Improved`]): a bias of the published one, small beside a
+//! The errors go together: a register of the union is the left one's wherever its largest value came from there,
+//! which is a share |A|/|A∪B| of all, and is as far off as that one; a register of both is the same in a
+//! share |A∩B|/|A∪B|. With these shares for correlations a number's variance is what those of its parts leave of one
+//! another; of equal relative errors σ, that of the intersection is σ²(|A∪B|² − |A|² − |B|² + 2|A||B||A∩B|/|A∪B|). The overlap in
+//! it is the least that is likely, where the variance is largest: none seen may be one that was not seen.
+//! Sketches of different parameters are folded to the smaller ones, and their errors taken as independent, which is on
+//! the safe side. Estimates are Ertl's (see [`Estimator::Improved`]): a bias of the published one, small beside a
 //! count, is large beside the difference of two.
 
 use super::Repr;
 use super::estimate::{Estimate, Estimator};
 use crate::Hll;
+
+/// The errors of two states' numbers and of their union's, and what these have to do with one another.
+struct Errors {
+    /// Standard errors of both and of the union.
+    errors: [f64; 3],
+    /// Correlations of the first with the second, and of each with the union.
+    together: [f64; 3],
+}
+
+impl Errors {
+    fn of(a: Estimate, b: Estimate, u: Estimate, are_alike: bool) -> Self {
+        let relative =
+            |of: Estimate| if of.value > 0.0 { of.standard_error / of.value } else { 0.0 };
+        if !are_alike {
+            let errors = [a, b, u].map(|of| of.standard_error);
+            return Errors { errors, together: [0.0; 3] };
+        }
+        let at = |overlap: f64| {
+            let union = (a.value + b.value - overlap).max(a.value).max(b.value);
+            let share = |part: f64| if union > 0.0 { (part / union).clamp(0.0, 1.0) } else { 0.0 };
+            let errors = [a.standard_error, b.standard_error, relative(u) * union];
+            Errors { errors, together: [share(overlap), share(a.value), share(b.value)] }
+        };
+        let overlap = (a.value + b.value - u.value).clamp(0.0, a.value.min(b.value).max(0.0));
+        let widest = at(0.0).variance([1.0, 1.0, -1.0]).max(0.0).sqrt();
+        at((overlap - 2.0 * widest).max(0.0))
+    }
+
+    /// The variance of a sum of both numbers and the union's, each times a factor.
+    fn variance(&self, factors: [f64; 3]) -> f64 {
+        let [a, b, u] = [0, 1, 2].map(|of| factors[of] * self.errors[of]);
+        let [ab, au, bu] = self.together;
+        a * a + b * b + u * u + 2.0 * (ab * a * b + au * a * u + bu * b * u)
+    }
+}
 
 /// What two states have in common, and what not: all numbers, uncertain ones included.
 ///
@@ -123,17 +162,18 @@ impl Hll {
         }
         let [a, b, u] =
             [self, other, &self.union(other)].map(|of| of.estimate(Estimator::Improved));
-        let error = |parts: &[(f64, Estimate)]| {
-            let square = |(factor, of): &(f64, Estimate)| (factor * of.standard_error).powi(2);
-            parts.iter().map(square).sum::<f64>().sqrt()
-        };
         // `min` and `max` would make a number of NaN, which undefined states have.
         let within = |value: f64, max: f64| {
             if value.is_nan() || max.is_nan() { f64::NAN } else { value.max(0.0).min(max) }
         };
-        let of =
-            |value, max, standard_error| Estimate { value: within(value, max), standard_error };
-        let share = error(&[(1.0, a), (1.0, b), ((a.value + b.value) / u.value, u)]) / u.value;
+        let high = |of: Estimate| of.interval().1;
+        let of = |value: f64, max: f64, most: f64, variance: f64| Estimate {
+            value: within(value, max),
+            // That of an undefined state stays no number.
+            standard_error: if variance < 0.0 { 0.0 } else { variance.sqrt() },
+            most,
+        };
+        let errors = Errors::of(a, b, u, self.params == other.params);
         Comparison {
             left: a,
             right: b,
@@ -141,16 +181,22 @@ impl Hll {
             intersection: of(
                 a.value + b.value - u.value,
                 a.value.min(b.value),
-                error(&[(1.0, a), (1.0, b), (1.0, u)]),
+                high(a).min(high(b)),
+                errors.variance([1.0, 1.0, -1.0]),
             ),
-            left_only: of(u.value - b.value, a.value, error(&[(1.0, u), (1.0, b)])),
-            right_only: of(u.value - a.value, b.value, error(&[(1.0, u), (1.0, a)])),
+            left_only: of(u.value - b.value, a.value, high(a), errors.variance([0.0, -1.0, 1.0])),
+            right_only: of(u.value - a.value, b.value, high(b), errors.variance([-1.0, 0.0, 1.0])),
             symmetric_difference: of(
                 2.0 * u.value - a.value - b.value,
                 u.value,
-                error(&[(2.0, u), (1.0, a), (1.0, b)]),
+                high(u),
+                errors.variance([-1.0, -1.0, 2.0]),
             ),
-            jaccard: of((a.value + b.value) / u.value - 1.0, 1.0, share),
+            jaccard: {
+                let ratio = (a.value + b.value) / u.value;
+                let variance = errors.variance([1.0, 1.0, -ratio]);
+                of(ratio - 1.0, 1.0, 1.0, variance / (u.value * u.value))
+            },
         }
     }
 

@@ -17,6 +17,8 @@
 //! bounds what any estimator can tell: 0.71/√m while registers are mostly empty, 1.04/√m once they
 //! are filled, and without limit once they are too narrow for what went by.
 
+use std::f64::consts::LN_2;
+
 use super::{HllParams, Repr};
 use crate::Hll;
 
@@ -25,7 +27,7 @@ use crate::Hll;
 #[non_exhaustive]
 pub enum Estimator {
     /// The published one: the results of postgresql-hll and java-hll. The default. From 2.5·m to 4·m
-    /// values it is up to 2.4 % too high on the average, which its standard error has no part of.
+    /// values it is up to 2.4 % too high on the average, which its standard error there has in it.
     #[default]
     Published,
     /// Ertl's improved raw estimator: no region in which it is biased, at the same standard error.
@@ -48,14 +50,20 @@ pub struct Estimate {
     pub value: f64,
     /// One standard error, in the unit of the value; 0 if it is exact.
     pub standard_error: f64,
+    /// What the number cannot exceed, whatever its error: infinite where nothing is known.
+    pub most: f64,
 }
 
 /// Standard errors to either side that hold 95 of 100 estimates of a normal distribution.
 const DEVIATIONS: f64 = 1.96;
 
 impl Estimate {
-    pub(super) fn exact(value: f64) -> Self {
-        Estimate { value, standard_error: 0.0 }
+    pub(crate) fn exact(value: f64) -> Self {
+        Estimate { value, standard_error: 0.0, most: value }
+    }
+
+    pub(crate) fn uncertain(value: f64, standard_error: f64) -> Self {
+        Estimate { value, standard_error, most: f64::INFINITY }
     }
 
     /// The error at 95 %: how far the value is off in 19 cases of 20, at most.
@@ -64,10 +72,13 @@ impl Estimate {
         if self.standard_error == 0.0 { 0.0 } else { DEVIATIONS * self.standard_error }
     }
 
-    /// The interval that holds the true number in 19 cases of 20. Never below 0.
+    /// The interval that holds the true number in 19 cases of 20. Never below 0, nor above [`most`](Estimate::most).
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
-        ((self.value - self.error()).max(0.0), self.value + self.error())
+        let high = self.value + self.error();
+        // `min` would make a number of NaN.
+        let high = if high > self.most { self.most } else { high };
+        ((self.value - self.error()).max(0.0), high)
     }
 
     /// Whether the value is exact.
@@ -92,7 +103,10 @@ impl Hll {
                 value * relative_error_at(self.params, value, estimator)
             }
         };
-        Estimate { value, standard_error }
+        match standard_error == 0.0 {
+            true => Estimate::exact(value),
+            false => Estimate::uncertain(value, standard_error),
+        }
     }
 
     /// The estimated number of different values by one of the estimators: exact while their
@@ -218,7 +232,7 @@ pub(super) fn relative_error_at(params: HllParams, count: f64, estimator: Estima
         return f64::INFINITY;
     }
     // Of each value: its probability, and the derivative of that by ln λ.
-    let mut information = 0.0;
+    let (mut information, mut harmonic) = (0.0, 0.0);
     let (mut below, mut below_slope) = (0.0, 0.0);
     let last = last_value(params);
     for value in 0..=last {
@@ -232,6 +246,7 @@ pub(super) fn relative_error_at(params: HllParams, count: f64, estimator: Estima
         if probability > 1e-300 {
             information += change * change / probability;
         }
+        harmonic += probability * 2f64.powi(-i32::from(value));
         (below, below_slope) = (at_most, slope);
     }
     // The model's number of values is itself random, Poisson; a given one has that variance less.
@@ -241,7 +256,11 @@ pub(super) fn relative_error_at(params: HllParams, count: f64, estimator: Estima
     match estimator {
         // Whitney, *A linear-time probabilistic counting algorithm* (1990), below 2.5·m.
         Estimator::Published if load < 2.5 => ((load.exp_m1() - load) / m).sqrt() / load,
-        Estimator::Published => bound.max(1.04 / m.sqrt()),
+        // The mean of the registers is right where they are filled; before, it is too high by what it is of such ones.
+        Estimator::Published => {
+            let bias = if load < 8.0 { 0.5 / (LN_2 * load * harmonic) - 1.0 } else { 0.0 };
+            bound.max(1.04 / m.sqrt()).hypot(bias)
+        }
         // What a simple mean loses to the bound: nowhere more than a hundredth.
         Estimator::Improved => 1.01 * bound,
     }

@@ -470,13 +470,21 @@ fn the_stated_error_is_the_observed_one() {
     }
 }
 
-/// Inclusion and exclusion: the stated error is never less than what is seen.
+/// Inclusion and exclusion: the stated error is that which is seen, or a little more, and the interval holds the
+/// number. With 400 runs an error is known to a 28th: of 28 comparisons one fails by chance in 10,000 times.
 #[test]
 fn set_operations_keep_their_error() {
-    const RUNS: i64 = 100;
-    for (only_left, both, only_right) in
-        [(5000, 5000, 5000), (0, 10_000, 0), (0, 3000, 20_000), (9000, 0, 9000), (200, 9000, 200)]
-    {
+    const RUNS: i64 = 400;
+    for (only_left, both, only_right) in [
+        (5000, 5000, 5000),
+        (0, 10_000, 0),
+        (0, 3000, 20_000),
+        (9000, 0, 9000),
+        (200, 9000, 200),
+        (9500, 1000, 9500),
+        (20, 30, 30_000),
+    ] {
+        let mut held = [0; 4];
         let mut squares = [(0.0, 0.0); 4];
         for run in 0..RUNS {
             let of = |range: std::ops::Range<i64>| {
@@ -494,17 +502,20 @@ fn set_operations_keep_their_error() {
                 (found.symmetric_difference, (only_left + only_right) as f64),
                 (found.jaccard, both as f64 / union),
             ];
-            for (sums, (found, expect)) in squares.iter_mut().zip(pairs) {
+            for ((sums, held), (found, expect)) in squares.iter_mut().zip(&mut held).zip(pairs) {
                 sums.0 += (found.value - expect).powi(2);
                 sums.1 += found.standard_error.powi(2);
+                let (low, high) = found.interval();
+                *held += i64::from((low - 1e-9..=high + 1e-9).contains(&expect));
             }
             assert_eq!(left.intersection(&right).is_ok(), {
                 found.intersection.error() <= found.intersection.value
             });
         }
         for (observed, stated) in squares {
-            assert!(observed <= 1.2 * stated, "{only_left} {both} {only_right}: {squares:?}");
+            assert!(observed <= 1.35 * stated, "{only_left} {both} {only_right}: {squares:?}");
         }
+        assert!(held.iter().all(|held| held * 10 >= RUNS * 9), "{only_left} {both}: {held:?}");
     }
 }
 

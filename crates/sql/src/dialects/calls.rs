@@ -1036,33 +1036,33 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("hll_union_agg(x)", "hll_union(x)"),
     // The n largest and smallest, by themselves or by their weights, and samples.
     (
-        "maximum(x, k)",
-        "array_slice(array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL), 1, k)",
+        "maximum(x, n)",
+        "array_slice(array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL), 1, n)",
     ),
-    ("minimum(x, k)", "array_slice(array_agg(x ORDER BY x) FILTER (WHERE x IS NOT NULL), 1, k)"),
+    ("minimum(x, n)", "array_slice(array_agg(x ORDER BY x) FILTER (WHERE x IS NOT NULL), 1, n)"),
     (
-        "maximum(x, k, n)",
-        "array_slice(array_agg(named_struct('value', x, 'weight', n) ORDER BY n DESC, x) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL), 1, k)",
-    ),
-    (
-        "minimum(x, k, n)",
-        "array_slice(array_agg(named_struct('value', x, 'weight', n) ORDER BY n, x) FILTER (WHERE x IS NOT NULL AND n IS NOT NULL), 1, k)",
+        "maximum(x, n, weight)",
+        "array_slice(array_agg(named_struct('value', x, 'weight', weight) ORDER BY weight DESC, x) FILTER (WHERE x IS NOT NULL AND weight IS NOT NULL), 1, n)",
     ),
     (
-        "sample(x, k)",
-        "array_slice(array_agg(x ORDER BY hash(0, file_row_number, filename)) FILTER (WHERE x IS NOT NULL), 1, k)",
+        "minimum(x, n, weight)",
+        "array_slice(array_agg(named_struct('value', x, 'weight', weight) ORDER BY weight, x) FILTER (WHERE x IS NOT NULL AND weight IS NOT NULL), 1, n)",
     ),
     (
-        "sample(x, k, seed)",
-        "array_slice(array_agg(x ORDER BY hash(seed, file_row_number, filename)) FILTER (WHERE x IS NOT NULL), 1, k)",
+        "sample(x, n)",
+        "array_slice(array_agg(x ORDER BY hash(0, file_row_number, filename)) FILTER (WHERE x IS NOT NULL), 1, n)",
     ),
     (
-        "weighted_sample(x, k, n)",
-        "array_slice(array_agg(x ORDER BY ln((CAST(hash(0, file_row_number, filename) AS DOUBLE) + 1.0) / 18446744073709551616.0) / n DESC) FILTER (WHERE x IS NOT NULL AND n > 0), 1, k)",
+        "sample(x, n, seed)",
+        "array_slice(array_agg(x ORDER BY hash(seed, file_row_number, filename)) FILTER (WHERE x IS NOT NULL), 1, n)",
     ),
     (
-        "weighted_sample(x, k, n, seed)",
-        "array_slice(array_agg(x ORDER BY ln((CAST(hash(seed, file_row_number, filename) AS DOUBLE) + 1.0) / 18446744073709551616.0) / n DESC) FILTER (WHERE x IS NOT NULL AND n > 0), 1, k)",
+        "weighted_sample(x, n, weight)",
+        "array_slice(array_agg(x ORDER BY sample_rank(hash(0, file_row_number, filename), weight) DESC) FILTER (WHERE x IS NOT NULL AND weight > 0), 1, n)",
+    ),
+    (
+        "weighted_sample(x, n, weight, seed)",
+        "array_slice(array_agg(x ORDER BY sample_rank(hash(seed, file_row_number, filename), weight) DESC) FILTER (WHERE x IS NOT NULL AND weight > 0), 1, n)",
     ),
     ("first(x, true)", "first_value(x) IGNORE NULLS"),
     ("first_value(x, true)", "first_value(x) IGNORE NULLS"),
@@ -1383,6 +1383,22 @@ fn first_rows_checked(
         Expr::Value(ValueWithSpan { value: Value::Placeholder(_), .. }) => true,
         _ => false,
     };
+    if let FunctionArguments::List(list) = &call.args
+        && list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
+    {
+        return Err(Error::usage_hint(
+            format!("`{name}` takes rows, and has no DISTINCT"),
+            "distinct_sample(x, 10) draws different values, distinct_values(x, 100) has all of them, and SELECT DISTINCT in \
+             FROM (…) leaves one row of each",
+        ));
+    }
+    if let Some(weight @ Expr::Value(_)) = arguments.get(2)
+        && seed != Some(2)
+    {
+        return Err(Error::usage(format!(
+            "the weight of `{name}` is one of each row; found {weight}"
+        )));
+    }
     if let Some(rows) = arguments.get(1)
         && !is_whole(rows, 1..=FIRST_ROWS_MAX)
     {

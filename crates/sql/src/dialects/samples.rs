@@ -143,7 +143,38 @@ fn gives_records(table: &TableFactor) -> bool {
         [from] => from.joins.is_empty() && gives_records(&from.relation),
         _ => false,
     };
-    !names_columns && is_whole && !has_keys && is_plain && is_of_records
+    let mut more = MoreRows(false);
+    for item in &select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            walk_expr(expr, &mut more);
+        }
+    }
+    !names_columns && is_whole && !has_keys && is_plain && is_of_records && !more.0
+}
+
+/// Functions that make several rows of one.
+const OF_SEVERAL_ROWS: [&str; 7] = [
+    "unnest",
+    "explode",
+    "explode_outer",
+    "posexplode",
+    "posexplode_outer",
+    "arrayjoin",
+    "inline",
+];
+
+/// Whether such a function is called.
+struct MoreRows(bool);
+
+impl Visitor for MoreRows {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::Function(Function { name, .. }) = expr {
+            self.0 |= OF_SEVERAL_ROWS.contains(&&*name.to_string().to_lowercase());
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Has such subqueries give which record each row is, where they give no columns of these names.
@@ -183,7 +214,7 @@ fn hand_on_records(table: &mut TableFactor) {
 fn no_records(name: &str) -> Error {
     Error::usage_hint(
         format!("`{name}` takes records of one source, as they are read"),
-        "after a join, a GROUP BY or a LIMIT nothing tells which record a row is: sample within the subquery, and join \
+        "after a join, unnest, UNION, GROUP BY or LIMIT nothing tells which record a row is: sample within the subquery, and join \
          what it gives",
     )
 }

@@ -28,6 +28,9 @@ impl BootstrapOf {
     }
 }
 
+/// What stands for the unit of rows that have none: all of them are one.
+const NULL_UNIT: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl SketchKind for BootstrapOf {
     type State = Bootstrap;
     type Item = ();
@@ -58,9 +61,11 @@ impl SketchKind for BootstrapOf {
         let values = values.as_primitive::<Float64Type>();
         let units = rows.second.ok_or_else(|| mismatch(Self::NAME))?;
         let (hashes, of_units) = value::hashes(units)?;
-        let nulls = NullBuffer::union(values.nulls(), of_units.as_ref());
-        states.each(rows, nulls.as_ref(), |state, row| {
-            state.add(hashes[row], self.seed, values.value(row));
+        states.each(rows, values.nulls(), |state, row| {
+            // As in a GROUP BY, so that the sum is that of all rows.
+            let is_null = of_units.as_ref().is_some_and(|units| units.is_null(row));
+            let unit = if is_null { NULL_UNIT } else { hashes[row] };
+            state.add(unit, self.seed, values.value(row));
         });
         Ok(())
     }

@@ -99,7 +99,8 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
         let nulls = values.logical_nulls();
         let items = value::Items::new(values)?;
         if let Some(weights) = rows.second {
-            let weights = value::whole_weights(weights, Self::NAME)?;
+            let weights =
+                value::whole_weights(weights, Self::NAME, rows.selected(nulls.as_ref()).as_ref())?;
             let nulls = NullBuffer::union(nulls.as_ref(), weights.nulls());
             states.settle();
             states.has_states = true;

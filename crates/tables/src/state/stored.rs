@@ -12,6 +12,7 @@ use tidemill_sketch::{Dialect, Hll, SketchError};
 
 use super::Rows;
 use super::sketches::{Filled, SketchKind};
+use super::unique::published_error;
 use crate::spec::{Aggregate, Precision};
 use crate::value;
 
@@ -105,7 +106,7 @@ impl SketchKind for UnionOf {
     }
 
     fn precision(state: &Option<Hll>, _: &Aggregate) -> Option<Precision> {
-        let of = |hll: &Hll| Precision::new(hll.is_exact(), hll.relative_error());
+        let of = |hll: &Hll| Precision::new(hll.is_exact(), published_error(hll));
         Some(state.as_ref().map_or(Precision::EXACT, of))
     }
 

@@ -12,6 +12,14 @@ use super::stored::written;
 use crate::spec::{Aggregate, Function, Precision};
 use crate::value;
 
+/// The relative standard error of what `hll_cardinality` makes of a sketch.
+pub(super) fn published_error(hll: &Hll) -> f64 {
+    match hll.estimate(Estimator::Published) {
+        estimate if estimate.value > 0.0 => estimate.standard_error / estimate.value,
+        _ => hll.relative_error(),
+    }
+}
+
 pub(super) struct UniqueOf {
     empty: Hll,
 }
@@ -57,8 +65,13 @@ impl SketchKind for UniqueOf {
         Ok(())
     }
 
-    fn precision(state: &Hll, _: &Aggregate) -> Option<Precision> {
-        Some(Precision::new(state.is_exact(), state.relative_error()))
+    fn precision(state: &Hll, of: &Aggregate) -> Option<Precision> {
+        let error = match of.function {
+            // What `hll_cardinality` makes of it.
+            Function::HllSketch(_) => published_error(state),
+            _ => state.relative_error(),
+        };
+        Some(Precision::new(state.is_exact(), error))
     }
 
     fn finish(&self, states: &[Hll], of: &Aggregate) -> Result<ArrayRef> {
