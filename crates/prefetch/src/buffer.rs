@@ -235,8 +235,9 @@ impl Writer {
     }
 }
 
-impl Sink for Writer {
-    fn put(&mut self, bytes: &[u8]) {
+impl Writer {
+    /// Puts bytes behind those that are there, as far as there is room, counts them and tells who waits.
+    fn append(&mut self, bytes: &[u8], counter: impl Fn(&Counters) -> &AtomicU64) {
         let at = self.buffer.filled.load(Ordering::Relaxed);
         self.count += bytes.len() as u64;
         let bytes = &bytes[..bytes.len().min(self.buffer.length - at)];
@@ -252,7 +253,7 @@ impl Sink for Writer {
         // behind `filled`.
         unsafe { start.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         for counters in &self.buffer.counters {
-            counters.fetched_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            counter(counters).fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         let filled = at + bytes.len();
         self.buffer.filled.store(filled, Ordering::SeqCst);
@@ -260,15 +261,47 @@ impl Sink for Writer {
             self.buffer.wake(filled);
         }
     }
+}
+
+impl Sink for Writer {
+    fn put(&mut self, bytes: &[u8]) {
+        self.append(bytes, |counters| &counters.fetched_bytes);
+    }
 
     fn count(&self) -> u64 {
         self.count
+    }
+
+    fn requested(&mut self) {
+        for counters in &self.buffer.counters {
+            counters.requests.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn retried(&mut self) {
         for counters in &self.buffer.counters {
             counters.retries.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn read_from_disk(&mut self) {
+        for counters in &self.buffer.counters {
+            counters.disk_reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn put_from_disk(&mut self, bytes: &[u8]) {
+        self.append(bytes, |counters| &counters.disk_bytes);
+    }
+
+    fn shared(&self, from: u64) -> Bytes {
+        let filled = self.buffer.filled();
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(filled);
+        if filled - from < self.buffer.length / 2 {
+            // Not a large block for the sake of a small part.
+            return Bytes::copy_from_slice(self.buffer.slice(from..filled));
+        }
+        Arc::clone(&self.buffer).view(from..filled)
     }
 }
 

@@ -38,6 +38,16 @@ pub enum Error {
         /// What is wrong with the answer.
         reason: String,
     },
+    /// The disk of the tier refused.
+    #[error("cannot {action} the read cache `{path}`: {source}")]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// The folder.
+        path: String,
+        /// The system's own words.
+        source: Arc<std::io::Error>,
+    },
     /// What another kind of origin says.
     #[error("{0}")]
     Origin(Arc<dyn std::error::Error + Send + Sync>),
@@ -66,6 +76,7 @@ impl From<Error> for std::io::Error {
         let kind = match &error {
             Error::Interrupted => std::io::ErrorKind::Interrupted,
             Error::Option { .. } => std::io::ErrorKind::InvalidInput,
+            Error::Disk { source, .. } => source.kind(),
             Error::Store { source, .. } => match source.as_ref() {
                 object_store::Error::NotFound { .. } => std::io::ErrorKind::NotFound,
                 object_store::Error::PermissionDenied { .. } => {

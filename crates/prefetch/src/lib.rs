@@ -9,10 +9,14 @@
 //!        │
 //!  Buffer: a block while it arrives                         read without a lock
 //!        ▲
+//!  CachedOrigin ◄──► DiskTier: what was fetched before      where one is given
+//!        ▲
 //!  Origin: one version of one object, by ranges             resumed where a body ends early
 //! ```
 //!
 //! - `origin`: how are the bytes of one version asked for?
+//! - `cached`: which of them need not be asked for?
+//! - `disk`: what is kept of them for the next process, and what is believed of it?
 //! - `buffer`: how are bytes read while they arrive?
 //! - `pool`: which blocks are there, in which order are they fetched, in how much memory?
 //! - `cursor`: which bytes will be wanted next?
@@ -24,16 +28,20 @@
 //! the slow ones at once. With blocks of 8 MiB a connection stands still for 30 ms of 365. Each byte is
 //! copied once, from the connection's frames into its block, and a second time only where a caller brings
 //! a buffer of its own or asks for bytes of two blocks in one piece. A read takes two locks, of its cursor and of
-//! the pool's books, for some 100 ns each, and none while bytes are copied or waited for.
+//! the pool's books, for some 100 ns each, and none while bytes are copied or waited for. What comes from the
+//! disk is copied twice, and checked.
 //!
 //! **Memory.** What is on its way, there, or still looked at is within [`Options::memory_bytes`]. A
 //! read that cannot wait is never refused: for it, what is wanted last is taken back. So there is more only
 //! where the reads that wait at one moment, of at most a block each, and the bytes that callers were given
-//! and keep, are more than that by themselves.
+//! and keep, are more than that by themselves. What waits to be written to a disk is part of it, at most a
+//! quarter.
 
 mod buffer;
+mod cached;
 pub mod course;
 pub mod cursor;
+mod disk;
 pub mod error;
 pub mod origin;
 pub mod pool;
@@ -42,7 +50,9 @@ mod reader;
 mod stats;
 mod store;
 
+pub use cached::CachedOrigin;
 pub use cursor::Cursor;
+pub use disk::{DiskOptions, DiskStats, DiskTier};
 pub use error::{Error, Result};
 pub use origin::{Origin, Sink, StoreObject};
 pub use pool::{Claims, Opened, Pool};

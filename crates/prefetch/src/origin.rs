@@ -8,8 +8,9 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use object_store::path::Path;
@@ -37,8 +38,23 @@ pub trait Sink: Send {
     /// How many were put, those included for which there was no room.
     fn count(&self) -> u64;
 
+    /// Is told that a request is made.
+    fn requested(&mut self) {}
+
     /// Is told that a request had to be made again.
     fn retried(&mut self) {}
+
+    /// Is told that bytes come from a local disk.
+    fn read_from_disk(&mut self) {}
+
+    /// Takes the next bytes, which come from there.
+    fn put_from_disk(&mut self, bytes: &[u8]) {
+        self.put(bytes);
+    }
+
+    /// What was put from the `from`-th byte on, to be kept: shared where it can be. Nothing where it is not to
+    /// be kept.
+    fn shared(&self, from: u64) -> Bytes;
 }
 
 impl Sink for BytesMut {
@@ -48,6 +64,11 @@ impl Sink for BytesMut {
 
     fn count(&self) -> u64 {
         self.len() as u64
+    }
+
+    fn shared(&self, from: u64) -> Bytes {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        Bytes::copy_from_slice(self.get(from..).unwrap_or_default())
     }
 }
 
@@ -69,7 +90,18 @@ impl StoreObject {
         &self.meta
     }
 
+    /// What tells this version from others of the object for good: a strong ETag; the time of the last
+    /// write where there is none, unless another write could have the same.
+    pub fn version(&self) -> Option<String> {
+        match &self.meta.e_tag {
+            Some(e_tag) => (!e_tag.starts_with("W/")).then(|| e_tag.clone()),
+            None => lasting(self.meta.last_modified.timestamp(), SystemTime::now())
+                .then(|| self.meta.last_modified.to_rfc3339()),
+        }
+    }
+
     async fn fetch_all(&self, range: Range<u64>, into: &mut dyn Sink) -> Result<()> {
+        into.requested();
         let first = into.count();
         let mut from = range.start;
         while from < range.end {
@@ -161,6 +193,15 @@ impl StoreObject {
     pub fn location(&self) -> &Path {
         &self.meta.location
     }
+}
+
+/// Whether what was last written at this time, in seconds since 1970, can be told by it from what is written
+/// later: such times have whole seconds, and clocks differ.
+pub fn lasting(modified: i64, now: SystemTime) -> bool {
+    const SECONDS: u64 = 2;
+    let modified = u64::try_from(modified).unwrap_or(0);
+    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    modified > 0 && modified.saturating_add(SECONDS) <= now
 }
 
 const REPLACED: &str = "it has been replaced since it was listed";

@@ -593,9 +593,6 @@ impl Books {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         self.queue.remove(&(block.rank, id));
         let counters = Counters::of(&block.counters, &shared.counters);
-        for counters in &counters {
-            counters.requests.fetch_add(1, Ordering::Relaxed);
-        }
         let length = usize::try_from(block.bytes()).unwrap_or(usize::MAX);
         let (buffer, writer) = Buffer::new(length, share, counters);
         block.stage = Stage::Started { buffer, task: None };

@@ -12,10 +12,14 @@ pub struct Stats {
     pub asked_bytes: u64,
     /// Bytes that came from the store.
     pub fetched_bytes: u64,
-    /// Bytes that came and were dropped before anybody read them.
+    /// Bytes that came from the [tier](crate::DiskTier) on the disk.
+    pub disk_bytes: u64,
+    /// Bytes that came, from either, and were dropped before anybody read them.
     pub wasted_bytes: u64,
     /// Requests to the store, retries apart.
     pub requests: u64,
+    /// Reads of the tier on the disk.
+    pub disk_reads: u64,
     /// Reads, or parts of one that lie in different blocks.
     pub reads: u64,
     /// Those of them whose bytes were there already.
@@ -35,6 +39,8 @@ pub struct Stats {
 pub(crate) struct Counters {
     pub(crate) asked_bytes: AtomicU64,
     pub(crate) fetched_bytes: AtomicU64,
+    pub(crate) disk_bytes: AtomicU64,
+    pub(crate) disk_reads: AtomicU64,
     pub(crate) wasted_bytes: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) hits: AtomicU64,
@@ -57,6 +63,8 @@ impl Counters {
         Stats {
             asked_bytes: of(&self.asked_bytes),
             fetched_bytes: of(&self.fetched_bytes),
+            disk_bytes: of(&self.disk_bytes),
+            disk_reads: of(&self.disk_reads),
             wasted_bytes: of(&self.wasted_bytes),
             requests: of(&self.requests),
             reads: hits + stalls,

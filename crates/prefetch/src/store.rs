@@ -29,10 +29,12 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::Options;
+use crate::cached::CachedOrigin;
 use crate::cursor::Cursor;
+use crate::disk::DiskTier;
 use crate::error::{Error, Result};
-use crate::origin::StoreObject;
-use crate::pool::Pool;
+use crate::origin::{Origin, StoreObject};
+use crate::pool::{Opened, Pool};
 use crate::ranges::joined;
 use crate::reader::PrefetchReader;
 use crate::stats::Stats;
@@ -41,6 +43,8 @@ use crate::stats::Stats;
 const OBJECTS_MAX: usize = 64;
 /// An object that was not read for so long is forgotten.
 const IDLE: Duration = Duration::from_secs(30);
+/// What waits for the disk is at most this share of the memory.
+const QUEUE_SHARE: u64 = 4;
 
 /// Wraps a store and is one: what reads ranges one after another through it finds them there.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ pub struct PrefetchStore {
     inner: Arc<dyn ObjectStore>,
     pool: Pool,
     options: Options,
+    /// What is fetched is kept there, under a name of the store.
+    cache: Option<(DiskTier, String)>,
     known: Mutex<HashMap<Path, Known>>,
 }
 
@@ -72,7 +78,32 @@ impl PrefetchStore {
 
     /// One that shares the memory of a pool with others; the options' own is not looked at.
     pub fn with_pool(inner: Arc<dyn ObjectStore>, pool: Pool, options: Options) -> PrefetchStore {
-        PrefetchStore { inner, pool, options, known: Mutex::default() }
+        PrefetchStore { inner, pool, options, cache: None, known: Mutex::default() }
+    }
+
+    /// The same with a tier on a disk: what is fetched is kept there, and not fetched again while an object is
+    /// of the same version. `name` tells the store from all others that the tier keeps objects of, as its URL does.
+    /// The first read of an object asks for its version then, and for no byte. Objects without a
+    /// [lasting version](StoreObject::version) are not kept.
+    #[must_use]
+    pub fn with_cache(mut self, tier: DiskTier, name: impl Into<String>) -> PrefetchStore {
+        tier.set_queue_bytes(self.pool.memory_bytes() / QUEUE_SHARE);
+        self.cache = Some((tier, name.into()));
+        self
+    }
+
+    /// A version of an object, to be read.
+    fn object(&self, meta: ObjectMeta) -> Arc<Opened> {
+        let object = StoreObject::new(Arc::clone(&self.inner), meta);
+        let origin: Arc<dyn Origin> = match (&self.cache, object.version()) {
+            (Some((tier, name)), Some(version)) => {
+                let path = object.location().to_string();
+                let identity = [name.as_str(), path.as_str(), version.as_str()];
+                Arc::new(CachedOrigin::new(Arc::new(object), tier, &identity))
+            }
+            _ => Arc::new(object),
+        };
+        self.pool.open(origin, self.options)
     }
 
     /// What was read, fetched and waited for, of all objects.
@@ -86,8 +117,7 @@ impl PrefetchStore {
     /// The store's own.
     pub async fn open(&self, location: &Path) -> object_store::Result<PrefetchReader> {
         let meta = self.inner.head(location).await?;
-        let origin = Arc::new(StoreObject::new(Arc::clone(&self.inner), meta));
-        Ok(PrefetchReader::new(self.pool.open(origin, self.options)))
+        Ok(PrefetchReader::new(self.object(meta)))
     }
 
     fn known(&self, location: &Path) -> Option<Known> {
@@ -103,9 +133,7 @@ impl PrefetchStore {
     }
 
     fn remember(&self, meta: &ObjectMeta) -> Known {
-        let origin = Arc::new(StoreObject::new(Arc::clone(&self.inner), meta.clone()));
-        let object = self.pool.open(origin, self.options);
-        let cursor = Arc::new(Cursor::new(object));
+        let cursor = Arc::new(Cursor::new(self.object(meta.clone())));
         let known = Known { meta: meta.clone(), cursor, read_at: Instant::now() };
         let mut all = self.known.lock();
         if all.len() >= OBJECTS_MAX {
@@ -135,6 +163,15 @@ impl PrefetchStore {
 
     /// The whole object, with all of its window at once.
     async fn whole(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+        if self.cache.is_some() {
+            let meta = self.inner.head(location).await?;
+            let cursor = Arc::new(Cursor::new(self.object(meta.clone())));
+            let range = 0..meta.size;
+            cursor.declare(range.clone());
+            let payload = GetResultPayload::Stream(stream::empty().boxed());
+            let found = GetResult { payload, meta, range: 0..0, attributes: Default::default() };
+            return Ok(resumed(found, cursor, range));
+        }
         let first = GetRange::Bounded(0..self.options.block_bytes);
         let asked = GetOptions { range: Some(first), ..options.clone() };
         let found = match self.inner.get_opts(location, asked).await {
@@ -147,8 +184,7 @@ impl PrefetchStore {
             return Ok(found);
         }
         let size = found.meta.size;
-        let origin = Arc::new(StoreObject::new(Arc::clone(&self.inner), found.meta.clone()));
-        let cursor = Arc::new(Cursor::new(self.pool.open(origin, self.options)));
+        let cursor = Arc::new(Cursor::new(self.object(found.meta.clone())));
         if found.range.end < size {
             cursor.declare(found.range.end..size);
         }
@@ -243,7 +279,11 @@ impl ObjectStore for PrefetchStore {
         let Some(range) = options.range.clone() else {
             return self.whole(location, options).await;
         };
-        let Some(known) = self.known(location) else {
+        let known = match self.known(location) {
+            None if self.cache.is_some() => Some(self.remember(&self.inner.head(location).await?)),
+            known => known,
+        };
+        let Some(known) = known else {
             let found = self.inner.get_opts(location, options).await?;
             let known = self.remember(&found.meta);
             if matches!(found.payload, GetResultPayload::File(..)) {

@@ -39,6 +39,8 @@ pub(crate) struct Faulty {
     /// What happens to the requests to come; nothing once they are used up.
     pub(crate) faults: Mutex<VecDeque<Option<Fault>>>,
     version: Mutex<u8>,
+    /// The first of its versions.
+    first: u8,
     versions: Vec<Bytes>,
     pub(crate) asked: Mutex<Vec<Range<u64>>>,
     /// A request is answered when there is a permit.
@@ -55,12 +57,18 @@ pub(crate) fn byte(version: u8, at: u64) -> u8 {
 
 impl Faulty {
     pub(crate) fn new(size: u64, faults: Vec<Option<Fault>>) -> Faulty {
+        Self::later(size, faults, 0)
+    }
+
+    /// One whose versions begin at another than the first.
+    pub(crate) fn later(size: u64, faults: Vec<Option<Fault>>, first: u8) -> Faulty {
         let version = |version| (0..size).map(|at| byte(version, at)).collect::<Vec<u8>>().into();
         let replaced = faults.iter().filter(|fault| **fault == Some(Fault::Replaced)).count();
         Faulty {
             size,
-            version: Mutex::new(0),
-            versions: (0..=u8::try_from(replaced).unwrap()).map(version).collect(),
+            version: Mutex::new(first),
+            first,
+            versions: (first..=first + u8::try_from(replaced).unwrap()).map(version).collect(),
             faults: Mutex::new(faults.into()),
             asked: Mutex::default(),
             permits: None,
@@ -126,7 +134,7 @@ impl ObjectStore for Faulty {
             told = told.start + 1..told.end + 1;
         }
         let (start, end) = (range.start as usize, range.end as usize);
-        let mut body = self.versions[version as usize].slice(start..end);
+        let mut body = self.versions[(version - self.first) as usize].slice(start..end);
         let mut ends = None;
         if let Some(Fault::Short(part) | Fault::Reset(part)) = fault {
             body.truncate(body.len() * usize::from(part) / 256);

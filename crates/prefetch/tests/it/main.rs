@@ -1,5 +1,6 @@
 //! Readers and stores over a store that misbehaves.
 
+mod disk;
 mod faulty;
 mod memory;
 

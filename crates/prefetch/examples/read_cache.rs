@@ -1,0 +1,170 @@
+//! What a read of the tier on a disk costs, beside a plain read of the same disk.
+//!
+//! `cargo run --release -p tidemill-prefetch --example read_cache -- FOLDER [MIB]` reads an object of so many
+//! MiB (1024) through a tier in FOLDER: once to fill it, then from the disk, with and without the system's
+//! own cache, and random parts of 64 KiB of it. FOLDER is left empty.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use futures::future::BoxFuture;
+use tidemill_prefetch::{
+    CachedOrigin, DiskOptions, DiskTier, Options, Origin, Pool, PrefetchReader, Result, Sink,
+};
+
+const MIB: u64 = 1 << 20;
+const PART: u64 = 64 << 10;
+const PARTS: u64 = 4_096;
+
+/// An object that is made of one block again and again.
+#[derive(Debug)]
+struct Repeated {
+    block: Vec<u8>,
+    size: u64,
+}
+
+impl Origin for Repeated {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn fetch<'a>(&'a self, range: Range<u64>, into: &'a mut dyn Sink) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            into.requested();
+            let mut at = range.start;
+            while at < range.end {
+                let skip = (at % MIB) as usize;
+                let count = (MIB as usize - skip).min((range.end - at) as usize);
+                into.put(&self.block[skip..skip + count]);
+                at += count as u64;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => all.extend(files(&entry.path())),
+            _ => all.push(entry.path()),
+        }
+    }
+    all
+}
+
+/// Takes all files of a folder out of the system's cache.
+fn forget(folder: &Path) -> io::Result<()> {
+    for path in files(folder) {
+        let file = File::open(path)?;
+        file.sync_all()?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    }
+    Ok(())
+}
+
+fn rate(bytes: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    format!("{seconds:.3} s, {:.0} MB/s", bytes as f64 / seconds / 1e6)
+}
+
+fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
+    let since = Instant::now();
+    work()?;
+    Ok(since.elapsed())
+}
+
+fn main() -> io::Result<()> {
+    let mut words = std::env::args().skip(1);
+    let folder = PathBuf::from(words.next().unwrap_or_else(|| "read-cache-example".into()));
+    let size = words.next().and_then(|word| word.parse().ok()).unwrap_or(1_024) * MIB;
+    let mixed = |at: u64| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56).to_le_bytes()[0];
+    let object = Arc::new(Repeated { block: (0..MIB).map(mixed).collect(), size });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    fs::create_dir_all(&folder)?;
+
+    let plain = folder.join("plain");
+    let written = timed(|| {
+        let file = File::create(&plain)?;
+        (0..size / MIB).try_for_each(|at| file.write_all_at(&object.block, at * MIB))
+    })?;
+    println!("plain file written:            {}", rate(size, written));
+
+    let options = Options::default();
+    let pool = Pool::new(options.memory_bytes, runtime.handle().clone());
+    let cache = folder.join("cache");
+    // All is to be kept, however slow the disk is.
+    let kept = DiskOptions { queue_bytes: u64::MAX, ..DiskOptions::new(2 * size) };
+    let tier = DiskTier::open(&cache, kept, |text| println!("{text}"))?;
+    let whole = |name: &str| -> io::Result<()> {
+        let origin = CachedOrigin::new(Arc::clone(&object) as Arc<_>, &tier, &[name]);
+        let mut reader = PrefetchReader::new(pool.open(Arc::new(origin), options));
+        reader.declare(0..size);
+        let mut part = vec![0; MIB as usize];
+        while reader.read(&mut part)? > 0 {}
+        Ok(())
+    };
+    let filled = timed(|| {
+        whole("a")?;
+        tier.flush(Duration::from_secs(3600));
+        Ok(())
+    })?;
+    println!("first pass, kept:              {}", rate(size, filled));
+    println!("                               {:?}", tier.stats());
+    for is_cold in [true, false] {
+        for round in 0..3 {
+            if is_cold {
+                forget(&folder)?;
+            }
+            let of_file = timed(|| {
+                let mut file = File::open(&plain)?;
+                let mut part = vec![0; MIB as usize];
+                while file.read(&mut part)? > 0 {}
+                Ok(())
+            })?;
+            if is_cold {
+                forget(&folder)?;
+            }
+            let of_tier = timed(|| whole("a"))?;
+            let cold = if is_cold { "cold" } else { "warm" };
+            println!("{cold} {round}: plain file               {}", rate(size, of_file));
+            println!("{cold} {round}: tier                     {}", rate(size, of_tier));
+        }
+    }
+
+    let places: Vec<u64> =
+        (0..PARTS).map(|n| n.wrapping_mul(7_919 * 104_729) % (size - PART)).collect();
+    let one = CachedOrigin::new(Arc::clone(&object) as Arc<_>, &tier, &["b"]);
+    let parts = |one: &CachedOrigin| -> io::Result<()> {
+        for at in &places {
+            let mut bytes = BytesMut::with_capacity(PART as usize);
+            runtime.block_on(one.fetch(*at..at + PART, &mut bytes))?;
+        }
+        Ok(())
+    };
+    let cost = |time: Duration| format!("{:.1} µs each", time.as_secs_f64() / PARTS as f64 * 1e6);
+    println!("parts of 64 KiB, fetched:      {}", cost(timed(|| parts(&one))?));
+    let flushed = timed(|| {
+        tier.flush(Duration::from_secs(3600));
+        Ok(())
+    })?;
+    println!("  written behind, the rest in  {:.3} s", flushed.as_secs_f64());
+    println!("parts, from their own files:   {}", cost(timed(|| parts(&one))?));
+    let of_blocks = CachedOrigin::new(Arc::clone(&object) as Arc<_>, &tier, &["a"]);
+    println!("parts, of whole blocks:        {}", cost(timed(|| parts(&of_blocks))?));
+    let file = File::open(&plain)?;
+    let mut part = vec![0; PART as usize];
+    let of_file = timed(|| places.iter().try_for_each(|at| file.read_exact_at(&mut part, *at)))?;
+    println!("parts, of the plain file:      {}", cost(of_file));
+    println!("                               {:?}", tier.stats());
+    drop(tier);
+    fs::remove_dir_all(cache)?;
+    fs::remove_file(plain)
+}

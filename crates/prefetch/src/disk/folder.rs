@@ -1,0 +1,417 @@
+//! The folder that pieces lie in, shared by all processes of a user.
+//!
+//! ```text
+//! FOLDER/                       0700
+//!   CACHEDIR.TAG                so that backups leave it out
+//!   v1/                         0700, the user's own
+//!     used                      how much there may be, at most; locked by whoever makes room or takes it
+//!     tmp/                      pieces that are being written, each locked by its writer
+//!     5e/9f…c1/                 an object's version, by the SHA-256 of what tells it from others
+//!       0-800000                a piece: first byte and end, in hexadecimal
+//! ```
+//!
+//! **The limit is kept by taking before writing.** Under the lock a writer adds what its file will take to
+//! the sum in `used` and makes the file, at its full length. So whoever counts the folder's files counts those
+//! too that are being written, and the sum is never less than what there is, whatever dies at whatever
+//! moment: a crash leaves it too large, which the next count corrects. It is counted anew whenever it comes
+//! to the limit, when it cannot be read, and after [`COUNT_AGE`], as a power cut may leave an old one.
+//!
+//! **What goes is what was read longest ago** in any process: a file's time of modification is that of
+//! its last read, give or take [`DiskOptions::touch_interval`](super::DiskOptions::touch_interval). A 16th of the limit is
+//! made free at once, so that the folder is looked through once for as much written.
+
+use std::collections::BinaryHeap;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::piece::{self, ObjectId};
+
+/// A file takes whole blocks of the file system, and as much again for its name and what is kept of it.
+const FILE_BLOCK_BYTES: u64 = 4 << 10;
+/// The sum is counted anew when it is so old.
+const COUNT_AGE: Duration = Duration::from_secs(3600);
+/// So often an object's folder is made anew for a piece.
+const NAMINGS_MAX: usize = 16;
+/// The sum, when it was counted, and the CRC-32C of both.
+const USED_BYTES: usize = 20;
+const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+                   # Objects that tidemill has read. It may be removed at any time.\n";
+
+/// What a file of so many bytes counts as: never less than 8 KiB, which bounds how many there are.
+pub(super) fn charge(bytes: u64) -> u64 {
+    bytes.next_multiple_of(FILE_BLOCK_BYTES).saturating_add(FILE_BLOCK_BYTES)
+}
+
+/// What was removed to make room.
+#[derive(Debug, Default)]
+pub(super) struct Evicted {
+    pub(super) files: AtomicU64,
+    pub(super) bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    /// `FOLDER/v1`.
+    root: PathBuf,
+    names: RandomState,
+    count: AtomicU64,
+    pub(super) evicted: Evicted,
+}
+
+/// A file that is being written, and removed unless it gets its name.
+pub(super) struct Temporary {
+    pub(super) file: File,
+    path: PathBuf,
+    is_named: bool,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.is_named {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+impl Folder {
+    /// The folder at a path, made if it is missing.
+    ///
+    /// # Errors
+    /// What the system says; a folder that is another user's, or that others can write to.
+    pub(super) fn open(path: &Path) -> io::Result<Folder> {
+        let folder = Folder {
+            root: path.join("v1"),
+            names: RandomState::new(),
+            count: AtomicU64::new(0),
+            evicted: Evicted::default(),
+        };
+        folder.prepare()?;
+        let about = fs::symlink_metadata(&folder.root)?;
+        let is_own = about.is_dir()
+            && about.uid() == rustix::process::geteuid().as_raw()
+            && about.mode() & 0o022 == 0;
+        if !is_own {
+            let reason = format!(
+                "`{}` is another user's, or others can write to it, and checksums tell \
+                 damage, not forgery",
+                folder.root.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+        }
+        Ok(folder)
+    }
+
+    /// Makes what is missing of it.
+    fn prepare(&self) -> io::Result<()> {
+        if self.root.join("tmp").is_dir() {
+            return Ok(());
+        }
+        make_folder(&self.root)?;
+        if let Some(above) = self.root.parent() {
+            let tag = above.join("CACHEDIR.TAG");
+            if !tag.exists() {
+                // Backups that do not leave it out do no harm.
+                let _ = fs::write(tag, TAG);
+            }
+        }
+        make_folder(&self.root.join("tmp"))
+    }
+
+    /// Where an object's pieces are.
+    pub(super) fn of(&self, object: &ObjectId) -> PathBuf {
+        let hex: String = object.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (shard, rest) = hex.split_at(2);
+        self.root.join(shard).join(rest)
+    }
+
+    /// The pieces of an object that there are, by their names.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn list(&self, object: &ObjectId) -> io::Result<Vec<std::ops::Range<u64>>> {
+        let entries = match fs::read_dir(self.of(object)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut all = Vec::new();
+        for entry in entries {
+            all.extend(entry?.file_name().to_str().and_then(piece::range_of));
+        }
+        Ok(all)
+    }
+
+    /// Takes so much of the limit, and makes the file for it; none where it is more than the limit.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn take(&self, bytes: u64, limit: u64) -> io::Result<Option<Temporary>> {
+        match self.try_take(bytes, limit) {
+            // Somebody has removed the folder.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.prepare()?;
+                self.try_take(bytes, limit)
+            }
+            taken => taken,
+        }
+    }
+
+    fn try_take(&self, bytes: u64, limit: u64) -> io::Result<Option<Temporary>> {
+        let charge = charge(bytes);
+        let used = self.lock()?;
+        let mut sum = used.sum()?;
+        if sum.is_none_or(|sum| sum.saturating_add(charge) > limit) {
+            let target = limit.saturating_sub(charge.max(limit / 16));
+            let is_needed = |sum| sum > limit.saturating_sub(charge);
+            let left = self.make_room(target, is_needed, sum)?;
+            used.set(left, true)?;
+            sum = Some(left);
+        }
+        let sum = sum.unwrap_or(limit).saturating_add(charge);
+        if sum > limit {
+            return Ok(None);
+        }
+        // First the sum: who dies here leaves it too large, not too small.
+        used.set(sum, false)?;
+        let serial = self.count.fetch_add(1, Relaxed);
+        let name = format!("{:016x}", self.names.hash_one((std::process::id(), serial)));
+        let path = self.root.join("tmp").join(name);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let made = Temporary { file, path, is_named: false };
+        made.file.try_lock().map_err(io::Error::from)?;
+        made.file.set_len(bytes)?;
+        Ok(Some(made))
+    }
+
+    /// Removes what was read longest ago until the limit is kept: for when it is another than before.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn keep_to(&self, limit: u64) -> io::Result<()> {
+        let used = self.lock()?;
+        let sum = used.sum()?;
+        if sum.is_none_or(|sum| sum > limit) {
+            used.set(self.make_room(limit, |sum| sum > limit, sum)?, true)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a file that is written its name.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::NotFound`] where somebody removed the file.
+    pub(super) fn name(
+        &self,
+        mut made: Temporary,
+        object: &ObjectId,
+        name: &str,
+        now: SystemTime,
+    ) -> io::Result<()> {
+        made.file.set_modified(now)?;
+        let folder = self.of(object);
+        let path = folder.join(name);
+        let mut named = fs::rename(&made.path, &path);
+        // Whoever makes room removes folders that are empty, a new one too.
+        for _ in 0..NAMINGS_MAX {
+            match &named {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    make_folder(&folder)?;
+                    named = fs::rename(&made.path, &path);
+                }
+                _ => break,
+            }
+        }
+        named?;
+        made.is_named = true;
+        Ok(())
+    }
+
+    /// Removes a piece.
+    pub(super) fn remove(&self, object: &ObjectId, name: &str) {
+        let _ = fs::remove_file(self.of(object).join(name));
+    }
+
+    fn lock(&self) -> io::Result<Used> {
+        let path = self.root.join("used");
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = file.open(path)?;
+        file.lock()?;
+        Ok(Used(file))
+    }
+
+    /// Counts what there is and, if that needs it, removes what was read longest ago until there is no more
+    /// than `target`; what there is then. `guess` is what there may be at most, if that is known.
+    fn make_room(
+        &self,
+        target: u64,
+        is_needed: impl Fn(u64) -> bool,
+        guess: Option<u64>,
+    ) -> io::Result<u64> {
+        let mut guess = guess.unwrap_or(0);
+        loop {
+            let (mut sum, oldest) = self.look_through(guess.saturating_sub(target))?;
+            if !is_needed(sum) {
+                return Ok(sum);
+            }
+            let mut is_less = false;
+            for file in oldest {
+                if sum <= target {
+                    return Ok(sum);
+                }
+                match fs::remove_file(&file.path) {
+                    Ok(()) => {
+                        self.evicted.files.fetch_add(1, Relaxed);
+                        self.evicted.bytes.fetch_add(file.bytes, Relaxed);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(_) => continue,
+                }
+                sum = sum.saturating_sub(charge(file.bytes));
+                is_less = true;
+                if let Some(folder) = file.path.parent() {
+                    // Refused, unless it was the last one.
+                    let _ = fs::remove_dir(folder);
+                }
+            }
+            if !is_less && guess >= sum {
+                return Ok(sum);
+            }
+            guess = sum;
+        }
+    }
+
+    /// What all files come to, and, in order, those that were read longest ago: as many as come to `wanted`.
+    fn look_through(&self, wanted: u64) -> io::Result<(u64, Vec<Aged>)> {
+        let mut all = Oldest { wanted, sum: 0, held: 0, files: BinaryHeap::new() };
+        self.sweep(&mut all)?;
+        for shard in folders_in(&self.root)? {
+            if shard.file_name().is_some_and(|name| name == "tmp") {
+                continue;
+            }
+            for object in folders_in(&shard)? {
+                for entry in entries_of(&object)? {
+                    // Gone, if it cannot be looked at.
+                    let Ok(about) = entry.metadata() else { continue };
+                    let touched = about.modified().unwrap_or(UNIX_EPOCH);
+                    all.add(Aged { touched, path: entry.path(), bytes: about.len() });
+                }
+            }
+        }
+        Ok((all.sum, all.files.into_sorted_vec()))
+    }
+
+    /// Counts what is being written, and removes what nobody writes any more.
+    fn sweep(&self, all: &mut Oldest) -> io::Result<()> {
+        for entry in entries_of(&self.root.join("tmp"))? {
+            let path = entry.path();
+            let is_left = match File::open(&path) {
+                // Its writer took the lock under the lock that is held here.
+                Ok(file) => !matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
+                Err(_) => false,
+            };
+            let is_gone = is_left && fs::remove_file(&path).is_ok();
+            if !is_gone && let Ok(about) = entry.metadata() {
+                all.sum = all.sum.saturating_add(charge(about.len()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn entries_of(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn folders_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = entries_of(folder)?.into_iter();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    Ok(folders.map(|entry| entry.path()).collect())
+}
+
+/// A file, by when it was last read.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Aged {
+    touched: SystemTime,
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// The files that were read longest ago, no more of them than are wanted.
+struct Oldest {
+    wanted: u64,
+    /// What all files come to.
+    sum: u64,
+    /// What those come to that are held.
+    held: u64,
+    files: BinaryHeap<Aged>,
+}
+
+impl Oldest {
+    fn add(&mut self, file: Aged) {
+        let bytes = charge(file.bytes);
+        self.sum = self.sum.saturating_add(bytes);
+        self.held += bytes;
+        self.files.push(file);
+        while let Some(newest) = self.files.peek()
+            && self.held - charge(newest.bytes) >= self.wanted
+        {
+            self.held -= charge(newest.bytes);
+            self.files.pop();
+        }
+    }
+}
+
+/// The sum of what the folder's files count as, or more, while nobody else may change it.
+struct Used(File);
+
+impl Used {
+    /// The sum, if it can be relied upon.
+    fn sum(&self) -> io::Result<Option<u64>> {
+        let mut all = [0; USED_BYTES];
+        match self.0.read_exact_at(&mut all, 0) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let [sum @ .., a, b, c, d] = all;
+        let is_right = crc32c::crc32c(&sum) == u32::from_le_bytes([a, b, c, d]);
+        let (numbers, _) = sum.as_chunks::<8>();
+        let [sum, counted] = numbers else { return Ok(None) };
+        let age = seconds().checked_sub(u64::from_le_bytes(*counted));
+        let is_recent = age.is_some_and(|age| age <= COUNT_AGE.as_secs());
+        Ok((is_right && is_recent).then_some(u64::from_le_bytes(*sum)))
+    }
+
+    /// Writes it down, and that it has just been counted.
+    fn set(&self, sum: u64, is_counted: bool) -> io::Result<()> {
+        let mut all = [0; USED_BYTES];
+        if is_counted {
+            all[8..16].copy_from_slice(&seconds().to_le_bytes());
+        } else {
+            self.0.read_exact_at(&mut all, 0)?;
+        }
+        all[..8].copy_from_slice(&sum.to_le_bytes());
+        let check = crc32c::crc32c(&all[..16]);
+        all[16..].copy_from_slice(&check.to_le_bytes());
+        self.0.write_all_at(&all, 0)
+    }
+}
+
+/// Since 1970.
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,285 @@
+//! A piece of an object as a file, and what of such a file is believed.
+//!
+//! ```text
+//!   0       8    12     16                48      56      64          64+4n  68+4n
+//!   [ magic │ 1  │ 64Ki │ object, SHA-256 │ start │ count │ n CRC-32C │ CRC  │ count bytes
+//! ```
+//!
+//! All numbers are little-endian. The bytes are checked by chunks of [`CHUNK_BYTES`], so that a small read
+//! of a large piece reads and checks no more than the chunks that it touches; the last CRC-32C is that of
+//! everything before it. The whole format is `docs/formats/read-cache.md`.
+//!
+//! A piece is written beside its place and renamed into it, without `fsync`: after a power cut a file may be
+//! shorter than it was, or zeros. Its length has to be the one that its name says, its header that of
+//! its name and object, its chunks those that were summed; whatever is not is no piece.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+/// So many bytes share a checksum: 6 µs of work for the smallest read.
+const CHUNK_BYTES: u64 = 64 << 10;
+const CHUNK: usize = 64 << 10;
+/// So many chunks are read in one go: what a core's own cache holds.
+const RUN_CHUNKS: u64 = 4;
+const MAGIC: [u8; 8] = *b"TMCACHE\n";
+const VERSION: u32 = 1;
+/// The header up to the chunks' sums.
+const FIXED_BYTES: u64 = 64;
+const SUM_BYTES: u64 = 4;
+
+/// What tells one version of one object from all others.
+pub(super) type ObjectId = [u8; 32];
+
+/// Why a piece's bytes are not there.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// Somebody removed it.
+    Missing,
+    /// It is not what was written.
+    Damaged,
+    /// The system refused.
+    Failed(io::Error),
+    /// Nobody wants the rest.
+    Unwanted,
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unread::Missing,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::IsADirectory => Unread::Damaged,
+            _ => Unread::Failed(error),
+        }
+    }
+}
+
+fn chunks(count: u64) -> u64 {
+    count.div_ceil(CHUNK_BYTES)
+}
+
+fn header_bytes(count: u64) -> u64 {
+    FIXED_BYTES + SUM_BYTES * (chunks(count) + 1)
+}
+
+/// How long the file of so many bytes is.
+pub(super) fn file_bytes(count: u64) -> u64 {
+    header_bytes(count).saturating_add(count)
+}
+
+/// What the file of a range is called.
+pub(super) fn name(range: &Range<u64>) -> String {
+    format!("{:x}-{:x}", range.start, range.end)
+}
+
+/// The range that a file is of, by its name.
+pub(super) fn range_of(name: &str) -> Option<Range<u64>> {
+    let (start, end) = name.split_once('-')?;
+    let range = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
+    // Other spellings of a number are not ours.
+    (range.start < range.end && self::name(&range) == name).then_some(range)
+}
+
+/// Writes the piece that begins at `start` of an object.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn write(
+    file: &mut File,
+    object: &ObjectId,
+    start: u64,
+    bytes: &[u8],
+) -> io::Result<()> {
+    let count = bytes.len() as u64;
+    let length = usize::try_from(header_bytes(count)).unwrap_or_default();
+    let mut header = Vec::with_capacity(length);
+    header.extend_from_slice(&MAGIC);
+    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&(64_u32 << 10).to_le_bytes());
+    header.extend_from_slice(object);
+    header.extend_from_slice(&start.to_le_bytes());
+    header.extend_from_slice(&count.to_le_bytes());
+    for chunk in bytes.chunks(CHUNK) {
+        header.extend_from_slice(&crc32c::crc32c(chunk).to_le_bytes());
+    }
+    let sum = crc32c::crc32c(&header);
+    header.extend_from_slice(&sum.to_le_bytes());
+    file.write_all(&header)?;
+    file.write_all(bytes)
+}
+
+/// A piece whose header is right.
+#[derive(Debug)]
+pub(super) struct Piece {
+    file: File,
+    range: Range<u64>,
+    /// The CRC-32C of each chunk.
+    sums: Vec<u32>,
+    /// When it was last read, as far as that is written down.
+    pub(super) touched: SystemTime,
+}
+
+impl Piece {
+    /// Opens the file of an object's range and looks at its header.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub(super) fn open(path: &Path, object: &ObjectId, range: Range<u64>) -> Result<Self, Unread> {
+        let mut file = File::open(path)?;
+        let about = file.metadata()?;
+        let count = range.end.saturating_sub(range.start);
+        if !about.is_file() || about.len() != file_bytes(count) {
+            return Err(Unread::Damaged);
+        }
+        // The file is longer, so this is no more than there is.
+        let length = usize::try_from(header_bytes(count)).map_err(|_| Unread::Damaged)?;
+        let mut header = vec![0; length];
+        file.read_exact(&mut header)?;
+        let mut expected = Vec::with_capacity(64);
+        expected.extend_from_slice(&MAGIC);
+        expected.extend_from_slice(&VERSION.to_le_bytes());
+        expected.extend_from_slice(&(64_u32 << 10).to_le_bytes());
+        expected.extend_from_slice(object);
+        expected.extend_from_slice(&range.start.to_le_bytes());
+        expected.extend_from_slice(&count.to_le_bytes());
+        let Some((summed, sum)) = header.split_last_chunk::<4>() else {
+            return Err(Unread::Damaged);
+        };
+        let is_right =
+            summed.starts_with(&expected) && crc32c::crc32c(summed) == u32::from_le_bytes(*sum);
+        let Some(sums) = summed.get(expected.len()..).filter(|_| is_right) else {
+            return Err(Unread::Damaged);
+        };
+        let (sums, _) = sums.as_chunks::<4>();
+        let sums = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
+        Ok(Piece { file, range, sums, touched: about.modified()? })
+    }
+
+    /// Writes down that it was read at this time.
+    pub(super) fn touch(&self, now: SystemTime) {
+        // Where that is refused, it is merely removed earlier.
+        let _ = self.file.set_modified(now);
+    }
+
+    /// Hands over a part of it in order, checked, in pieces of some chunks, until `out` wants no more.
+    ///
+    /// # Errors
+    /// [`Unread`]; what was handed over before is right.
+    pub(super) fn read(
+        &self,
+        wanted: Range<u64>,
+        out: &mut dyn FnMut(Bytes) -> bool,
+    ) -> Result<(), Unread> {
+        let wanted = wanted.start.max(self.range.start)..wanted.end.min(self.range.end);
+        let count = self.range.end - self.range.start;
+        let head = header_bytes(count);
+        let mut at = wanted.start;
+        while at < wanted.end {
+            let first = (at - self.range.start) / CHUNK_BYTES;
+            let begins = first * CHUNK_BYTES;
+            let last = chunks(wanted.end - self.range.start).min(first + RUN_CHUNKS);
+            let ends = (last * CHUNK_BYTES).min(count);
+            let place = |at: u64| usize::try_from(at).map_err(|_| Unread::Damaged);
+            let mut run = vec![0; place(ends - begins)?];
+            self.file.read_exact_at(&mut run, head + begins)?;
+            let sums = self.sums.get(place(first)?..).unwrap_or_default();
+            for (index, chunk) in run.chunks(CHUNK).enumerate() {
+                if sums.get(index) != Some(&crc32c::crc32c(chunk)) {
+                    return Err(Unread::Damaged);
+                }
+            }
+            let skip = place(at - self.range.start - begins)?;
+            let until = self.range.start + ends;
+            let length = place(until.min(wanted.end) - at)?;
+            at += length as u64;
+            if !out(Bytes::from(run).slice(skip..skip + length)) {
+                return Err(Unread::Unwanted);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const OBJECT: ObjectId = [7; 32];
+
+    fn written(start: u64, bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf, Range<u64>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("piece");
+        write(&mut File::create(&path).unwrap(), &OBJECT, start, bytes).unwrap();
+        (folder, path, start..start + bytes.len() as u64)
+    }
+
+    fn read(path: &Path, object: &ObjectId, range: Range<u64>, wanted: Range<u64>) -> Vec<u8> {
+        let mut all = Vec::new();
+        if let Ok(piece) = Piece::open(path, object, range) {
+            let _ = piece.read(wanted, &mut |bytes| {
+                all.extend_from_slice(&bytes);
+                true
+            });
+        }
+        all
+    }
+
+    fn bytes_of(length: usize, seed: u64) -> Vec<u8> {
+        let mixed = |at: u64| (at ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
+        (0..length as u64).map(|at| mixed(at).to_le_bytes()[0]).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_part_reads_back_and_no_damage_is_read(
+            start in prop_oneof![Just(0), 0..u64::MAX / 2],
+            length in 1..400_000usize,
+            (from, to) in (0.0..1.0, 0.0..1.0),
+            (damaged, bit, cut) in (any::<proptest::sample::Index>(), 0..8u8, any::<bool>()),
+        ) {
+            let bytes = bytes_of(length, start);
+            let (_folder, path, range) = written(start, &bytes);
+            let place = |part: f64| (part * length as f64) as usize;
+            let (from, to) = (place(f64::min(from, to)), place(f64::max(from, to)));
+            let wanted = start + from as u64..start + to as u64;
+            let found = read(&path, &OBJECT, range.clone(), wanted.clone());
+            prop_assert!(found == bytes[from..to]);
+
+            let mut all = std::fs::read(&path).unwrap();
+            let at = damaged.index(all.len());
+            if cut { all.truncate(at) } else { all[at] ^= 1 << bit }
+            std::fs::write(&path, &all).unwrap();
+            let found = read(&path, &OBJECT, range.clone(), wanted);
+            prop_assert!(bytes[from..to].starts_with(&found));
+            prop_assert!(read(&path, &OBJECT, range.clone(), range).len() < length);
+        }
+    }
+
+    #[test]
+    fn the_file_of_another_object_or_range_is_no_piece() {
+        let bytes = bytes_of(100_000, 3);
+        let (_folder, path, range) = written(1_000, &bytes);
+        assert_eq!(read(&path, &OBJECT, range.clone(), range.clone()), bytes);
+        assert!(read(&path, &[8; 32], range.clone(), range.clone()).is_empty());
+        let moved = 2_000..101_000;
+        assert!(read(&path, &OBJECT, moved.clone(), moved).is_empty());
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for range in [0..1, 10..u64::MAX, 255..256] {
+            assert_eq!(range_of(&name(&range)), Some(range));
+        }
+        for wrong in ["", "-", "0-", "1-1", "2-1", "0-0a", "+0-1", "0-A", "0-1-2", "x", "0-1.tmp"] {
+            assert_eq!(range_of(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,775 @@
+//! The tier on a disk: over a network that fails, in a folder that is damaged, and beside other processes.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path as FilePath, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures::future::BoxFuture;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use tidemill_prefetch::{
+    CachedOrigin, DiskOptions, DiskTier, Options, Origin, PrefetchStore, Result, Sink,
+};
+use tokio::runtime::Runtime;
+
+use crate::faulty::{Fault, Faulty, byte};
+use crate::{KIB, MIB, SIZE, asked, expected, fault, on_runtime, options};
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// A tier that collects what it warns of.
+fn tier_of(folder: &FilePath, options: DiskOptions) -> (DiskTier, Arc<Mutex<Vec<String>>>) {
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&warnings);
+    let warn = move |warning: &str| told.lock().push(warning.to_owned());
+    (DiskTier::open(folder, options, warn).unwrap(), warnings)
+}
+
+fn tier_in(folder: &FilePath, limit_bytes: u64) -> DiskTier {
+    tier_of(folder, DiskOptions::new(limit_bytes)).0
+}
+
+fn flush(tier: &DiskTier) {
+    assert!(tier.flush(LONG), "what was fetched is not written");
+}
+
+fn cached(faulty: &Arc<Faulty>, options: Options, tier: &DiskTier, name: &str) -> PrefetchStore {
+    let store = PrefetchStore::new(Arc::clone(faulty) as Arc<_>, options).unwrap();
+    let store = store.with_cache(tier.clone(), name);
+    tier.set_queue_bytes(64 * MIB);
+    store
+}
+
+/// All files below a folder.
+fn files(folder: &FilePath) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => all.extend(files(&entry.path())),
+            _ => all.push(entry.path()),
+        }
+    }
+    all.sort();
+    all
+}
+
+/// The pieces that are kept in a folder.
+fn pieces(folder: &FilePath) -> Vec<PathBuf> {
+    let mut all = files(&folder.join("v1"));
+    all.retain(|path| {
+        let is_temporary = path.parent().is_some_and(|parent| parent.ends_with("tmp"));
+        !is_temporary && !path.ends_with("used")
+    });
+    all
+}
+
+fn charge(bytes: u64) -> u64 {
+    bytes.next_multiple_of(4 * KIB) + 4 * KIB
+}
+
+/// What a folder's files come to.
+fn charged(folder: &FilePath) -> u64 {
+    // Nobody makes or removes a file but under the lock. (Where there is none, nobody does.)
+    let used = File::options().read(true).write(true).open(folder.join("v1/used")).ok();
+    if let Some(used) = &used {
+        used.lock().unwrap();
+    }
+    // Those that are being written last: one that gets its name meanwhile is not counted twice.
+    let mut all = pieces(folder);
+    all.extend(files(&folder.join("v1/tmp")));
+    all.iter().filter_map(|path| fs::metadata(path).ok()).map(|about| charge(about.len())).sum()
+}
+
+/// An object whose bytes tell their place and which object it is, and that counts what it is asked for.
+#[derive(Debug)]
+struct Plain {
+    version: u8,
+    size: u64,
+    requests: AtomicUsize,
+}
+
+impl Plain {
+    fn new(version: u8, size: u64) -> Arc<Plain> {
+        Arc::new(Plain { version, size, requests: AtomicUsize::new(0) })
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.swap(0, Ordering::SeqCst)
+    }
+}
+
+impl Origin for Plain {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn fetch<'a>(&'a self, range: Range<u64>, into: &'a mut dyn Sink) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.requests.fetch_add(1, Ordering::SeqCst);
+            into.requested();
+            into.put(&expected(self.version, range));
+            Ok(())
+        })
+    }
+}
+
+/// Reads a range of an object over a tier, which has to be right.
+async fn read(object: &Arc<Plain>, tier: &DiskTier, range: Range<u64>) {
+    let name = format!("{}", object.version);
+    let origin = CachedOrigin::new(Arc::clone(object) as Arc<_>, tier, &[&name]);
+    let mut bytes = BytesMut::new();
+    origin.fetch(range.clone(), &mut bytes).await.unwrap();
+    assert!(bytes == expected(object.version, range), "wrong bytes");
+}
+
+#[derive(Debug, Clone)]
+enum Damage {
+    Cut(prop::sample::Index),
+    Flip(prop::sample::Index, u8),
+    Zero(prop::sample::Index),
+    Longer,
+    Remove,
+    Other(prop::sample::Index),
+    Folder,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Range(usize, usize, u64, u64),
+    Ranges(usize, usize, Vec<(u64, u64)>),
+    Whole(usize, usize),
+    Flush(usize),
+    Reopen(usize),
+    Damage(prop::sample::Index, Damage),
+    /// All that is kept goes, or no file can be made in its place any more.
+    Gone(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<prop::sample::Index>;
+    let damage = prop_oneof![
+        3 => index().prop_map(Damage::Cut),
+        5 => (index(), 0..8u8).prop_map(|(at, bit)| Damage::Flip(at, bit)),
+        2 => index().prop_map(Damage::Zero),
+        1 => Just(Damage::Longer),
+        2 => Just(Damage::Remove),
+        3 => index().prop_map(Damage::Other),
+        1 => Just(Damage::Folder),
+    ];
+    let place = || (0..SIZE, 1..300_000u64);
+    prop_oneof![
+        8 => (0..2usize, 0..2usize, place()).prop_map(|(a, b, (c, d))| Step::Range(a, b, c, d)),
+        2 => (0..2usize, 0..2usize, prop::collection::vec(place(), 1..5))
+            .prop_map(|(a, b, c)| Step::Ranges(a, b, c)),
+        1 => (0..2usize, 0..2usize).prop_map(|(a, b)| Step::Whole(a, b)),
+        4 => (0..2usize).prop_map(Step::Flush),
+        3 => (0..2usize).prop_map(Step::Reopen),
+        8 => (index(), damage).prop_map(|(file, damage)| Step::Damage(file, damage)),
+        1 => prop::bool::weighted(0.2).prop_map(Step::Gone),
+    ]
+}
+
+/// Does to a file of the folder what disks and people do.
+fn harm(folder: &FilePath, file: &prop::sample::Index, damage: &Damage) {
+    let all = files(&folder.join("v1"));
+    if all.is_empty() {
+        return;
+    }
+    let path = file.get(&all);
+    // It may be gone by now.
+    let Ok(mut bytes) = fs::read(path) else { return };
+    if bytes.is_empty() && !matches!(damage, Damage::Remove | Damage::Longer) {
+        return;
+    }
+    match damage {
+        Damage::Cut(at) => bytes.truncate(at.index(bytes.len())),
+        Damage::Flip(at, bit) => {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        Damage::Zero(at) => {
+            let at = at.index(bytes.len());
+            bytes[at..].fill(0);
+        }
+        Damage::Longer => bytes.push(0),
+        Damage::Remove => return drop(fs::remove_file(path)),
+        Damage::Other(other) => bytes = fs::read(other.get(&all)).unwrap_or_default(),
+        Damage::Folder => {
+            let _ = fs::remove_file(path);
+            return drop(fs::create_dir(path));
+        }
+    }
+    // In place, as damage is: readers may have it open.
+    if let Ok(file) = File::options().write(true).open(path) {
+        let _ = file.set_len(bytes.len() as u64).and_then(|()| file.write_all_at(&bytes, 0));
+    }
+}
+
+/// Runs steps over two objects, and two tiers in one folder; what is not an error must be an object's bytes.
+fn run(faults: [Vec<Option<Fault>>; 2], steps: &[Step], limit_bytes: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = Path::from("a");
+    let [one, two] = faults;
+    let faulty = [Arc::new(Faulty::new(SIZE, one)), Arc::new(Faulty::later(SIZE, two, 10))];
+    let versions = [0..10, 10..20];
+    let is_right = |object: usize, bytes: &[u8], at: u64| {
+        let of =
+            |version: u8| bytes.iter().zip(at..).all(|(found, at)| *found == byte(version, at));
+        versions[object].clone().any(of)
+    };
+    Runtime::new().unwrap().block_on(async {
+        let open = || {
+            let tier = tier_in(folder.path(), limit_bytes);
+            let of = |object: usize| {
+                cached(&faulty[object], options(4 * MIB), &tier, ["x", "y"][object])
+            };
+            (of(0), of(1), tier)
+        };
+        let mut tiers = [open(), open()];
+        let mut is_blocked = false;
+        for step in steps {
+            let store = |tier: &usize, object: &usize| match object {
+                0 => &tiers[*tier].0,
+                _ => &tiers[*tier].1,
+            };
+            match step {
+                Step::Range(tier, object, start, length) => {
+                    let range = *start..start + length;
+                    if let Ok(bytes) = store(tier, object).get_range(&path, range).await {
+                        assert_eq!(bytes.len() as u64, *length.min(&(SIZE - start)));
+                        assert!(is_right(*object, &bytes, *start), "wrong bytes");
+                    }
+                }
+                Step::Ranges(tier, object, ranges) => {
+                    let all: Vec<Range<u64>> =
+                        ranges.iter().map(|(at, n)| *at..(at + n).min(SIZE)).collect();
+                    if let Ok(found) = store(tier, object).get_ranges(&path, &all).await {
+                        for (bytes, range) in found.iter().zip(&all) {
+                            assert_eq!(bytes.len() as u64, range.end - range.start);
+                            assert!(is_right(*object, bytes, range.start), "wrong bytes");
+                        }
+                    }
+                }
+                Step::Whole(tier, object) => {
+                    if let Ok(found) = store(tier, object).get(&path).await
+                        && let Ok(bytes) = found.bytes().await
+                    {
+                        assert_eq!(bytes.len() as u64, SIZE);
+                        assert!(is_right(*object, &bytes, 0), "wrong bytes");
+                    }
+                }
+                Step::Flush(tier) => flush(&tiers[*tier].2),
+                Step::Reopen(tier) if !is_blocked => tiers[*tier] = open(),
+                Step::Reopen(_) => {}
+                Step::Damage(file, damage) => harm(folder.path(), file, damage),
+                Step::Gone(is_for_good) => {
+                    let _ = fs::remove_dir_all(folder.path().join("v1"));
+                    if *is_for_good {
+                        let _ = fs::write(folder.path().join("v1"), "");
+                        is_blocked = true;
+                    }
+                }
+            }
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn over_damaged_files_what_is_read_is_the_objects_bytes_or_an_error(
+        one in prop::collection::vec(fault(), 0..20),
+        two in prop::collection::vec(prop_oneof![
+            12 => fault(),
+            1 => Just(Some(Fault::Replaced)),
+        ], 0..40).prop_filter("so many versions there are", |faults| {
+            faults.iter().filter(|fault| **fault == Some(Fault::Replaced)).count() < 8
+        }),
+        steps in prop::collection::vec(step(), 1..60),
+        limit_bytes in prop_oneof![Just(MIB), Just(3 * MIB), Just(64 * MIB)],
+    ) {
+        run([one, two], &steps, limit_bytes);
+    }
+}
+
+#[test]
+fn a_second_process_asks_for_nothing_that_the_first_has_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+    let path = Path::from("a");
+    let ranges = [5..10, 1_000_000..1_050_000, 300_000..300_001, SIZE - 8..SIZE];
+    on_runtime(async {
+        let tier = tier_in(folder.path(), 64 * MIB);
+        let store = cached(&faulty, options(16 * MIB), &tier, "x");
+        for range in &ranges {
+            store.get_range(&path, range.clone()).await.unwrap();
+        }
+        flush(&tier);
+        assert_eq!(asked(&faulty), ranges);
+    });
+    faulty.asked.lock().clear();
+    on_runtime(async {
+        let tier = tier_in(folder.path(), 64 * MIB);
+        let store = cached(&faulty, options(16 * MIB), &tier, "x");
+        for range in ranges.iter().cloned().chain([1_010_000..1_020_000]) {
+            let bytes = store.get_range(&path, range.clone()).await.unwrap();
+            assert!(bytes == expected(0, range));
+        }
+        assert!(asked(&faulty).is_empty());
+        let stats = store.stats();
+        assert_eq!((stats.fetched_bytes, stats.requests), (0, 0));
+        assert_eq!((stats.disk_bytes, stats.disk_reads), (stats.asked_bytes, 5));
+        assert_eq!(stats.wasted_bytes, 0);
+        // The whole, with what was there at its end, and then all of it.
+        store.get(&path).await.unwrap().bytes().await.unwrap();
+        flush(&tier);
+    });
+    faulty.asked.lock().clear();
+    on_runtime(async {
+        let tier = tier_in(folder.path(), 64 * MIB);
+        let store = cached(&faulty, options(16 * MIB), &tier, "x");
+        let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
+        assert!(bytes == expected(0, 0..SIZE));
+        assert!(asked(&faulty).is_empty());
+        // Of another store it is another object.
+        cached(&faulty, options(16 * MIB), &tier, "y").get_range(&path, 5..10).await.unwrap();
+        assert_eq!(asked(&faulty), [5..10]);
+    });
+}
+
+#[test]
+fn what_is_there_at_the_ends_of_a_range_is_not_asked_for_and_what_lies_between_is_one_request() {
+    let folder = tempfile::tempdir().unwrap();
+    on_runtime(async {
+        let tier = tier_in(folder.path(), 64 * MIB);
+        let object = Plain::new(0, 10_000);
+        for range in [0..100, 400..500, 100..200, 900..1_000] {
+            read(&object, &tier, range).await;
+        }
+        flush(&tier);
+        assert_eq!((object.requests(), pieces(folder.path()).len()), (4, 4));
+        read(&object, &tier, 50..950).await;
+        flush(&tier);
+        // The part that lay within what was asked for went.
+        assert_eq!((object.requests(), pieces(folder.path()).len()), (1, 4));
+        read(&object, &tier, 0..1_000).await;
+        assert_eq!(object.requests(), 0);
+        read(&object, &tier, 0..10_000).await;
+        flush(&tier);
+        assert_eq!((object.requests(), pieces(folder.path()).len()), (1, 5));
+        let stats = tier.stats();
+        assert_eq!(stats.written_bytes, 400 + 700 + 9_000);
+        assert_eq!((stats.dropped_bytes, stats.evicted_bytes, stats.damaged), (0, 0, 0));
+    });
+}
+
+#[test]
+fn a_damaged_piece_is_fetched_again_and_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    on_runtime(async {
+        let tier = tier_in(folder.path(), 64 * MIB);
+        let object = Plain::new(0, MIB);
+        read(&object, &tier, 0..500_000).await;
+        flush(&tier);
+        let [path] = &pieces(folder.path())[..] else { panic!("one piece") };
+        let file = File::options().write(true).open(path).unwrap();
+        let byte = [byte(0, 300_000) ^ 0x10];
+        let head = file.metadata().unwrap().len() - 500_000;
+        file.write_all_at(&byte, head + 300_000).unwrap();
+        object.requests();
+        // Chunks before it are right, and what a small read does not touch is not looked at.
+        read(&object, &tier, 0..200_000).await;
+        assert_eq!((object.requests(), tier.stats().damaged), (0, 0));
+        read(&object, &tier, 0..500_000).await;
+        flush(&tier);
+        assert_eq!((object.requests(), tier.stats().damaged), (1, 1));
+        assert!(!path.exists());
+        // What of it was right went with the file.
+        read(&object, &tier, 0..500_000).await;
+        flush(&tier);
+        assert_eq!(object.requests(), 1);
+        read(&object, &tier, 0..500_000).await;
+        assert_eq!(object.requests(), 0);
+    });
+}
+
+#[test]
+fn what_is_kept_is_for_the_user_alone_and_has_no_secret_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("a/cache");
+    on_runtime(async {
+        let tier = tier_in(&at, 64 * MIB);
+        let object = Plain::new(0, 1_000);
+        let identity = ["https://user:hush-hush@host/key?signature=hush-hush", "\"etag\""];
+        let origin = CachedOrigin::new(object, &tier, &identity);
+        origin.fetch(0..1_000, &mut BytesMut::new()).await.unwrap();
+        flush(&tier);
+    });
+    let all = files(&at);
+    assert_eq!(all.len(), 3, "{all:?}");
+    for path in all {
+        let bytes = fs::read(&path).unwrap();
+        let words = ["hush", "user", "host", "key?", "etag"];
+        let has = |word: &str| {
+            path.strip_prefix(&at).unwrap().display().to_string().contains(word)
+                || bytes.windows(word.len()).any(|part| part == word.as_bytes())
+        };
+        assert!(!words.into_iter().any(has), "{path:?}");
+        let mode = |path: &FilePath| fs::metadata(path).unwrap().mode() & 0o777;
+        if !path.ends_with("CACHEDIR.TAG") {
+            assert_eq!(mode(&path), 0o600, "{path:?}");
+        }
+        assert_eq!(mode(path.parent().unwrap()), 0o700, "{path:?}");
+    }
+    fs::set_permissions(at.join("v1"), fs::Permissions::from_mode(0o770)).unwrap();
+    let error = DiskTier::open(&at, DiskOptions::new(MIB), |_| ()).unwrap_err();
+    assert!(error.to_string().contains("others can write to it"), "{error}");
+    let error = DiskTier::open(&at, DiskOptions::new(MIB - 1), |_| ()).unwrap_err();
+    assert!(error.to_string().contains("at least 1 MiB"), "{error}");
+}
+
+/// How long a piece's file is.
+fn file_bytes(count: u64) -> u64 {
+    68 + 4 * count.div_ceil(64 * KIB) + count
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_read_longest_ago_goes(
+        reads in prop::collection::vec((0..40u64, prop::bool::weighted(0.05)), 1..200),
+    ) {
+        let limit = MIB;
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let touch_interval = Duration::ZERO;
+            tier_of(folder.path(), DiskOptions { touch_interval, ..DiskOptions::new(limit) }).0
+        };
+        let object = Plain::new(0, 40 * 100_000);
+        let range = |place: u64| place * 100_000..place * 100_000 + (1 + place % 5) * 20_000;
+        let cost = |place: &u64| charge(file_bytes((1 + place % 5) * 20_000));
+        // Oldest first.
+        let mut model: VecDeque<u64> = VecDeque::new();
+        Runtime::new().unwrap().block_on(async {
+            let mut tier = open();
+            for (place, is_reopened) in reads {
+                if is_reopened {
+                    tier = open();
+                }
+                read(&object, &tier, range(place)).await;
+                flush(&tier);
+                let sum: u64 = model.iter().map(cost).sum();
+                match model.iter().position(|other| *other == place) {
+                    Some(known) => drop(model.remove(known)),
+                    None if sum + cost(&place) > limit => {
+                        let mut left = sum;
+                        while left > limit - cost(&place).max(limit / 16) {
+                            left -= cost(&model.pop_front().unwrap());
+                        }
+                    }
+                    None => {}
+                }
+                model.push_back(place);
+                let mut names: Vec<String> = model
+                    .iter()
+                    .map(|place| format!("{:x}-{:x}", range(*place).start, range(*place).end))
+                    .collect();
+                names.sort();
+                let mut found: Vec<String> = pieces(folder.path())
+                    .iter()
+                    .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+                    .collect();
+                found.sort();
+                assert_eq!(found, names);
+                assert!(charged(folder.path()) <= limit);
+            }
+        });
+    }
+}
+
+#[test]
+fn several_tiers_that_write_read_and_evict_at_once_keep_the_limit_and_the_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = 2 * MIB;
+    let size = 8 * MIB;
+    let objects = [Plain::new(0, size), Plain::new(1, size)];
+    std::thread::scope(|scope| {
+        for seed in 0..4_u64 {
+            let (folder, objects) = (folder.path(), &objects);
+            scope.spawn(move || {
+                on_runtime(async {
+                    let tier = tier_in(folder, limit);
+                    let mut state = seed;
+                    for _ in 0..300 {
+                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                        let object = &objects[(state >> 20) as usize % 2];
+                        let at = (state >> 33) % 60 * 100_000;
+                        read(object, &tier, at..at + 1 + (state >> 12) % 200_000).await;
+                        if state >> 60 == 0 {
+                            flush(&tier);
+                        }
+                        assert!(charged(folder) <= limit);
+                    }
+                    flush(&tier);
+                    let stats = tier.stats();
+                    assert_eq!((stats.damaged, stats.dropped_bytes), (0, 0));
+                    assert!(stats.evicted_bytes + stats.read_bytes > 0);
+                });
+            });
+        }
+    });
+    assert!(charged(folder.path()) <= limit);
+    // It is made use of, too.
+    assert!(charged(folder.path()) > limit / 2);
+}
+
+#[test]
+fn a_sum_that_is_damaged_is_counted_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = MIB;
+    let object = Plain::new(0, 100 * MIB);
+    on_runtime(async {
+        for damage in 0..20_u64 {
+            let tier = tier_in(folder.path(), limit);
+            for at in 0..10 {
+                let at = (damage * 10 + at) * 200_000;
+                read(&object, &tier, at..at + 100_000).await;
+            }
+            flush(&tier);
+            assert!(charged(folder.path()) <= limit);
+            let used = folder.path().join("v1/used");
+            let file = File::options().write(true).open(&used).unwrap();
+            match damage % 3 {
+                0 => file.set_len(damage).unwrap(),
+                1 => file.write_all_at(&[0xff], damage).unwrap(),
+                _ => fs::remove_file(&used).unwrap(),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_smaller_limit_is_kept_from_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let object = Plain::new(0, 16 * MIB);
+    on_runtime(async {
+        let tier = tier_in(folder.path(), 16 * MIB);
+        for at in 0..20 {
+            read(&object, &tier, at * 200_000..at * 200_000 + 200_000).await;
+        }
+        flush(&tier);
+        assert!(charged(folder.path()) > 3 * MIB);
+        let tier = tier_in(folder.path(), MIB);
+        // The writer begins with it.
+        read(&object, &tier, 8 * MIB..8 * MIB + 10).await;
+        flush(&tier);
+        assert!(charged(folder.path()) <= MIB);
+    });
+}
+
+#[test]
+fn a_writer_that_is_behind_delays_no_read_and_keeps_what_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+    on_runtime(async {
+        let tier = tier_in(folder.path(), 64 * MIB);
+        flush(&tier);
+        let mut read_write = File::options();
+        read_write.create(true).truncate(false).read(true).write(true);
+        let used = read_write.open(folder.path().join("v1/used")).unwrap();
+        used.lock().unwrap();
+        let store = cached(&faulty, options(4 * MIB), &tier, "x");
+        tier.set_queue_bytes(MIB);
+        let bytes = store.get(&Path::from("a")).await.unwrap().bytes().await.unwrap();
+        assert!(bytes == expected(0, 0..SIZE));
+        // What came last is dropped after it was read.
+        while tier.stats().dropped_bytes < SIZE - MIB {
+            tokio::task::yield_now().await;
+        }
+        assert!(!tier.flush(Duration::ZERO));
+        used.unlock().unwrap();
+        flush(&tier);
+        let stats = tier.stats();
+        assert!(stats.dropped_bytes <= SIZE - MIB + 64 * KIB, "{stats:?}");
+        assert_eq!(stats.written_bytes, SIZE - stats.dropped_bytes);
+    });
+}
+
+/// What goes wrong with a disk is told once, and reading goes on.
+async fn goes_on_without(folder: &FilePath, spoil: impl FnOnce()) -> String {
+    let (tier, warnings) = tier_of(folder, DiskOptions::new(64 * MIB));
+    let object = Plain::new(0, 16 * MIB);
+    read(&object, &tier, 0..100_000).await;
+    flush(&tier);
+    spoil();
+    for at in 1..20 {
+        read(&object, &tier, at * 300_000..at * 300_000 + 200_000).await;
+        flush(&tier);
+    }
+    read(&object, &tier, 0..100_000).await;
+    assert!(tier.stats().dropped_bytes > 0);
+    let warnings = warnings.lock();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("reading goes on without it"), "{warnings:?}");
+    warnings[0].clone()
+}
+
+#[test]
+fn a_folder_in_which_nothing_can_be_made_is_one_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    on_runtime(async {
+        let temporary = folder.path().join("v1/tmp");
+        let warning = goes_on_without(folder.path(), || {
+            fs::remove_dir(&temporary).unwrap();
+            fs::write(&temporary, "").unwrap();
+        });
+        let warning = warning.await;
+        assert!(warning.starts_with("cannot write to the read cache"), "{warning}");
+    });
+}
+
+#[test]
+fn a_disk_that_is_full_is_one_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = folder.path().join("small");
+    fs::create_dir(&mount).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+        .arg(&mount)
+        .stderr(Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        // Who may not mount has the limit of a file's size, below.
+        return;
+    }
+    struct Mounted(PathBuf);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        }
+    }
+    let _mounted = Mounted(mount.clone());
+    on_runtime(async {
+        let warning = goes_on_without(&mount.join("cache"), || ()).await;
+        assert!(warning.contains("No space left"), "{warning}");
+    });
+}
+
+/// Runs one of the tests below as a process of its own.
+fn child(test: &str, folder: &FilePath, before: &str) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("{before} exec \"$@\""), "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env("TIDEMILL_TEST_CACHE", folder);
+    command
+}
+
+/// The folder of a process that [`child`] began.
+fn given_folder() -> Option<PathBuf> {
+    std::env::var_os("TIDEMILL_TEST_CACHE").map(PathBuf::from)
+}
+
+#[test]
+fn a_file_that_may_not_be_so_long_is_one_warning_and_leaves_nothing() {
+    if let Some(folder) = given_folder() {
+        return on_runtime(async {
+            let warning = goes_on_without(&folder, || ()).await;
+            assert!(warning.contains("File too large"), "{warning}");
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = "disk::a_file_that_may_not_be_so_long_is_one_warning_and_leaves_nothing";
+    // A file may have 150,000 bytes and not 200,000.
+    let output = child(name, folder.path(), "trap '' XFSZ; ulimit -f 300;").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+    assert_eq!(files(&folder.path().join("v1/tmp")), [] as [PathBuf; 0]);
+    assert_eq!(pieces(folder.path()).len(), 1);
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_believed_wrongly() {
+    const PLACES: u64 = 64;
+    let object = Plain::new(0, PLACES * 400_000);
+    if let Some(folder) = given_folder() {
+        // Writes until it is killed, and says each time that it has written.
+        return on_runtime(async {
+            let tier = tier_in(&folder, 2 * MIB);
+            for at in (0..PLACES).cycle() {
+                read(&object, &tier, at * 400_000..at * 400_000 + 390_000).await;
+                if at % 4 == 0 {
+                    flush(&tier);
+                    println!("\nwritten");
+                    std::io::stdout().flush().unwrap();
+                }
+            }
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name =
+        "disk::a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_believed_wrongly";
+    for round in 1..8 {
+        let mut writer = child(name, folder.path(), "").stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+        let mut written = lines.map_while(std::io::Result::ok).filter(|line| line == "written");
+        assert_eq!(written.by_ref().take(round).count(), round);
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        drop(written);
+        on_runtime(async {
+            let tier = tier_in(folder.path(), 2 * MIB);
+            for at in 0..PLACES {
+                read(&object, &tier, at * 400_000..at * 400_000 + 390_000).await;
+            }
+            flush(&tier);
+            assert_eq!(tier.stats().damaged, 0);
+        });
+        // The pieces that nobody writes any more are gone with the next count.
+        assert_eq!(files(&folder.path().join("v1/tmp")), [] as [PathBuf; 0]);
+        assert!(charged(folder.path()) <= 2 * MIB);
+    }
+}
+
+#[test]
+fn an_object_without_a_lasting_version_is_not_kept() {
+    use object_store::memory::InMemory;
+    use std::time::UNIX_EPOCH;
+    use tidemill_prefetch::StoreObject;
+    use tidemill_prefetch::origin::lasting;
+
+    let meta = |e_tag: Option<&str>, seconds: u64| object_store::ObjectMeta {
+        location: Path::from("a"),
+        last_modified: (UNIX_EPOCH + Duration::from_secs(seconds)).into(),
+        size: 10,
+        e_tag: e_tag.map(str::to_owned),
+        version: None,
+    };
+    for (e_tag, seconds, is_kept) in [
+        (Some("\"a\""), 0, true),
+        (Some("W/\"a\""), 1_000, false),
+        (None, 1_000, true),
+        (None, 0, false),
+        // Of the future, or so new that another write could have the same time.
+        (None, 1 << 40, false),
+    ] {
+        let object = StoreObject::new(Arc::new(InMemory::new()), meta(e_tag, seconds));
+        assert_eq!(object.version().is_some(), is_kept, "{e_tag:?} {seconds}");
+    }
+    let now = UNIX_EPOCH + Duration::from_secs(1_000);
+    let at = |seconds| lasting(seconds, now);
+    assert_eq!([997, 998, 999, 1_000, -5].map(at), [true, true, false, false, false]);
+}
