@@ -47,6 +47,8 @@ def convert(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -135,7 +137,9 @@ def convert(
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
-        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
+        storage_options=_options.read_ahead(
+            storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+        ),
     )
     sink = _options.sink(
         output=output,

@@ -14,6 +14,8 @@ from tidemill._schema import Schema
 
 # The engine's threads must not be in a reader of the user's when the interpreter ends.
 atexit.register(_tidemill.leave_python)
+# What was fetched and is to be kept is written before, which takes no longer than this.
+atexit.register(_tidemill.flush_read_cache, 5.0)
 
 
 class _Stream(Protocol):

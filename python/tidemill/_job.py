@@ -56,6 +56,8 @@ class SourceSection(TypedDict, total=False):
     read_block: str | int | None
     read_window: str | int | None
     read_memory: str | int | None
+    read_cache: str | int | None
+    read_cache_dir: str | os.PathLike[str] | None
 
 
 class MapSection(TypedDict):
@@ -97,8 +99,8 @@ class Job:
     source : mapping or sequence of mappings, optional
         ``url`` (one, or a list), and ``name``, ``format``, ``schema``, ``layouts``, ``promote``
         and ``exec`` (lists), ``recover``, ``options`` (a mapping: ``header``, ``delimiter``, …) and
-        ``storage_options``; ``read_block``, ``read_window`` and ``read_memory``. Each of several
-        needs a ``name``.
+        ``storage_options``; ``read_block``, ``read_window``, ``read_memory``, ``read_cache`` and
+        ``read_cache_dir``. Each of several needs a ``name``.
     map : mapping, optional
         ``sql``. Default: every row of the only source as it is.
     tables : mapping, optional
@@ -283,6 +285,8 @@ class Job:
         read_block: str | int | None = None,
         read_window: str | int | None = None,
         read_memory: str | int | None = None,
+        read_cache: str | int | None = None,
+        read_cache_dir: str | os.PathLike[str] | None = None,
         memory: str | int | None = None,
         threads: int | None = None,
         max_bad: str | int | None = None,
@@ -311,6 +315,8 @@ class Job:
             read_block=read_block,
             read_window=read_window,
             read_memory=read_memory,
+            read_cache=read_cache,
+            read_cache_dir=read_cache_dir,
             memory=memory,
             threads=threads,
             max_bad=max_bad,
@@ -331,6 +337,8 @@ class Job:
         read_block: str | int | None = None,
         read_window: str | int | None = None,
         read_memory: str | int | None = None,
+        read_cache: str | int | None = None,
+        read_cache_dir: str | os.PathLike[str] | None = None,
         memory: str | int | None = None,
         threads: int | None = None,
         max_bad: str | int | None = None,
@@ -353,7 +361,12 @@ class Job:
                 self,
                 set=set,
                 storage_options=_options.read_ahead(
-                    storage_options, read_block, read_window, read_memory
+                    storage_options,
+                    read_block,
+                    read_window,
+                    read_memory,
+                    read_cache,
+                    read_cache_dir,
                 ),
             ),
             _options.sink(
@@ -549,13 +562,17 @@ def carry_out(
     read_block: str | int | None,
     read_window: str | int | None,
     read_memory: str | int | None,
+    read_cache: str | int | None,
+    read_cache_dir: str | os.PathLike[str] | None,
     memory: str | int | None,
     threads: int | None,
     max_bad: str | int | None,
     progress: bool | None,
 ) -> Result | Written:
     """Run a job, for `run` and `Job.run`."""
-    reading = _options.read_ahead(storage_options, read_block, read_window, read_memory)
+    reading = _options.read_ahead(
+        storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+    )
     text = text_of(job, set=set, storage_options=reading)
     limits = _options.limits(memory, threads, max_bad, progress)
     if partial is not None:

@@ -99,6 +99,8 @@ class Reading(Limits, total=False):
     read_block: str | int | None
     read_window: str | int | None
     read_memory: str | int | None
+    read_cache: str | int | None
+    read_cache_dir: str | os.PathLike[str] | None
     max_bad: str | int | None
 
 
@@ -132,6 +134,8 @@ class JobWriting(MergeWriting, total=False):
     read_block: str | int | None
     read_window: str | int | None
     read_memory: str | int | None
+    read_cache: str | int | None
+    read_cache_dir: str | os.PathLike[str] | None
     max_bad: str | int | None
 
 
@@ -260,9 +264,17 @@ def read_ahead(
     read_block: str | int | None,
     read_window: str | int | None,
     read_memory: str | int | None,
+    read_cache: str | int | None,
+    read_cache_dir: str | os.PathLike[str] | None,
 ) -> Mapping[str, object] | None:
-    """Say how stores are reached, and how far they are read ahead."""
-    ahead = {"read_block": read_block, "read_window": read_window, "read_memory": read_memory}
+    """Say how stores are reached, how far they are read ahead, and what is kept."""
+    ahead = {
+        "read_block": read_block,
+        "read_window": read_window,
+        "read_memory": read_memory,
+        "read_cache": read_cache,
+        "read_cache_dir": None if read_cache_dir is None else os.fspath(read_cache_dir),
+    }
     given = {name: value for name, value in ahead.items() if value is not None}
     return {**(options or {}), **given} if given else options
 

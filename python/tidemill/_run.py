@@ -49,6 +49,8 @@ def query(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -82,6 +84,8 @@ def query(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -122,6 +126,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -191,6 +197,10 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     read_block, read_window, read_memory : str or int, optional
         How far these are read ahead: what a request fetches (default: ``"8M"``), how far ahead of a
         place (``"256M"``), and the memory for all of it (a sixteenth of ``memory``).
+    read_cache : str or int, optional
+        How much of what was fetched is kept on a disk, for later runs: ``"10G"``. Default: nothing.
+    read_cache_dir : path or str, optional
+        The folder that it is kept in. Default: ``tidemill/objects`` in the user's cache folder.
     memory : str or int, optional
         The memory budget: ``"512M"``, ``"50%"``, or bytes. Default: half of the machine's.
     threads : int, optional
@@ -284,7 +294,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
-        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
+        storage_options=_options.read_ahead(
+            storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+        ),
     )
     sink = _options.sink(
         output=output,
@@ -328,6 +340,8 @@ def read_text(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -396,7 +410,9 @@ def read_text(
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
-        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
+        storage_options=_options.read_ahead(
+            storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+        ),
     )
     limits = _options.limits(memory, threads, max_bad, progress)
     wanted = None if columns is None else list(columns)
@@ -427,6 +443,8 @@ def head(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = None,
 ) -> Result:
@@ -478,7 +496,9 @@ def head(
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
-        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
+        storage_options=_options.read_ahead(
+            storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+        ),
     )
     limits = _options.limits(max_bad=max_bad, progress=progress)
     return Result(_tidemill.head(os.fspath(url), rows, source, limits))
@@ -507,6 +527,8 @@ def schema(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
 ) -> SourceSchema:
     r"""Find the columns of files and their types.
 
@@ -556,7 +578,9 @@ def schema(
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
-        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
+        storage_options=_options.read_ahead(
+            storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+        ),
     )
     path = os.fspath(url)
     return SourceSchema(path, _tidemill.schema(path, source))
@@ -586,6 +610,8 @@ def explain(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -628,7 +654,9 @@ def explain(
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
-        storage_options=_options.read_ahead(storage_options, read_block, read_window, read_memory),
+        storage_options=_options.read_ahead(
+            storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+        ),
     )
     limits = _options.limits(memory, threads, max_bad)
     given = _parameters.given(params)
@@ -679,6 +707,8 @@ def run(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
@@ -741,6 +771,8 @@ def run(
         read_block=read_block,
         read_window=read_window,
         read_memory=read_memory,
+        read_cache=read_cache,
+        read_cache_dir=read_cache_dir,
         memory=memory,
         threads=threads,
         max_bad=max_bad,

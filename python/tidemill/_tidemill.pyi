@@ -26,6 +26,7 @@ __all__ = [
     "convert",
     "explain_job",
     "explain_query",
+    "flush_read_cache",
     "head",
     "jobs",
     "leave_python",
@@ -314,6 +315,7 @@ def read_rowfile(
     limits: LimitOptions,
 ) -> tuple[RawResult, list[RawRowfile], int]: ...
 def leave_python() -> None: ...
+def flush_read_cache(seconds: float) -> None: ...
 def register_format(
     name: str,
     suffix: str | None,

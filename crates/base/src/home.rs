@@ -162,6 +162,22 @@ fn locate(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     state.map(|state| state.join("tidemill"))
 }
 
+/// The folder for what can be had again, which need not exist: `$XDG_CACHE_HOME/tidemill`, else
+/// `~/.cache/tidemill`; none where neither variable says so.
+pub fn cache_folder() -> Option<PathBuf> {
+    cache_folder_with(|name| std::env::var_os(name))
+}
+
+fn cache_folder_with(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        let set = variable(name).map(PathBuf::from);
+        set.filter(|path| path.is_absolute())
+    };
+    let cache = absolute("XDG_CACHE_HOME");
+    let cache = cache.or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    cache.map(|cache| cache.join("tidemill"))
+}
+
 /// A run's folder in the state folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunDir {
@@ -233,6 +249,21 @@ mod tests {
             let mode = std::fs::metadata(folder).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{folder:?}");
         }
+    }
+
+    #[test]
+    fn the_cache_folder_is_where_caches_are() {
+        let check = |set: &[(&str, &str)], expected: Option<&str>| {
+            let variable = |name: &str| {
+                let (_, value) = set.iter().find(|(other, _)| *other == name)?;
+                Some(OsString::from(value))
+            };
+            assert_eq!(cache_folder_with(variable), expected.map(PathBuf::from));
+        };
+        check(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/h")], Some("/x/tidemill"));
+        check(&[("XDG_CACHE_HOME", "x"), ("HOME", "/h")], Some("/h/.cache/tidemill"));
+        check(&[("XDG_CACHE_HOME", ""), ("HOME", "")], None);
+        check(&[], None);
     }
 
     #[test]

@@ -674,6 +674,14 @@ pub(crate) struct ReadAheadArgs {
     /// Memory for all that is read ahead: a sixteenth of --memory by default, 1M at least
     #[arg(long, value_name = "SIZE")]
     pub read_memory: Option<String>,
+
+    /// Keep so much of what is fetched on a disk, for later runs: nothing by default, 16M at least
+    #[arg(long, value_name = "SIZE")]
+    pub read_cache: Option<String>,
+
+    /// The folder that it is kept in: tidemill/objects in the user's cache folder by default
+    #[arg(long, value_name = "FOLDER")]
+    pub read_cache_dir: Option<String>,
 }
 
 /// How files are read.

@@ -16,10 +16,12 @@ mod terminal;
 mod verbs;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use tidemill_engine::error::without_secrets;
+use tidemill_engine::remote::cache;
 use tidemill_engine::{Error, Kind, spans};
 
 use crate::args::Cli;
@@ -63,8 +65,16 @@ fn main() -> ExitCode {
     status(performed)
 }
 
+/// What was fetched and is to be kept on a disk has so long to get there when all else is done.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
 /// The exit status; what went wrong is told.
 fn status(performed: anyhow::Result<verbs::Outcome>) -> ExitCode {
+    let error = performed.as_ref().err().and_then(|error| error.downcast_ref::<Error>());
+    if !error.is_some_and(|error| error.kind() == Kind::Interrupted) {
+        cache::flush(FLUSH_MAX);
+        cache::take_warnings().iter().for_each(|warning| terminal::warn(warning));
+    }
     match performed {
         Ok(verbs::Outcome::Complete) => ExitCode::SUCCESS,
         Ok(verbs::Outcome::Incomplete) => ExitCode::from(3),

@@ -63,7 +63,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// Takes all files of a folder out of the system's cache.
 fn forget(folder: &Path) -> io::Result<()> {
     for path in files(folder) {
-        let file = File::open(path)?;
+        // A part that the whole has replaced meanwhile.
+        let Ok(file) = File::open(path) else { continue };
         file.sync_all()?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
     }

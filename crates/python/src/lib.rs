@@ -38,6 +38,7 @@ mod wait;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidemill_engine::job::Limits;
@@ -540,6 +541,13 @@ fn explain(
     })
 }
 
+/// Waits, so long at most, until what was fetched and is to be kept is written.
+#[pyfunction]
+fn flush_read_cache(py: Python<'_>, seconds: f64) {
+    let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    py.detach(|| tidemill_engine::remote::cache::flush(timeout));
+}
+
 #[pymodule]
 fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tidemill_engine::spans::show_if_asked().map_err(|error| raise(module.py(), error))?;
@@ -578,5 +586,6 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rowfile::read_rowfile, module)?)?;
     module.add_function(wrap_pyfunction!(objects::register_format, module)?)?;
     module.add_function(wrap_pyfunction!(objects::leave_python, module)?)?;
+    module.add_function(wrap_pyfunction!(flush_read_cache, module)?)?;
     Ok(())
 }

@@ -18,8 +18,9 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use crate::cache::Keeping;
 use crate::error::{Error, Result};
 use base64::Engine as _;
 use bytes::{Bytes, BytesMut};
@@ -33,6 +34,7 @@ use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::redact::shown;
 use tidemill_prefetch::Sink;
+use tidemill_prefetch::origin::lasting;
 
 use super::Fetch;
 use super::client::{client, root_cause};
@@ -58,6 +60,8 @@ pub struct Web {
     retry: RetryConfig,
     /// How its files are read.
     reading: tidemill_prefetch::Options,
+    /// What is kept of them.
+    keeping: Option<Keeping>,
 }
 
 impl Web {
@@ -78,6 +82,7 @@ impl Web {
             timeout,
             retry: options.retry()?,
             reading: options.reading()?,
+            keeping: options.keeping()?,
         })
     }
 
@@ -305,6 +310,17 @@ impl Resource {
 
     pub(super) fn reading(&self) -> tidemill_prefetch::Options {
         self.web.reading
+    }
+
+    pub(super) fn keeping(&self) -> Option<&Keeping> {
+        self.web.keeping.as_ref()
+    }
+
+    /// What tells this version from others of the file for good.
+    pub(super) fn version(&self) -> Option<&str> {
+        let seconds = i64::try_from(self.modified_ns() / 1_000_000_000).unwrap_or(0);
+        let is_lasting = self.e_tag.is_none() && lasting(seconds, SystemTime::now());
+        self.strong().or_else(|| self.modified.as_deref().filter(|_| is_lasting))
     }
 
     pub(super) fn size(&self) -> Option<u64> {

@@ -17,6 +17,7 @@
 //! - `s3`, `http`: how is one asked, and what do its refusals mean?
 //! - `object`: one version of one object, by ranges.
 //! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
+//! - `cache`: which of the bytes are kept on a disk, for the next run?
 //! - `upload`: how does an object come to be, at once or not at all?
 //!
 //! **What it costs.** A file of at most 64 KiB that was listed is one GET; one of at most 4 MiB too,
@@ -28,6 +29,7 @@
 //! carries its ETag as `If-Match`, and every answer's ETag and size are compared with it. An
 //! object replaced in the middle of a run is an error, never a mixture.
 
+pub mod cache;
 mod client;
 pub mod error;
 pub mod http;
@@ -51,7 +53,7 @@ pub use error::{Error, Result};
 pub use options::StorageOptions;
 pub use reader::{Budget, stats};
 pub use tidemill_prefetch::course::{Course, Leg};
-pub use tidemill_prefetch::{Claims, Stats};
+pub use tidemill_prefetch::{Claims, DiskStats, Stats};
 
 /// How often a thread that waits for the network looks at the flag.
 const LOOK: Duration = Duration::from_millis(50);

@@ -22,6 +22,8 @@ use super::s3::{Bucket, Refusal};
 #[derive(Debug)]
 pub struct Object {
     version: Arc<Version>,
+    /// The same, before which what is kept on a disk is looked at, once it has been asked for bytes.
+    origin: OnceLock<Arc<dyn Origin>>,
     /// So much of its beginning, on its way before anybody reads: small files, which are read one
     /// after another, and beginnings, of which many are looked at.
     early: Mutex<Option<(u64, Fetch<Bytes>)>>,
@@ -50,7 +52,8 @@ enum At {
 
 impl Object {
     fn new(version: Version) -> Object {
-        Object { version: Arc::new(version), early: Mutex::default(), opened: OnceLock::new() }
+        let (origin, opened) = (OnceLock::new(), OnceLock::new());
+        Object { version: Arc::new(version), origin, early: Mutex::default(), opened }
     }
 
     /// An object of a bucket's listing.
@@ -177,9 +180,30 @@ impl Object {
             At::S3 { bucket, .. } => bucket.reading,
             At::Http(resource) => resource.reading(),
         };
-        let origin: Arc<dyn Origin> = self.version.clone();
-        let opened = pool()?.open(origin, reading);
+        let opened = pool()?.open(Arc::clone(self.origin()), reading);
         Ok(self.opened.get_or_init(|| opened))
+    }
+
+    /// Where its bytes come from.
+    fn origin(&self) -> &Arc<dyn Origin> {
+        self.origin.get_or_init(|| {
+            let version: Arc<dyn Origin> = self.version.clone();
+            match &self.version.at {
+                At::S3 { bucket, object } => {
+                    let (Some(keeping), Some(e_tag)) = (&bucket.keeping, object.version()) else {
+                        return version;
+                    };
+                    let endpoint = bucket.endpoint().unwrap_or_default();
+                    keeping.over(version, &[endpoint, self.shown(), &e_tag])
+                }
+                At::Http(resource) => match (resource.keeping(), resource.version()) {
+                    (Some(keeping), Some(named)) if resource.has_ranges() => {
+                        keeping.over(version, &[resource.given_url(), named])
+                    }
+                    _ => version,
+                },
+            }
+        })
     }
 
     /// Asks for a range by itself, which must lie within the object.
@@ -187,8 +211,8 @@ impl Object {
     /// # Errors
     /// [`Error::Io`] if there can be no threads for it; all others come from the answer.
     pub fn fetch(self: &Arc<Self>, range: Range<u64>) -> Result<Fetch<Bytes>> {
-        let version = Arc::clone(&self.version);
-        Fetch::start(async move { version.get(range).await })
+        let (version, origin) = (Arc::clone(&self.version), Arc::clone(self.origin()));
+        Fetch::start(async move { version.get(origin.as_ref(), range).await })
     }
 
     /// The whole of what can only be read whole, piece by piece.
@@ -202,13 +226,13 @@ impl Object {
 
 impl Version {
     /// The bytes of a range, all of them.
-    async fn get(&self, range: Range<u64>) -> Result<Bytes> {
+    async fn get(&self, origin: &dyn Origin, range: Range<u64>) -> Result<Bytes> {
         let length = length_of(range.end.saturating_sub(range.start))?;
         if let Some(kept) = self.kept(&range) {
             return Ok(kept);
         }
         let mut bytes = BytesMut::with_capacity(length);
-        self.get_into(range, &mut bytes).await?;
+        origin.fetch(range, &mut bytes).await?;
         if bytes.len() > length {
             return Err(Error::Internal("an answer longer than was asked for".into()));
         }
@@ -234,7 +258,10 @@ impl Version {
         let request =
             debug_span!("request", url = %self.shown, start = range.start, bytes = length);
         match &self.at {
-            At::Http(resource) => resource.get(range, into).instrument(request).await,
+            At::Http(resource) => {
+                into.requested();
+                resource.get(range, into).instrument(request).await
+            }
             At::S3 { bucket, object } => {
                 let fetched = object.fetch(range, into).instrument(request).await;
                 fetched.map_err(|error| self.refused(bucket, object, error))

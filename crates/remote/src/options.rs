@@ -2,19 +2,22 @@
 //!
 //! `region`, `endpoint_url`, `access_key_id` and so on, with or without `aws_` before them;
 //! those of the HTTP client, such as `timeout`, `proxy_url` and `allow_http`; and our own,
-//! `max_retries` and `retry_timeout`, `read_block`, `read_window` and `read_memory`. What is not given is taken from the environment's
-//! `AWS_*` variables.
+//! `max_retries` and `retry_timeout`, `read_block`, `read_window`, `read_memory`, `read_cache` and
+//! `read_cache_dir`. What is not given is taken from the environment's `AWS_*` variables.
 //!
 //! Values may be secret: they are in no `Debug` output and in no message.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::cache::Keeping;
 use crate::error::{Error, Result};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
+use tidemill_base::home::cache_folder;
 use tidemill_base::memory::{Size, human, parse_size};
 use tidemill_base::suggest;
 
@@ -95,6 +98,12 @@ const READ_BLOCK: &str = "read_block";
 const READ_WINDOW: &str = "read_window";
 /// The memory for all that is fetched ahead.
 const READ_MEMORY: &str = "read_memory";
+/// What is kept on a disk of what was fetched.
+const READ_CACHE: &str = "read_cache";
+/// Where.
+const READ_CACHE_DIR: &str = "read_cache_dir";
+/// The least that is kept, if anything is: two blocks.
+const READ_CACHE_BYTES_MIN: u64 = 16 << 20;
 /// The least that they can be: a block, a window of one and 16 blocks.
 const READ_BLOCK_BYTES_MIN: u64 = 64 << 10;
 const READ_MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -114,6 +123,8 @@ enum Key {
     ReadBlock,
     ReadWindow,
     ReadMemory,
+    ReadCache,
+    ReadCacheDir,
 }
 
 impl FromStr for Key {
@@ -126,6 +137,8 @@ impl FromStr for Key {
             READ_BLOCK => return Ok(Key::ReadBlock),
             READ_WINDOW => return Ok(Key::ReadWindow),
             READ_MEMORY => return Ok(Key::ReadMemory),
+            READ_CACHE => return Ok(Key::ReadCache),
+            READ_CACHE_DIR => return Ok(Key::ReadCacheDir),
             _ => {}
         }
         match name.parse() {
@@ -141,6 +154,7 @@ impl FromStr for Key {
                     .into_iter()
                     .chain(CLIENT_NAMES)
                     .chain([MAX_RETRIES, RETRY_TIMEOUT, READ_BLOCK, READ_WINDOW, READ_MEMORY])
+                    .chain([READ_CACHE, READ_CACHE_DIR])
                     .collect();
                 let plain = name.strip_prefix("aws_").unwrap_or(name);
                 Err(Error::usage(match suggest::nearest(plain, names.iter().copied()) {
@@ -308,8 +322,34 @@ impl StorageOptions {
 
     /// The name of one that is about reading, if any is set.
     pub fn read_option(&self) -> Option<&str> {
-        let is_read = |key| matches!(key, Key::ReadBlock | Key::ReadWindow | Key::ReadMemory);
+        let is_read = |key| {
+            use Key::{ReadBlock, ReadCache, ReadCacheDir, ReadMemory, ReadWindow};
+            matches!(key, ReadBlock | ReadWindow | ReadMemory | ReadCache | ReadCacheDir)
+        };
         self.keys().find(|(_, key, _)| is_read(*key)).map(|(name, _, _)| name)
+    }
+
+    /// What is kept on a disk of what is fetched, if anything is: `read_cache` and `read_cache_dir`.
+    pub(super) fn keeping(&self) -> Result<Option<Keeping>> {
+        let (mut limit_bytes, mut folder) = (0, None);
+        for (_, key, value) in self.keys() {
+            match key {
+                Key::ReadCache => limit_bytes = size(READ_CACHE, value)?,
+                Key::ReadCacheDir => folder = Some(PathBuf::from(value)),
+                _ => {}
+            }
+        }
+        if limit_bytes == 0 {
+            return Ok(None);
+        }
+        let Some(folder) = folder.or_else(|| cache_folder().map(|folder| folder.join("objects")))
+        else {
+            return Err(Error::usage_hint(
+                format!("`{READ_CACHE}` has no folder: neither XDG_CACHE_HOME nor HOME is set"),
+                format!("name one: `{READ_CACHE_DIR}`"),
+            ));
+        };
+        Ok(Some(Keeping { folder, limit_bytes }))
     }
 
     /// The memory for what is fetched ahead, if it was set: `read_memory`.
@@ -380,6 +420,22 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
         Key::ReadBlock => at_least(READ_BLOCK, value, READ_BLOCK_BYTES_MIN)?,
         Key::ReadWindow => at_least(READ_WINDOW, value, READ_BLOCK_BYTES_MIN)?,
         Key::ReadMemory => at_least(READ_MEMORY, value, READ_MEMORY_BYTES_MIN)?,
+        // None at all is a size too.
+        Key::ReadCache if size(READ_CACHE, value)? == 0 => {}
+        Key::ReadCache => {
+            if size(READ_CACHE, value)? < READ_CACHE_BYTES_MIN {
+                return Err(Error::usage_hint(
+                    format!("storage option `{name}` is {value}, too little to keep blocks in"),
+                    format!("the least is {}, and 0 is none", human(READ_CACHE_BYTES_MIN)),
+                ));
+            }
+        }
+        Key::ReadCacheDir if value.is_empty() || value.contains("://") => {
+            return Err(Error::usage_hint(
+                format!("storage option `{name}` is a folder of this machine"),
+                "such as /var/tmp/objects",
+            ));
+        }
         Key::Client(
             C::Timeout
             | C::ConnectTimeout
@@ -556,12 +612,28 @@ mod tests {
             (&[("read_window", "much")], "such as 8M"),
             (&[("read_window", "50%")], "such as 8M"),
             (&[("read_window", "1M")], "less than a `read_block` of 8 MiB"),
-            (&[("read_cache", "1M")], "unknown storage option `read_cache`"),
+            (&[("read_cache", "1M")], "the least is 16 MiB, and 0 is none"),
+            (&[("read_cache", "much")], "such as 8M"),
+            (&[("read_cache_dir", "s3://b/x")], "a folder of this machine"),
         ] {
             let error: Result<(tidemill_prefetch::Options, Option<u64>)> = with(pairs);
             let message = tidemill_base::Error::from(error.unwrap_err()).to_string();
             assert!(message.contains(expected), "{message}");
         }
+    }
+
+    #[test]
+    fn nothing_is_kept_unless_it_is_asked_for() {
+        let with = |pairs: &[(&str, &str)]| {
+            let mut options = StorageOptions::default();
+            pairs.iter().for_each(|(name, value)| options.set(name, *value).unwrap());
+            options.keeping().unwrap()
+        };
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[("read_cache_dir", "/x")]), None);
+        assert_eq!(with(&[("read_cache", "0"), ("read_cache_dir", "/x")]), None);
+        let kept = with(&[("read_cache", "1G"), ("read_cache_dir", "/x")]).unwrap();
+        assert_eq!((kept.folder, kept.limit_bytes), (PathBuf::from("/x"), 1 << 30));
     }
 
     #[test]

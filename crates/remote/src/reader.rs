@@ -105,7 +105,8 @@ impl Drop for Limit {
     fn drop(&mut self) {
         // A run ends with its budget.
         let stats = stats();
-        if stats.requests > 0 {
+        if stats.requests + stats.disk_reads > 0 {
+            let kept = super::cache::stats();
             tracing::debug!(
                 asked_bytes = stats.asked_bytes,
                 fetched_bytes = stats.fetched_bytes,
@@ -116,6 +117,12 @@ impl Drop for Limit {
                 stall_ms = u64::try_from(stats.stall_time.as_millis()).unwrap_or(u64::MAX),
                 retries = stats.retries,
                 taken_back = stats.taken_back,
+                disk_bytes = kept.read_bytes,
+                disk_reads = kept.reads,
+                disk_written_bytes = kept.written_bytes,
+                disk_dropped_bytes = kept.dropped_bytes,
+                disk_evicted_bytes = kept.evicted_bytes,
+                disk_damaged = kept.damaged,
                 "read ahead so far"
             );
         }

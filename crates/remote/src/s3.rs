@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cache::Keeping;
 use crate::error::{Error, Result};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -29,6 +30,8 @@ pub struct Bucket {
     endpoint: Option<String>,
     /// How its objects are read.
     pub(super) reading: tidemill_prefetch::Options,
+    /// What is kept of them.
+    pub(super) keeping: Option<Keeping>,
 }
 
 impl Bucket {
@@ -63,7 +66,8 @@ impl Bucket {
         let only_new = build(builder.clone().with_http_connector(OnlyNew))?;
         let store = Arc::new(build(builder.with_http_connector(Connector))?);
         let reading = options.reading()?;
-        let bucket = Bucket { name: name.to_owned(), store, only_new, endpoint, reading };
+        let keeping = options.keeping()?;
+        let bucket = Bucket { name: name.to_owned(), store, only_new, endpoint, reading, keeping };
         let bucket = Arc::new(bucket);
         if asks {
             let asked = Arc::clone(&bucket);

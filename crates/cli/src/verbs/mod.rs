@@ -144,6 +144,8 @@ impl ReadAheadArgs {
             ("read_block", &self.read_block),
             ("read_window", &self.read_window),
             ("read_memory", &self.read_memory),
+            ("read_cache", &self.read_cache),
+            ("read_cache_dir", &self.read_cache_dir),
         ] {
             if let Some(value) = value {
                 options.set(name, value.clone())?;

@@ -312,6 +312,8 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             "read_block",
             "read_window",
             "read_memory",
+            "read_cache",
+            "read_cache_dir",
         ])?;
         let Some(name) = name.or_else(|| (!several).then(|| SOURCE_NAME.to_owned())) else {
             return Err(root.error_at(
@@ -433,7 +435,8 @@ fn reading(section: &mut Section) -> Result<StorageOptions> {
 }
 
 /// How a source's objects are read ahead.
-const READ_OPTIONS: [&str; 3] = ["read_block", "read_window", "read_memory"];
+const READ_OPTIONS: [&str; 5] =
+    ["read_block", "read_window", "read_memory", "read_cache", "read_cache_dir"];
 
 fn map(root: &mut Section) -> Result<Option<String>> {
     let Some(node) = root.take("map") else { return Ok(None) };
@@ -694,7 +697,7 @@ threads = 2
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
                 "job.toml:4: unknown key `fromat` in `[source]`; did you mean `format`?\n\
-                 keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, read_block, read_window, read_memory",
+                 keys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir",
             ),
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
@@ -816,7 +819,7 @@ threads = 2
                 "source.fromat",
                 "csv",
                 "--set source.fromat=csv: unknown key `fromat` in `[source]`; did you mean \
-                 `format`?\nkeys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, read_block, read_window, read_memory",
+                 `format`?\nkeys: name, url, format, schema, layouts, promote, recover, exec, options, storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir",
             ),
             (text, "name.x", "1", "--set name.x=1: `name` must be a string, not a table"),
             (text, "source.url.x", "1", "--set `source.url.x`: `url` is a string, not a table"),

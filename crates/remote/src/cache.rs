@@ -1,0 +1,162 @@
+//! What was fetched, kept on a disk: the tiers of this process, one a folder.
+//!
+//! A tier lives as long as the process. It is opened with the first object of a source that asks for one
+//! (`read_cache`); of several sources that name one folder the largest size counts. What goes wrong
+//! with a disk is no failure of a run: there is a warning, once a folder, and no cache.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tidemill_prefetch::{CachedOrigin, DiskOptions, DiskStats, DiskTier, Origin};
+
+use super::reader::pool;
+
+/// What waits to be written is at most this share of the memory for what is read ahead.
+const QUEUE_SHARE: u64 = 4;
+/// … and so much.
+const QUEUE_BYTES_MAX: u64 = 64 << 20;
+
+/// The tiers that were asked for; none where the folder could not be opened.
+static TIERS: Mutex<Option<HashMap<PathBuf, Option<DiskTier>>>> = Mutex::new(None);
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What a source asks to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Keeping {
+    /// Where.
+    pub(crate) folder: PathBuf,
+    /// How much, in bytes.
+    pub(crate) limit_bytes: u64,
+}
+
+impl Keeping {
+    /// An origin with its tier before it, if there is one.
+    pub(crate) fn over(&self, inner: Arc<dyn Origin>, identity: &[&str]) -> Arc<dyn Origin> {
+        match tier(&self.folder, self.limit_bytes) {
+            Some(tier) => Arc::new(CachedOrigin::new(inner, &tier, identity)),
+            None => inner,
+        }
+    }
+}
+
+fn tier(folder: &Path, limit_bytes: u64) -> Option<DiskTier> {
+    let mut tiers = TIERS.lock();
+    let tiers = tiers.get_or_insert_default();
+    let known = match tiers.get(folder) {
+        Some(known) => known,
+        None => {
+            let options = DiskOptions::new(limit_bytes);
+            let opened = DiskTier::open(folder, options, |warning| warn(warning.to_owned()));
+            let opened = opened.map_err(|error| warn(format!("{error}; reading goes on without")));
+            tiers.entry(folder.to_owned()).or_insert(opened.ok())
+        }
+    };
+    let tier = known.clone()?;
+    if tier.limit_bytes() < limit_bytes {
+        tier.set_limit_bytes(limit_bytes);
+    }
+    let memory = pool().map_or(0, |pool| pool.memory_bytes());
+    tier.set_queue_bytes((memory / QUEUE_SHARE).min(QUEUE_BYTES_MAX));
+    Some(tier)
+}
+
+fn warn(warning: String) {
+    tracing::debug!(warning, "read cache");
+    WARNINGS.lock().push(warning);
+}
+
+fn tiers() -> Vec<DiskTier> {
+    TIERS.lock().iter().flat_map(HashMap::values).flatten().cloned().collect()
+}
+
+/// What went wrong with a disk since this was last asked, to be shown once: one warning a folder.
+pub fn take_warnings() -> Vec<String> {
+    std::mem::take(&mut *WARNINGS.lock())
+}
+
+/// Waits until all that was fetched is written, so long at most: before a process ends. What is not
+/// written then is fetched again another time.
+pub fn flush(timeout: Duration) {
+    let until = Instant::now() + timeout;
+    for tier in tiers() {
+        tier.flush(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// What all tiers did in this process.
+pub fn stats() -> DiskStats {
+    tiers().iter().map(DiskTier::stats).fold(DiskStats::default(), |mut sum, stats| {
+        sum.read_bytes += stats.read_bytes;
+        sum.reads += stats.reads;
+        sum.written_bytes += stats.written_bytes;
+        sum.dropped_bytes += stats.dropped_bytes;
+        sum.evicted_bytes += stats.evicted_bytes;
+        sum.damaged += stats.damaged;
+        sum
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BytesMut;
+    use futures::future::BoxFuture;
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tidemill_prefetch::Sink;
+
+    #[derive(Debug, Default)]
+    struct Counted(AtomicUsize);
+
+    impl Origin for Counted {
+        fn size(&self) -> u64 {
+            1_000
+        }
+
+        fn fetch<'a>(
+            &'a self,
+            range: Range<u64>,
+            into: &'a mut dyn Sink,
+        ) -> BoxFuture<'a, tidemill_prefetch::Result<()>> {
+            Box::pin(async move {
+                self.0.fetch_add(1, Ordering::SeqCst);
+                let bytes: Vec<u8> = range.map(|at| at.to_le_bytes()[0]).collect();
+                into.put(&bytes);
+                Ok(())
+            })
+        }
+    }
+
+    fn read(origin: &Arc<dyn Origin>, range: Range<u64>) -> BytesMut {
+        let mut bytes = BytesMut::new();
+        let fetched = crate::runtime().unwrap().block_on(origin.fetch(range, &mut bytes));
+        fetched.unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_source_that_asks_for_it_is_read_once_and_a_folder_that_cannot_be_is_a_warning_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let keeping = Keeping { folder: folder.path().join("kept"), limit_bytes: 16 << 20 };
+        let counted = Arc::new(Counted::default());
+        let origin = || keeping.over(counted.clone(), &["https://u:hush-hush@h/a", "\"v\""]);
+        let first = read(&origin(), 0..1_000);
+        flush(Duration::from_secs(60));
+        assert_eq!(read(&origin(), 0..1_000), first);
+        assert_eq!(counted.0.load(Ordering::SeqCst), 1);
+        assert!(stats().read_bytes >= 1_000);
+
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let keeping = Keeping { folder: file.join("kept"), limit_bytes: 16 << 20 };
+        for _ in 0..2 {
+            assert_eq!(read(&keeping.over(counted.clone(), &["a"]), 0..1_000), first);
+        }
+        let warnings = take_warnings();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("cannot open the read cache"), "{warnings:?}");
+    }
+}
