@@ -421,14 +421,11 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
         Key::ReadWindow => at_least(READ_WINDOW, value, READ_BLOCK_BYTES_MIN)?,
         Key::ReadMemory => at_least(READ_MEMORY, value, READ_MEMORY_BYTES_MIN)?,
         // None at all is a size too.
-        Key::ReadCache if size(READ_CACHE, value)? == 0 => {}
-        Key::ReadCache => {
-            if size(READ_CACHE, value)? < READ_CACHE_BYTES_MIN {
-                return Err(Error::usage_hint(
-                    format!("storage option `{name}` is {value}, too little to keep blocks in"),
-                    format!("the least is {}, and 0 is none", human(READ_CACHE_BYTES_MIN)),
-                ));
-            }
+        Key::ReadCache if (1..READ_CACHE_BYTES_MIN).contains(&size(READ_CACHE, value)?) => {
+            return Err(Error::usage_hint(
+                format!("storage option `{name}` is {value}, too little to keep blocks in"),
+                format!("the least is {}, and 0 is none", human(READ_CACHE_BYTES_MIN)),
+            ));
         }
         Key::ReadCacheDir if value.is_empty() || value.contains("://") => {
             return Err(Error::usage_hint(

@@ -19,7 +19,7 @@
 //!
 //! **What it costs.** A hit is a hop to another thread, an `open`, two reads and a CRC-32C. Writing
 //! is one thread's work, beside all reads; what it cannot keep up with is not kept. Beyond the memory of
-//! what is read ahead there are twice [`READS_MAX`] reads at once of up to three runs of 256 KiB.
+//! what is read ahead there are twice [`READS_MAX`] reads at once of up to ten runs of 64 KiB.
 
 mod folder;
 mod piece;
@@ -56,7 +56,7 @@ const READS_MAX: usize = 4;
 /// … of no more than this, which do not wait behind large ones.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
 /// So many runs of a piece are read before they are looked at.
-const RUNS_AHEAD: usize = 2;
+const RUNS_AHEAD: usize = 8;
 /// What other processes have written of an object is looked for at most so often.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -322,7 +322,7 @@ fn a_second_process_asks_for_nothing_that_the_first_has_read() {
     on_runtime(async {
         let tier = tier_in(folder.path(), 64 * MIB);
         let store = cached(&faulty, options(16 * MIB), &tier, "x");
-        for range in ranges.iter().cloned().chain([1_010_000..1_020_000]) {
+        for range in ranges.iter().cloned().chain(std::iter::once(1_010_000..1_020_000)) {
             let bytes = store.get_range(&path, range.clone()).await.unwrap();
             assert!(bytes == expected(0, range));
         }
@@ -344,7 +344,7 @@ fn a_second_process_asks_for_nothing_that_the_first_has_read() {
         assert!(asked(&faulty).is_empty());
         // Of another store it is another object.
         cached(&faulty, options(16 * MIB), &tier, "y").get_range(&path, 5..10).await.unwrap();
-        assert_eq!(asked(&faulty), [5..10]);
+        assert_eq!(asked(&faulty), vec![5..10; 1]);
     });
 }
 
