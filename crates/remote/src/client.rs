@@ -15,6 +15,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::{ClientConfigKey as Key, ClientOptions, HeaderValue};
+use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::tls::Certificate;
@@ -34,6 +35,25 @@ impl HttpConnector for Connector {
             store: "HTTP",
             source: Box::new(error),
         })
+    }
+}
+
+/// Makes such clients too, and keeps the last one, which is the store's own.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept(Arc<Mutex<Option<HttpClient>>>);
+
+impl Kept {
+    /// The client of the store that was built with it.
+    pub(super) fn client(&self) -> Option<HttpClient> {
+        self.0.lock().clone()
+    }
+}
+
+impl HttpConnector for Kept {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let client = Connector.connect(options)?;
+        *self.0.lock() = Some(client.clone());
+        Ok(client)
     }
 }
 

@@ -49,6 +49,28 @@ pub enum Error {
         /// What differs.
         reason: String,
     },
+    /// What is to be written exists, and may not be replaced.
+    #[error("`{path}` exists already")]
+    Exists {
+        /// Its path or URL.
+        path: String,
+    },
+    /// Another process writes the same.
+    #[error("another run is writing to `{path}`")]
+    Busy {
+        /// Its path or URL.
+        path: String,
+    },
+    /// Bytes that are not those that the server vouches for.
+    #[error("`{path}` is damaged: {reason}")]
+    Corrupt {
+        /// The object.
+        path: String,
+        /// What differs.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// The operating system refused: threads for the network, a note of an upload.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
@@ -72,6 +94,14 @@ impl Error {
         Error::Usage { message: message.into(), hint: None }
     }
 
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl AsRef<std::path::Path>,
+        source: std::io::Error,
+    ) -> Self {
+        Error::Io { action, path: path.as_ref().display().to_string(), source }
+    }
+
     /// The same once more: of a block that fails, all who wait for it are told.
     pub(crate) fn again(&self) -> Self {
         match self {
@@ -91,6 +121,12 @@ impl Error {
             },
             Error::Changed { path, reason } => {
                 Error::Changed { path: path.clone(), reason: reason.clone() }
+            }
+            Error::Exists { path } => Error::Exists { path: path.clone() },
+            Error::Busy { path } => Error::Busy { path: path.clone() },
+            Error::Corrupt { path, reason, hint } => {
+                let (path, reason) = (path.clone(), reason.clone());
+                Error::Corrupt { path, reason, hint: hint.clone() }
             }
             Error::Io { action, path, source } => {
                 let source = std::io::Error::new(source.kind(), source.to_string());
@@ -146,6 +182,11 @@ impl From<Error> for tidemill_base::Error {
                 Told::Remote { action, url, offset, status, reason, hint }
             }
             Error::Changed { path, reason } => Told::Changed { path, reason },
+            Error::Exists { path } => Told::Exists { path, more: 0 },
+            Error::Busy { path } => Told::Busy { path, run: "of another process".into() },
+            Error::Corrupt { path, reason, hint } => {
+                Told::Corrupt { path, offset: None, reason, hint }
+            }
             Error::Io { action, path, source } => Told::io(action, path, source),
             Error::Interrupted => Told::Interrupted,
             Error::Internal(message) => Told::Internal(message),

@@ -102,6 +102,7 @@ impl Web {
             modified: answer.and_then(|answer| header(answer, "last-modified")),
             elsewhere: answer.and_then(elsewhere),
             encoding: answer.and_then(|answer| header(answer, "content-encoding")),
+            content_type: answer.and_then(|answer| header(answer, "content-type")),
         };
         loop {
             let asked = self.send(&address, Some(0..PROBE_BYTES), &[]).await;
@@ -300,6 +301,8 @@ pub(crate) struct Resource {
     elsewhere: Option<String>,
     /// What the server says that it is encoded by.
     encoding: Option<String>,
+    /// What the server says that it is.
+    content_type: Option<String>,
 }
 
 impl Resource {
@@ -333,6 +336,15 @@ impl Resource {
 
     pub(super) fn encoding(&self) -> Option<&str> {
         self.encoding.as_deref().filter(|encoding| !encoding.eq_ignore_ascii_case("identity"))
+    }
+
+    /// What tells this version from any other; none where the server does not say for sure.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"))
+    }
+
+    pub(super) fn content_type(&self) -> Option<&str> {
+        self.content_type.as_deref()
     }
 
     pub(super) fn has_ranges(&self) -> bool {
@@ -628,16 +640,21 @@ impl<'a> Retries<'a> {
                 reason: with_retries(failure.cause, self.count),
             });
         }
-        let first = config.backoff.init_backoff.as_secs_f64();
-        let exponent = i32::try_from(self.count).unwrap_or(i32::MAX);
-        let most = (first * config.backoff.base.powi(exponent))
-            .min(config.backoff.max_backoff.as_secs_f64());
-        // Not all at the same moment: between half of it and all of it.
-        let random = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
-        tokio::time::sleep(Duration::from_secs_f64(most * (0.5 + random / 2.0))).await;
+        tokio::time::sleep(backoff(config, self.count)).await;
         self.count += 1;
         Ok(())
     }
+}
+
+/// How long is waited after so many attempts that have failed.
+pub(super) fn backoff(config: &RetryConfig, count: usize) -> Duration {
+    let first = config.backoff.init_backoff.as_secs_f64();
+    let exponent = i32::try_from(count).unwrap_or(i32::MAX);
+    let most =
+        (first * config.backoff.base.powi(exponent)).min(config.backoff.max_backoff.as_secs_f64());
+    // Not all at the same moment: between half of it and all of it.
+    let random = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
+    Duration::from_secs_f64(most * (0.5 + random / 2.0))
 }
 
 fn with_retries(reason: String, retries: usize) -> String {

@@ -99,6 +99,14 @@ impl Object {
         }
     }
 
+    /// What tells this version from any other; none where the server does not say for sure.
+    pub fn e_tag(&self) -> Option<&str> {
+        match &self.version.at {
+            At::Http(resource) => resource.version(),
+            At::S3 { object, .. } => object.meta().e_tag.as_deref(),
+        }
+    }
+
     /// Its bytes; 0 if nobody said.
     pub fn size(&self) -> u64 {
         self.version.size
@@ -126,6 +134,14 @@ impl Object {
     pub fn encoding(&self) -> Option<&str> {
         match &self.version.at {
             At::Http(resource) => resource.encoding(),
+            At::S3 { .. } => None,
+        }
+    }
+
+    /// What its web server says that it is, if it does.
+    pub fn content_type(&self) -> Option<&str> {
+        match &self.version.at {
+            At::Http(resource) => resource.content_type(),
             At::S3 { .. } => None,
         }
     }

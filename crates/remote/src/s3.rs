@@ -14,7 +14,8 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use tidemill_base::cancel::{Cancel, Tick};
 
-use super::client::{Connector, OnlyNew, root_cause};
+use super::client::{Kept, OnlyNew, root_cause};
+use super::requests::Wire;
 use super::{Fetch, StorageOptions};
 
 /// How long the machine's metadata service may take to give credentials.
@@ -28,6 +29,8 @@ pub struct Bucket {
     /// The same, but uploads are not completed over what exists.
     pub(super) only_new: AmazonS3,
     endpoint: Option<String>,
+    /// The same once more, for what `object_store` does not ask.
+    pub(super) wire: Wire,
     /// How its objects are read.
     pub(super) reading: tidemill_prefetch::Options,
     /// What is kept of them.
@@ -62,12 +65,17 @@ impl Bucket {
                 )
             })
         };
-        let builder = settings.builder.with_bucket_name(name);
+        let builder = settings.builder.clone().with_bucket_name(name);
         let only_new = build(builder.clone().with_http_connector(OnlyNew))?;
-        let store = Arc::new(build(builder.with_http_connector(Connector))?);
+        let kept = Kept::default();
+        let store = Arc::new(build(builder.with_http_connector(kept.clone()))?);
+        let client =
+            kept.client().ok_or_else(|| Error::Internal("a bucket without a client".into()))?;
+        let wire = Wire::new(name, &settings, options.retry()?, client);
         let reading = options.reading()?;
         let keeping = options.keeping()?;
-        let bucket = Bucket { name: name.to_owned(), store, only_new, endpoint, reading, keeping };
+        let name = name.to_owned();
+        let bucket = Bucket { name, store, only_new, endpoint, wire, reading, keeping };
         let bucket = Arc::new(bucket);
         if asks {
             let asked = Arc::clone(&bucket);
@@ -159,13 +167,13 @@ impl Bucket {
 
     /// The names of a folder, of objects and of folders alike, of one page: for suggestions.
     pub async fn names(self: Arc<Self>, folder: String) -> Result<Vec<String>> {
-        let options =
-            PaginatedListOptions { delimiter: Some("/".into()), ..PaginatedListOptions::default() };
-        let page = self.store.list_paginated(Some(folder.as_str()), options).await;
-        let page = page.map_err(|error| self.refused("list", &folder, None, &error))?;
-        let objects = page.result.objects.iter().map(|meta| &meta.location);
-        let all = objects.chain(&page.result.common_prefixes);
-        Ok(all.filter_map(|path| path.filename().map(str::to_owned)).collect())
+        let page = self.page(folder.clone(), true, None).await?;
+        let keys = page.objects.into_iter().map(|object| object.key).chain(page.folders);
+        let name = |key: String| {
+            let below = key.strip_prefix(&folder)?;
+            Some(below.trim_end_matches('/').to_owned()).filter(|name| !name.is_empty())
+        };
+        Ok(keys.filter_map(name).collect())
     }
 
     /// A refusal in words.

@@ -73,7 +73,8 @@ impl Bucket {
         begun.map_err(|error| self.refused("write", &key, None, &error))
     }
 
-    async fn part(
+    /// Sends a part, and tells its ETag.
+    pub(crate) async fn part(
         self: Arc<Self>,
         key: String,
         id: String,

@@ -12,7 +12,7 @@
 //! layout. Values are percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty`
 //! the empty string.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,10 +21,13 @@ use arrow::datatypes::{DataType, Field};
 use object_store::ObjectMeta;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::redact::shown;
-use tidemill_base::{panics, suggest};
+use tidemill_base::suggest;
 use tidemill_remote::http::Web;
 use tidemill_remote::location::{Location, web_path};
 use tidemill_remote::object::{Object, probe_all};
+use tidemill_remote::pattern::{
+    Pattern, alternatives, from_home, is_pattern, literal_prefix, local_path, on_disk,
+};
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::wait;
 use tidemill_text::values;
@@ -57,16 +60,6 @@ const BOOKS: [&str; 5] = ["_SUCCESS", "_metadata", "_common_metadata", "_tempora
 /// Whether a file or folder of this name is no data where its folder is read.
 pub fn is_left_out(name: &str) -> bool {
     name.starts_with('.') || BOOKS.contains(&name)
-}
-
-/// `~/logs` as a shell reads it, which it does not inside quotes.
-fn from_home(path: String) -> String {
-    match (path.strip_prefix("~/"), std::env::var("HOME")) {
-        (Some(rest), Ok(home)) if !home.is_empty() && !Path::new(&path).exists() => {
-            format!("{home}/{rest}")
-        }
-        _ => path,
-    }
 }
 
 /// Lists the files that a source's URLs mean; never an empty list. A file that two of them mean
@@ -224,11 +217,6 @@ fn list_bucket(
     objects.into_iter().map(found).collect()
 }
 
-/// What comes before the first character of a pattern that is not literal.
-fn literal_prefix(pattern: &str) -> &str {
-    &pattern[..pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len())]
-}
-
 /// The objects whose keys a pattern matches.
 fn bucket_matches(
     bucket: &Arc<Bucket>,
@@ -236,14 +224,13 @@ fn bucket_matches(
     cancel: &Cancel,
     objects: &mut Vec<ObjectMeta>,
 ) -> Result<()> {
-    let wanted = glob::Pattern::new(pattern)
-        .map_err(|error| Error::usage(format!("`{pattern}` is not a valid pattern: {error}")))?;
+    let wanted = Pattern::new(pattern)?;
     let prefix = literal_prefix(pattern);
     let listed = wait(cancel, Arc::clone(bucket).list(prefix.to_owned()))?;
     let (before, mut folder) = (objects.len(), None);
     for meta in listed {
         let key = meta.location.as_ref();
-        if wanted.matches_with(key, PATTERN_OPTIONS) {
+        if wanted.matches(key) {
             if !is_folder_marker(&meta) {
                 objects.push(meta);
             }
@@ -252,7 +239,7 @@ fn bucket_matches(
             let folders = key.match_indices('/').map(|(at, _)| &key[..at]);
             folder = folders
                 .into_iter()
-                .find(|folder| wanted.matches_with(folder, PATTERN_OPTIONS))
+                .find(|folder| wanted.matches(folder))
                 .map(str::to_owned);
         }
     }
@@ -377,96 +364,10 @@ fn same_keys(found: Vec<ListedFile>) -> Result<Vec<ListedFile>> {
     Ok(found)
 }
 
-/// The local path or pattern in a URL.
-fn local_path(url: &str) -> Result<String> {
-    if url.is_empty() {
-        return Err(Error::usage("the source's url is empty"));
-    }
-    if let Some(rest) = url.strip_prefix("file://") {
-        let path = rest.strip_prefix("localhost").unwrap_or(rest);
-        if !path.starts_with('/') {
-            return Err(Error::usage_hint(
-                format!("`{url}` names a host"),
-                "a file URL has three slashes: file:///folder/file.csv",
-            ));
-        }
-        return percent_encoding::percent_decode_str(path)
-            .decode_utf8()
-            .map(|path| path.into_owned())
-            .map_err(|_| Error::usage(format!("`{url}` is not valid UTF-8 once decoded")));
-    }
-    Ok(url.to_string())
-}
-
-fn is_pattern(path: &str) -> bool {
-    path.contains(['*', '?', '['])
-}
-
-/// `a{b,c}d` as `abd` and `acd`; alternatives may hold alternatives.
-fn alternatives(pattern: &str) -> Result<Vec<String>> {
-    let Some(open) = pattern.find('{') else { return Ok(vec![pattern.to_string()]) };
-    let (mut depth, mut close) = (0, None);
-    let mut commas = Vec::new();
-    for (at, byte) in pattern.bytes().enumerate().skip(open) {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => {
-                depth -= 1;
-                if depth == 0 {
-                    close = Some(at);
-                    break;
-                }
-            }
-            b',' if depth == 1 => commas.push(at),
-            _ => {}
-        }
-    }
-    let Some(close) = close else {
-        return Err(Error::usage(format!("`{pattern}`: `{{` is never closed")));
-    };
-    let mut found = Vec::new();
-    let mut from = open + 1;
-    for to in commas.into_iter().chain([close]) {
-        let spelled =
-            format!("{}{}{}", &pattern[..open], &pattern[from..to], &pattern[close + 1..]);
-        found.extend(alternatives(&spelled)?);
-        if found.len() > 100_000 {
-            return Err(Error::usage(format!("`{pattern}` has too many alternatives")));
-        }
-        from = to + 1;
-    }
-    Ok(found)
-}
-
-const PATTERN_OPTIONS: glob::MatchOptions = glob::MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
-
 /// The files that a pattern matches.
 fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
-    let mut found = glob::glob_with(pattern, PATTERN_OPTIONS)
-        .map_err(|error| Error::usage(format!("`{pattern}` is not a valid pattern: {error}")))?;
     let (mut files, mut folder) = (0usize, None);
-    let mut loops = Loops::default();
-    // `glob` panics at a name that is not UTF-8 among those it looks at.
-    let mut next = || {
-        panics::catch(|| found.next()).map_err(|_| {
-            Error::usage_hint(
-                format!("a name that `{pattern}` is compared with is not UTF-8"),
-                "rename that file, or name the folder without a pattern",
-            )
-        })
-    };
-    while let Some(entry) = next()? {
-        let path = entry.map_err(|error| {
-            let shown = error.path().display().to_string();
-            Error::io("read", shown, error.into())
-        })?;
-        if pattern.contains("**") && loops.are_in(&path) {
-            continue;
-        }
+    for path in on_disk(pattern)? {
         if path.is_dir() {
             folder.get_or_insert(path);
         } else {
@@ -480,28 +381,6 @@ fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
             format!("add `/*` for the files in them, or `/**/*` for all beneath: '{pattern}/*'"),
         )),
         _ => Ok(()),
-    }
-}
-
-/// Whether folders lead through a link into themselves, by their paths.
-#[derive(Default)]
-struct Loops(HashMap<PathBuf, bool>);
-
-impl Loops {
-    fn are_in(&mut self, path: &Path) -> bool {
-        let Some(folder) = path.parent() else { return false };
-        if let Some(known) = self.0.get(folder) {
-            return *known;
-        }
-        let is_link = folder.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        let is_loop = self.are_in(folder)
-            || is_link
-                && folder.canonicalize().is_ok_and(|target| {
-                    let parent = folder.parent().and_then(|parent| parent.canonicalize().ok());
-                    parent.is_some_and(|parent| parent.starts_with(target))
-                });
-        self.0.insert(folder.to_owned(), is_loop);
-        is_loop
     }
 }
 

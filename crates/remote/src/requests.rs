@@ -1,0 +1,465 @@
+//! Requests to a bucket that `object_store` does not make: listings in which any key may stand, page by
+//! page, with folders; and all that a `HEAD` tells.
+//!
+//! `object_store` fails a whole page of a listing for one key that it cannot name (`a//b`). Here keys come
+//! percent-encoded where the server does that (`encoding-type=url`), as XML has no control characters.
+//! Requests are signed by `object_store`, sent by its client and repeated as it repeats its own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use object_store::aws::{AmazonS3ConfigKey as K, AwsAuthorizer};
+use object_store::client::{HttpClient, HttpRequest, HttpRequestBody};
+use object_store::{ObjectMeta, RetryConfig};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use quick_xml::Reader;
+use quick_xml::events::Event;
+use tracing::{Instrument, debug_span};
+
+use crate::client::root_cause;
+use crate::error::{Error, Result};
+use crate::http::backoff;
+use crate::options::{S3Settings, is_true};
+use crate::s3::Bucket;
+
+/// What a signature encodes: all but these.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The same of a path, whose `/` stay.
+const ENCODED_PATH: &AsciiSet = &ENCODED.remove(b'/');
+/// An answer that is no page of 1,000 keys of 1,024 bytes each, all encoded.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// How a bucket is asked.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    client: HttpClient,
+    /// `https://host/bucket`, without a `/` at its end.
+    address: String,
+    region: String,
+    is_signed: bool,
+    signs_payload: bool,
+    requester_pays: bool,
+    /// Sessions, which a directory bucket wants, are known to `object_store` alone.
+    is_express: bool,
+    retry: RetryConfig,
+}
+
+impl Wire {
+    /// How the bucket of this name is asked by such a client.
+    pub(crate) fn new(
+        name: &str,
+        settings: &S3Settings,
+        retry: RetryConfig,
+        client: HttpClient,
+    ) -> Wire {
+        let of = |key: K| settings.builder.get_config_value(&key).filter(|text| !text.is_empty());
+        let is = |key: K| of(key).is_some_and(|text| is_true(&text) == Some(true));
+        let region = of(K::Region).or_else(|| of(K::DefaultRegion));
+        let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+        let in_host = is(K::VirtualHostedStyleRequest);
+        let address = match (settings.endpoint(), in_host) {
+            (Some(endpoint), true) => endpoint,
+            (Some(endpoint), false) => format!("{}/{name}", endpoint.trim_end_matches('/')),
+            (None, true) => format!("https://{name}.s3.{region}.amazonaws.com"),
+            (None, false) => format!("https://s3.{region}.amazonaws.com/{name}"),
+        };
+        Wire {
+            client,
+            address: address.trim_end_matches('/').to_owned(),
+            region,
+            is_signed: !is(K::SkipSignature),
+            signs_payload: !is(K::UnsignedPayload),
+            requester_pays: is(K::RequestPayer),
+            is_express: is(K::S3Express),
+            retry,
+        }
+    }
+}
+
+/// What a server has answered.
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Bytes,
+}
+
+/// An object of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its key, whatever is in it.
+    pub key: String,
+    /// Its bytes.
+    pub size: u64,
+    /// When it was last written.
+    pub modified: DateTime<Utc>,
+    /// Its version, in quotes.
+    pub e_tag: Option<String>,
+    /// How it is stored, where the server says so: `STANDARD`.
+    pub storage_class: Option<String>,
+}
+
+impl Listed {
+    /// The same as `object_store` has it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a key that it cannot name.
+    pub(crate) fn meta(&self, bucket: &Bucket) -> Result<ObjectMeta> {
+        Ok(ObjectMeta {
+            location: bucket.path(&self.key)?,
+            last_modified: self.modified,
+            size: self.size,
+            e_tag: self.e_tag.clone(),
+            version: None,
+        })
+    }
+}
+
+/// Up to 1,000 names of a listing, in the order of their bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Objects.
+    pub objects: Vec<Listed>,
+    /// What keys have in common up to the next `/`, with it.
+    pub folders: Vec<String>,
+    /// By what the next page is asked for; none after the last.
+    pub next: Option<String>,
+}
+
+/// What is told of an object by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// As it would stand in a listing.
+    pub listed: Listed,
+    /// All that the server's answer says of it, by the names of its headers.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Head {
+    /// What a header says.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether its ETag may be the MD5 sum of its bytes: not where a key management service, or the
+    /// customer's key, encrypts.
+    pub fn may_be_md5(&self) -> bool {
+        let kms = self.header("x-amz-server-side-encryption").is_some_and(|by| by != "AES256");
+        !kms && self.header("x-amz-server-side-encryption-customer-algorithm").is_none()
+    }
+}
+
+impl Bucket {
+    /// A page of what begins with `prefix`; with `folders` that is taken together which has a `/` behind
+    /// it. The first page has no `token`.
+    ///
+    /// # Errors
+    /// [`Error::Remote`].
+    pub async fn page(
+        self: Arc<Self>,
+        prefix: String,
+        folders: bool,
+        token: Option<String>,
+    ) -> Result<Page> {
+        let mut query =
+            vec![("list-type", "2"), ("encoding-type", "url"), ("prefix", prefix.as_str())];
+        if folders {
+            query.push(("delimiter", "/"));
+        }
+        if let Some(token) = &token {
+            query.push(("continuation-token", token));
+        }
+        let answer = self.ask("GET", "list", "", &prefix, &query).await?;
+        if answer.status != 200 {
+            return Err(self.refused_answer("list", &prefix, &answer, 0));
+        }
+        page(&answer.body).map_err(|reason| Error::Remote {
+            action: "list",
+            url: self.url(&prefix),
+            offset: None,
+            status: Some(answer.status),
+            reason,
+            hint: Some("is it an S3 server? (AWS_ENDPOINT_URL)".into()),
+        })
+    }
+
+    /// All that is told of a key; none if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Remote`], and [`Error::Usage`] for a key with `.` or `..` as a part, which no URL has.
+    pub async fn inspect(self: Arc<Self>, key: String) -> Result<Option<Head>> {
+        if key.split('/').any(|part| part == "." || part == "..") {
+            // Says why.
+            self.path(&key)?;
+        }
+        let answer = self.ask("HEAD", "read", &key, &key, &[]).await?;
+        match answer.status {
+            200 => {}
+            404 => return Ok(None),
+            _ => return Err(self.refused_answer("read", &key, &answer, 0)),
+        }
+        let header = |name: &str| {
+            answer.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
+        };
+        let modified = header("last-modified");
+        let modified = modified.and_then(|text| DateTime::parse_from_rfc2822(&text).ok());
+        let listed = Listed {
+            size: header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0),
+            modified: modified.map(|time| time.to_utc()).unwrap_or_default(),
+            e_tag: header("etag"),
+            storage_class: header("x-amz-storage-class"),
+            key,
+        };
+        Ok(Some(Head { listed, headers: answer.headers }))
+    }
+
+    /// Sends a request, and repeats it as others are repeated.
+    async fn ask(
+        &self,
+        method: &str,
+        action: &'static str,
+        path: &str,
+        shown: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Answer> {
+        let wire = &self.wire;
+        if wire.is_express {
+            return Err(Error::usage_hint(
+                format!("`{}` is a directory bucket, which is not listed", self.url("")),
+                "name the objects one by one",
+            ));
+        }
+        let mut address = format!("{}/{}", wire.address, utf8_percent_encode(path, ENCODED_PATH));
+        for (at, (name, value)) in query.iter().enumerate() {
+            address.push(if at == 0 { '?' } else { '&' });
+            address.push_str(&format!("{name}={}", utf8_percent_encode(value, ENCODED)));
+        }
+        let since = Instant::now();
+        let mut tried = 0;
+        loop {
+            let request = debug_span!("request", %method, url = %self.url(shown));
+            let cause = match self.ask_once(method, &address).instrument(request).await {
+                Ok(answer) if !matches!(answer.status, 408 | 429 | 500..=599) => return Ok(answer),
+                Ok(answer) => Ok(answer),
+                Err(cause) => Err(cause),
+            };
+            let spent =
+                tried >= wire.retry.max_retries || since.elapsed() > wire.retry.retry_timeout;
+            match cause {
+                Ok(answer) if spent => {
+                    return Err(self.refused_answer(action, shown, &answer, tried));
+                }
+                Err(cause) if spent || cause.contains("not allowed") => {
+                    return Err(self.refused_for(action, shown, tried, &cause));
+                }
+                _ => {}
+            }
+            tokio::time::sleep(backoff(&wire.retry, tried)).await;
+            tried += 1;
+        }
+    }
+
+    async fn ask_once(&self, method: &str, address: &str) -> Result<Answer, String> {
+        let wire = &self.wire;
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = method.parse().map_err(|_| "not a method".to_owned())?;
+        *request.uri_mut() = address.parse().map_err(|_| "not a valid URL".to_owned())?;
+        if wire.is_signed {
+            let credential = self.store.credentials().get_credential().await;
+            let credential = credential.map_err(|error| root_cause(&error))?;
+            AwsAuthorizer::new(&credential, "s3", &wire.region)
+                .with_sign_payload(wire.signs_payload)
+                .with_request_payer(wire.requester_pays)
+                .authorize(&mut request, None);
+        }
+        let answer = wire.client.execute(request).await.map_err(|error| root_cause(&error))?;
+        let status = answer.status().as_u16();
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let headers: Vec<(String, String)> = answer
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
+            .collect();
+        let length = headers.iter().find(|(name, _)| name == "content-length");
+        let length = length.and_then(|(_, value)| value.parse::<u64>().ok()).unwrap_or(0);
+        if method == "HEAD" {
+            return Ok(Answer { status, headers, body: Bytes::new() });
+        }
+        if length > ANSWER_BYTES_MAX {
+            return Err(format!("an answer of {length} bytes, which is no page of a listing"));
+        }
+        let body = answer.into_body().bytes().await.map_err(|error| root_cause(&error))?;
+        Ok(Answer { status, headers, body })
+    }
+
+    fn refused_answer(
+        &self,
+        action: &'static str,
+        key: &str,
+        answer: &Answer,
+        tried: usize,
+    ) -> Error {
+        let body = String::from_utf8_lossy(&answer.body);
+        let cause = format!("status code: {}: {body}", answer.status);
+        self.refused_for(action, key, tried, &cause)
+    }
+
+    /// What `object_store` would say of it, in words.
+    fn refused_for(&self, action: &'static str, key: &str, tried: usize, cause: &str) -> Error {
+        let retried = if tried > 0 { format!(", after {tried} retries") } else { String::new() };
+        let text = format!("request failed{retried} - {cause}");
+        let error = object_store::Error::Generic { store: "S3", source: text.into() };
+        self.refused(action, key, None, &error)
+    }
+}
+
+/// A page of a listing from its XML.
+fn page(xml: &[u8]) -> Result<Page, String> {
+    let invalid = |what: &str| format!("the answer is no listing: {what}");
+    let text = std::str::from_utf8(xml).map_err(|_| invalid("it is not UTF-8"))?;
+    let mut reader = Reader::from_str(text);
+    let mut path: Vec<String> = Vec::new();
+    let mut value = String::new();
+    let (mut page, mut is_encoded, mut is_truncated, mut is_listing) =
+        (Page::default(), false, false, false);
+    let mut object: Option<Listed> = None;
+    loop {
+        let event = reader.read_event().map_err(|error| invalid(&error.to_string()))?;
+        match event {
+            Event::Start(tag) => {
+                let name = String::from_utf8_lossy(tag.local_name().as_ref()).into_owned();
+                value.clear();
+                is_listing |= path.is_empty() && name == "ListBucketResult";
+                if path.len() == 1 && name == "Contents" {
+                    object = Some(Listed {
+                        key: String::new(),
+                        size: 0,
+                        modified: DateTime::default(),
+                        e_tag: None,
+                        storage_class: None,
+                    });
+                }
+                path.push(name);
+            }
+            Event::Text(text) => {
+                let text = text.decode().map_err(|error| invalid(&error.to_string()))?;
+                value.push_str(&text);
+            }
+            Event::CData(text) => {
+                let text = text.decode().map_err(|error| invalid(&error.to_string()))?;
+                value.push_str(&text);
+            }
+            Event::GeneralRef(reference) => {
+                let name = reference.decode().map_err(|error| invalid(&error.to_string()))?;
+                let known = match name.as_ref() {
+                    "amp" => Some('&'),
+                    "lt" => Some('<'),
+                    "gt" => Some('>'),
+                    "quot" => Some('"'),
+                    "apos" => Some('\''),
+                    _ => reference.resolve_char_ref().ok().flatten(),
+                };
+                value.push(known.ok_or_else(|| invalid("an unknown entity"))?);
+            }
+            Event::End(_) => {
+                let names: Vec<&str> = path.iter().skip(1).map(String::as_str).collect();
+                match (names.as_slice(), &mut object) {
+                    (["EncodingType"], _) => is_encoded = value == "url",
+                    (["IsTruncated"], _) => is_truncated = value == "true",
+                    (["NextContinuationToken"], _) => page.next = Some(std::mem::take(&mut value)),
+                    (["CommonPrefixes", "Prefix"], _) => {
+                        page.folders.push(std::mem::take(&mut value));
+                    }
+                    (["Contents", "Key"], Some(object)) => object.key = std::mem::take(&mut value),
+                    (["Contents", "Size"], Some(object)) => {
+                        object.size = value.parse().map_err(|_| invalid("a size is no number"))?;
+                    }
+                    (["Contents", "LastModified"], Some(object)) => {
+                        let time = DateTime::parse_from_rfc3339(&value);
+                        object.modified = time.map_err(|_| invalid("a time is none"))?.to_utc();
+                    }
+                    (["Contents", "ETag"], Some(object)) => {
+                        object.e_tag = Some(std::mem::take(&mut value));
+                    }
+                    (["Contents", "StorageClass"], Some(object)) => {
+                        object.storage_class = Some(std::mem::take(&mut value));
+                    }
+                    (["Contents"], _) => page.objects.extend(object.take()),
+                    _ => {}
+                }
+                path.pop();
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    if !is_listing || !path.is_empty() {
+        return Err(invalid("it has no ListBucketResult"));
+    }
+    page.next = page.next.filter(|token| is_truncated && !token.is_empty());
+    if is_truncated && page.next.is_none() {
+        return Err(invalid("it ends before its end, and does not say how it goes on"));
+    }
+    if is_encoded {
+        for object in &mut page.objects {
+            object.key = decoded(&object.key);
+        }
+        for folder in &mut page.folders {
+            *folder = decoded(folder);
+        }
+    }
+    Ok(page)
+}
+
+/// A key as S3 encodes it, in which a `+` is a blank.
+fn decoded(key: &str) -> String {
+    percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_tells_keys_of_every_kind() {
+        let xml = "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3\"><Name>b</Name>\
+                   <EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
+                   <NextContinuationToken>a&amp;b</NextContinuationToken>\
+                   <Contents><Key>a+b%2Bc%0A&#x41;//x</Key><Size>7</Size>\
+                   <LastModified>2026-11-20T10:00:00.000Z</LastModified>\
+                   <ETag>&quot;0af&quot;</ETag><Owner><ID>k</ID></Owner></Contents>\
+                   <CommonPrefixes><Prefix>logs/</Prefix></CommonPrefixes></ListBucketResult>";
+        let page = page(xml.as_bytes()).unwrap();
+        assert_eq!(page.next.as_deref(), Some("a&b"));
+        assert_eq!(page.folders, ["logs/"]);
+        let [object] = page.objects.as_slice() else { panic!("one object: {page:?}") };
+        assert_eq!((object.key.as_str(), object.size), ("a b+c\nA//x", 7));
+        assert_eq!(object.e_tag.as_deref(), Some("\"0af\""));
+        assert_eq!(object.modified.to_rfc3339(), "2026-11-20T10:00:00+00:00");
+    }
+
+    #[test]
+    fn what_is_no_listing_is_an_error_and_never_a_panic() {
+        for xml in [
+            "",
+            "hello",
+            "<html></html>",
+            "<ListBucketResult>",
+            "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+            "<ListBucketResult><Contents><Size>x</Size></Contents></ListBucketResult>",
+            "<ListBucketResult>&nothing;</ListBucketResult>",
+            "<ListBucketResult><Contents></Key></Contents></ListBucketResult>",
+        ] {
+            assert!(page(xml.as_bytes()).is_err(), "{xml}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_answer_is_a_page_or_an_error(xml in "[<>/&;a-zA-Z \"]{0,60}") {
+            let _ = page(xml.as_bytes());
+            let _ = page(format!("<ListBucketResult>{xml}</ListBucketResult>").as_bytes());
+        }
+    }
+}
