@@ -14,11 +14,14 @@
 //! - `client`: what does a request do by itself? Nothing.
 //! - `options`: which settings are there, and which of them are secret?
 //! - `location`: what does a URL name?
+//! - `pattern`: which names does a pattern stand for?
 //! - `s3`, `http`: how is one asked, and what do its refusals mean?
+//! - `requests`: what is asked of a bucket that `object_store` does not ask?
 //! - `object`: one version of one object, by ranges.
 //! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
 //! - `cache`: which of the bytes are kept on a disk, for the next run?
 //! - `upload`: how does an object come to be, at once or not at all?
+//! - `files`: which of them are there, and how are they copied from here to there?
 //!
 //! **What it costs.** A file of at most 64 KiB that was listed is one GET; one of at most 4 MiB too,
 //! and another for its header where files may differ; a larger one is a GET per block of 8 MiB, whatever
@@ -32,11 +35,14 @@
 pub mod cache;
 mod client;
 pub mod error;
+pub mod files;
 pub mod http;
 pub mod location;
 pub mod object;
 mod options;
+pub mod pattern;
 pub mod reader;
+pub mod requests;
 pub mod s3;
 pub mod upload;
 

@@ -1,0 +1,219 @@
+//! What is known of an upload that was begun: `$TIDEMILL_HOME/puts/`, a file for each key.
+//!
+//! ```text
+//!  5f1d0c2a put 1 8388608 0123456789abcdef0123456789abcdef s3://logs/web.csv
+//!  a90b77e1 upload VXBsb2FkIElE
+//!  03c5d2f4 part 0 "0af3…"
+//!  b7710e09 part 2 "91c0…"
+//! ```
+//!
+//! Each line begins with the CRC-32 of what is behind it, in eight hexadecimal digits; the first one that
+//! does not fit, and all behind it, are as if they were not there. The first names the version, the size of
+//! parts and the MD5 sum of what tells the file from others; it is durable before anything is sent. The
+//! second is the upload's name, the others are parts that have arrived. The file is locked while its upload
+//! lives, and goes when the object is there, or the upload is not.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use tidemill_base::home::create_private;
+use tidemill_base::redact::visible;
+
+use super::digest;
+use crate::error::{Error, Result};
+use crate::s3::Bucket;
+
+const VERSION: &str = "put 1";
+/// A file of notes that is none.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// An upload as far as it has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The size of its parts.
+    pub(super) part_bytes: u64,
+    /// What tells its file from others.
+    pub(super) identity: String,
+    /// Its name, once it has one.
+    pub(super) id: Option<String>,
+    /// The ETags of parts that have arrived, by their number from 0.
+    pub(super) parts: BTreeMap<usize, String>,
+}
+
+/// The notes of an upload, locked.
+#[derive(Debug)]
+pub(super) struct Begun {
+    path: PathBuf,
+    file: File,
+}
+
+impl Begun {
+    /// The notes of uploads to a key, and what they say.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another run uploads there; [`Error::Io`].
+    pub(super) fn open(home: &Path, bucket: &Bucket, key: &str) -> Result<(Begun, Option<Known>)> {
+        let folder = home.join("puts");
+        create_private(&folder).map_err(|error| Error::io("create", &folder, error))?;
+        let name = digest(&[bucket.endpoint().unwrap_or_default(), bucket.name(), key]);
+        let path = folder.join(name);
+        let failed = |error| Error::io("write", &path, error);
+        let file = loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .map_err(failed)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(Error::Busy { path: bucket.url(key) }),
+                Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+            // Whoever had it before may have removed it.
+            let own = file.metadata().map_err(failed)?;
+            let there = path.symlink_metadata();
+            if there.is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+                break file;
+            }
+        };
+        let mut begun = Begun { path, file };
+        let mut text = Vec::new();
+        let read = (&mut begun.file).take(BYTES_MAX).read_to_end(&mut text);
+        read.map_err(|error| Error::io("read", &begun.path, error))?;
+        let known = known(&text);
+        Ok((begun, known))
+    }
+
+    /// Forgets what was noted, and notes that an upload is about to begin.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; then it does not begin.
+    pub(super) fn begin(&mut self, part_bytes: u64, identity: &str, url: &str) -> Result<()> {
+        let failed = |error| Error::io("write", &self.path, error);
+        self.file.set_len(0).map_err(failed)?;
+        self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let url = visible(url, &[]);
+        self.note(&format!("{VERSION} {part_bytes} {identity} {url}"))?;
+        self.file.sync_all().map_err(|error| Error::io("write", &self.path, error))
+    }
+
+    /// Notes the upload's name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn named(&mut self, id: &str) -> Result<()> {
+        self.note(&format!("upload {id}"))?;
+        self.file.sync_data().map_err(|error| Error::io("write", &self.path, error))
+    }
+
+    /// Notes that a part has arrived. What is lost of it is sent again.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn arrived(&mut self, index: usize, e_tag: &str) -> Result<()> {
+        self.note(&format!("part {index} {e_tag}"))
+    }
+
+    /// Goes on behind what was understood of the notes.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn go_on(&mut self, known: &Known, url: &str) -> Result<()> {
+        // Written anew: behind a line that is damaged nothing would be read.
+        self.begin(known.part_bytes, &known.identity, url)?;
+        if let Some(id) = &known.id {
+            self.named(id)?;
+        }
+        known.parts.iter().try_for_each(|(index, tag)| self.arrived(*index, tag))
+    }
+
+    fn note(&mut self, text: &str) -> Result<()> {
+        if text.contains('\n') {
+            return Err(Error::Internal("a note of several lines".into()));
+        }
+        let line = format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes()));
+        self.file.write_all(line.as_bytes()).map_err(|error| Error::io("write", &self.path, error))
+    }
+
+    /// Removes the notes: there is no upload any more.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn end(self) -> Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &self.path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What notes say; none if there is no beginning.
+fn known(text: &[u8]) -> Option<Known> {
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n').map_while(|line| {
+        let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
+        let (sum, text) = line.split_at_checked(9)?;
+        let sum = u32::from_str_radix(sum.strip_suffix(' ')?, 16).ok()?;
+        (sum == crc32fast::hash(text.as_bytes())).then_some(text)
+    });
+    let head = lines.next()?.strip_prefix(VERSION)?.strip_prefix(' ')?;
+    let mut words = head.splitn(3, ' ');
+    let part_bytes = words.next()?.parse().ok().filter(|bytes| *bytes > 0)?;
+    let identity = words.next()?.to_owned();
+    let mut known = Known { part_bytes, identity, ..Known::default() };
+    for line in lines {
+        match line.split_once(' ') {
+            Some(("upload", id)) => known.id = Some(id.to_owned()),
+            Some(("part", part)) => {
+                let (index, tag) = part.split_once(' ')?;
+                known.parts.insert(index.parse().ok()?, tag.to_owned());
+            }
+            _ => return None,
+        }
+    }
+    Some(known)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn noted(parts: &[(usize, &str)]) -> Vec<u8> {
+        let mut lines = vec!["put 1 8388608 0af s3://b/k".to_owned(), "upload id=/+".into()];
+        lines.extend(parts.iter().map(|(index, tag)| format!("part {index} {tag}")));
+        let line = |text: &String| format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes()));
+        lines.iter().map(line).collect::<String>().into_bytes()
+    }
+
+    #[test]
+    fn notes_say_what_was_noted_up_to_where_they_are_damaged() {
+        let text = noted(&[(0, "\"a\""), (2, "\"c\"")]);
+        let all = known(&text).unwrap();
+        assert_eq!((all.part_bytes, all.identity.as_str()), (8 << 20, "0af"));
+        assert_eq!(all.id.as_deref(), Some("id=/+"));
+        assert_eq!(all.parts.get(&2).map(String::as_str), Some("\"c\""));
+        for cut in 0..text.len() {
+            let Some(part) = known(&text[..cut]) else { continue };
+            assert!(part.parts.len() < 2, "{cut}");
+            assert!(part.parts.iter().all(|(index, tag)| all.parts[index] == *tag));
+            let mut flipped = text.clone();
+            flipped[cut] ^= 1;
+            if let Some(part) = known(&flipped) {
+                assert!(part.parts.len() < 2, "{cut}");
+                assert!(part.id.is_none() || part.id == all.id, "{cut}");
+            }
+        }
+        assert_eq!(known(b""), None);
+        assert_eq!(known(b"hello\n"), None);
+    }
+}

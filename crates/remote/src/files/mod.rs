@@ -1,0 +1,180 @@
+//! Files and objects as they are: listed, measured, read out, copied from here to there and back.
+//!
+//! ```text
+//!  URL… ─ find ─► found, one after another, in the order of their names
+//!                   ├─ ls · stat · du     as they come: nothing is kept of a million keys
+//!                   ├─ cat                in order, the next ones on their way
+//!                   └─ get · put          N at once ─► a name that appears when all is there
+//! ```
+//!
+//! - `find`: which files and objects does a URL mean, and where do they stand below it?
+//! - `list`: what is there, and how much of it? `ls`, `stat`, `du`.
+//! - `read`: how do bytes of an object arrive in order? `cat`
+//! - `get`: how does an object become a file? `partial`: what is there of one before it is whole?
+//! - `put`: how does a file become an object? `begun`: what is known of an upload that was begun?
+//! - `many`: how is something done to many at once, and what becomes of those that fail?
+//!
+//! **What a URL means** is what it means in a query (`pattern`), except that a folder is all that is below
+//! it: what is copied is not data alone. The web has no folders.
+//!
+//! **Hostile names.** A key may be anything. What it would be called here is checked part by part before
+//! anything is made; one that has no name here is refused by itself, and the others go on.
+
+mod begun;
+mod find;
+mod get;
+mod list;
+mod many;
+mod partial;
+mod put;
+mod read;
+
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod tests;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use tidemill_base::{Cancel, Progress};
+
+use crate::error::{Error, Result};
+use crate::{Budget, StorageOptions};
+
+pub use get::{AT_ONCE_DEFAULT, GetOptions, get};
+pub use list::{EachEntry, EachStat, EachUsage, Stat, Usage, UsageOptions, du, ls, stat};
+pub use many::{Copied, Failure};
+pub use put::{PutOptions, put};
+pub use read::{Out, cat, parse_range};
+
+/// What all of these are told.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// How stores are reached and read.
+    pub storage_options: StorageOptions,
+    /// Ends whatever is done, within a tenth of a second.
+    pub cancel: Cancel,
+    /// Counts bytes, and files as rows.
+    pub progress: Progress,
+}
+
+/// The memory for what is read ahead or sent, unless `read_memory` says otherwise: a sixteenth of what a run
+/// may have, within these.
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
+
+impl Settings {
+    fn memory_bytes(&self) -> u64 {
+        let asked = self.storage_options.read_memory_bytes();
+        asked.unwrap_or_else(|| {
+            let run = tidemill_base::memory::budget(None, None).unwrap_or(0);
+            (run / 16).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
+        })
+    }
+
+    fn budget(&self) -> Budget {
+        Budget::new(self.memory_bytes())
+    }
+}
+
+/// What something listed is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A file or an object.
+    File,
+    /// A folder, or what keys have in common up to a `/`.
+    Folder,
+}
+
+/// A line of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Its name below what was named; of a folder with a `/` at its end.
+    pub name: String,
+    /// Its URL or path, by which it can be named again.
+    pub url: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its bytes; none of a folder, and of what a server does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// When it was last written, in UTC: `2026-11-20T21:20:55Z`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modified: Option<String>,
+    /// Its version in a bucket, in quotes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub e_tag: Option<String>,
+    /// How a bucket stores it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_class: Option<String>,
+}
+
+/// How much was listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Sum {
+    /// Files and objects.
+    pub files: u64,
+    /// Folders.
+    pub folders: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+/// A time as it is shown.
+fn time(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// The same of nanoseconds since 1970, where somebody said.
+fn time_of_ns(ns: i128) -> Option<String> {
+    let ns = i64::try_from(ns).ok().filter(|ns| *ns != 0)?;
+    Some(time(DateTime::from_timestamp_nanos(ns)))
+}
+
+fn ns_of(metadata: &std::fs::Metadata) -> i128 {
+    use std::os::unix::fs::MetadataExt;
+    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+}
+
+/// A digest of texts, in 32 hexadecimal digits.
+fn digest(texts: &[&str]) -> String {
+    use md5::{Digest, Md5};
+    let mut all = Md5::new();
+    for text in texts {
+        all.update((text.len() as u64).to_le_bytes());
+        all.update(text.as_bytes());
+    }
+    hex(&all.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The MD5 sum that an ETag may be: of an object in one part, where no key of a service encrypts.
+fn md5_in(e_tag: &str) -> Option<String> {
+    let digits = e_tag.trim_matches('"');
+    let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_md5.then(|| digits.to_ascii_lowercase())
+}
+
+/// Refuses an option that has no place among files as they are.
+fn refused(message: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::usage_hint(message, hint)
+}
+
+/// Whether it is worth trying again: there was no answer, or one of a server that is overloaded or broken.
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Remote { status, .. } => {
+            status.is_none_or(|status| matches!(status, 408 | 429 | 500..=599))
+        }
+        _ => false,
+    }
+}
+
+/// A check that ends whatever is done.
+fn check(cancel: &Cancel) -> Result<()> {
+    Ok(cancel.check()?)
+}

@@ -1,0 +1,435 @@
+//! What there is of a file before it is whole.
+//!
+//! ```text
+//!  out/
+//!  ├── .tidemill-get-0123456789abcdef          its bytes so far, locked while a run writes
+//!  ├── .tidemill-get-0123456789abcdef.done     of a large one: what of it is known to be right
+//!  └── web.csv                                 given this name when all is there, and durable
+//! ```
+//!
+//! The names come from that of the file, so that the next run finds them. The second file is a line that
+//! names the version, `tidemill-get 1 DIGEST`, the MD5 sum of URL, size and ETag; then a line for each block
+//! of 8 MiB that has been written: its number and the CRC-32 of its bytes, in eight hexadecimal digits each.
+//! A run that goes on reads the blocks again and believes those whose sums fit, up to the first that does
+//! not: a process that was killed, and a disk that lost what was not yet durable, leave nothing wrong.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
+
+use super::digest;
+use crate::error::{Error, Result};
+
+/// What the names of such files begin with.
+pub(super) const PREFIX: &str = ".tidemill-get-";
+/// A file beyond so much is gone on with.
+pub(super) const BLOCK_BYTES: u64 = 8 << 20;
+/// Read again in such pieces.
+const PIECE_BYTES: usize = 1 << 20;
+const VERSION: &str = "tidemill-get 1";
+
+/// A file that is not whole.
+#[derive(Debug)]
+pub(super) struct Partial {
+    path: PathBuf,
+    file: File,
+    done_path: PathBuf,
+    /// Where blocks are noted, if the file is gone on with.
+    done: Option<File>,
+    /// The bytes that are there.
+    at: u64,
+    /// The sum of those of the last block.
+    block: crc32fast::Hasher,
+}
+
+impl Partial {
+    /// What there is of a file that is to have this name, locked. With a `version`, which tells the object from
+    /// any other, what a run before has written of the same is kept, and shown to `seen` block by block.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another run writes it; [`Error::Io`].
+    pub(super) fn open(
+        target: &Path,
+        version: Option<&str>,
+        seen: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<Partial> {
+        let path = beside(target);
+        let file = locked(&path, target)?;
+        let done_path = done_path(&path);
+        let mut partial =
+            Partial { path, file, done_path, done: None, at: 0, block: crc32fast::Hasher::new() };
+        match version {
+            Some(version) => partial.go_on(version, seen)?,
+            None => remove(&partial.done_path)?,
+        }
+        let failed = |error| Error::io("write", &partial.path, error);
+        partial.file.set_len(partial.at).map_err(failed)?;
+        partial.file.seek(SeekFrom::Start(partial.at)).map_err(failed)?;
+        Ok(partial)
+    }
+
+    /// Reads what is known to be right, and begins to note what will be.
+    fn go_on(&mut self, version: &str, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let head = format!("{VERSION} {version}\n");
+        let path = self.done_path.clone();
+        let failed = |error| Error::io("write", &path, error);
+        let mut done = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(no_follow())
+            .open(&path)
+            .map_err(failed)?;
+        let mut noted = Vec::new();
+        done.read_to_end(&mut noted).map_err(failed)?;
+        let mut good = 0;
+        if noted.starts_with(head.as_bytes()) {
+            good = head.len() as u64;
+            for (index, line) in noted[head.len()..].chunks(LINE_BYTES).enumerate() {
+                let Some(sum) = sum_in(line, index) else { break };
+                if !self.block_is(sum, seen)? {
+                    break;
+                }
+                good += LINE_BYTES as u64;
+                self.at += BLOCK_BYTES;
+            }
+        } else {
+            done.set_len(0).map_err(failed)?;
+            done.seek(SeekFrom::Start(0)).map_err(failed)?;
+            done.write_all(head.as_bytes()).map_err(failed)?;
+        }
+        if good > 0 {
+            done.set_len(good).map_err(failed)?;
+            done.seek(SeekFrom::Start(good)).map_err(failed)?;
+        }
+        self.done = Some(done);
+        Ok(())
+    }
+
+    /// Whether the block at hand has this sum; if so, its bytes have been seen.
+    fn block_is(&self, sum: u32, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        use std::os::unix::fs::FileExt;
+        let failed = |error| Error::io("read", &self.path, error);
+        let mut piece = vec![0; PIECE_BYTES];
+        // Twice, as nothing may be seen of one that is wrong.
+        for sees in [false, true] {
+            let mut hasher = crc32fast::Hasher::new();
+            let mut at = self.at;
+            while at < self.at + BLOCK_BYTES {
+                match self.file.read_at(&mut piece, at).map_err(failed)? {
+                    0 => return Ok(false),
+                    count => {
+                        let left = usize::try_from(self.at + BLOCK_BYTES - at).unwrap_or(count);
+                        let bytes = &piece[..count.min(left)];
+                        hasher.update(bytes);
+                        if sees {
+                            seen(bytes)?;
+                        } else {
+                            seen(&[])?;
+                        }
+                        at += bytes.len() as u64;
+                    }
+                }
+            }
+            if hasher.finalize() != sum {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many bytes are there.
+    pub(super) fn bytes(&self) -> u64 {
+        self.at
+    }
+
+    /// Writes what comes next.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let left = BLOCK_BYTES - self.at % BLOCK_BYTES;
+            let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+            let (now, later) = bytes.split_at(count);
+            self.file.write_all(now).map_err(|error| Error::io("write", &self.path, error))?;
+            self.at += count as u64;
+            bytes = later;
+            let Some(done) = &mut self.done else { continue };
+            self.block.update(now);
+            if self.at.is_multiple_of(BLOCK_BYTES) {
+                let sum = std::mem::take(&mut self.block).finalize();
+                let line = line(self.at / BLOCK_BYTES - 1, sum);
+                done.write_all(line.as_bytes())
+                    .map_err(|error| Error::io("write", &self.done_path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives it its name, and the time of the object.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if something has the name and may not be replaced; [`Error::Io`].
+    pub(super) fn finish(self, target: &Path, replaces: bool, modified_ns: i128) -> Result<()> {
+        let failed = |error| Error::io("write", &self.path, error);
+        let since = u64::try_from(modified_ns).ok().filter(|ns| *ns > 0);
+        if let Some(time) =
+            since.and_then(|ns| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(ns)))
+        {
+            self.file.set_modified(time).map_err(failed)?;
+        }
+        self.file.sync_all().map_err(failed)?;
+        name_it(&self.path, target, replaces)?;
+        remove(&self.done_path)
+    }
+
+    /// Leaves what is there for the next run, if that is anything; tells whether it is.
+    pub(super) fn keep(self) -> Result<bool> {
+        if self.done.is_some() && self.at >= BLOCK_BYTES {
+            return Ok(true);
+        }
+        self.discard()?;
+        Ok(false)
+    }
+
+    /// Throws it away.
+    pub(super) fn discard(self) -> Result<()> {
+        remove(&self.done_path)?;
+        remove(&self.path)
+    }
+}
+
+/// Removes the notes of a file that got its name from a process which was killed right then.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn sweep(target: &Path) -> Result<()> {
+    let path = beside(target);
+    if path.symlink_metadata().is_ok() { Ok(()) } else { remove(&done_path(&path)) }
+}
+
+/// A block's line: `0000000a 0123abcd`.
+fn line(index: u64, sum: u32) -> String {
+    format!("{index:08x} {sum:08x}\n")
+}
+
+const LINE_BYTES: usize = 18;
+
+/// The sum in a line that is whole and of this block.
+fn sum_in(bytes: &[u8], index: usize) -> Option<u32> {
+    let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+    let (number, sum) = text.split_once(' ')?;
+    let is_it = bytes.len() == LINE_BYTES && usize::from_str_radix(number, 16).ok()? == index;
+    if is_it { u32::from_str_radix(sum, 16).ok() } else { None }
+}
+
+fn beside(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let digest = digest(&[&name]);
+    target.with_file_name(format!("{PREFIX}{}", &digest[..16]))
+}
+
+fn done_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".done");
+    path.with_file_name(name)
+}
+
+/// A link that somebody else has put there is not followed.
+#[expect(clippy::cast_possible_wrap, reason = "flags of the system, as it has them")]
+fn no_follow() -> i32 {
+    OFlags::NOFOLLOW.bits() as i32
+}
+
+/// Opens the file and locks it.
+fn locked(path: &Path, target: &Path) -> Result<File> {
+    let failed = |error| Error::io("write", path, error);
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(no_follow())
+            .open(path)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::Busy { path: target.display().to_string() });
+            }
+            // There are file systems without locks.
+            Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+        // Whoever had it before may have given it its name.
+        let own = file.metadata().map_err(failed)?;
+        match path.symlink_metadata() {
+            Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => return Ok(file),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+fn name_it(path: &Path, target: &Path, replaces: bool) -> Result<()> {
+    let failed = |error| Error::io("write", target, error);
+    let exists = || Error::Exists { path: target.display().to_string() };
+    if replaces {
+        return std::fs::rename(path, target).map_err(failed);
+    }
+    match renameat_with(CWD, path, CWD, target, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => Err(exists()),
+        // Where the file system cannot: a second name is refused if there is one.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            match std::fs::hard_link(path, target) {
+                Ok(()) => remove(path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
+                Err(_) if target.symlink_metadata().is_ok() => Err(exists()),
+                Err(_) => std::fs::rename(path, target).map_err(failed),
+            }
+        }
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn bytes(count: u64) -> Vec<u8> {
+        (0..count).map(|at| (at * 31 % 251) as u8).collect()
+    }
+
+    fn open(target: &Path, version: &str) -> (Partial, Vec<u8>) {
+        let mut seen = Vec::new();
+        let partial = Partial::open(target, Some(version), &mut |bytes| {
+            seen.extend_from_slice(bytes);
+            Ok(())
+        });
+        (partial.unwrap(), seen)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = std::fs::read_dir(folder).unwrap();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// So much written of a file, in odd pieces, by a process that was killed then.
+    fn killed_after(folder: &Path, count: u64) -> PathBuf {
+        let target = folder.join("a.bin");
+        let (mut partial, _) = open(&target, "v1");
+        for piece in bytes(count).chunks(3_333_333) {
+            partial.write(piece).unwrap();
+        }
+        target
+    }
+
+    #[test]
+    fn what_was_written_of_the_same_version_is_gone_on_with_block_by_block() {
+        for (count, kept) in [(0, 0), (5, 0), (BLOCK_BYTES, 1), (2 * BLOCK_BYTES + 77, 2)] {
+            let folder = tempfile::tempdir().unwrap();
+            let target = killed_after(folder.path(), count);
+            let (partial, seen) = open(&target, "v1");
+            assert_eq!(partial.bytes(), kept * BLOCK_BYTES, "{count}");
+            assert!(seen == bytes(kept * BLOCK_BYTES), "{count}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let target = killed_after(folder.path(), BLOCK_BYTES + 1);
+        let (mut partial, _) = open(&target, "v2");
+        assert_eq!(partial.bytes(), 0, "another version");
+        partial.write(b"all of it").unwrap();
+        partial.finish(&target, false, 1_700_000_000_000_000_000).unwrap();
+        assert_eq!(names(folder.path()), ["a.bin"]);
+        assert_eq!(std::fs::read(&target).unwrap(), b"all of it");
+        assert_eq!(std::fs::metadata(&target).unwrap().mtime(), 1_700_000_000);
+    }
+
+    #[test]
+    fn damage_of_any_kind_is_found_and_what_is_before_it_is_kept() {
+        let damages: [(&str, fn(&Path, &Path), u64); 6] = [
+            ("a byte of the second block", |part, _| flip(part, BLOCK_BYTES + 5), 1),
+            ("a byte of the first block", |part, _| flip(part, 5), 0),
+            ("bytes that never reached the disk", |part, _| cut(part, BLOCK_BYTES + 9), 1),
+            ("a line cut short", |_, done| cut(done, 48 + 18 + 7), 1),
+            ("a line that is none", |_, done| flip(done, 48 + 18 + 3), 1),
+            ("another version", |_, done| flip(done, 20), 0),
+        ];
+        for (what, damage, kept) in damages {
+            let folder = tempfile::tempdir().unwrap();
+            let target = folder.path().join("a.bin");
+            let version = "0123456789abcdef0123456789abcdef";
+            let (mut partial, _) = open(&target, version);
+            let all = bytes(2 * BLOCK_BYTES + 100);
+            partial.write(&all).unwrap();
+            let (part, done) = (partial.path.clone(), partial.done_path.clone());
+            drop(partial);
+            damage(&part, &done);
+            let (mut partial, seen) = open(&target, version);
+            assert_eq!(partial.bytes(), kept * BLOCK_BYTES, "{what}");
+            assert!(seen == bytes(kept * BLOCK_BYTES), "{what}");
+            let at = usize::try_from(partial.bytes()).unwrap();
+            partial.write(&all[at..]).unwrap();
+            partial.finish(&target, false, 0).unwrap();
+            assert!(std::fs::read(&target).unwrap() == all, "{what}");
+            assert_eq!(names(folder.path()), ["a.bin"], "{what}");
+        }
+    }
+
+    fn flip(path: &Path, at: u64) {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[usize::try_from(at).unwrap()] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    fn cut(path: &Path, bytes: u64) {
+        OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
+    }
+
+    #[test]
+    fn two_runs_do_not_write_one_file_and_nothing_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a");
+        let (partial, _) = open(&target, "v");
+        let busy = Partial::open(&target, None, &mut |_| Ok(()));
+        assert!(matches!(busy, Err(Error::Busy { .. })));
+        std::fs::write(&target, "mine").unwrap();
+        let taken = partial.finish(&target, false, 0);
+        assert!(matches!(taken, Err(Error::Exists { .. })), "{taken:?}");
+        assert_eq!(std::fs::read(&target).unwrap(), b"mine");
+        let (mut partial, _) = open(&target, "v");
+        partial.write(b"new").unwrap();
+        partial.finish(&target, true, 0).unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"new");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_link_put_in_the_way_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a");
+        let victim = folder.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, beside(&target)).unwrap();
+        assert!(Partial::open(&target, None, &mut |_| Ok(())).is_err());
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    }
+}

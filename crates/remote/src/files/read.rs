@@ -1,0 +1,235 @@
+//! How the bytes of an object arrive in order, and `cat`.
+//!
+//! A range that is known is declared, so that the whole window is on its way at once; its blocks are handed
+//! over without copying them. Small objects are a request each, of which a few are ahead.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::memory::{Size, parse_size};
+
+use super::find::{At, Found, Stores};
+use super::{Settings, check};
+use crate::Fetch;
+use crate::error::{Error, Result};
+use crate::object::Object;
+use crate::reader::{Access, Budget, Reader};
+
+/// An object of at most so much is one request.
+pub(super) const SMALL_BYTES: u64 = 1 << 20;
+/// So many small objects are asked for ahead.
+const SMALL_AHEAD: usize = 8;
+/// A file on this machine is read in such pieces.
+const PIECE_BYTES: usize = 1 << 20;
+/// The least of a block that is waited for.
+const LEAST_BYTES: usize = 64 << 10;
+
+/// Takes bytes, in order.
+pub type Out<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
+
+/// A range of bytes as it is written: `A..B` from A up to before B, `A..`, `..B`; sizes such as `1M` too.
+///
+/// # Errors
+/// [`Error::Usage`] for what is none.
+pub fn parse_range(text: &str) -> Result<Range<u64>> {
+    let invalid = || {
+        Error::usage_hint(
+            format!("`{text}` is no range of bytes"),
+            "A..B is from byte A up to before byte B; `0..100`, `1M..`, `..4096`",
+        )
+    };
+    let (from, to) = text.split_once("..").ok_or_else(invalid)?;
+    let bytes = |text: &str, other: u64| match text.trim() {
+        "" => Ok(other),
+        text => match parse_size(text) {
+            Some(Size::Bytes(bytes)) => Ok(bytes),
+            _ => Err(invalid()),
+        },
+    };
+    let range = bytes(from, 0)?..bytes(to, u64::MAX)?;
+    if range.start > range.end { Err(invalid()) } else { Ok(range) }
+}
+
+/// Hands over a range of all that the URLs name, one after another, as far as each reaches.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Changed`], [`Error::Remote`], [`Error::Usage`], [`Error::Io`], that of `out`
+/// too, and [`Error::Interrupted`].
+pub fn cat(urls: &[String], range: Range<u64>, settings: &Settings, out: Out<'_>) -> Result<u64> {
+    let (cancel, budget) = (settings.cancel.clone(), settings.budget());
+    let mut stores = Stores::new(settings);
+    let mut waiting: VecDeque<Ready> = VecDeque::new();
+    let mut written = 0;
+    let mut write = |bytes: &[u8]| {
+        written += bytes.len() as u64;
+        settings.progress.add_bytes(bytes.len() as u64);
+        out(bytes).map_err(|error| Error::io("write", "standard output", error))
+    };
+    let mut total = 0;
+    for url in urls {
+        stores.find(url, &mut |found| {
+            check(&cancel)?;
+            let part = range.start.min(found.size)..range.end.min(found.size);
+            total += part.end - part.start;
+            settings.progress.set_bytes_total(total);
+            let ready = Ready::new(found, &range, part, &cancel, &budget)?;
+            waiting.push_back(ready);
+            // What is large, or here, is read when its turn comes.
+            let ahead = match waiting.iter().all(|ready| matches!(ready, Ready::Small(_))) {
+                true => SMALL_AHEAD,
+                false => 0,
+            };
+            while waiting.len() > ahead
+                && let Some(next) = waiting.pop_front()
+            {
+                next.write(&cancel, &mut write)?;
+                settings.progress.add_rows(1);
+            }
+            Ok(())
+        })?;
+    }
+    for ready in waiting {
+        ready.write(&cancel, &mut write)?;
+        settings.progress.add_rows(1);
+    }
+    Ok(written)
+}
+
+/// What is next to be read.
+enum Ready {
+    Small(Fetch<Bytes>),
+    Large(Box<Pieces>),
+    Local(Found, Range<u64>),
+}
+
+impl Ready {
+    fn new(
+        found: Found,
+        asked: &Range<u64>,
+        part: Range<u64>,
+        cancel: &Cancel,
+        budget: &Budget,
+    ) -> Result<Ready> {
+        let Some(object) = found.object()? else { return Ok(Ready::Local(found, asked.clone())) };
+        if object.is_stream() {
+            return Ok(Ready::Large(Box::new(Pieces::new(&object, asked.clone(), cancel, budget))));
+        }
+        if part.end - part.start <= SMALL_BYTES {
+            return Ok(Ready::Small(object.fetch(part)?));
+        }
+        Ok(Ready::Large(Box::new(Pieces::new(&object, part, cancel, budget))))
+    }
+
+    fn write(self, cancel: &Cancel, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        match self {
+            Ready::Small(bytes) => write(&bytes.wait(cancel)?),
+            Ready::Large(mut pieces) => {
+                while let Some(bytes) = pieces.next()? {
+                    write(&bytes)?;
+                }
+                Ok(())
+            }
+            Ready::Local(found, range) => {
+                let At::Local(path) = &found.at else { return Ok(()) };
+                let failed = |error| Error::io("read", path, error);
+                let mut file = std::fs::File::open(path).map_err(failed)?;
+                if range.start > 0 {
+                    file.seek(SeekFrom::Start(range.start)).map_err(failed)?;
+                }
+                let mut file = file.take(range.end - range.start);
+                let mut piece = vec![0; PIECE_BYTES];
+                loop {
+                    check(cancel)?;
+                    let count = file.read(&mut piece).map_err(failed)?;
+                    if count == 0 {
+                        return Ok(());
+                    }
+                    write(&piece[..count])?;
+                }
+            }
+        }
+    }
+}
+
+/// The bytes of a range of an object, in order.
+pub(super) struct Pieces {
+    reader: Reader,
+    object: Arc<Object>,
+    at: u64,
+    /// Where the range ends; of a stream not before its own end.
+    end: u64,
+    is_declared: bool,
+}
+
+impl Pieces {
+    /// A range that lies in the object, or any of one that has no ranges.
+    pub(super) fn new(
+        object: &Arc<Object>,
+        range: Range<u64>,
+        cancel: &Cancel,
+        budget: &Budget,
+    ) -> Pieces {
+        let object = Arc::clone(object);
+        let (cancel, budget) = (cancel.clone(), budget.clone());
+        let reader = Reader::new(Arc::clone(&object), Access::Random, cancel, budget);
+        Pieces { reader, object, at: range.start, end: range.end, is_declared: false }
+    }
+
+    /// The next bytes; none behind the last.
+    ///
+    /// # Errors
+    /// [`Error::Changed`], [`Error::Remote`] and [`Error::Interrupted`].
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        let left = self.end - self.at;
+        if self.object.is_stream() || self.at < self.object.head_bytes() {
+            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            let mut bytes = vec![0; wanted];
+            let count = self.reader.read_at(&mut bytes, self.at)?;
+            bytes.truncate(count);
+            self.at += count as u64;
+            return Ok(Some(Bytes::from(bytes)).filter(|bytes| !bytes.is_empty()));
+        }
+        if !self.is_declared {
+            self.is_declared = true;
+            self.reader.declare(self.at..self.end)?;
+        }
+        let least = usize::try_from(left).unwrap_or(usize::MAX).min(LEAST_BYTES);
+        let mut bytes = self.reader.rest_at(self.at, least)?;
+        bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        if bytes.is_empty() {
+            return Err(Error::Internal("an object ended before its end".into()));
+        }
+        self.at += bytes.len() as u64;
+        Ok(Some(bytes))
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_as_it_is_written() {
+        for (text, expected) in [
+            ("0..100", Some(0..100)),
+            ("5..", Some(5..u64::MAX)),
+            ("..4096", Some(0..4096)),
+            ("..", Some(0..u64::MAX)),
+            ("1KiB..1MiB", Some(1024..1 << 20)),
+            ("7..7", Some(7..7)),
+            ("9..7", None),
+            ("7", None),
+            ("-1..5", None),
+            ("a..b", None),
+        ] {
+            assert_eq!(parse_range(text).ok(), expected, "{text}");
+        }
+    }
+}

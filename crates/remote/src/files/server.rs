@@ -1,0 +1,437 @@
+//! An S3 server for tests, on a free port of loopback, in threads of this process.
+//!
+//! A rule sees each request before it is answered, and says what goes wrong with it; nothing depends on
+//! the clock. It checks no signatures: that they are right is seen against an independent server.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::hex;
+use crate::StorageOptions;
+use crate::upload::e_tag_of;
+
+/// A request, without its body.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) method: String,
+    pub(super) key: String,
+    pub(super) query: BTreeMap<String, String>,
+    pub(super) headers: BTreeMap<String, String>,
+}
+
+impl Request {
+    pub(super) fn is_part(&self) -> bool {
+        self.method == "PUT" && self.query.contains_key("partNumber")
+    }
+
+    /// Where the bytes begin that it asks for.
+    pub(super) fn from(&self) -> Option<u64> {
+        let range = self.headers.get("range")?.strip_prefix("bytes=")?;
+        range.split('-').next()?.parse().ok()
+    }
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// An answer of this status.
+    Status(u16),
+    /// A body that ends after so many bytes.
+    Cut(usize),
+    /// A bit of the body's first byte is another.
+    Flip,
+    /// All is done, and there is no answer.
+    Lost,
+    /// There is no answer as long as the server lives.
+    Stall,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) e_tag: String,
+    metadata: Vec<(String, String)>,
+}
+
+impl Stored {
+    fn new(bytes: Vec<u8>) -> Stored {
+        use md5::Digest;
+        let e_tag = format!("\"{}\"", hex(&md5::Md5::digest(&bytes)));
+        Stored { bytes: Arc::new(bytes), e_tag, metadata: Vec::new() }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) objects: BTreeMap<String, Stored>,
+    /// Key and parts of what was begun.
+    pub(super) uploads: BTreeMap<String, (String, BTreeMap<usize, Stored>)>,
+    pub(super) requests: Vec<Request>,
+    begun: u64,
+}
+
+type Rule = Arc<dyn Fn(&Request) -> Fault + Send + Sync>;
+
+pub(super) struct Shared {
+    state: Mutex<State>,
+    rule: Mutex<Rule>,
+    page: usize,
+    is_over: Mutex<bool>,
+    over: Condvar,
+    closed: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn store(&self, key: &str, bytes: Vec<u8>) {
+        self.state.lock().objects.insert(key.to_owned(), Stored::new(bytes));
+    }
+}
+
+pub(super) struct Server {
+    pub(super) url: String,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// A server whose listings have so many names a page.
+    pub(super) fn start(page: usize) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            rule: Mutex::new(Arc::new(|_| Fault::None)),
+            page,
+            is_over: Mutex::new(false),
+            over: Condvar::new(),
+            closed: AtomicBool::new(false),
+        });
+        let own = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if own.closed.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (stream, own) = (stream.unwrap(), Arc::clone(&own));
+                std::thread::spawn(move || {
+                    // A client that has gone is none of the server's faults.
+                    let _ = serve(&own, &stream);
+                });
+            }
+        });
+        Server { url, shared }
+    }
+
+    pub(super) fn with(keys: &[(&str, &[u8])]) -> Server {
+        let server = Server::start(1000);
+        for (key, bytes) in keys {
+            server.store(key, bytes.to_vec());
+        }
+        server
+    }
+
+    pub(super) fn store(&self, key: &str, bytes: Vec<u8>) {
+        self.shared.store(key, bytes);
+    }
+
+    /// What rules may change.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    pub(super) fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.shared.state.lock())
+    }
+
+    /// From now on; what was asked before is forgotten.
+    pub(super) fn rule(&self, rule: impl Fn(&Request) -> Fault + Send + Sync + 'static) {
+        *self.shared.rule.lock() = Arc::new(rule);
+        self.state(|state| state.requests.clear());
+    }
+
+    pub(super) fn works(&self) {
+        self.rule(|_| Fault::None);
+    }
+
+    pub(super) fn options(&self) -> StorageOptions {
+        let mut options = StorageOptions::default();
+        for (name, value) in [
+            ("endpoint_url", self.url.as_str()),
+            ("allow_http", "true"),
+            ("region", "us-east-1"),
+            ("access_key_id", "key-id"),
+            ("secret_access_key", "hush-hush"),
+            ("max_retries", "2"),
+            // Nobody looks at the sums, which take a test's time.
+            ("unsigned_payload", "true"),
+            ("timeout", "60s"),
+        ] {
+            options.set(name, value).unwrap();
+        }
+        options
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        *self.shared.is_over.lock() = true;
+        self.shared.over.notify_all();
+        let _ = TcpStream::connect(self.url.trim_start_matches("http://"));
+    }
+}
+
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+fn answer(status: u16, body: impl Into<Vec<u8>>) -> Answer {
+    Answer { status, headers: Vec::new(), body: body.into() }
+}
+
+fn refused(status: u16, code: &str) -> Answer {
+    answer(status, format!("<Error><Code>{code}</Code><Message>no</Message></Error>"))
+}
+
+fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut stream = stream;
+    loop {
+        let Some((request, body)) = read(&mut reader)? else { return Ok(()) };
+        let rule = Arc::clone(&shared.rule.lock());
+        let fault = rule(&request);
+        shared.state.lock().requests.push(request.clone());
+        let mut found = match fault {
+            Fault::Status(status) => refused(status, "SlowDown"),
+            Fault::Stall => {
+                let mut is_over = shared.is_over.lock();
+                while !*is_over {
+                    shared.over.wait(&mut is_over);
+                }
+                return Ok(());
+            }
+            _ => respond(&mut shared.state.lock(), shared.page, &request, body),
+        };
+        let length = found.body.len();
+        match fault {
+            Fault::Lost => return Ok(()),
+            Fault::Cut(bytes) => found.body.truncate(bytes),
+            Fault::Flip => found.body[0] ^= 1,
+            _ => {}
+        }
+        let mut head = format!("HTTP/1.1 {} x\r\n", found.status);
+        let is_head = request.method == "HEAD";
+        let has_length = found.headers.iter().any(|(name, _)| name == "content-length");
+        if !has_length {
+            head.push_str(&format!("content-length: {length}\r\n"));
+        }
+        for (name, value) in &found.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        stream.write_all(head.as_bytes())?;
+        if !is_head {
+            stream.write_all(&found.body)?;
+        }
+        if matches!(fault, Fault::Cut(_)) {
+            return Ok(());
+        }
+    }
+}
+
+fn read(reader: &mut impl BufRead) -> std::io::Result<Option<(Request, Vec<u8>)>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let query = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), decoded(value))
+    });
+    let mut request = Request {
+        method: method.to_owned(),
+        key: decoded(path.strip_prefix("/b").unwrap_or(path).strip_prefix('/').unwrap_or("")),
+        query: query.collect(),
+        headers: BTreeMap::new(),
+    };
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        request.headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+    }
+    let length = request.headers.get("content-length").and_then(|text| text.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body)?;
+    Ok(Some((request, body)))
+}
+
+const TIME: &str = "2026-11-20T10:00:00.000Z";
+const TIME_HTTP: &str = "Fri, 20 Nov 2026 10:00:00 GMT";
+
+fn respond(state: &mut State, page: usize, request: &Request, body: Vec<u8>) -> Answer {
+    let (key, query) = (&request.key, &request.query);
+    let id = query.get("uploadId").cloned();
+    match (request.method.as_str(), id) {
+        ("GET", None) if query.contains_key("list-type") => list(state, page, query),
+        ("GET" | "HEAD", None) => get(state, request),
+        ("PUT", None) => {
+            if request.headers.contains_key("if-none-match") && state.objects.contains_key(key) {
+                return refused(412, "PreconditionFailed");
+            }
+            let metadata =
+                request.headers.iter().filter(|(name, _)| name.starts_with("x-amz-meta-"));
+            let metadata = metadata.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let stored = Stored { metadata, ..Stored::new(body) };
+            let tag = stored.e_tag.clone();
+            state.objects.insert(key.clone(), stored);
+            Answer { headers: vec![("etag".into(), tag)], ..answer(200, "") }
+        }
+        ("POST", None) if query.contains_key("uploads") => {
+            state.begun += 1;
+            let id = format!("upload-{}", state.begun);
+            state.uploads.insert(id.clone(), (key.clone(), BTreeMap::new()));
+            answer(
+                200,
+                format!(
+                    "<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key>\
+                     <UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+                ),
+            )
+        }
+        ("PUT", Some(id)) => {
+            let number = query.get("partNumber").and_then(|text| text.parse().ok()).unwrap_or(0);
+            let Some((_, parts)) = state.uploads.get_mut(&id) else {
+                return refused(404, "NoSuchUpload");
+            };
+            let stored = Stored::new(body);
+            let tag = stored.e_tag.clone();
+            parts.insert(number, stored);
+            Answer { headers: vec![("etag".into(), tag)], ..answer(200, "") }
+        }
+        ("POST", Some(id)) => complete(state, request, &id, &String::from_utf8_lossy(&body)),
+        ("DELETE", Some(id)) => match state.uploads.remove(&id) {
+            Some(_) => answer(204, ""),
+            None => refused(404, "NoSuchUpload"),
+        },
+        _ => refused(405, "MethodNotAllowed"),
+    }
+}
+
+fn complete(state: &mut State, request: &Request, id: &str, body: &str) -> Answer {
+    let Some((key, parts)) = state.uploads.get(id) else { return refused(404, "NoSuchUpload") };
+    if request.headers.contains_key("if-none-match") && state.objects.contains_key(key) {
+        return refused(412, "PreconditionFailed");
+    }
+    let inner = |text: &str, tag: &str| {
+        let start = text.find(&format!("<{tag}>")).unwrap() + tag.len() + 2;
+        let end = text.find(&format!("</{tag}>")).unwrap();
+        text[start..end].replace("&quot;", "\"")
+    };
+    let (mut bytes, mut tags) = (Vec::new(), Vec::new());
+    for part in body.split("<Part>").skip(1) {
+        let (number, tag) = (inner(part, "PartNumber"), inner(part, "ETag"));
+        match parts.get(&number.parse().unwrap()) {
+            Some(part) if part.e_tag == tag => bytes.extend_from_slice(&part.bytes),
+            _ => return refused(400, "InvalidPart"),
+        }
+        tags.push(tag);
+    }
+    let key = key.clone();
+    state.uploads.remove(id);
+    let e_tag = format!("\"{}\"", e_tag_of(&tags).unwrap());
+    let done = format!(
+        "<CompleteMultipartUploadResult><ETag>{e_tag}</ETag></CompleteMultipartUploadResult>"
+    );
+    state.objects.insert(key, Stored { e_tag, ..Stored::new(bytes) });
+    answer(200, done)
+}
+
+fn get(state: &State, request: &Request) -> Answer {
+    let Some(stored) = state.objects.get(&request.key) else { return refused(404, "NoSuchKey") };
+    if request.headers.get("if-match").is_some_and(|tag| *tag != stored.e_tag) {
+        return refused(412, "PreconditionFailed");
+    }
+    let size = stored.bytes.len();
+    let mut headers = vec![
+        ("etag".to_owned(), stored.e_tag.clone()),
+        ("last-modified".into(), TIME_HTTP.into()),
+        ("content-type".into(), "text/csv".into()),
+        ("x-amz-version-id".into(), "v7".into()),
+        ("x-amz-request-id".into(), "r1".into()),
+    ];
+    headers.extend(stored.metadata.iter().cloned());
+    if request.method == "HEAD" {
+        headers.push(("content-length".into(), size.to_string()));
+        return Answer { headers, ..answer(200, "") };
+    }
+    let range = request.headers.get("range").and_then(|text| text.strip_prefix("bytes="));
+    let Some((from, to)) = range.and_then(|range| range.split_once('-')) else {
+        return Answer { headers, ..answer(200, stored.bytes.to_vec()) };
+    };
+    let from: usize = from.parse().unwrap();
+    let to = to.parse::<usize>().unwrap().min(size.saturating_sub(1));
+    if from >= size {
+        return refused(416, "InvalidRange");
+    }
+    headers.push(("content-range".into(), format!("bytes {from}-{to}/{size}")));
+    Answer { headers, ..answer(206, &stored.bytes[from..=to]) }
+}
+
+fn list(state: &State, page: usize, query: &BTreeMap<String, String>) -> Answer {
+    let of = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
+    let prefix = of("prefix");
+    let after = percent_decode_str(of("continuation-token")).decode_utf8_lossy();
+    let shown = |key: &str| utf8_percent_encode(key, NON_ALPHANUMERIC).to_string();
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    for (key, stored) in &state.objects {
+        let Some(below) = key.strip_prefix(prefix) else { continue };
+        let folder = below.find('/').filter(|_| of("delimiter") == "/");
+        match folder {
+            Some(at) => {
+                let folder = &key[..prefix.len() + at + 1];
+                let xml =
+                    format!("<CommonPrefixes><Prefix>{}</Prefix></CommonPrefixes>", shown(folder));
+                names.insert(folder.to_owned(), xml);
+            }
+            None => {
+                let xml = format!(
+                    "<Contents><Key>{}</Key><Size>{}</Size><LastModified>{TIME}</LastModified>\
+                     <ETag>{}</ETag><StorageClass>STANDARD</StorageClass></Contents>",
+                    shown(key),
+                    stored.bytes.len(),
+                    stored.e_tag.replace('"', "&quot;"),
+                );
+                names.insert(key.clone(), xml);
+            }
+        }
+    }
+    let mut rest = names.into_iter().filter(|(name, _)| name.as_str() > &*after).peekable();
+    let mut xml = "<ListBucketResult><EncodingType>url</EncodingType>".to_owned();
+    let mut last = String::new();
+    for _ in 0..page {
+        if let Some((name, text)) = rest.next() {
+            last = name;
+            xml.push_str(&text);
+        }
+    }
+    let truncated = rest.peek().is_some();
+    if truncated {
+        let token = shown(&last);
+        xml.push_str(&format!("<NextContinuationToken>{token}</NextContinuationToken>"));
+    }
+    xml.push_str(&format!("<IsTruncated>{truncated}</IsTruncated></ListBucketResult>"));
+    answer(200, xml)
+}

@@ -1,0 +1,845 @@
+//! Files and objects against a server that does as it is told, and processes that are killed at a request.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+use proptest::prelude::*;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::server::{Fault, Request, Server};
+use super::*;
+use crate::error::{Error, Result};
+
+const MIB: usize = 1 << 20;
+/// Three blocks, or parts, and a bit.
+const LARGE: usize = 25 * MIB + 77;
+
+fn bytes(count: usize) -> Vec<u8> {
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut all: Vec<u8> =
+        std::iter::repeat_with(&mut word).take(count / 8 + 1).flatten().collect();
+    all.truncate(count);
+    all
+}
+
+fn settings(server: &Server) -> Settings {
+    Settings { storage_options: server.options(), ..Settings::default() }
+}
+
+fn listed(server: &Server, url: &str, recursive: bool) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    ls(url, recursive, &settings(server), &mut |entry| {
+        names.push(entry.name);
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// The files below a folder, and all in them.
+fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    fn fill(root: &Path, folder: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                fill(root, &path, found);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    fill(folder, folder, &mut found);
+    found
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    tree(folder).into_keys().collect()
+}
+
+fn fetch(server: &Server, url: &str, output: &Path, options: GetOptions) -> Result<Copied> {
+    let output = Some(output.to_str().unwrap().to_owned());
+    get(&[url.to_owned()], &GetOptions { output, ..options }, &settings(server))
+}
+
+/// The machine may be slow: whether something is done, and not how fast, is looked at.
+fn patient() -> PutOptions {
+    PutOptions { patience: std::time::Duration::from_secs(600), ..PutOptions::default() }
+}
+
+fn send(
+    server: &Server,
+    path: &Path,
+    url: &str,
+    home: &Path,
+    options: PutOptions,
+) -> Result<Copied> {
+    let patience = patient().patience;
+    let options = PutOptions { home: Some(home.to_owned()), patience, ..options };
+    put(&[path.to_str().unwrap().to_owned()], url, &options, &settings(server))
+}
+
+// What is there.
+
+#[test]
+fn a_folder_is_listed_by_itself_and_a_pattern_by_what_it_matches() {
+    let empty: &[u8] = b"";
+    let keys = [
+        "a.csv",
+        "logs",
+        "logs-old/x",
+        "logs/",
+        "logs/.hid",
+        "logs/1/a.csv",
+        "logs/1/b.json",
+        "logs/2/a.csv",
+        "logs/z.csv",
+        "new\nline",
+        "odd//x",
+        "esc\x1b[31m",
+    ];
+    let keys: Vec<(&str, &[u8])> = keys.iter().map(|key| (*key, empty)).collect();
+    let server = Server::with(&keys);
+    for (url, recursive, expected) in [
+        (
+            "s3://b",
+            false,
+            &["a.csv", "esc\x1b[31m", "logs", "logs-old/", "logs/", "new\nline", "odd/"][..],
+        ),
+        ("s3://b/logs/", false, &[".hid", "1/", "2/", "z.csv"]),
+        // Both an object and a folder.
+        ("s3://b/logs", false, &["logs", ".hid", "1/", "2/", "z.csv"]),
+        ("s3://b/logs/", true, &[".hid", "1/a.csv", "1/b.json", "2/a.csv", "z.csv"]),
+        ("s3://b/logs/*", false, &["1/", "2/", "z.csv"]),
+        ("s3://b/l*", false, &["logs", "logs-old/", "logs/"]),
+        ("s3://b/logs/*/a.csv", false, &["1/a.csv", "2/a.csv"]),
+        ("s3://b/logs/[12]", true, &["1/a.csv", "1/b.json", "2/a.csv"]),
+        ("s3://b/{logs/2,a*}", false, &["a.csv", "logs/2/a.csv"]),
+        ("s3://b/odd/", false, &["/"]),
+        ("s3://b/odd/", true, &["/x"]),
+        ("s3://b/odd//", false, &["x"]),
+        ("s3://b/a.csv", false, &["a.csv"]),
+    ] {
+        let mut found = listed(&server, url, recursive).unwrap();
+        if url.contains('{') {
+            found.sort();
+        }
+        assert_eq!(found, expected, "{url} {recursive}");
+    }
+    let missing = listed(&server, "s3://b/lags/", false).unwrap_err();
+    let message = tidemill_base::Error::from(missing).to_string();
+    assert!(message.contains("did you mean `s3://b/logs`?"), "{message}");
+    assert!(listed(&server, "s3://b/x*", false).is_err());
+    assert!(matches!(listed(&server, "s3://b/odd/../x", false), Err(Error::Usage { .. })));
+}
+
+#[test]
+fn what_is_here_is_listed_as_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(2);
+    for key in ["a-b/1", "a/1", "a/2/3", "a.csv", "z"] {
+        let path = folder.path().join(key);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, key).unwrap();
+        server.store(key, key.into());
+    }
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("a/up")).unwrap();
+    server.store("a/up", Vec::new());
+    std::fs::remove_file(folder.path().join("a/up")).unwrap();
+    server.state(|state| state.objects.remove("a/up"));
+    let root = folder.path().to_str().unwrap();
+    for (below, recursive) in
+        [("", false), ("", true), ("/a", false), ("/a*", false), ("/*/1", false)]
+    {
+        let here = listed(&server, &format!("{root}{below}"), recursive).unwrap();
+        let there = listed(&server, &format!("s3://b{below}"), recursive).unwrap();
+        assert_eq!(here, there, "{below} {recursive}");
+    }
+    assert!(matches!(listed(&server, &format!("{root}/none"), false), Err(Error::NotFound { .. })));
+}
+
+fn key() -> impl Strategy<Value = String> {
+    proptest::collection::vec("[ab+ %é\n]{0,2}", 1..4)
+        .prop_map(|parts| parts.join("/"))
+        .prop_filter("a key is something", |key| !key.is_empty())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn listings_and_sums_are_what_a_naive_count_gives(
+        keys in proptest::collection::btree_set(key(), 1..12),
+        folder in key(),
+        page in 1_usize..5,
+    ) {
+        let server = Server::start(page);
+        for (size, key) in keys.iter().enumerate() {
+            server.store(key, vec![0; size + 1]);
+        }
+        let prefix = format!("{}/", folder.trim_end_matches('/'));
+        let prefix = if prefix == "/" { String::new() } else { prefix };
+        let below: BTreeSet<&str> =
+            keys.iter().filter_map(|key| key.strip_prefix(&prefix)).collect();
+        let url = format!("s3://b/{prefix}");
+        if below.is_empty() {
+            prop_assert!(listed(&server, &url, true).is_err());
+            return Ok(());
+        }
+        let all: Vec<&str> = below.iter().copied().collect();
+        prop_assert_eq!(listed(&server, &url, true).unwrap(), all.clone());
+        let level: BTreeSet<&str> =
+            below.iter().map(|key| key.find('/').map_or(*key, |at| &key[..=at])).collect();
+        let level: Vec<&str> = level.into_iter().collect();
+        prop_assert_eq!(listed(&server, &url, false).unwrap(), level);
+
+        let mut sums = BTreeMap::new();
+        let options = UsageOptions { depth: 9 };
+        du(&url, options, &settings(&server), &mut |usage| {
+            assert!(sums.insert(usage.url, (usage.files, usage.bytes)).is_none());
+            Ok(())
+        }).unwrap();
+        let mut expected: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for (size, key) in keys.iter().enumerate() {
+            let Some(below) = key.strip_prefix(&prefix) else { continue };
+            let folders = below.match_indices('/').map(|(at, _)| &below[..=at]);
+            for folder in std::iter::once("").chain(folders) {
+                let sum = expected.entry(format!("{url}{folder}")).or_default();
+                sum.0 += 1;
+                sum.1 += size as u64 + 1;
+            }
+        }
+        prop_assert_eq!(sums, expected);
+    }
+}
+
+#[test]
+fn all_that_a_server_says_of_an_object_is_told() {
+    let server = Server::with(&[("logs/a//b.csv", b"1234")]);
+    let told = |url: &str| {
+        let mut all = Vec::new();
+        stat(url, &settings(&server), &mut |stat| {
+            all.push(stat);
+            Ok(())
+        })
+        .map(|()| all)
+    };
+    let found = told("s3://b/logs/a//b.csv").unwrap();
+    assert_eq!((found[0].size, found[0].kind), (Some(4), Kind::File));
+    assert_eq!(found[0].content_type.as_deref(), Some("text/csv"));
+    assert_eq!(found[0].modified.as_deref(), Some("2026-11-20T10:00:00Z"));
+    assert_eq!(found[0].e_tag.as_deref(), Some("\"81dc9bdb52d04dc20036dbd8313ed055\""));
+    assert_eq!(found[0].more, BTreeMap::from([("version-id".to_owned(), "v7".to_owned())]));
+    assert_eq!(told("s3://b/logs").unwrap()[0].kind, Kind::Folder);
+    assert_eq!(told("s3://b/logs/**/*.csv").unwrap().len(), 1);
+    assert!(matches!(told("s3://b/none"), Err(Error::NotFound { .. })));
+}
+
+#[test]
+fn a_server_that_is_overloaded_is_asked_again_and_then_named() {
+    let server = Server::with(&[("a", b"1")]);
+    let count = Arc::new(AtomicU64::new(0));
+    let own = Arc::clone(&count);
+    server.rule(move |_| match own.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => Fault::Status(503),
+        _ => Fault::None,
+    });
+    assert_eq!(listed(&server, "s3://b/", false).unwrap(), ["a"]);
+    server.rule(|_| Fault::Status(503));
+    let message = tidemill_base::Error::from(listed(&server, "s3://b/", false).unwrap_err());
+    let message = message.to_string();
+    assert!(
+        message.contains("cannot list `s3://b/`: the server answered 503 SlowDown"),
+        "{message}"
+    );
+    assert!(message.contains("after 2 retries"), "{message}");
+    server.rule(|_| Fault::Status(403));
+    let message = tidemill_base::Error::from(listed(&server, "s3://b/", false).unwrap_err());
+    assert!(message.to_string().contains("s3:ListBucket"), "{message}");
+}
+
+// What is read out.
+
+#[test]
+fn ranges_of_several_come_one_after_another() {
+    let large = bytes(LARGE);
+    let server =
+        Server::with(&[("a", b"hello"), ("b/1", b"12345"), ("b/2", b"67890"), ("l", &large)]);
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().join("here");
+    std::fs::write(&here, "local").unwrap();
+    let read = |urls: &[&str], range: std::ops::Range<u64>| {
+        let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
+        let mut out = Vec::new();
+        let count = cat(&urls, range, &settings(&server), &mut |bytes| out.write_all(bytes))?;
+        assert_eq!(count, out.len() as u64);
+        Result::Ok(out)
+    };
+    let all = 0..u64::MAX;
+    let here = here.to_str().unwrap();
+    assert_eq!(
+        read(&["s3://b/a", here, "s3://b/b/*"], all.clone()).unwrap(),
+        b"hellolocal1234567890"
+    );
+    assert_eq!(read(&["s3://b/b", here, "s3://b/a"], 1..3).unwrap(), b"2378ocel");
+    assert_eq!(read(&["s3://b/a"], 7..9).unwrap(), b"");
+    assert!(
+        read(&["s3://b/l", "s3://b/a", "s3://b/l"], all).unwrap()
+            == [&large[..], b"hello", &large[..]].concat()
+    );
+    for range in [0..5, 100..9 * MIB, 7..LARGE - 1, 9 * MIB..LARGE] {
+        let asked = range.start as u64..range.end as u64;
+        assert!(read(&["s3://b/l"], asked).unwrap() == large[range.clone()], "{range:?}");
+    }
+    assert!(matches!(read(&["s3://b/none"], 0..9), Err(Error::NotFound { .. })));
+}
+
+#[test]
+fn a_reader_that_has_gone_ends_it() {
+    let server = Server::with(&[("a", b"hello")]);
+    let gone = cat(&["s3://b/a".into()], 0..9, &settings(&server), &mut |_| {
+        Err(std::io::ErrorKind::BrokenPipe.into())
+    });
+    let told = tidemill_base::Error::from(gone.unwrap_err());
+    assert!(matches!(told, tidemill_base::Error::ClosedPipe), "{told}");
+}
+
+// What is fetched.
+
+#[test]
+fn files_arrive_where_they_are_to() {
+    let server =
+        Server::with(&[("x/a.csv", b"1"), ("x/y/b.csv", b"22"), ("x/y/", b""), ("c", b"")]);
+    for (url, output, expected) in [
+        ("s3://b/x/a.csv", "out.csv", &["out.csv"][..]),
+        ("s3://b/x/a.csv", "new/", &["new/a.csv"]),
+        ("s3://b/x/a.csv", "here", &["here/a.csv", "here/old"]),
+        ("s3://b/x", "here", &["here/a.csv", "here/old", "here/y/b.csv"]),
+        ("s3://b/x/*/*.csv", "all", &["all/y/b.csv"]),
+        ("s3://b/", "b", &["b/c", "b/x/a.csv", "b/x/y/b.csv"]),
+        ("s3://b/{c,x/a.csv}", "d", &["d/c", "d/x/a.csv"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        if output == "here" {
+            std::fs::create_dir(folder.path().join("here")).unwrap();
+            std::fs::write(folder.path().join("here/old"), "old").unwrap();
+        }
+        let output = format!("{}/{output}", folder.path().to_str().unwrap());
+        let copied = fetch(&server, url, Path::new(&output), GetOptions::default()).unwrap();
+        assert_eq!(names(folder.path()), expected, "{url}");
+        assert!(copied.failed.is_empty(), "{url}");
+    }
+    let modified = |path: &Path| std::fs::metadata(path).unwrap().modified().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    fetch(&server, "s3://b/x/a.csv", &path, GetOptions::default()).unwrap();
+    let since = modified(&path).duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(since.as_secs(), 1_795_168_800, "2026-11-20T10:00:00Z");
+}
+
+#[test]
+fn no_key_is_written_outside_of_the_folder_and_the_others_go_on() {
+    let long = "x".repeat(300);
+    let keys: Vec<(&str, &[u8])> = [
+        "ok.csv",
+        "../up",
+        "../../etc/passwd",
+        "a//b",
+        "a/./c",
+        "a/../../d",
+        "/abs",
+        "new\nline",
+        "both",
+        "both/x",
+        long.as_str(),
+        ".tidemill-get-0123456789abcdef",
+        "esc\x1b[31m",
+        "dots...",
+    ]
+    .iter()
+    .map(|key| (*key, b"evil".as_slice()))
+    .collect();
+    let server = Server::with(&keys);
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a/b/c");
+    let copied =
+        fetch(&server, "s3://b/", &output, GetOptions { at_once: 1, ..GetOptions::default() });
+    let copied = copied.unwrap();
+    let found = names(folder.path());
+    assert_eq!(found, ["a/b/c/both", "a/b/c/dots...", "a/b/c/ok.csv"]);
+    assert_eq!((copied.files, copied.failed.len()), (3, keys.len() - 3));
+    for failure in &copied.failed {
+        let message = tidemill_base::Error::from(failure.error.again()).to_string();
+        let is_named = message.contains(&failure.url) || failure.url.contains("both");
+        assert!(is_named, "{}: {message}", failure.url);
+    }
+}
+
+#[test]
+fn what_exists_stays_unless_told_otherwise() {
+    let server = Server::with(&[("x/a", b"new"), ("x/b", b"bbb"), ("x/c", b"ccc")]);
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    std::fs::write(&a, "mine").unwrap();
+    let copied = fetch(&server, "s3://b/x", folder.path(), GetOptions::default()).unwrap();
+    assert_eq!((copied.files, copied.failed.len()), (2, 1));
+    assert!(matches!(copied.failed[0].error, Error::Exists { .. }));
+    assert_eq!(std::fs::read(&a).unwrap(), b"mine");
+    let skip = GetOptions { skip_existing: true, ..GetOptions::default() };
+    let copied = fetch(&server, "s3://b/x", folder.path(), skip.clone()).unwrap();
+    assert_eq!((copied.skipped, copied.failed.len()), (2, 1), "another size");
+    // As large, and older than its object.
+    std::fs::write(&b, "old").unwrap();
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
+    std::fs::File::options().write(true).open(&b).unwrap().set_modified(old).unwrap();
+    let sync = GetOptions { overwrite: true, ..skip };
+    let copied = fetch(&server, "s3://b/x", folder.path(), sync).unwrap();
+    assert_eq!((copied.files, copied.skipped), (2, 1));
+    let all: Vec<_> = tree(folder.path()).into_values().collect();
+    assert_eq!(all, [b"new", b"bbb", b"ccc"]);
+}
+
+#[test]
+fn a_fault_at_any_request_is_outlived_or_named_and_leaves_nothing_wrong() {
+    let all = bytes(LARGE);
+    let server = Server::with(&[("l", &all)]);
+    let faults = [Fault::Status(503), Fault::Cut(1000), Fault::Lost, Fault::Status(403)];
+    for fault in faults {
+        for at in [0, 1, 2, 3] {
+            let count = AtomicU64::new(0);
+            server.rule(move |_| match count.fetch_add(1, Ordering::Relaxed) == at {
+                true => fault,
+                false => Fault::None,
+            });
+            let folder = tempfile::tempdir().unwrap();
+            let target = folder.path().join("l");
+            let copied = fetch(&server, "s3://b/l", &target, GetOptions::default());
+            match &copied {
+                Ok(_) => {
+                    assert!(tree(folder.path()) == BTreeMap::from([("l".into(), all.clone())]))
+                }
+                Err(Error::Remote { status: Some(403), .. }) if fault == Fault::Status(403) => {
+                    assert_eq!(names(folder.path()), [""; 0], "{at}");
+                }
+                Err(error) => panic!("{fault:?} at {at}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_body_that_is_another_than_its_sum_is_refused() {
+    let server = Server::with(&[("a", b"hello")]);
+    server.rule(|request| if request.method == "GET" { Fault::Flip } else { Fault::None });
+    let folder = tempfile::tempdir().unwrap();
+    let damaged = fetch(&server, "s3://b/a", &folder.path().join("a"), GetOptions::default());
+    let message = tidemill_base::Error::from(damaged.unwrap_err()).to_string();
+    assert!(message.contains("`s3://b/a` is damaged: the MD5 sum of what arrived"), "{message}");
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+/// A rule that raises the flag once all before has been written, at the request for what begins there.
+fn stopped_at(
+    settings: &Settings,
+    from: usize,
+) -> impl Fn(&Request) -> Fault + Send + Sync + 'static {
+    let settings = settings.clone();
+    move |request| match request.from() {
+        Some(at) if at >= from as u64 => {
+            while settings.progress.bytes_done() < from as u64 {
+                std::thread::yield_now();
+            }
+            settings.cancel.cancel();
+            Fault::Stall
+        }
+        _ => Fault::None,
+    }
+}
+
+#[test]
+fn what_was_interrupted_is_gone_on_with_where_it_was() {
+    let mut all = bytes(LARGE);
+    let server = Server::with(&[("l", &all)]);
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("l");
+    let get = |settings: &Settings| {
+        let output = Some(target.to_str().unwrap().to_owned());
+        get(&["s3://b/l".into()], &GetOptions { output, ..GetOptions::default() }, settings)
+    };
+    let stopped = |server: &Server| {
+        let settings = settings(server);
+        server.rule(stopped_at(&settings, 24 * MIB));
+        let ended = get(&settings);
+        assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+        let kept = names(folder.path());
+        assert!(kept.len() == 2 && kept.iter().all(|name| name.starts_with(".tidemill-get-")));
+        server.works();
+    };
+    stopped(&server);
+    assert_eq!(get(&settings(&server)).unwrap().resumed_bytes, 24 * MIB as u64);
+    assert!(tree(folder.path()) == BTreeMap::from([("l".into(), all.clone())]));
+    let asked: Vec<u64> =
+        server.state(|state| state.requests.iter().filter_map(Request::from).collect());
+    assert_eq!(asked, [24 * MIB as u64]);
+
+    // Another version is begun anew.
+    std::fs::remove_file(&target).unwrap();
+    stopped(&server);
+    all[0] ^= 1;
+    server.store("l", all.clone());
+    assert_eq!(get(&settings(&server)).unwrap().resumed_bytes, 0);
+    assert!(tree(folder.path()) == BTreeMap::from([("l".into(), all)]));
+}
+
+// What is sent.
+
+fn objects(server: &Server) -> BTreeMap<String, Arc<Vec<u8>>> {
+    server.state(|state| {
+        state.objects.iter().map(|(key, stored)| (key.clone(), Arc::clone(&stored.bytes))).collect()
+    })
+}
+
+fn uploads(server: &Server) -> usize {
+    server.state(|state| state.uploads.len())
+}
+
+#[test]
+fn files_are_sent_to_where_they_are_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    for (name, text) in [("x/a", "1"), ("x/y/b", "22"), ("x/.hid", "")] {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    for (path, url, expected) in [
+        ("x/a", "s3://b/k.csv", &["k.csv"][..]),
+        ("x/a", "s3://b/logs/", &["logs/a"]),
+        ("x/a", "s3://b", &["a"]),
+        ("x", "s3://b/logs", &["logs/.hid", "logs/a", "logs/y/b"]),
+        ("x/*", "s3://b/logs", &["logs/a"]),
+        ("x/**/*", "s3://b/", &["a", "y/b"]),
+    ] {
+        let server = Server::start(1000);
+        let copied =
+            send(&server, &folder.path().join(path), url, home.path(), PutOptions::default());
+        assert_eq!(copied.unwrap().files as usize, expected.len(), "{path} {url}");
+        let keys: Vec<String> = objects(&server).into_keys().collect();
+        assert_eq!(keys, expected, "{path} {url}");
+    }
+}
+
+#[test]
+fn large_files_are_sent_in_parts_and_nothing_is_taken_over() {
+    let server = Server::start(1000);
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let all = bytes(LARGE);
+    let path = folder.path().join("l");
+    std::fs::write(&path, &all).unwrap();
+    let send = |options| send(&server, &path, "s3://b/l", home.path(), options);
+    assert_eq!(send(PutOptions::default()).unwrap().bytes, LARGE as u64);
+    assert!(*objects(&server)["l"] == all);
+    assert!(matches!(send(PutOptions::default()), Err(Error::Exists { .. })));
+    let skip = PutOptions { skip_existing: true, ..PutOptions::default() };
+    // The file is newer than the server's clock, and of several parts no sum is known.
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+    assert_eq!(send(skip).unwrap().skipped, 1);
+    // Somebody else is faster: after the look, and before the parts are put together.
+    server.state(|state| state.objects.clear());
+    let faster = server.shared();
+    server.rule(move |request| {
+        if request.method == "POST" && request.query.contains_key("uploadId") {
+            faster.store("l", b"theirs".to_vec());
+        }
+        Fault::None
+    });
+    assert!(matches!(send(PutOptions::default()), Err(Error::Exists { .. })));
+    assert_eq!(objects(&server)["l"].as_slice(), b"theirs");
+    assert_eq!((uploads(&server), names(home.path())), (0, vec![]));
+}
+
+#[test]
+fn small_files_that_are_the_same_are_left_by_their_sum() {
+    let server = Server::with(&[("a", b"hello")]);
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("a");
+    let skip = PutOptions { skip_existing: true, ..PutOptions::default() };
+    let later = std::time::UNIX_EPOCH + std::time::Duration::from_secs(4_000_000_000);
+    for (text, skipped) in [("hello", Some(1)), ("hallo", None)] {
+        std::fs::write(&path, text).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        let copied = send(&server, &path, "s3://b/a", home.path(), skip.clone());
+        assert_eq!(copied.ok().map(|copied| copied.skipped), skipped, "{text}");
+    }
+    let sync = PutOptions { overwrite: true, ..skip };
+    send(&server, &path, "s3://b/a", home.path(), sync).unwrap();
+    assert_eq!(objects(&server)["a"].as_slice(), b"hallo");
+}
+
+#[test]
+fn a_fault_at_any_request_of_an_upload_leaves_all_of_it_or_nothing() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let all = bytes(LARGE);
+    let path = folder.path().join("l");
+    std::fs::write(&path, &all).unwrap();
+    for fault in [Fault::Status(503), Fault::Lost, Fault::Status(403)] {
+        for at in 0..8 {
+            let server = Server::start(1000);
+            let count = AtomicU64::new(0);
+            server.rule(move |_| match count.fetch_add(1, Ordering::Relaxed) == at {
+                true => fault,
+                false => Fault::None,
+            });
+            let sent = send(&server, &path, "s3://b/l", home.path(), PutOptions::default());
+            match &sent {
+                Ok(_) => {}
+                // Requests that would do something twice are not repeated after a lost answer.
+                Err(Error::Remote { status: Some(403) | None, .. }) => {
+                    let there = objects(&server);
+                    assert!(there.is_empty() || *there["l"] == all, "{fault:?} at {at}");
+                    server.works();
+                    let again = PutOptions { overwrite: true, skip_existing: true, ..patient() };
+                    send(&server, &path, "s3://b/l", home.path(), again).unwrap();
+                }
+                Err(error) => panic!("{fault:?} at {at}: {error}"),
+            }
+            assert!(*objects(&server)["l"] == all, "{fault:?} at {at}");
+            // A request to begin whose answer was lost has begun what nobody knows the name of.
+            let unknown = usize::from(fault == Fault::Lost && at == 1);
+            assert!(uploads(&server) <= unknown, "{fault:?} at {at}");
+            assert_eq!(names(home.path()), [""; 0], "{fault:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn an_upload_that_lost_its_server_is_gone_on_with() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let all = bytes(LARGE);
+    let path = folder.path().join("l");
+    std::fs::write(&path, &all).unwrap();
+    let server = Server::start(1000);
+    let fails = |request: &Request| {
+        let is_last = request.query.get("partNumber").is_some_and(|number| number == "4");
+        if is_last { Fault::Status(503) } else { Fault::None }
+    };
+    server.rule(fails);
+    let send = || send(&server, &path, "s3://b/l", home.path(), PutOptions::default());
+    assert!(matches!(send(), Err(Error::Remote { status: Some(503), .. })));
+    assert_eq!((uploads(&server), names(home.path()).len()), (1, 1));
+    server.works();
+    let copied = send().unwrap();
+    assert_eq!(copied.resumed_bytes, 24 * MIB as u64);
+    let parts = server.state(|state| state.requests.iter().filter(|r| r.is_part()).count());
+    assert_eq!(parts, 1);
+    assert!(*objects(&server)["l"] == all);
+    assert_eq!((uploads(&server), names(home.path())), (0, vec![]));
+
+    // What was thrown away meanwhile is sent anew.
+    server.state(|state| state.objects.clear());
+    server.rule(fails);
+    send().unwrap_err();
+    server.works();
+    server.state(|state| state.uploads.clear());
+    send().unwrap();
+    assert!(*objects(&server)["l"] == all);
+
+    // Of another file nothing is gone on with, and the old upload goes.
+    server.state(|state| state.objects.clear());
+    server.rule(fails);
+    send().unwrap_err();
+    server.works();
+    let other = bytes(LARGE - 5);
+    std::fs::write(&path, &other).unwrap();
+    assert_eq!(send().unwrap().resumed_bytes, 0);
+    assert!(*objects(&server)["l"] == other);
+    assert_eq!((uploads(&server), names(home.path())), (0, vec![]));
+}
+
+#[test]
+fn an_interrupt_leaves_no_upload() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("l");
+    std::fs::write(&path, bytes(LARGE)).unwrap();
+    let server = Server::start(1000);
+    let is_begin = |request: &Request| request.query.contains_key("uploads");
+    let when: [fn(&Request) -> bool; 3] = [
+        is_begin,
+        |request| request.is_part(),
+        |request| request.query.get("partNumber").is_some_and(|number| number == "3"),
+    ];
+    for when in when {
+        let settings = settings(&server);
+        let cancel = settings.cancel.clone();
+        server.rule(move |request| {
+            if when(request) {
+                cancel.cancel();
+            }
+            Fault::None
+        });
+        let sent = PutOptions { home: Some(home.path().to_owned()), ..patient() };
+        let sent = put(&[path.to_str().unwrap().into()], "s3://b/l", &sent, &settings);
+        assert!(matches!(sent, Err(Error::Interrupted)), "{sent:?}");
+        assert_eq!((uploads(&server), objects(&server).len()), (0, 0));
+        assert_eq!(names(home.path()), [""; 0]);
+    }
+}
+
+#[test]
+fn what_has_no_place_is_refused_with_what_to_do() {
+    let server = Server::start(1000);
+    let settings = settings(&server);
+    let text = |error: Error| tidemill_base::Error::from(error).to_string();
+    let get = |url: &str| text(get(&[url.into()], &GetOptions::default(), &settings).unwrap_err());
+    let put = |path: &str, url: &str| {
+        text(put(&[path.into()], url, &PutOptions::default(), &settings).unwrap_err())
+    };
+    for (message, expected) in [
+        (get("here.csv"), "is on this machine already"),
+        (get("https://h/*.csv"), "does not list its files"),
+        (put("a", "there.csv"), "cp copies"),
+        (put("a", "https://h/x"), "a web server takes no files"),
+        (put("s3://b/a", "s3://b/c"), "fetch it first: tidemill get"),
+        (put("/none/such", "s3://b/c"), "no such file"),
+        (put("/dev/null", "s3://b/c"), "not a regular file"),
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+// Processes that are killed.
+
+const CHILD: &str = "TIDEMILL_TEST_COPY";
+
+/// Not a test of its own: what the next two start, and kill.
+#[test]
+fn a_process_to_be_killed() {
+    let Ok(words) = std::env::var(CHILD) else { return };
+    let words: Vec<&str> = words.split('\n').collect();
+    let [verb, endpoint, from, to, home] = words.as_slice() else { panic!("{words:?}") };
+    let mut settings = Settings::default();
+    for (name, value) in [
+        ("endpoint_url", *endpoint),
+        ("allow_http", "true"),
+        ("region", "us-east-1"),
+        ("access_key_id", "key-id"),
+        ("secret_access_key", "hush-hush"),
+        ("unsigned_payload", "true"),
+    ] {
+        settings.storage_options.set(name, value).unwrap();
+    }
+    let from = [(*from).to_owned()];
+    if *verb == "get" {
+        let output = Some((*to).to_owned());
+        let _ = get(&from, &GetOptions { output, ..GetOptions::default() }, &settings);
+    } else {
+        let options = PutOptions { home: Some(PathBuf::from(home)), ..PutOptions::default() };
+        let _ = put(&from, to, &options, &settings);
+    }
+}
+
+/// Runs a copy in a process of its own, which is killed when its request of this number arrives, before that
+/// is answered. Whether there was one.
+fn killed_at(server: &Server, words: [&str; 4], number: u64) -> bool {
+    #[derive(Default)]
+    struct Process {
+        id: Mutex<Option<Pid>>,
+        is_dead: Mutex<bool>,
+        died: Condvar,
+    }
+    let process: Arc<Process> = Arc::default();
+    let (own, count) = (Arc::clone(&process), AtomicU64::new(0));
+    let reached = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&reached);
+    server.rule(move |_| {
+        if count.fetch_add(1, Ordering::Relaxed) == number {
+            told.store(1, Ordering::Relaxed);
+            let id = own.id.lock().unwrap();
+            kill_process(id, Signal::KILL).unwrap();
+            let mut is_dead = own.is_dead.lock();
+            while !*is_dead {
+                own.died.wait(&mut is_dead);
+            }
+        }
+        Fault::None
+    });
+    let [verb, from, to, home] = words;
+    // No request is looked at before the process is known.
+    let mut id = process.id.lock();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "files::tests::a_process_to_be_killed"])
+        .env(CHILD, [verb, server.url.as_str(), from, to, home].join("\n"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    *id = Some(Pid::from_child(&child));
+    drop(id);
+    child.wait().unwrap();
+    *process.is_dead.lock() = true;
+    process.died.notify_all();
+    server.works();
+    reached.load(Ordering::Relaxed) == 1
+}
+
+#[test]
+fn a_process_killed_at_any_request_of_a_download_leaves_nothing_wrong() {
+    let all = bytes(LARGE);
+    let server = Server::with(&[("x/a", b"small"), ("x/l", &all)]);
+    let expected =
+        BTreeMap::from([("a".to_owned(), b"small".to_vec()), ("l".to_owned(), all.clone())]);
+    for number in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().to_str().unwrap();
+        let was_killed = killed_at(&server, ["get", "s3://b/x/", to, ""], number);
+        for (name, found) in tree(folder.path()) {
+            let is_part = name.starts_with(".tidemill-get-");
+            assert!(is_part || found == expected[&name], "{name} after {number}");
+        }
+        let again = GetOptions { skip_existing: true, ..GetOptions::default() };
+        let copied = fetch(&server, "s3://b/x/", folder.path(), again).unwrap();
+        assert!(copied.failed.is_empty(), "{:?}", copied.failed);
+        assert!(tree(folder.path()) == expected, "after {number}");
+        if !was_killed {
+            assert!(number > 3);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_request_of_an_upload_leaves_nothing_wrong() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let all = bytes(LARGE);
+    let path = folder.path().join("l");
+    std::fs::write(&path, &all).unwrap();
+    for number in 0.. {
+        let server = Server::start(1000);
+        let words = ["put", path.to_str().unwrap(), "s3://b/l", home.path().to_str().unwrap()];
+        let was_killed = killed_at(&server, words, number);
+        let there = objects(&server);
+        assert!(there.is_empty() || *there["l"] == all, "after {number}");
+        let again = PutOptions { skip_existing: true, overwrite: true, ..PutOptions::default() };
+        let copied = send(&server, &path, "s3://b/l", home.path(), again).unwrap();
+        assert!(copied.failed.is_empty(), "{:?}", copied.failed);
+        assert!(*objects(&server)["l"] == all, "after {number}");
+        // An upload whose name was on its way when the process was killed is known to nobody.
+        assert!(uploads(&server) <= usize::from(number == 1), "after {number}");
+        if !was_killed {
+            assert!(number > 5);
+            assert_eq!((uploads(&server), names(home.path())), (0, vec![]));
+            return;
+        }
+    }
+}
