@@ -55,7 +55,206 @@ pub(crate) enum Verb {
     Jobs(JobsArgs),
     Sort(SortArgs),
     Hll(HllArgs),
+    Cat(CatArgs),
+    Get(GetArgs),
+    Put(PutArgs),
+    Ls(LsArgs),
+    Stat(StatArgs),
+    Du(DuArgs),
+    Fs(FsArgs),
     Completions(CompletionsArgs),
+}
+
+/// Lists, measures, reads and copies files and objects: the verbs for them, together.
+///
+/// `tidemill fs ls` is `tidemill ls`, and so on.
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  tidemill fs ls s3://logs/
+  tidemill fs get s3://logs/2026-11/ --output november"
+)]
+pub(crate) struct FsArgs {
+    #[command(subcommand)]
+    pub verb: FsVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FsVerb {
+    #[command(after_help = "Example:\n  tidemill fs cat s3://logs/web.csv")]
+    Cat(CatArgs),
+    #[command(after_help = "Example:\n  tidemill fs get s3://logs/2026-11/ --output november")]
+    Get(GetArgs),
+    #[command(after_help = "Example:\n  tidemill fs put reports/ s3://reports/2026-11/")]
+    Put(PutArgs),
+    #[command(after_help = "Example:\n  tidemill fs ls --long s3://logs/")]
+    Ls(LsArgs),
+    #[command(after_help = "Example:\n  tidemill fs stat s3://logs/web.csv")]
+    Stat(StatArgs),
+    #[command(after_help = "Example:\n  tidemill fs du s3://logs/")]
+    Du(DuArgs),
+}
+
+/// Writes files and objects to standard output, one after another, as they are.
+///
+/// What comes next is fetched meanwhile. Nothing is decompressed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill cat s3://logs/web.csv | wc -l
+  tidemill cat 's3://logs/2026-11-*.json.zst' | zstd -d | head
+  tidemill cat --range 0..100 https://example.org/flights.csv")]
+pub(crate) struct CatArgs {
+    /// Files, URLs, patterns, folders
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// Only the bytes from A up to before B of each: 0..100, 1M.., ..4096
+    #[arg(long, value_name = "A..B")]
+    pub range: Option<String>,
+    #[command(flatten)]
+    pub storage: StorageArgs,
+    #[command(flatten)]
+    pub read_ahead: ReadAheadArgs,
+}
+
+/// Fetches objects into files, many at once.
+///
+/// A file has its name once all of it is there. What was stopped, or killed, is gone on with by the same
+/// command, as long as the object is of the same version. Of a folder all that is below it is fetched.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill get s3://logs/web.csv
+  tidemill get s3://logs/2026-11/ --output november --skip-existing
+  tidemill get 's3://logs/2026-11-*/*.json' --output november")]
+pub(crate) struct GetArgs {
+    /// URLs, patterns, folders
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// The file to write, or the folder, which ends with `/` or exists or takes many [default: the name of
+    /// the file or folder; the folder one is in for a pattern]
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<String>,
+    #[command(flatten)]
+    pub copy: CopyArgs,
+    #[command(flatten)]
+    pub storage: StorageArgs,
+    #[command(flatten)]
+    pub read_ahead: ReadAheadArgs,
+}
+
+/// Sends files to a bucket, many at once.
+///
+/// An object is there once all of it is. What was killed, or lost its server, is gone on with by the same
+/// command; Ctrl-C leaves nothing in the bucket. Of a folder all that is below it is sent.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "tidemill put [OPTIONS] <PATH>... <URL>",
+    after_help = "\
+Examples:
+  tidemill put report.csv s3://reports/2026-11.csv
+  tidemill put reports/ s3://reports/2026-11/ --skip-existing
+  tidemill put 'out/*.parquet' s3://reports/parquet/"
+)]
+pub(crate) struct PutArgs {
+    /// Files, patterns, folders; and where to, last: a key, or what keys begin with, which ends with `/`
+    #[arg(value_names = ["PATH", "URL"], num_args = 2.., required = true)]
+    pub paths: Vec<String>,
+    #[command(flatten)]
+    pub copy: CopyArgs,
+    #[command(flatten)]
+    pub storage: StorageArgs,
+}
+
+/// How many files are copied.
+#[derive(Debug, Args)]
+pub(crate) struct CopyArgs {
+    /// Replace what exists already
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Leave what exists already in the same size and is not older, as after a run that was stopped
+    #[arg(long)]
+    pub skip_existing: bool,
+    /// How many files at once; large ones are in several requests at once besides [default: 32]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub parallel: Option<usize>,
+}
+
+/// Lists files and objects.
+///
+/// Of a folder its names, of a pattern what it matches, in the order of their bytes. Times are in UTC.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill ls s3://logs/
+  tidemill ls --long 's3://logs/2026-11-*'
+  tidemill ls --recursive --format json s3://logs/ > listing.jsonl")]
+pub(crate) struct LsArgs {
+    /// Files, URLs, patterns, folders
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// All files below folders
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Sizes and times too
+    #[arg(short, long)]
+    pub long: bool,
+    /// Sizes in bytes
+    #[arg(long)]
+    pub bytes: bool,
+    /// How to list: text, or an object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+    #[command(flatten)]
+    pub storage: StorageArgs,
+}
+
+/// Tells all that is known of files and objects: size, time, version, type, and what else the server says.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill stat s3://logs/web.csv
+  tidemill stat --format json 's3://logs/*.csv'")]
+pub(crate) struct StatArgs {
+    /// Files, URLs, patterns, folders
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// How to tell it: text, or an object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+    #[command(flatten)]
+    pub storage: StorageArgs,
+}
+
+/// Sums the bytes and files below folders, each after those in it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill du s3://logs/
+  tidemill du --depth 3 s3://logs/
+  tidemill du --summarize s3://logs/ s3://reports/")]
+pub(crate) struct DuArgs {
+    /// Files, URLs, patterns, folders
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// Only the sum of each URL
+    #[arg(short, long, conflicts_with = "depth")]
+    pub summarize: bool,
+    /// How far below each URL folders are told of
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub depth: usize,
+    /// Sizes in bytes
+    #[arg(long)]
+    pub bytes: bool,
+    /// How to tell them: text, or an object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+    #[command(flatten)]
+    pub storage: StorageArgs,
 }
 
 /// Answers SQL straight over files.

@@ -118,6 +118,8 @@ pub(crate) struct Bar {
     bytes: u64,
     is_rated: bool,
     hidden: bool,
+    /// What is counted beside bytes.
+    unit: &'static str,
 }
 
 impl Bar {
@@ -138,7 +140,15 @@ impl Bar {
             bytes: 0,
             is_rated: false,
             hidden: true,
+            unit: "rows",
         }
+    }
+
+    /// The same for files, which are counted as rows are.
+    pub(crate) fn of_files(progress: &Progress) -> Self {
+        let mut bar = Bar::new(progress);
+        bar.unit = "files";
+        bar
     }
 
     /// Redraws, if it is time to.
@@ -165,6 +175,7 @@ impl Bar {
             bytes: self.bytes,
             total,
             rows: self.progress.rows_done(),
+            unit: self.unit,
             per_second: whole(bar.per_sec()),
             left: (self.is_rated && total > 0).then(|| bar.eta()),
             elapsed: self.started.elapsed(),
@@ -205,6 +216,7 @@ struct Shown {
     /// 0 where nobody knows.
     total: u64,
     rows: u64,
+    unit: &'static str,
     per_second: u64,
     left: Option<Duration>,
     elapsed: Duration,
@@ -219,7 +231,7 @@ const BAR_MIN: usize = 8;
 impl Shown {
     /// A line of at most so many columns: the bar is shorter, and then less is said, where it does not fit.
     fn line(&self, columns: usize) -> String {
-        let rows = format!("{} rows", grouped(self.rows));
+        let rows = format!("{} {}", grouped(self.rows), self.unit);
         let rate = format!("{}/s", human_bytes(self.per_second));
         let elapsed = indicatif::HumanDuration(self.elapsed).to_string();
         let is_read = self.total > 0 && self.bytes >= self.total;
@@ -291,6 +303,7 @@ mod tests {
             bytes,
             total,
             rows: 12_345_678,
+            unit: "rows",
             per_second: 123_000_000,
             left: Some(Duration::from_secs(720)),
             elapsed: Duration::from_secs(41),

@@ -82,7 +82,7 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
 }
 
 /// What `work` returns, done on a thread of its own while the bar moves.
-fn beside<T: Send>(bar: &mut Bar, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(super) fn beside<T: Send>(bar: &mut Bar, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let (done, wait) = channel();
         let worker = std::thread::Builder::new().name("check".into());

@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod fs;
 mod hll;
 mod jobs;
 mod look;
@@ -21,7 +22,9 @@ use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
-use crate::args::{Cli, CompletionsArgs, LimitArgs, ReadAheadArgs, SourceArgs, StorageArgs, Verb};
+use crate::args::{
+    Cli, CompletionsArgs, FsArgs, FsVerb, LimitArgs, ReadAheadArgs, SourceArgs, StorageArgs, Verb,
+};
 use crate::screen::Pages;
 
 pub(crate) use self::shell::{is_possible as is_shell_possible, shell};
@@ -51,6 +54,12 @@ pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
         Verb::Jobs(args) => jobs::jobs(args),
         Verb::Sort(args) => sort::sort(args.words),
         Verb::Hll(args) => hll::hll(args),
+        Verb::Cat(args) | Verb::Fs(FsArgs { verb: FsVerb::Cat(args) }) => fs::cat(&args),
+        Verb::Get(args) | Verb::Fs(FsArgs { verb: FsVerb::Get(args) }) => fs::get(args),
+        Verb::Put(args) | Verb::Fs(FsArgs { verb: FsVerb::Put(args) }) => fs::put(args),
+        Verb::Ls(args) | Verb::Fs(FsArgs { verb: FsVerb::Ls(args) }) => fs::ls(&args),
+        Verb::Stat(args) | Verb::Fs(FsArgs { verb: FsVerb::Stat(args) }) => fs::stat(&args),
+        Verb::Du(args) | Verb::Fs(FsArgs { verb: FsVerb::Du(args) }) => fs::du(&args),
         Verb::Completions(args) => completions(&args),
     }
 }

@@ -1,0 +1,263 @@
+//! `cat`, `get`, `put`, `ls`, `stat`, `du`: files and objects as they are.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tidemill_engine::coverage::{grouped, human_bytes};
+use tidemill_engine::error::visible;
+use tidemill_engine::remote::files::{
+    self, AT_ONCE_DEFAULT, Copied, Entry, GetOptions, Kind, PutOptions, Settings, Stat, Sum, Usage,
+    UsageOptions, parse_range,
+};
+use tidemill_engine::remote::{self, StorageOptions};
+use tidemill_engine::{Error, Result};
+
+use super::Outcome;
+use super::check::beside;
+use crate::args::{CatArgs, CopyArgs, DuArgs, GetArgs, LsArgs, Plain, PutArgs, StatArgs};
+use crate::terminal::{self, Bar};
+
+/// What is listed is shown no later than this.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+fn settings(storage_options: StorageOptions) -> anyhow::Result<Settings> {
+    let settings = Settings { storage_options, ..Settings::default() };
+    terminal::watch_signals(&settings.cancel)?;
+    Ok(settings)
+}
+
+/// Standard output, as many bytes as come, without a look at where lines end.
+struct Out {
+    out: BufWriter<File>,
+    shown: Instant,
+}
+
+impl Out {
+    fn new() -> Result<Out> {
+        let own = io::stdout().as_fd().try_clone_to_owned();
+        let own = own.map_err(|error| Error::io("write", "standard output", error))?;
+        Ok(Out { out: BufWriter::with_capacity(64 << 10, own.into()), shown: Instant::now() })
+    }
+
+    /// A line, which is shown soon.
+    fn line(&mut self, line: &str) -> io::Result<()> {
+        self.out.write_all(line.as_bytes())?;
+        self.out.write_all(b"\n")?;
+        if self.shown.elapsed() >= PATIENCE {
+            self.out.flush()?;
+            self.shown = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let line = serde_json::to_string(value).map_err(io::Error::other)?;
+        self.line(&line)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(|error| Error::io("write", "standard output", error))
+    }
+}
+
+/// Does something to each URL; one of several that fails is told, and the others go on.
+fn each_url(
+    urls: &[String],
+    out: &mut Out,
+    mut work: impl FnMut(&str, &mut Out) -> remote::Result<()>,
+) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::Complete;
+    for url in urls {
+        let done = work(url, out).map_err(Error::from);
+        out.flush()?;
+        match done {
+            Ok(()) => {}
+            Err(error @ (Error::Interrupted | Error::ClosedPipe)) => return Err(error.into()),
+            Err(error) if urls.len() > 1 => {
+                outcome = Outcome::No;
+                terminal::complain(&error.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(outcome)
+}
+
+fn size(bytes: u64, exact: bool) -> String {
+    if exact { bytes.to_string() } else { human_bytes(bytes) }
+}
+
+/// How many there are, in words.
+fn of(count: u64, one: &str) -> String {
+    format!("{} {one}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// `tidemill ls URL…`.
+pub(super) fn ls(args: &LsArgs) -> anyhow::Result<Outcome> {
+    let settings = settings(args.storage.options()?)?;
+    let mut out = Out::new()?;
+    let mut all = Sum::default();
+    let several = args.urls.len() > 1;
+    let outcome = each_url(&args.urls, &mut out, |url, out| {
+        let sum = files::ls(url, args.recursive, &settings, &mut |entry| match args.format {
+            Plain::Json => out.json(&entry),
+            Plain::Text => out.line(&line(&entry, args, several)),
+        })?;
+        all.files += sum.files;
+        all.folders += sum.folders;
+        all.bytes += sum.bytes;
+        Ok(())
+    })?;
+    if args.format == Plain::Text {
+        let folders = match all.folders {
+            0 => String::new(),
+            count => format!(", {}", of(count, "folder")),
+        };
+        let bytes = size(all.bytes, args.bytes);
+        terminal::note(&format!("{}{folders}: {bytes}", of(all.files, "file")));
+    }
+    Ok(outcome)
+}
+
+fn line(entry: &Entry, args: &LsArgs, several: bool) -> String {
+    // What a name has in it that a terminal would obey is made visible, and a line is a name.
+    let name = visible(if several { &entry.url } else { &entry.name }, &[]);
+    if !args.long {
+        return name;
+    }
+    let bytes = match entry.kind {
+        Kind::Folder => "-".to_owned(),
+        Kind::File => entry.size.map_or("?".to_owned(), |bytes| size(bytes, args.bytes)),
+    };
+    format!("{bytes:>12}  {:<20}  {name}", entry.modified.as_deref().unwrap_or("-"))
+}
+
+/// `tidemill stat URL…`.
+pub(super) fn stat(args: &StatArgs) -> anyhow::Result<Outcome> {
+    let settings = settings(args.storage.options()?)?;
+    each_url(&args.urls, &mut Out::new()?, |url, out| {
+        files::stat(url, &settings, &mut |stat| match args.format {
+            Plain::Json => out.json(&stat),
+            Plain::Text => described(&stat).iter().try_for_each(|line| out.line(line)),
+        })
+    })
+}
+
+fn described(stat: &Stat) -> Vec<String> {
+    let kind = match stat.kind {
+        Kind::File => "file",
+        Kind::Folder => "folder",
+    };
+    let bytes = |bytes| match bytes {
+        0..1000 => format!("{bytes} B"),
+        _ => format!("{} B ({})", grouped(bytes), human_bytes(bytes)),
+    };
+    let mut facts = vec![("kind".to_owned(), Some(kind.to_owned()))];
+    facts.push(("size".into(), stat.size.map(bytes)));
+    facts.push(("modified".into(), stat.modified.clone()));
+    facts.push(("e_tag".into(), stat.e_tag.clone()));
+    facts.push(("content_type".into(), stat.content_type.clone()));
+    facts.push(("storage_class".into(), stat.storage_class.clone()));
+    let also = |(name, value): (&String, &String)| (name.clone(), Some(value.clone()));
+    facts.extend(stat.more.iter().map(also));
+    let written =
+        |(name, value): (&String, &String)| (format!("metadata {name}"), Some(value.clone()));
+    facts.extend(stat.metadata.iter().map(written));
+    let facts = facts.into_iter().filter_map(|(name, value)| {
+        Some(format!("  {}: {}", visible(&name, &[]), visible(&value?, &[])))
+    });
+    std::iter::once(visible(&stat.url, &[])).chain(facts).collect()
+}
+
+/// `tidemill du URL…`.
+pub(super) fn du(args: &DuArgs) -> anyhow::Result<Outcome> {
+    let settings = settings(args.storage.options()?)?;
+    let options = UsageOptions { depth: if args.summarize { 0 } else { args.depth } };
+    each_url(&args.urls, &mut Out::new()?, |url, out| {
+        files::du(url, options, &settings, &mut |usage| match args.format {
+            Plain::Json => out.json(&usage),
+            Plain::Text => {
+                let Usage { url, files, bytes } = &usage;
+                let (bytes, files) = (size(*bytes, args.bytes), of(*files, "file"));
+                out.line(&format!("{bytes:>12}  {files:>14}  {}", visible(url, &[])))
+            }
+        })
+    })
+}
+
+/// `tidemill cat URL…`.
+pub(super) fn cat(args: &CatArgs) -> anyhow::Result<Outcome> {
+    let settings = settings(args.read_ahead.over(args.storage.options()?)?)?;
+    let range = args.range.as_deref().map(parse_range).transpose().map_err(Error::from)?;
+    let mut out = Out::new()?;
+    let work = || -> Result<()> {
+        files::cat(&args.urls, range.unwrap_or(0..u64::MAX), &settings, &mut |bytes| {
+            out.out.write_all(bytes)
+        })?;
+        out.flush()
+    };
+    if io::stdout().is_terminal() {
+        work()?;
+    } else {
+        beside(&mut Bar::of_files(&settings.progress), work)?;
+    }
+    Ok(Outcome::Complete)
+}
+
+/// `tidemill get URL…`.
+pub(super) fn get(args: GetArgs) -> anyhow::Result<Outcome> {
+    let settings = settings(args.read_ahead.over(args.storage.options()?)?)?;
+    let CopyArgs { overwrite, skip_existing, parallel } = args.copy;
+    let at_once = parallel.unwrap_or(AT_ONCE_DEFAULT);
+    let options = GetOptions { output: args.output, overwrite, skip_existing, at_once };
+    copied("fetched", &settings, || Ok(files::get(&args.urls, &options, &settings)?))
+}
+
+/// `tidemill put PATH… URL`.
+pub(super) fn put(args: PutArgs) -> anyhow::Result<Outcome> {
+    let settings = settings(args.storage.options()?)?;
+    let CopyArgs { overwrite, skip_existing, parallel } = args.copy;
+    let at_once = parallel.unwrap_or(AT_ONCE_DEFAULT);
+    let options = PutOptions { overwrite, skip_existing, at_once, ..PutOptions::default() };
+    let mut paths = args.paths;
+    let url = paths.pop().unwrap_or_default();
+    copied("sent", &settings, || Ok(files::put(&paths, &url, &options, &settings)?))
+}
+
+/// Copies while the bar moves, and says what became of it.
+fn copied(
+    what: &str,
+    settings: &Settings,
+    work: impl FnOnce() -> Result<Copied> + Send,
+) -> anyhow::Result<Outcome> {
+    let mut bar = Bar::of_files(&settings.progress);
+    let copied = beside(&mut bar, work);
+    bar.clear();
+    let copied = copied?;
+    for warning in &copied.warnings {
+        terminal::warn(warning);
+    }
+    let failed = copied.failed.len() as u64;
+    for failure in copied.failed {
+        terminal::complain(&Error::from(failure.error).into());
+    }
+    let mut line = format!("{what} {}: {}", of(copied.files, "file"), human_bytes(copied.bytes));
+    if copied.resumed_bytes > 0 {
+        let bytes = human_bytes(copied.resumed_bytes);
+        line.push_str(&format!(", of which {bytes} had been {what} before"));
+    }
+    if copied.skipped > 0 {
+        line.push_str(&format!("; left {} that were there already", grouped(copied.skipped)));
+    }
+    if failed > 0 {
+        line.push_str(&format!("; {} failed", grouped(failed)));
+    }
+    if copied.gave_up {
+        line.push_str(", and no more were tried");
+    }
+    terminal::note(&line);
+    Ok(if failed == 0 { Outcome::Complete } else { Outcome::No })
+}
