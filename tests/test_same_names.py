@@ -54,9 +54,18 @@ def test_every_verb_is_a_function(helped):
     commands = re.search(r"^Commands:\n((?:  .*\n)+)", helped(), re.MULTILINE)[1]
     verbs = set(re.findall(r"^  (\w+)", commands, re.MULTILINE)) - {"completions"}
     assert "query" in verbs and "merge" in verbs
-    # A sketch is an object.
-    verbs = verbs - {"hll"} | {"Hll"}
+    # A sketch is an object, and the verbs of `fs` are all verbs themselves.
+    verbs = verbs - {"hll", "fs"} | {"Hll"}
     assert sorted(verb for verb in verbs if not callable(getattr(tm, verb, None))) == []
+
+
+@pytest.mark.parametrize("verb", ["cat", "get", "put", "ls", "stat", "du"])
+def test_every_flag_of_files_is_a_parameter(verb, helped):
+    parameters = set(inspect.signature(getattr(tm, verb)).parameters)
+    # Python gives objects, in which sizes and times are, and a sum alone is of depth 0.
+    elsewhere = {"long", "bytes", "summarize", *SOMEWHERE_ELSE}
+    assert sorted(flags(helped(verb)) - parameters - elsewhere) == []
+    assert flags(helped("fs", verb)) == flags(helped(verb))
 
 
 @pytest.mark.parametrize("verb", ["query", "run", "merge", "convert", "schema", "head"])

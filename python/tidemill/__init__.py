@@ -30,6 +30,7 @@ from tidemill._errors import (
     UsageError,
 )
 from tidemill._explain import Explain
+from tidemill._files import Copied, Entry, Usage, cat, du, get, ls, put, stat
 from tidemill._formats import Batches, register_format
 from tidemill._hll import Estimate, Hll
 from tidemill._ids import IdSet, IdSpace
@@ -53,9 +54,11 @@ __all__ = [
     "Batch",
     "Batches",
     "Checked",
+    "Copied",
     "CorruptBytesError",
     "CorruptFileError",
     "Coverage",
+    "Entry",
     "Estimate",
     "Explain",
     "Hll",
@@ -79,16 +82,22 @@ __all__ = [
     "SourceSchema",
     "TidemillError",
     "UncertainEstimateError",
+    "Usage",
     "UsageError",
     "Written",
     "__version__",
+    "cat",
     "check",
     "check_schema",
     "convert",
+    "du",
     "explain",
+    "get",
     "head",
     "jobs",
+    "ls",
     "merge",
+    "put",
     "query",
     "read_rowfile",
     "read_text",
@@ -97,4 +106,5 @@ __all__ = [
     "salvage",
     "schema",
     "sort",
+    "stat",
 ]

@@ -21,17 +21,22 @@ __all__ = [
     "RawStream",
     "RawWritten",
     "__version__",
+    "cat",
     "check",
     "check_schema",
     "convert",
+    "du",
     "explain_job",
     "explain_query",
     "flush_read_cache",
+    "get",
     "head",
     "jobs",
     "leave_python",
+    "ls",
     "merge",
     "merge_partial",
+    "put",
     "query",
     "read_job",
     "read_rowfile",
@@ -42,6 +47,7 @@ __all__ = [
     "salvage",
     "schema",
     "sort",
+    "stat",
     "table_of_rows",
     "unknown_tables",
 ]
@@ -288,6 +294,30 @@ def check_schema(
     old: str, new: str, old_options: SourceOptions, new_options: SourceOptions
 ) -> list[tuple[str, str]]: ...
 def sort(words: list[str]) -> tuple[bool, bytes, str, str | None]: ...
+def ls(
+    urls: list[str], recursive: bool, storage_options: list[tuple[str, str]]
+) -> list[str]: ...
+def stat(urls: list[str], storage_options: list[tuple[str, str]]) -> list[str]: ...
+def du(urls: list[str], depth: int, storage_options: list[tuple[str, str]]) -> list[str]: ...
+def cat(
+    urls: list[str], range: str | None, storage_options: list[tuple[str, str]]
+) -> bytes: ...
+def get(
+    urls: list[str],
+    output: str | None,
+    overwrite: bool,
+    skip_existing: bool,
+    parallel: int | None,
+    storage_options: list[tuple[str, str]],
+) -> tuple[int, int, int, int, list[tuple[str, str]]]: ...
+def put(
+    paths: list[str],
+    url: str,
+    overwrite: bool,
+    skip_existing: bool,
+    parallel: int | None,
+    storage_options: list[tuple[str, str]],
+) -> tuple[int, int, int, int, list[tuple[str, str]]]: ...
 def schema(url: str, source: SourceOptions) -> RawSource: ...
 def explain_query(
     sql: str,

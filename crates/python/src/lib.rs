@@ -9,6 +9,7 @@
 //! - `values`: which Python object is a value?
 //! - `convert`: how are files converted and checked?
 //! - `sorting`: how are lines sorted?
+//! - `files`: how are files and objects listed and copied?
 //! - `arrays`: how does a column of values reach the engine, and how does one go back?
 //! - `hashed`: which hash has a Python object in a sketch?
 //! - `sketches`: how do sketches reach Python?
@@ -22,6 +23,7 @@
 mod arrays;
 mod convert;
 mod errors;
+mod files;
 mod hashed;
 mod ids;
 mod imported;
@@ -576,6 +578,12 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(convert::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(convert::check_schema, module)?)?;
     module.add_function(wrap_pyfunction!(sorting::sort, module)?)?;
+    module.add_function(wrap_pyfunction!(files::cat, module)?)?;
+    module.add_function(wrap_pyfunction!(files::get, module)?)?;
+    module.add_function(wrap_pyfunction!(files::put, module)?)?;
+    module.add_function(wrap_pyfunction!(files::ls, module)?)?;
+    module.add_function(wrap_pyfunction!(files::stat, module)?)?;
+    module.add_function(wrap_pyfunction!(files::du, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(explain_query, module)?)?;
     module.add_function(wrap_pyfunction!(unknown_tables, module)?)?;

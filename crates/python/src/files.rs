@@ -1,0 +1,171 @@
+//! How are files and objects listed and copied?
+
+use std::io;
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tidemill_engine::remote::files::{
+    self, Copied, GetOptions, PutOptions, Settings, UsageOptions, parse_range,
+};
+use tidemill_engine::{Cancel, Error, Progress, Result};
+
+use crate::errors::warn;
+use crate::options::storage;
+use crate::wait::on_a_thread;
+
+fn settings(cancel: &Cancel, storage_options: &[(String, String)]) -> Result<Settings> {
+    let storage_options = storage(storage_options)?;
+    Ok(Settings { storage_options, cancel: cancel.clone(), progress: Progress::new() })
+}
+
+fn json(value: &impl serde::Serialize) -> io::Result<String> {
+    serde_json::to_string(value).map_err(io::Error::other)
+}
+
+/// A listing, each of it as JSON.
+#[pyfunction]
+pub(crate) fn ls(
+    py: Python<'_>,
+    urls: Vec<String>,
+    recursive: bool,
+    storage_options: Vec<(String, String)>,
+) -> PyResult<Vec<String>> {
+    let cancel = Cancel::new();
+    on_a_thread(py, cancel.clone(), move || {
+        let settings = settings(&cancel, &storage_options)?;
+        let mut found = Vec::new();
+        for url in &urls {
+            files::ls(url, recursive, &settings, &mut |entry| {
+                found.push(json(&entry)?);
+                Ok(())
+            })?;
+        }
+        Ok(found)
+    })
+}
+
+/// What is told of each, as JSON.
+#[pyfunction]
+pub(crate) fn stat(
+    py: Python<'_>,
+    urls: Vec<String>,
+    storage_options: Vec<(String, String)>,
+) -> PyResult<Vec<String>> {
+    let cancel = Cancel::new();
+    on_a_thread(py, cancel.clone(), move || {
+        let settings = settings(&cancel, &storage_options)?;
+        let mut told = Vec::new();
+        for url in &urls {
+            files::stat(url, &settings, &mut |stat| {
+                told.push(json(&stat)?);
+                Ok(())
+            })?;
+        }
+        Ok(told)
+    })
+}
+
+/// The sums of folders, each as JSON.
+#[pyfunction]
+pub(crate) fn du(
+    py: Python<'_>,
+    urls: Vec<String>,
+    depth: usize,
+    storage_options: Vec<(String, String)>,
+) -> PyResult<Vec<String>> {
+    let cancel = Cancel::new();
+    on_a_thread(py, cancel.clone(), move || {
+        let settings = settings(&cancel, &storage_options)?;
+        let mut sums = Vec::new();
+        for url in &urls {
+            files::du(url, UsageOptions { depth }, &settings, &mut |usage| {
+                sums.push(json(&usage)?);
+                Ok(())
+            })?;
+        }
+        Ok(sums)
+    })
+}
+
+/// The bytes of all, one after another.
+#[pyfunction]
+pub(crate) fn cat<'py>(
+    py: Python<'py>,
+    urls: Vec<String>,
+    range: Option<String>,
+    storage_options: Vec<(String, String)>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let cancel = Cancel::new();
+    let bytes = on_a_thread(py, cancel.clone(), move || {
+        let settings = settings(&cancel, &storage_options)?;
+        let range = range.as_deref().map(parse_range).transpose()?;
+        let mut all = Vec::new();
+        files::cat(&urls, range.unwrap_or(0..u64::MAX), &settings, &mut |bytes| {
+            all.try_reserve(bytes.len()).map_err(io::Error::other)?;
+            all.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok(all)
+    })?;
+    Ok(PyBytes::new(py, &bytes))
+}
+
+/// What became of files: how many were copied, their bytes, those of a run before, and how many were left; and
+/// those that failed, each by its URL with what went wrong.
+type RawCopied = (u64, u64, u64, u64, Vec<(String, String)>);
+
+/// Fetches objects into files.
+#[pyfunction]
+pub(crate) fn get(
+    py: Python<'_>,
+    urls: Vec<String>,
+    output: Option<PathBuf>,
+    overwrite: bool,
+    skip_existing: bool,
+    parallel: Option<usize>,
+    storage_options: Vec<(String, String)>,
+) -> PyResult<RawCopied> {
+    let defaults = GetOptions::default();
+    let at_once = parallel.unwrap_or(defaults.at_once);
+    let output = output.map(|path| path.to_string_lossy().into_owned());
+    let options = GetOptions { output, overwrite, skip_existing, at_once };
+    copy(py, storage_options, move |settings| Ok(files::get(&urls, &options, settings)?))
+}
+
+/// Sends files to a bucket.
+#[pyfunction]
+pub(crate) fn put(
+    py: Python<'_>,
+    paths: Vec<String>,
+    url: String,
+    overwrite: bool,
+    skip_existing: bool,
+    parallel: Option<usize>,
+    storage_options: Vec<(String, String)>,
+) -> PyResult<RawCopied> {
+    let defaults = PutOptions::default();
+    let at_once = parallel.unwrap_or(defaults.at_once);
+    let options = PutOptions { overwrite, skip_existing, at_once, ..defaults };
+    copy(py, storage_options, move |settings| {
+        Ok(files::put(&paths, &url, &options, settings)?)
+    })
+}
+
+fn copy(
+    py: Python<'_>,
+    storage_options: Vec<(String, String)>,
+    work: impl FnOnce(&Settings) -> Result<Copied> + Send + 'static,
+) -> PyResult<RawCopied> {
+    let cancel = Cancel::new();
+    let copied = on_a_thread(py, cancel.clone(), move || {
+        work(&settings(&cancel, &storage_options)?)
+    })?;
+    for warning in &copied.warnings {
+        warn(py, warning)?;
+    }
+    let failed = copied.failed.into_iter();
+    let failed = failed.map(|failure| (failure.url, Error::from(failure.error).to_string()));
+    let failed = failed.collect();
+    Ok((copied.files, copied.bytes, copied.resumed_bytes, copied.skipped, failed))
+}
