@@ -365,7 +365,8 @@ mod unit {
 
     #[test]
     fn damage_of_any_kind_is_found_and_what_is_before_it_is_kept() {
-        let damages: [(&str, fn(&Path, &Path), u64); 6] = [
+        type Damage = fn(&Path, &Path);
+        let damages: [(&str, Damage, u64); 6] = [
             ("a byte of the second block", |part, _| flip(part, BLOCK_BYTES + 5), 1),
             ("a byte of the first block", |part, _| flip(part, 5), 0),
             ("bytes that never reached the disk", |part, _| cut(part, BLOCK_BYTES + 9), 1),

@@ -283,15 +283,15 @@ impl Run<'_> {
         };
         self.bucket.path(key)?;
         let source = Source::open(path)?;
-        if self.options.skip_existing || !self.options.overwrite {
-            if let Look::There(there) = self.look(key)? {
-                if self.options.skip_existing && self.is_same(&source, &there)? {
-                    self.settings.progress.add_bytes(source.size);
-                    return Ok(Done::Skipped);
-                }
-                if !self.options.overwrite {
-                    return Err(Error::Exists { path: self.bucket.url(key) });
-                }
+        if (self.options.skip_existing || !self.options.overwrite)
+            && let Look::There(there) = self.look(key)?
+        {
+            if self.options.skip_existing && self.is_same(&source, &there)? {
+                self.settings.progress.add_bytes(source.size);
+                return Ok(Done::Skipped);
+            }
+            if !self.options.overwrite {
+                return Err(Error::Exists { path: self.bucket.url(key) });
             }
         }
         if source.size <= PART_BYTES as u64 {
