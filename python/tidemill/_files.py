@@ -122,9 +122,7 @@ def ls(
     return [Entry(**json.loads(entry)) for entry in found]
 
 
-def stat(
-    url: Path, *, storage_options: Mapping[str, object] | None = None
-) -> dict[str, Any]:
+def stat(url: Path, *, storage_options: Mapping[str, object] | None = None) -> dict[str, Any]:
     r"""Tell all that is known of a file, an object or a folder.
 
     Parameters

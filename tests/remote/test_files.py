@@ -1,4 +1,4 @@
-"""`tidemill ls`, `stat`, `du`, `cat`, `get`, `put` and their Python functions, against the S3 server."""
+"""`tidemill ls`, `stat`, `du`, `cat`, `get` and `put`, and Python's, against the S3 server."""
 
 import hashlib
 import json
@@ -197,7 +197,8 @@ def hangs_behind(bytes):
 
 
 def noted(tidemill):
-    return sum(path.read_bytes().count(b"\n") for path in tidemill.folder.glob(".tidemill-get-*.done"))
+    notes = tidemill.folder.glob(".tidemill-get-*.done")
+    return sum(path.read_bytes().count(b"\n") for path in notes)
 
 
 @pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGINT])
