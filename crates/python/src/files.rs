@@ -147,9 +147,7 @@ pub(crate) fn put(
     let defaults = PutOptions::default();
     let at_once = parallel.unwrap_or(defaults.at_once);
     let options = PutOptions { overwrite, skip_existing, at_once, ..defaults };
-    copy(py, storage_options, move |settings| {
-        Ok(files::put(&paths, &url, &options, settings)?)
-    })
+    copy(py, storage_options, move |settings| Ok(files::put(&paths, &url, &options, settings)?))
 }
 
 fn copy(
@@ -158,9 +156,8 @@ fn copy(
     work: impl FnOnce(&Settings) -> Result<Copied> + Send + 'static,
 ) -> PyResult<RawCopied> {
     let cancel = Cancel::new();
-    let copied = on_a_thread(py, cancel.clone(), move || {
-        work(&settings(&cancel, &storage_options)?)
-    })?;
+    let copied =
+        on_a_thread(py, cancel.clone(), move || work(&settings(&cancel, &storage_options)?))?;
     for warning in &copied.warnings {
         warn(py, warning)?;
     }
