@@ -237,10 +237,7 @@ fn bucket_matches(
         } else if folder.is_none() {
             // `logs/*` where there is `logs/monday/a.csv`.
             let folders = key.match_indices('/').map(|(at, _)| &key[..at]);
-            folder = folders
-                .into_iter()
-                .find(|folder| wanted.matches(folder))
-                .map(str::to_owned);
+            folder = folders.into_iter().find(|folder| wanted.matches(folder)).map(str::to_owned);
         }
     }
     match folder {

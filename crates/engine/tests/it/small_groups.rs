@@ -71,8 +71,9 @@ fn expected(rows: &[Row]) -> Vec<Vec<String>> {
         quarters.sort_unstable();
         let middle = |last: usize| (quarters[last / 2] + quarters[last.div_ceil(2)]) as f64 / 8.0;
         let median = quarters.len().checked_sub(1).map(middle);
-        let entry =
-            |value: &dyn std::fmt::Display, count| format!("{{value: {value}, count: {count}, error: 0}}");
+        let entry = |value: &dyn std::fmt::Display, count| {
+            format!("{{value: {value}, count: {count}, error: 0}}")
+        };
         let different = |least: u64| {
             let numbers: BTreeSet<&u64> =
                 numbers.iter().filter(|number| **number > least).collect();

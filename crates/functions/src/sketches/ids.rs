@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
 use datafusion_common::{Result, ScalarValue};
 use tidemill_sketch::Ids;
 
-use super::{SECTION, Stored, as_sketch, id_set_of};
+use super::{SECTION, Stored, as_sketch, id_set_of, look_into_id_set};
 use crate::callable::{Function, Given, Told, called_as, external};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,7 +111,7 @@ impl Function for OfIds {
         Ok(match self {
             OfIds::Cardinality => {
                 let counts = all.map(|row| {
-                    let count = sets.at(row)?.map(|ids| ids.len());
+                    let count = sets.look_into(row, None)?.map(|(count, _)| count);
                     Ok(count.map(|count| i64::try_from(count).unwrap_or(i64::MAX)))
                 });
                 Arc::new(counts.collect::<Result<Int64Array>>()?)
@@ -126,8 +126,11 @@ impl Function for OfIds {
                         _ => wanted.as_primitive::<Int64Type>().value(row).cast_unsigned(),
                     })
                 };
-                let answers =
-                    all.map(|row| Ok(sets.at(row)?.zip(id(row)).map(|(ids, id)| ids.contains(id))));
+                let answers = all.map(|row| {
+                    let id = id(row);
+                    let found = sets.look_into(row, id)?;
+                    Ok(found.zip(id).map(|((_, has_id), _)| has_id))
+                });
                 Arc::new(answers.collect::<Result<BooleanArray>>()?)
             }
             OfIds::List => {
@@ -177,5 +180,11 @@ impl Sets {
 
     fn at(&self, row: usize) -> Result<Option<Ids>> {
         self.0.at(row)?.map(|bytes| id_set_of(&bytes)).transpose().map_err(external)
+    }
+
+    /// How many numbers a set has, and whether it has one; without the memory of them.
+    fn look_into(&self, row: usize, id: Option<u64>) -> Result<Option<(usize, bool)>> {
+        let look = |bytes: std::borrow::Cow<'_, [u8]>| look_into_id_set(&bytes, id);
+        self.0.at(row)?.map(look).transpose().map_err(external)
     }
 }

@@ -52,6 +52,11 @@ pub fn id_set_of(bytes: &[u8]) -> Result<Ids, Error> {
     Ids::decode_within(bytes, IDS_MAX).map_err(|error| refused("set of ids", bytes, &error))
 }
 
+/// How many numbers a stored set has, and whether it has one of them.
+fn look_into_id_set(bytes: &[u8], id: Option<u64>) -> Result<(usize, bool), Error> {
+    Ids::look_into(bytes, id).map_err(|error| refused("set of ids", bytes, &error))
+}
+
 /// The bytes that a text stands for.
 ///
 /// # Errors

@@ -327,58 +327,103 @@ impl Ids {
     /// # Errors
     /// As there, and [`SketchError::TooMany`], before memory is taken.
     pub fn decode_within(bytes: &[u8], most: usize) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
-        reader.expect_header(HEADER, "0x91 (version 1)")?;
-        let found = reader.varint()?;
-        let count = usize::try_from(found).unwrap_or(usize::MAX);
-        if count > most {
-            return Err(SketchError::TooMany { state: STATE, found, most: most as u64 });
-        }
-        if count == 0 {
-            reader.finish()?;
-            return Ok(Ids::new());
-        }
-        let first = reader.varint()?;
-        let blocks = (count - 1).div_ceil(BLOCK);
-        if blocks > reader.remaining() {
-            return Err(reader.short_of(blocks));
-        }
-        let mut ids = Vec::with_capacity(count);
-        ids.push(first);
-        let mut before = first;
-        while ids.len() < count {
-            let width = u32::from(reader.u8()?);
-            if width > 64 {
-                return Err(reader.corrupt("gaps of more than 64 bits"));
+        let mut ids = Vec::new();
+        blocks(bytes, |count, some| {
+            if count > most {
+                let found = count as u64;
+                return Err(SketchError::TooMany { state: STATE, found, most: most as u64 });
             }
-            let block = (count - ids.len()).min(BLOCK);
-            let packed = reader.take((block * width as usize).div_ceil(8))?;
-            let mut gaps = [0; BLOCK];
-            let all = vectorized(
-                #[inline(always)]
-                || unpack(packed, width, &mut gaps),
-            );
-            if 64 - all.leading_zeros() != width || gaps[block..].iter().any(|gap| *gap != 0) {
-                return Err(reader.corrupt("gaps are wider than they need to be"));
+            if ids.is_empty() && !some.is_empty() {
+                ids.reserve_exact(count);
             }
-            let largest = u128::from(before) + (u128::from(all) + 1) * BLOCK as u128;
-            if largest > u128::from(u64::MAX) {
-                // Perhaps: the sum tells.
-                let sum: u128 = gaps[..block].iter().map(|gap| u128::from(*gap) + 1).sum();
-                if u128::from(before) + sum > u128::from(u64::MAX) {
-                    return Err(reader.corrupt("an id does not fit 64 bits"));
-                }
-            }
-            for gap in &mut gaps {
-                before = before.wrapping_add(*gap).wrapping_add(1);
-                *gap = before;
-            }
-            before = gaps[block - 1];
-            ids.extend_from_slice(&gaps[..block]);
-        }
-        reader.finish()?;
+            ids.extend_from_slice(some);
+            Ok(())
+        })?;
         Ok(Ids { sorted: ids.len(), ids })
     }
+
+    /// How many ids there are in bytes that [`Ids::encode`] wrote, and which of some are among them: without the
+    /// memory of a state. Cost: about a nanosecond for each id in the bytes.
+    ///
+    /// # Errors
+    /// As [`Ids::decode`].
+    ///
+    /// ```
+    /// use tidemill_sketch::Ids;
+    /// let ids: Ids = [7, 40, 41].into_iter().collect();
+    /// let mut bytes = Vec::new();
+    /// ids.encode(&mut bytes);
+    /// assert_eq!(Ids::look_into(&bytes, Some(40))?, (3, true));
+    /// # Ok::<(), tidemill_sketch::SketchError>(())
+    /// ```
+    pub fn look_into(bytes: &[u8], wanted: Option<u64>) -> Result<(usize, bool), SketchError> {
+        let (mut found, mut has_wanted) = (0, false);
+        blocks(bytes, |count, some| {
+            found = count;
+            if let (Some(wanted), [first, .., last] | [first @ last]) = (wanted, some)
+                && (*first..=*last).contains(&wanted)
+            {
+                has_wanted |= some.binary_search(&wanted).is_ok();
+            }
+            Ok(())
+        })?;
+        Ok((found, has_wanted))
+    }
+}
+
+/// Calls `take` with how many ids there are in all, and some of them, ascending, until there are no more.
+fn blocks(
+    bytes: &[u8],
+    mut take: impl FnMut(usize, &[u64]) -> Result<(), SketchError>,
+) -> Result<(), SketchError> {
+    let mut reader = Reader::new(STATE, bytes);
+    reader.expect_header(HEADER, "0x91 (version 1)")?;
+    let found = reader.varint()?;
+    let count = usize::try_from(found).unwrap_or(usize::MAX);
+    if count == 0 {
+        return reader.finish();
+    }
+    let first = reader.varint()?;
+    // Refused before it is looked at how many bytes there are: a claim of too many is told by its number.
+    take(count, &[])?;
+    let needed = (count - 1).div_ceil(BLOCK);
+    if needed > reader.remaining() {
+        return Err(reader.short_of(needed));
+    }
+    take(count, &[first])?;
+    let (mut before, mut done) = (first, 1);
+    while done < count {
+        let width = u32::from(reader.u8()?);
+        if width > 64 {
+            return Err(reader.corrupt("gaps of more than 64 bits"));
+        }
+        let block = (count - done).min(BLOCK);
+        let packed = reader.take((block * width as usize).div_ceil(8))?;
+        let mut gaps = [0; BLOCK];
+        let all = vectorized(
+            #[inline(always)]
+            || unpack(packed, width, &mut gaps),
+        );
+        if 64 - all.leading_zeros() != width || gaps[block..].iter().any(|gap| *gap != 0) {
+            return Err(reader.corrupt("gaps are wider than they need to be"));
+        }
+        let largest = u128::from(before) + (u128::from(all) + 1) * BLOCK as u128;
+        if largest > u128::from(u64::MAX) {
+            // Perhaps: the sum tells.
+            let sum: u128 = gaps[..block].iter().map(|gap| u128::from(*gap) + 1).sum();
+            if u128::from(before) + sum > u128::from(u64::MAX) {
+                return Err(reader.corrupt("an id does not fit 64 bits"));
+            }
+        }
+        for gap in &mut gaps {
+            before = before.wrapping_add(*gap).wrapping_add(1);
+            *gap = before;
+        }
+        before = gaps[block - 1];
+        take(count, &gaps[..block])?;
+        done += block;
+    }
+    reader.finish()
 }
 
 /// The ids of [`Ids::iter`], ascending.

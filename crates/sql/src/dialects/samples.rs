@@ -153,15 +153,8 @@ fn gives_records(table: &TableFactor) -> bool {
 }
 
 /// Functions that make several rows of one.
-const OF_SEVERAL_ROWS: [&str; 7] = [
-    "unnest",
-    "explode",
-    "explode_outer",
-    "posexplode",
-    "posexplode_outer",
-    "arrayjoin",
-    "inline",
-];
+const OF_SEVERAL_ROWS: [&str; 7] =
+    ["unnest", "explode", "explode_outer", "posexplode", "posexplode_outer", "arrayjoin", "inline"];
 
 /// Whether such a function is called.
 struct MoreRows(bool);
