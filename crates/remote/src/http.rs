@@ -338,11 +338,6 @@ impl Resource {
         self.encoding.as_deref().filter(|encoding| !encoding.eq_ignore_ascii_case("identity"))
     }
 
-    /// What tells this version from any other; none where the server does not say for sure.
-    pub(super) fn version(&self) -> Option<&str> {
-        self.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"))
-    }
-
     pub(super) fn content_type(&self) -> Option<&str> {
         self.content_type.as_deref()
     }
@@ -362,8 +357,8 @@ impl Resource {
         self.e_tag.is_some() || self.modified.is_some()
     }
 
-    /// The `ETag`, if it stands for the very bytes.
-    fn strong(&self) -> Option<&str> {
+    /// The `ETag`, if it stands for the very bytes: what tells this version from any other; none where the server does not say for sure.
+    pub(super) fn strong(&self) -> Option<&str> {
         self.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"))
     }
 

@@ -102,7 +102,7 @@ impl Object {
     /// What tells this version from any other; none where the server does not say for sure.
     pub fn e_tag(&self) -> Option<&str> {
         match &self.version.at {
-            At::Http(resource) => resource.version(),
+            At::Http(resource) => resource.strong(),
             At::S3 { object, .. } => object.meta().e_tag.as_deref(),
         }
     }

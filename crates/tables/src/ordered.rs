@@ -345,8 +345,8 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
                 of_list = Some(OfList::Item(at.cast_to(&DataType::Int64)?));
             }
             ("collect", Some(Expr::Literal(most, _))) => {
-                without_nulls(&mut call);
                 of_list = Some(OfList::First(most.cast_to(&DataType::Int64)?));
+                without_nulls(&mut call);
             }
             _ => {}
         }
