@@ -32,6 +32,12 @@ class Entry:
         When it was last written, in UTC: ``"2026-11-20T21:20:55Z"``.
     e_tag, storage_class : str or None
         Its version in a bucket, in quotes, and how the bucket stores it.
+
+    Examples
+    --------
+    >>> import tidemill as tm
+    >>> tm.Entry("web.csv", "logs/web.csv", "file", size=3).size
+    3
     """
 
     name: str
@@ -53,6 +59,12 @@ class Usage:
         The folder, or a file that was named by itself.
     files, bytes : int
         Files and objects below it, and their bytes.
+
+    Examples
+    --------
+    >>> import tidemill as tm
+    >>> tm.Usage("logs/", files=2, bytes=30).bytes
+    30
     """
 
     url: str
@@ -72,6 +84,12 @@ class Copied:
         How many of the bytes a run before had copied.
     skipped : int
         How many were there already, with ``skip_existing``.
+
+    Examples
+    --------
+    >>> import tidemill as tm
+    >>> tm.Copied(files=1, bytes=3, resumed_bytes=0, skipped=0).files
+    1
     """
 
     files: int
@@ -209,6 +227,8 @@ def cat(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: Path | None = None,
 ) -> bytes:
     r"""Read files and objects, one after another, as they are.
 
@@ -218,7 +238,7 @@ def cat(
         Files, URLs, patterns, folders.
     range : str, optional
         Only the bytes from A up to before B of each: ``"0..100"``, ``"1M.."``, ``"..4096"``.
-    storage_options, read_block, read_window, read_memory : optional
+    storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir : optional
         As in `query`.
 
     Returns
@@ -243,7 +263,9 @@ def cat(
     >>> tm.cat([path, path], range="2..")
     b'1\n1\n'
     """
-    options = _options.read_ahead(storage_options, read_block, read_window, read_memory)
+    options = _options.read_ahead(
+        storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+    )
     return _tidemill.cat(_paths(urls), range, _options.storage(options))
 
 
@@ -258,6 +280,8 @@ def get(
     read_block: str | int | None = None,
     read_window: str | int | None = None,
     read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: Path | None = None,
 ) -> Copied:
     """Fetch objects into files, many at once.
 
@@ -277,7 +301,7 @@ def get(
         Leave files that exist in the size of their object and are not older. Default: false.
     parallel : int, optional
         How many files at once. Default: 32.
-    storage_options, read_block, read_window, read_memory : optional
+    storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir : optional
         As in `query`.
 
     Returns
@@ -300,10 +324,15 @@ def get(
     Examples
     --------
     >>> import tidemill as tm
-    >>> tm.get("s3://logs/2026-11/", "november", skip_existing=True)  # doctest: +SKIP
-    Copied(files=30, bytes=1843021, resumed_bytes=0, skipped=0)
+    >>> try:
+    ...     tm.get("november/web.csv")
+    ... except tm.TidemillError as error:
+    ...     print(str(error).splitlines()[0])
+    `november/web.csv` is on this machine already
     """
-    options = _options.read_ahead(storage_options, read_block, read_window, read_memory)
+    options = _options.read_ahead(
+        storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
+    )
     to = None if output is None else os.fspath(output)
     raw = _tidemill.get(
         _paths(urls), to, overwrite, skip_existing, parallel, _options.storage(options)
@@ -361,8 +390,11 @@ def put(
     Examples
     --------
     >>> import tidemill as tm
-    >>> tm.put("reports", "s3://reports/2026-11/")  # doctest: +SKIP
-    Copied(files=4, bytes=119, resumed_bytes=0, skipped=0)
+    >>> try:
+    ...     tm.put("reports", "november/")
+    ... except tm.TidemillError as error:
+    ...     print(str(error).splitlines()[0])
+    `november/` is on this machine
     """
     raw = _tidemill.put(
         _paths(paths), url, overwrite, skip_existing, parallel, _options.storage(storage_options)

@@ -318,8 +318,8 @@ impl Function for SampleRank {
         Told {
             section: DOC_SECTION_HASHING,
             calls: "sample_rank(hash, weight)",
-            what: "The place (BIGINT UNSIGNED) of a row with this hash and weight in a weighted sample: those of the n largest \
-                   are n rows drawn with chances in proportion to their weights. `weighted_sample` orders by it.",
+            what: "By which `weighted_sample` orders rows (BIGINT UNSIGNED): the n that are largest are drawn with chances in \
+                   proportion to their weights, such as `sample_rank(0, 1)` is `4591931904777111056`.",
         }
     }
 

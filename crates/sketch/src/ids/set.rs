@@ -459,7 +459,7 @@ fn le_words<const N: usize>(bytes: &[u8], at: usize) -> Result<[u32; N], SketchE
 /// So many bytes from a place on, which moves behind them.
 fn part<'a>(bytes: &'a [u8], at: &mut usize, length: usize) -> Result<&'a [u8], SketchError> {
     let rest = bytes.get(*at..).unwrap_or_default();
-    let part = rest.get(..length).ok_or(SketchError::Truncated {
+    let part = rest.get(..length).ok_or_else(|| SketchError::Truncated {
         state: STATE,
         offset: bytes.len(),
         needed: length - rest.len(),
