@@ -13,6 +13,8 @@
 mod set;
 mod sorted;
 mod space;
+mod stored;
+mod words;
 
 pub use set::{IdSet, Indexes};
 pub use sorted::{Ids, IdsIter};

@@ -10,17 +10,13 @@
 //!
 //! On disk it is always the Roaring portable format, which other implementations read.
 
-use std::ops::{BitAnd, BitOr, BitXor, RangeInclusive, Sub};
+use std::ops::{BitAnd, BitOr, BitXor, Sub};
 
 use roaring::RoaringBitmap;
 
+use super::stored::{STATE, Stored, corrupt};
+use super::words::{Operation, Words, ranges, word_of};
 use crate::SketchError;
-use crate::simd::vectorized;
-
-const STATE: &str = "id set";
-
-/// Words that are written before they are counted, while they are in the nearest cache.
-const BLOCK: usize = 512;
 
 /// A set of 32-bit numbers, those of an [`IdSpace`](crate::IdSpace)'s ids.
 ///
@@ -51,23 +47,6 @@ impl Default for Repr {
     fn default() -> Self {
         Repr::Few(RoaringBitmap::new())
     }
-}
-
-/// Bit i mod 64 of word i / 64 is number i.
-#[derive(Debug, Clone, Default)]
-struct Words {
-    words: Vec<u64>,
-    /// How many bits are set.
-    len: u64,
-}
-
-/// One of the operations on two sets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Union,
-    Intersection,
-    Difference,
-    SymmetricDifference,
 }
 
 impl IdSet {
@@ -119,14 +98,7 @@ impl IdSet {
     /// Removes a number; returns whether it was there.
     pub fn remove(&mut self, index: u32) -> bool {
         match &mut self.repr {
-            Repr::Words(words) => {
-                let there = words.contains(index);
-                if there {
-                    words.words[word_of(index)] &= !bit_of(index);
-                    words.len -= 1;
-                }
-                there
-            }
+            Repr::Words(words) => words.remove(index),
             Repr::Few(few) => few.remove(index),
         }
     }
@@ -168,13 +140,7 @@ impl IdSet {
     #[must_use]
     pub fn intersection_len(&self, other: &IdSet) -> u64 {
         match (&self.repr, &other.repr) {
-            (Repr::Words(a), Repr::Words(b)) => {
-                let (a, b) = (a.words.as_slice(), b.words.as_slice());
-                vectorized(
-                    #[inline(always)]
-                    || a.iter().zip(b).map(|(a, b)| u64::from((a & b).count_ones())).sum(),
-                )
-            }
+            (Repr::Words(a), Repr::Words(b)) => a.shared(b),
             (Repr::Few(a), Repr::Few(b)) => a.intersection_len(b),
             (Repr::Words(words), Repr::Few(few)) | (Repr::Few(few), Repr::Words(words)) => {
                 ranges(few).map(|range| words.count(range)).sum()
@@ -342,386 +308,9 @@ impl IdSet {
     }
 }
 
-fn corrupt(offset: usize) -> SketchError {
-    SketchError::Corrupt { state: STATE, offset, problem: "not a container by the Roaring format" }
-}
-
-/// Containers of up to so many numbers are lists.
-const LIST_MAX: usize = 4096;
-
-/// So many containers with runs among them have offsets, as all have without runs.
-const OFFSETS_MIN: usize = 4;
-
-/// Words of a container.
-const CONTAINER_WORDS: usize = 1 << 10;
-
-/// A set in the Roaring portable format, which is looked at as it lies there.
-struct Stored<'a> {
-    bytes: &'a [u8],
-    /// A bit for each container that has runs; none where none has.
-    has_runs: &'a [u8],
-    /// Of each container the high half of its numbers, and how many they are less one.
-    containers: &'a [[u8; 4]],
-    /// Where the first container begins.
-    start: usize,
-}
-
-impl<'a> Stored<'a> {
-    /// Refuses bytes that are too few for the containers that they claim, so that no room is made for these.
-    fn open(bytes: &'a [u8]) -> Result<Self, SketchError> {
-        let [cookie] = le_words(bytes, 0)?;
-        let (mut at, count, has_runs) = match (cookie & 0xffff, cookie >> 16) {
-            (12_346, 0) => {
-                let [count] = le_words(bytes, 4)?;
-                (8, count as usize, 0)
-            }
-            (12_347, last) => (4, last as usize + 1, (last as usize + 1).div_ceil(8)),
-            _ => {
-                let expected = "0x3a or 0x3b (Roaring portable format)";
-                return Err(SketchError::UnknownFormat {
-                    state: STATE,
-                    expected,
-                    found: bytes.first().copied().unwrap_or_default(),
-                });
-            }
-        };
-        let has_runs = part(bytes, &mut at, has_runs)?;
-        let (containers, _) = part(bytes, &mut at, count.saturating_mul(4))?.as_chunks();
-        if has_runs.is_empty() || count >= OFFSETS_MIN {
-            part(bytes, &mut at, count.saturating_mul(4))?;
-        }
-        Ok(Stored { bytes, has_runs, containers, start: at })
-    }
-
-    /// How many words its numbers reach at most.
-    fn words_max(&self) -> usize {
-        let last = self.containers.last();
-        last.map_or(0, |[low, high, ..]| {
-            (usize::from(u16::from_le_bytes([*low, *high])) + 1) * CONTAINER_WORDS
-        })
-    }
-
-    /// Its numbers as words, however many these are.
-    fn words(&self) -> Result<Words, SketchError> {
-        let mut at = self.start;
-        let mut found = Words { words: vec![0; self.words_max()], len: 0 };
-        let mut next_key = 0;
-        for (number, [key, key_high, last, last_high]) in self.containers.iter().enumerate() {
-            let offset = at;
-            let key = usize::from(u16::from_le_bytes([*key, *key_high]));
-            let count = usize::from(u16::from_le_bytes([*last, *last_high])) + 1;
-            let words = found.words.get_mut(key * CONTAINER_WORDS..).unwrap_or_default();
-            let Some((words, _)) = words.split_at_mut_checked(CONTAINER_WORDS) else {
-                return Err(corrupt(offset));
-            };
-            if key < next_key {
-                return Err(corrupt(offset));
-            }
-            next_key = key + 1;
-            let has_runs =
-                self.has_runs.get(number / 8).is_some_and(|of| of >> (number % 8) & 1 == 1);
-            if has_runs {
-                let runs = part(self.bytes, &mut at, 2)?;
-                let runs = usize::from(u16::from_le_bytes([runs[0], runs[1]]));
-                let (runs, _) = part(self.bytes, &mut at, runs * 4)?.as_chunks::<4>();
-                found.len += set_runs(words, runs).ok_or_else(|| corrupt(offset))?;
-            } else if count <= LIST_MAX {
-                let (list, _) = part(self.bytes, &mut at, count * 2)?.as_chunks();
-                found.len += set_list(words, list).ok_or_else(|| corrupt(offset))?;
-            } else {
-                let (from, _) = part(self.bytes, &mut at, CONTAINER_WORDS * 8)?.as_chunks();
-                for (word, from) in words.iter_mut().zip(from) {
-                    *word = u64::from_le_bytes(*from);
-                }
-                if ones(words) != count as u64 {
-                    return Err(corrupt(offset));
-                }
-                found.len += count as u64;
-            }
-        }
-        if at < self.bytes.len() {
-            let extra = self.bytes.len() - at;
-            return Err(SketchError::TrailingBytes { state: STATE, offset: at, extra });
-        }
-        while found.words.pop_if(|word| *word == 0).is_some() {}
-        found.words.shrink_to_fit();
-        Ok(found)
-    }
-}
-
-/// Words of 32 bits from a place on.
-fn le_words<const N: usize>(bytes: &[u8], at: usize) -> Result<[u32; N], SketchError> {
-    let mut end = at;
-    let (words, _) = part(bytes, &mut end, 4 * N)?.as_chunks();
-    Ok(std::array::from_fn(|word| words.get(word).copied().map_or(0, u32::from_le_bytes)))
-}
-
-/// So many bytes from a place on, which moves behind them.
-fn part<'a>(bytes: &'a [u8], at: &mut usize, length: usize) -> Result<&'a [u8], SketchError> {
-    let rest = bytes.get(*at..).unwrap_or_default();
-    let part = rest.get(..length).ok_or_else(|| SketchError::Truncated {
-        state: STATE,
-        offset: bytes.len(),
-        needed: length - rest.len(),
-    })?;
-    *at += length;
-    Ok(part)
-}
-
-/// Sets the bits of numbers that ascend; returns how many they are.
-fn set_list(words: &mut [u64], list: &[[u8; 2]]) -> Option<u64> {
-    let mut least = 0;
-    for number in list {
-        let number = u32::from(u16::from_le_bytes(*number));
-        if number < least {
-            return None;
-        }
-        least = number + 1;
-        *words.get_mut(word_of(number))? |= bit_of(number);
-    }
-    Some(list.len() as u64)
-}
-
-/// Sets the bits of runs, each a first number and how many follow it, which neither overlap nor touch; returns
-/// how many bits they are. There has to be one.
-fn set_runs(words: &mut [u64], runs: &[[u8; 4]]) -> Option<u64> {
-    let (mut least, mut count) = (0, 0);
-    for [first, first_high, more, more_high] in runs {
-        let first = u32::from(u16::from_le_bytes([*first, *first_high]));
-        let last = first + u32::from(u16::from_le_bytes([*more, *more_high]));
-        if first < least {
-            return None;
-        }
-        least = last + 2;
-        count += u64::from(last - first) + 1;
-        for (word, bits) in parts(first..=last) {
-            *words.get_mut(word)? |= bits;
-        }
-    }
-    (!runs.is_empty()).then_some(count)
-}
-
 /// What the containers of so many numbers take at most where they are lists.
 fn few_bytes_max(len: u64) -> usize {
     usize::try_from(2 * len).unwrap_or(usize::MAX / 4)
-}
-
-fn word_of(index: u32) -> usize {
-    index as usize / 64
-}
-
-fn bit_of(index: u32) -> u64 {
-    1 << (index % 64)
-}
-
-/// The numbers of a set as ranges, ascending.
-fn ranges(few: &RoaringBitmap) -> impl Iterator<Item = RangeInclusive<u32>> + '_ {
-    let mut iter = few.iter();
-    std::iter::from_fn(move || iter.next_range())
-}
-
-/// The words that a range touches, each with the bits of it.
-fn parts(range: RangeInclusive<u32>) -> impl Iterator<Item = (usize, u64)> {
-    let (first, last) = (*range.start(), *range.end());
-    (word_of(first)..=word_of(last)).map(move |word| {
-        let from = if word == word_of(first) { u64::MAX << (first % 64) } else { u64::MAX };
-        let to = if word == word_of(last) { u64::MAX >> (63 - last % 64) } else { u64::MAX };
-        (word, from & to)
-    })
-}
-
-impl Words {
-    fn of(few: &RoaringBitmap) -> Self {
-        // By the bytes on disk: containers of bits are copied from them, where going through the numbers
-        // looks at each.
-        let mut bytes = Vec::with_capacity(few.serialized_size());
-        let written = few.serialize_into(&mut bytes);
-        debug_assert!(written.is_ok(), "a vector takes what is written");
-        if let Ok(words) = Stored::open(&bytes).and_then(|stored| stored.words()) {
-            return words;
-        }
-        let mut words = Words::default();
-        words.reach(few.max());
-        ranges(few).for_each(|range| words.set(range));
-        words
-    }
-
-    /// Makes room for a number.
-    fn reach(&mut self, index: Option<u32>) {
-        let words = index.map_or(0, |index| word_of(index) + 1);
-        if words > self.words.len() {
-            if words > self.words.capacity() {
-                // By an eighth at least: twice as many would be memory that is not needed.
-                let capacity = words.max(self.words.len() + self.words.len() / 8);
-                self.words.reserve_exact(capacity - self.words.len());
-            }
-            self.words.resize(words, 0);
-        }
-    }
-
-    /// Whether words that reach the largest of `others` would take more than twice what containers do.
-    fn would_waste(&self, others: &RoaringBitmap) -> bool {
-        let words = others.max().map_or(0, |max| word_of(max) + 1);
-        words > self.words.len()
-            && words * 8 > 2 * (self.words.len() * 8 + others.serialized_size())
-    }
-
-    fn contains(&self, index: u32) -> bool {
-        self.words.get(word_of(index)).is_some_and(|word| word & bit_of(index) != 0)
-    }
-
-    fn insert(&mut self, index: u32) -> bool {
-        self.reach(Some(index));
-        let word = &mut self.words[word_of(index)];
-        let new = *word & bit_of(index) == 0;
-        *word |= bit_of(index);
-        self.len += u64::from(new);
-        new
-    }
-
-    fn set(&mut self, range: RangeInclusive<u32>) {
-        for (word, bits) in parts(range) {
-            self.len += u64::from((bits & !self.words[word]).count_ones());
-            self.words[word] |= bits;
-        }
-    }
-
-    fn flip(&mut self, range: RangeInclusive<u32>) {
-        for (word, bits) in parts(range) {
-            self.len += u64::from((bits & !self.words[word]).count_ones());
-            self.len -= u64::from((bits & self.words[word]).count_ones());
-            self.words[word] ^= bits;
-        }
-    }
-
-    /// Of numbers beyond the words there is nothing to clear.
-    fn clear(&mut self, range: RangeInclusive<u32>) {
-        for (word, bits) in parts(range) {
-            let Some(word) = self.words.get_mut(word) else { return };
-            self.len -= u64::from((bits & *word).count_ones());
-            *word &= !bits;
-        }
-    }
-
-    fn count(&self, range: RangeInclusive<u32>) -> u64 {
-        let words = parts(range).map_while(|(word, bits)| Some(self.words.get(word)? & bits));
-        words.map(|bits| u64::from(bits.count_ones())).sum()
-    }
-
-    /// Those numbers of `few` that are in the words, or those that are not.
-    fn filter(&self, few: &RoaringBitmap, wanted: bool) -> RoaringBitmap {
-        let mut kept = RoaringBitmap::new();
-        for index in few.iter().filter(|&index| self.contains(index) == wanted) {
-            // They ascend.
-            let _ = kept.try_push(index);
-        }
-        kept
-    }
-
-    /// Bits in bytes, which is how Roaring takes them. An eighth of a byte for each number up to the largest.
-    fn to_few(&self) -> RoaringBitmap {
-        let mut few = RoaringBitmap::new();
-        // A container at a time, for the sake of the bytes in between.
-        for (at, words) in self.words.chunks(1 << 10).enumerate() {
-            let mut bytes = [0; 1 << 13];
-            for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-                *bytes = word.to_le_bytes();
-            }
-            // Below 2^16, as numbers are below 2^32.
-            let first = u32::try_from(at << 16).unwrap_or(0);
-            few |= RoaringBitmap::from_lsb0_bytes(first, &bytes[..words.len() * 8]);
-        }
-        few
-    }
-
-    fn change(&mut self, other: &Words, operation: Operation) {
-        let shared = self.words.len().min(other.words.len());
-        let (left, right) = (&mut self.words, other.words.as_slice());
-        let mut len = match operation {
-            Operation::Union => changed(&mut left[..shared], right, |a, b| a | b),
-            Operation::Intersection => changed(&mut left[..shared], right, |a, b| a & b),
-            Operation::Difference => changed(&mut left[..shared], right, |a, b| a & !b),
-            Operation::SymmetricDifference => changed(&mut left[..shared], right, |a, b| a ^ b),
-        };
-        match operation {
-            Operation::Intersection => left.truncate(shared),
-            Operation::Difference => len += ones(&left[shared..]),
-            Operation::Union | Operation::SymmetricDifference => {
-                left.extend_from_slice(&right[shared..]);
-                len += ones(&left[shared..]);
-            }
-        }
-        self.len = len;
-    }
-
-    fn combined(&self, other: &Words, operation: Operation) -> Words {
-        let (left, right) = (self.words.as_slice(), other.words.as_slice());
-        let (mut words, mut len) = match operation {
-            Operation::Union => written(left, right, |a, b| a | b),
-            Operation::Intersection => written(left, right, |a, b| a & b),
-            Operation::Difference => written(left, right, |a, b| a & !b),
-            Operation::SymmetricDifference => written(left, right, |a, b| a ^ b),
-        };
-        let shared = words.len();
-        let rest = match operation {
-            Operation::Intersection => &[],
-            Operation::Difference => &left[shared..],
-            Operation::Union | Operation::SymmetricDifference => {
-                if left.len() > shared {
-                    &left[shared..]
-                } else {
-                    &right[shared..]
-                }
-            }
-        };
-        words.extend_from_slice(rest);
-        len += ones(rest);
-        Words { words, len }
-    }
-}
-
-fn ones(words: &[u64]) -> u64 {
-    vectorized(
-        #[inline(always)]
-        || words.iter().map(|word| u64::from(word.count_ones())).sum(),
-    )
-}
-
-/// Changes words by those beside them; returns how many bits are set then.
-#[inline(always)]
-fn changed(left: &mut [u64], right: &[u64], operation: impl Fn(u64, u64) -> u64) -> u64 {
-    vectorized(
-        #[inline(always)]
-        || {
-            let mut ones = 0;
-            for (left, right) in left.iter_mut().zip(right) {
-                *left = operation(*left, *right);
-                ones += u64::from(left.count_ones());
-            }
-            ones
-        },
-    )
-}
-
-/// As [`changed`], into new words, as many as both have.
-#[inline(always)]
-fn written(left: &[u64], right: &[u64], operation: impl Fn(u64, u64) -> u64) -> (Vec<u64>, u64) {
-    let shared = left.len().min(right.len());
-    let capacity = left.len().max(right.len());
-    let mut words = Vec::with_capacity(capacity);
-    let mut ones = 0;
-    vectorized(
-        #[inline(always)]
-        || {
-            let rights = right[..shared].chunks(BLOCK);
-            for (left, right) in left[..shared].chunks(BLOCK).zip(rights) {
-                let start = words.len();
-                words.extend(left.iter().zip(right).map(|(left, right)| operation(*left, *right)));
-                ones += words[start..].iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-            }
-        },
-    );
-    (words, ones)
 }
 
 /// Two sets are equal if they have the same numbers, whatever their forms.

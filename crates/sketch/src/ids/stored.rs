@@ -1,0 +1,166 @@
+//! Sets in the Roaring portable format, read straight into words. Facts of the format: the specification at
+//! RoaringBitmap/RoaringFormatSpec.
+
+use super::words::{Words, bit_of, ones, parts, word_of};
+use crate::SketchError;
+
+pub(super) const STATE: &str = "id set";
+
+pub(super) fn corrupt(offset: usize) -> SketchError {
+    SketchError::Corrupt { state: STATE, offset, problem: "not a container by the Roaring format" }
+}
+
+/// Containers of up to so many numbers are lists.
+const LIST_MAX: usize = 4096;
+
+/// So many containers with runs among them have offsets, as all have without runs.
+const OFFSETS_MIN: usize = 4;
+
+/// Words of a container.
+const CONTAINER_WORDS: usize = 1 << 10;
+
+/// A set in the Roaring portable format, which is looked at as it lies there.
+pub(super) struct Stored<'a> {
+    bytes: &'a [u8],
+    /// A bit for each container that has runs; none where none has.
+    has_runs: &'a [u8],
+    /// Of each container the high half of its numbers, and how many they are less one.
+    containers: &'a [[u8; 4]],
+    /// Where the first container begins.
+    start: usize,
+}
+
+impl<'a> Stored<'a> {
+    /// Refuses bytes that are too few for the containers that they claim, so that no room is made for these.
+    pub(super) fn open(bytes: &'a [u8]) -> Result<Self, SketchError> {
+        let [cookie] = le_words(bytes, 0)?;
+        let (mut at, count, has_runs) = match (cookie & 0xffff, cookie >> 16) {
+            (12_346, 0) => {
+                let [count] = le_words(bytes, 4)?;
+                (8, count as usize, 0)
+            }
+            (12_347, last) => (4, last as usize + 1, (last as usize + 1).div_ceil(8)),
+            _ => {
+                let expected = "0x3a or 0x3b (Roaring portable format)";
+                return Err(SketchError::UnknownFormat {
+                    state: STATE,
+                    expected,
+                    found: bytes.first().copied().unwrap_or_default(),
+                });
+            }
+        };
+        let has_runs = part(bytes, &mut at, has_runs)?;
+        let (containers, _) = part(bytes, &mut at, count.saturating_mul(4))?.as_chunks();
+        if has_runs.is_empty() || count >= OFFSETS_MIN {
+            part(bytes, &mut at, count.saturating_mul(4))?;
+        }
+        Ok(Stored { bytes, has_runs, containers, start: at })
+    }
+
+    /// How many words its numbers reach at most.
+    pub(super) fn words_max(&self) -> usize {
+        let last = self.containers.last();
+        last.map_or(0, |[low, high, ..]| {
+            (usize::from(u16::from_le_bytes([*low, *high])) + 1) * CONTAINER_WORDS
+        })
+    }
+
+    /// Its numbers as words, however many these are.
+    pub(super) fn words(&self) -> Result<Words, SketchError> {
+        let mut at = self.start;
+        let mut found = Words { words: vec![0; self.words_max()], len: 0 };
+        let mut next_key = 0;
+        for (number, [key, key_high, last, last_high]) in self.containers.iter().enumerate() {
+            let offset = at;
+            let key = usize::from(u16::from_le_bytes([*key, *key_high]));
+            let count = usize::from(u16::from_le_bytes([*last, *last_high])) + 1;
+            let words = found.words.get_mut(key * CONTAINER_WORDS..).unwrap_or_default();
+            let Some((words, _)) = words.split_at_mut_checked(CONTAINER_WORDS) else {
+                return Err(corrupt(offset));
+            };
+            if key < next_key {
+                return Err(corrupt(offset));
+            }
+            next_key = key + 1;
+            let has_runs =
+                self.has_runs.get(number / 8).is_some_and(|of| of >> (number % 8) & 1 == 1);
+            if has_runs {
+                let runs = part(self.bytes, &mut at, 2)?;
+                let runs = usize::from(u16::from_le_bytes([runs[0], runs[1]]));
+                let (runs, _) = part(self.bytes, &mut at, runs * 4)?.as_chunks::<4>();
+                found.len += set_runs(words, runs).ok_or_else(|| corrupt(offset))?;
+            } else if count <= LIST_MAX {
+                let (list, _) = part(self.bytes, &mut at, count * 2)?.as_chunks();
+                found.len += set_list(words, list).ok_or_else(|| corrupt(offset))?;
+            } else {
+                let (from, _) = part(self.bytes, &mut at, CONTAINER_WORDS * 8)?.as_chunks();
+                for (word, from) in words.iter_mut().zip(from) {
+                    *word = u64::from_le_bytes(*from);
+                }
+                if ones(words) != count as u64 {
+                    return Err(corrupt(offset));
+                }
+                found.len += count as u64;
+            }
+        }
+        if at < self.bytes.len() {
+            let extra = self.bytes.len() - at;
+            return Err(SketchError::TrailingBytes { state: STATE, offset: at, extra });
+        }
+        while found.words.pop_if(|word| *word == 0).is_some() {}
+        found.words.shrink_to_fit();
+        Ok(found)
+    }
+}
+
+/// Words of 32 bits from a place on.
+fn le_words<const N: usize>(bytes: &[u8], at: usize) -> Result<[u32; N], SketchError> {
+    let mut end = at;
+    let (words, _) = part(bytes, &mut end, 4 * N)?.as_chunks();
+    Ok(std::array::from_fn(|word| words.get(word).copied().map_or(0, u32::from_le_bytes)))
+}
+
+/// So many bytes from a place on, which moves behind them.
+fn part<'a>(bytes: &'a [u8], at: &mut usize, length: usize) -> Result<&'a [u8], SketchError> {
+    let rest = bytes.get(*at..).unwrap_or_default();
+    let part = rest.get(..length).ok_or_else(|| SketchError::Truncated {
+        state: STATE,
+        offset: bytes.len(),
+        needed: length - rest.len(),
+    })?;
+    *at += length;
+    Ok(part)
+}
+
+/// Sets the bits of numbers that ascend; returns how many they are.
+fn set_list(words: &mut [u64], list: &[[u8; 2]]) -> Option<u64> {
+    let mut least = 0;
+    for number in list {
+        let number = u32::from(u16::from_le_bytes(*number));
+        if number < least {
+            return None;
+        }
+        least = number + 1;
+        *words.get_mut(word_of(number))? |= bit_of(number);
+    }
+    Some(list.len() as u64)
+}
+
+/// Sets the bits of runs, each a first number and how many follow it, which neither overlap nor touch; returns
+/// how many bits they are. There has to be one.
+fn set_runs(words: &mut [u64], runs: &[[u8; 4]]) -> Option<u64> {
+    let (mut least, mut count) = (0, 0);
+    for [first, first_high, more, more_high] in runs {
+        let first = u32::from(u16::from_le_bytes([*first, *first_high]));
+        let last = first + u32::from(u16::from_le_bytes([*more, *more_high]));
+        if first < least {
+            return None;
+        }
+        least = last + 2;
+        count += u64::from(last - first) + 1;
+        for (word, bits) in parts(first..=last) {
+            *words.get_mut(word)? |= bits;
+        }
+    }
+    (!runs.is_empty()).then_some(count)
+}
