@@ -139,7 +139,7 @@ fn all<T: FromStr>(words: &[&str]) -> Result<Vec<T>, T::Err> {
 /// The bytes of hexadecimal digits, behind `\x` or not.
 fn bytes(hex: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let digits = hex.strip_prefix("\\x").unwrap_or(hex).as_bytes();
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return Err("an odd number of hexadecimal digits".into());
     }
     let pairs = digits.chunks_exact(2);

@@ -518,7 +518,8 @@ impl DistinctValues {
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut reader = Reader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x71 (version 1)")?;
-        let most = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
+        let most = u32::try_from(reader.varint()?).unwrap_or(0);
+        // None of 0 either.
         let Ok(mut state) = DistinctValues::new(most) else {
             return Err(reader.corrupt("the limit is not 1 to 2^32 - 1"));
         };

@@ -152,7 +152,9 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
     fn change(&mut self, x: N, y: N, is_back: bool, is_noted: bool) -> Result<usize, TooLarge> {
         let x = x.kept().ok_or(TooLarge)?;
         let y = if SUMS == TWO_COLUMNS { y.kept().ok_or(TooLarge)? } else { y };
-        self.count = if is_back { self.count - 1 } else { self.count + 1 };
+        // A state may have been read that claims more rows than anybody has.
+        self.count =
+            if is_back { self.count.saturating_sub(1) } else { self.count.saturating_add(1) };
         let mut grown = 0;
         if x.is_finite() {
             grown += N::add(&mut self.sums[0], x, is_back);

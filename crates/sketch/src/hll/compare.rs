@@ -9,7 +9,7 @@
 //! share |A∩B|/|A∪B|. With these shares for correlations a number's variance is what those of its parts leave of one
 //! another; of equal relative errors σ, that of the intersection is σ²(|A∪B|² − |A|² − |B|² + 2|A||B||A∩B|/|A∪B|). The overlap in
 //! it is the least that is likely, where the variance is largest: none seen may be one that was not seen.
-//! Sketches of different parameters are folded to the smaller ones, and their errors taken as independent, which is on
+//! Sketches of other registers are folded to the smaller ones, and their errors taken as independent, which is on
 //! the safe side. Estimates are Ertl's (see [`Estimator::Improved`]): a bias of the published one, small beside a
 //! count, is large beside the difference of two.
 
@@ -173,7 +173,8 @@ impl Hll {
             standard_error: if variance < 0.0 { 0.0 } else { variance.sqrt() },
             most,
         };
-        let errors = Errors::of(a, b, u, self.params == other.params);
+        let registers = |hll: &Hll| (hll.params.log2m, hll.params.regwidth);
+        let errors = Errors::of(a, b, u, registers(self) == registers(other));
         Comparison {
             left: a,
             right: b,

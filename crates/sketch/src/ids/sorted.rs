@@ -369,6 +369,22 @@ impl Ids {
         })?;
         Ok((found, has_wanted))
     }
+
+    /// How many ids bytes say that they hold, which begin as [`Ids::encode`] has it: the first 11 are enough. Whether
+    /// they are there is not looked at; a byte holds 128 at most.
+    ///
+    /// ```
+    /// use tidemill_sketch::Ids;
+    /// let mut bytes = Vec::new();
+    /// (0..1000).collect::<Ids>().encode(&mut bytes);
+    /// assert_eq!(Ids::claimed_len(&bytes), Some(1000));
+    /// assert_eq!(Ids::claimed_len(b"other"), None);
+    /// ```
+    pub fn claimed_len(bytes: &[u8]) -> Option<u64> {
+        let mut reader = Reader::new(STATE, bytes);
+        reader.expect_header(HEADER, "0x91 (version 1)").ok()?;
+        reader.varint().ok()
+    }
 }
 
 /// Calls `take` with how many ids there are in all, and some of them, ascending, until there are no more.

@@ -98,6 +98,15 @@ fn what_was_given_up_stays_so() {
 }
 
 #[test]
+fn a_limit_beyond_32_bits_is_refused() {
+    // No item of at most 2^56 - 2^10, which a fuzzer found.
+    let bytes = [0x71, 0x80, 0xf8, 0xff, 0xff, 0xff, 0xff, 0xff, 0x08, 0];
+    assert!(DistinctValues::decode(&bytes).is_err());
+    assert!(DistinctValues::decode(&[0x71, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]).is_ok());
+    assert!(DistinctValues::decode(&[0x71, 0x80, 0x80, 0x80, 0x80, 0x10, 0]).is_err());
+}
+
+#[test]
 fn tables_are_merged_without_a_copy_of_what_is_long() {
     let long = |number: u32| format!("{number:0>60}").into_bytes();
     let (left, right): (Vec<_>, Vec<_>) =

@@ -104,3 +104,21 @@ proptest! {
         prop_assert_eq!(moments, of(&rows[..kept]));
     }
 }
+
+#[test]
+fn a_count_that_nothing_can_have_made_overflows_nowhere() {
+    // More rows than 64 bits count, which a fuzzer found.
+    let mut bytes = vec![0x51, 1];
+    bytes.extend([0xff; 9]);
+    bytes.push(1);
+    for _ in 0..2 {
+        let mut sum = Vec::new();
+        tidemill_sketch::FloatSum::default().encode(&mut sum);
+        bytes.push(u8::try_from(sum.len()).unwrap());
+        bytes.extend(sum);
+    }
+    let mut state = Moments::<f64, ONE_COLUMN>::decode(&bytes).unwrap();
+    state.add(1.0, 1.0).unwrap();
+    state.merge(&state.clone());
+    assert_eq!(state.count(), u64::MAX);
+}
