@@ -36,8 +36,9 @@ use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
 use tidemill_sql::{Told, casts, external, floats, names, session, syntax, using};
 use tidemill_tables::calls::depends_on_order;
 use tidemill_tables::estimates::{self, Call, Precisions};
+use tidemill_tables::lists::limited_lists;
 use tidemill_tables::merge::Merged;
-use tidemill_tables::ordered::{limited_lists, with_places};
+use tidemill_tables::ordered::with_places;
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
 use tidemill_tables::sessions;
 use tidemill_tables::summary::{self, Summary};
@@ -293,11 +294,13 @@ impl Plan {
         let plan = |state: &SessionState, statement| {
             let logical = names::in_any_case(statement, |statement| planned(state, statement))?;
             misplaced(&logical).map_err(external)?;
-            let optimised = state.optimize(&logical)?;
+            // Before rules take aggregates apart, and once more when constants are known.
+            let wanted = limited_lists(logical.clone())?;
+            let optimised = state.optimize(&wanted)?;
             // A condition that is never true leaves no source to aggregate, and nothing to merge with
             // the tables of other runs.
             let optimised = match has_lost_its_source(&logical, &optimised).map_err(external)? {
-                true => session::keeping_sources(state).optimize(&logical)?,
+                true => session::keeping_sources(state).optimize(&wanted)?,
                 false => optimised,
             };
             Ok((logical, optimised))

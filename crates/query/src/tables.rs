@@ -334,18 +334,20 @@ impl Runner<'_> {
             }
             return Ok(());
         }
-        table.update(batch)?;
-        let is_large = table.bytes() > self.worker_bytes;
-        match self.order {
-            Order::Splits if is_large => read.chunks.push(self.merger.defer(table.take()?)?),
-            Order::Any if is_large || table.is_sparse() => {
-                if table.is_sparse() {
-                    scatter.turn_on();
+        for rows in table.portions(batch) {
+            table.update(&rows)?;
+            let is_large = table.bytes() > self.worker_bytes;
+            match self.order {
+                Order::Splits if is_large => read.chunks.push(self.merger.defer(table.take()?)?),
+                Order::Any if is_large || table.is_sparse() => {
+                    if table.is_sparse() {
+                        scatter.turn_on();
+                    }
+                    self.merger.add(table.take()?)?;
+                    self.merger.work(worker)?;
                 }
-                self.merger.add(table.take()?)?;
-                self.merger.work(worker)?;
+                Order::Splits | Order::Any => {}
             }
-            Order::Splits | Order::Any => {}
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ use tidemill_base::compact::shown_bytes;
 use tidemill_base::error::Error;
 use tidemill_base::memory::human;
 use tidemill_base::types::EXACTLY;
+use tidemill_functions::sketches::id_set_lens;
 
 use crate::messages::external;
 
@@ -48,6 +49,8 @@ pub(crate) enum Amplifier {
     Join,
     /// `string_to_array`: an item has a view of its own.
     Split,
+    /// `id_set_ids`, `id_set_union`: a stored set of numbers takes far less than these.
+    Ids,
     /// A constant of so many bytes that is a column of its own: `range(0, 20000)`, folded.
     Constant(u64),
 }
@@ -66,8 +69,14 @@ impl Amplifier {
             "concat_ws" => Amplifier::ConcatWith,
             "array_to_string" => Amplifier::Join,
             "string_to_array" | "string_split" => Amplifier::Split,
+            "id_set_ids" => Amplifier::Ids,
             _ => return None,
         })
+    }
+
+    /// What an aggregate makes of a row, where that is more than what it is given.
+    pub(crate) fn of_aggregate(name: &str) -> Option<Self> {
+        matches!(name, "id_set_union" | "id_set_intersection").then_some(Amplifier::Ids)
     }
 
     /// The call that an expression is, if it is one.
@@ -174,6 +183,10 @@ impl Amplifier {
                 // Without a separator each character is an item.
                 let items = |row: usize| at(&texts, row) / at(&between, row).max(1) + 1;
                 (0..rows).map(|row| at(&texts, row) + ITEM_BYTES * items(row)).collect()
+            }
+            Amplifier::Ids => {
+                let lens = args.first().map(id_set_lens).unwrap_or_default();
+                (0..rows).map(|row| 8 * at(&lens, row)).collect()
             }
             Amplifier::Constant(bytes) => vec![bytes; rows],
         }

@@ -87,6 +87,17 @@ impl PhysicalOptimizerRule for KeepToBudget {
                 found.visit(expr, &schema);
                 Ok(TreeNodeRecursion::Continue)
             })?;
+            if let Some(groups) = plan.downcast_ref::<AggregateExec>() {
+                for call in groups.aggr_expr() {
+                    if let Some(amplifier) = Amplifier::of_aggregate(call.fun().name()) {
+                        found.calls.push(Call {
+                            amplifier,
+                            args: call.expressions(),
+                            growth: None,
+                        });
+                    }
+                }
+            }
             let step = match found.is_nothing() {
                 true => Arc::clone(&plan),
                 false => {

@@ -16,6 +16,7 @@ pub mod first_rows;
 pub mod functions;
 mod groups;
 mod held;
+pub mod lists;
 mod median;
 pub mod merge;
 pub mod ordered;
@@ -44,6 +45,7 @@ pub use spec::{Aggregate, BitsOf, Function, Precision, TableSpec, position, top_
 pub use state::supports;
 use state::{Routes, Rows, StateColumn, States};
 use tidemill_base::error::{Error, Result};
+use tidemill_functions::sketches::id_set_lens;
 use tidemill_sql::floats;
 pub use value::{is_hashable, is_rankable};
 
@@ -60,6 +62,9 @@ pub struct Table {
 
 /// Of fewer groups than these a table stays in the cache, whatever it saves.
 const GROUPS_CACHED: usize = 1 << 16;
+
+/// What rows are made of before it is looked at how large a table has become.
+const PORTION_BYTES: u64 = 16 << 20;
 
 /// Where there seem to be more groups than these, a table does not gather them.
 const GROUPS_GATHERED_MAX: u64 = 1 << 18;
@@ -168,6 +173,35 @@ impl Table {
             })?;
         }
         Ok(())
+    }
+
+    /// Rows in portions of which states become no more than 16 MiB larger, or by those of a row: stored
+    /// sets of numbers are far smaller than what is made of them. Everything else grows by what its rows have.
+    pub fn portions(&self, batch: &RecordBatch) -> Vec<RecordBatch> {
+        let of_sets = self.spec.leaders().filter_map(|aggregate| match aggregate.function {
+            Function::IdSets { .. } => Some(batch.column(aggregate.argument?)),
+            _ => None,
+        });
+        let mut bytes: Vec<u64> = Vec::new();
+        for sets in of_sets {
+            bytes.resize(batch.num_rows(), 0);
+            for (bytes, len) in bytes.iter_mut().zip(id_set_lens(sets)) {
+                *bytes = bytes.saturating_add(len.saturating_mul(8));
+            }
+        }
+        if bytes.iter().fold(0_u64, |sum, row| sum.saturating_add(*row)) <= PORTION_BYTES {
+            return vec![batch.clone()];
+        }
+        let (mut portions, mut start, mut sum) = (Vec::new(), 0, 0_u64);
+        for (row, own) in bytes.iter().enumerate() {
+            sum = sum.saturating_add(*own);
+            if sum > PORTION_BYTES && row > start {
+                portions.push(batch.slice(start, row - start));
+                (start, sum) = (row, *own);
+            }
+        }
+        portions.push(batch.slice(start, batch.num_rows() - start));
+        portions
     }
 
     /// Takes the given groups of a chunk, each of which is taken only once.

@@ -634,9 +634,11 @@ impl Folding<'_> {
             }
         }
         for batch in disk.rows.read()? {
-            table.update(&batch?)?;
-            if !fits(&table)? {
-                return Ok(None);
+            for rows in table.portions(&batch?) {
+                table.update(&rows)?;
+                if !fits(&table)? {
+                    return Ok(None);
+                }
             }
         }
         Ok(Some(table))

@@ -15,9 +15,9 @@
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::datatypes::{DataType, Field, Fields};
 use arrow::row::{RowConverter, SortField};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
@@ -25,17 +25,15 @@ use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_nested::expr_fn::{array_element, array_slice, array_to_string};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Cast, Expr, ExprSchemable,
-    GroupsAccumulator, LogicalPlan, LogicalPlanBuilder, Projection, ReversedUDAF, Signature, lit,
+    Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, lit,
 };
 use tidemill_base::types::sql_type;
 
 use crate::Function;
 use crate::calls::{aggregate_call, depends_on_order};
 use crate::first_rows::{Answer, FirstRows, Shape};
+use crate::lists;
 
 /// The column of a row's place in the input.
 const POSITION: &str = "position";
@@ -70,8 +68,7 @@ pub(crate) fn of_call(
             }
         }
         ("array_agg", []) => {
-            let limited = call.func.inner().downcast_ref::<Limited>();
-            let most = limited.map_or(usize::MAX, |limited| limited.most);
+            let most = lists::most(&call.func).unwrap_or(usize::MAX);
             Wanted { most, ..all(ignores, Shape::List) }
         }
         ("string_agg", [Expr::Literal(separator, _)]) => {
@@ -137,160 +134,6 @@ fn kept(
     Ok((Function::FirstRows(Arc::new(rows)), vec![named_struct(columns)]))
 }
 
-// ── lists of which the first values alone are wanted ─────────────────────────────────────
-
-/// A plan in which a list of which only the first values are taken, as in `array_slice(array_agg(x ORDER BY n), 1, 3)`,
-/// is known to be one: tables keep no others.
-///
-/// # Errors
-/// As DataFusion's plan builder.
-pub fn limited_lists(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    Ok(plan.transform_up_with_subqueries(limited)?.data)
-}
-
-fn limited(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
-    let LogicalPlan::Projection(projection) = &plan else { return Ok(Transformed::no(plan)) };
-    let LogicalPlan::Aggregate(aggregate) = projection.input.as_ref() else {
-        return Ok(Transformed::no(plan));
-    };
-    let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
-    let mut changed = false;
-    let mut calls = Vec::with_capacity(aggregate.aggr_expr.len());
-    for (index, expr) in aggregate.aggr_expr.iter().enumerate() {
-        let column = Column::from(aggregate.schema.qualified_field(keys + index));
-        let call = aggregate_call(expr).filter(|call| {
-            call.func.name() == "array_agg"
-                && !call.params.distinct
-                && call.func.inner().downcast_ref::<Limited>().is_none()
-        });
-        let most = call.and_then(|_| most_of(&projection.expr, &column));
-        calls.push(match (call, most) {
-            (Some(call), Some(most)) => {
-                changed = true;
-                let mut call = call.clone();
-                call.func = Arc::new(AggregateUDF::from(Limited { theirs: call.func, most }));
-                Expr::AggregateFunction(call).alias(expr.qualified_name().1)
-            }
-            _ => expr.clone(),
-        });
-    }
-    if !changed {
-        return Ok(Transformed::no(plan));
-    }
-    let groups =
-        Aggregate::try_new(Arc::clone(&aggregate.input), aggregate.group_expr.clone(), calls)?;
-    let groups = vec![LogicalPlan::Aggregate(groups)];
-    Ok(Transformed::yes(plan.with_new_exprs(plan.expressions(), groups)?))
-}
-
-/// How many of the first items of a list are looked at by expressions, if they look at no others.
-fn most_of(exprs: &[Expr], list: &Column) -> Option<usize> {
-    let is_list = |expr: &Expr| matches!(expr, Expr::Column(column) if column == list);
-    let mut most = None;
-    for expr in exprs {
-        let mut looks_further = false;
-        let walked = expr.apply(|expr| {
-            match expr {
-                Expr::ScalarFunction(call)
-                    if call.func.name() == "array_slice" && is_list(&call.args[0]) =>
-                {
-                    let whole = |expr: Option<&Expr>| match expr {
-                        Some(Expr::Literal(value, _)) => match value.cast_to(&DataType::Int64) {
-                            Ok(ScalarValue::Int64(Some(value))) => usize::try_from(value).ok(),
-                            _ => None,
-                        },
-                        _ => None,
-                    };
-                    match (whole(call.args.get(1)), whole(call.args.get(2)), call.args.len()) {
-                        // From the first on, and at least one: of none the list might be missing.
-                        (Some(1..), Some(last @ 1..), 3) => most = most.max(Some(last)),
-                        _ => looks_further = true,
-                    }
-                    return Ok(TreeNodeRecursion::Jump);
-                }
-                expr if is_list(expr) => looks_further = true,
-                _ => {}
-            }
-            Ok(TreeNodeRecursion::Continue)
-        });
-        if walked.is_err() || looks_further {
-            return None;
-        }
-    }
-    most
-}
-
-/// DataFusion's list of all values, of which no more than some of the first are looked at.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Limited {
-    theirs: Arc<AggregateUDF>,
-    most: usize,
-}
-
-impl AggregateUDFImpl for Limited {
-    fn name(&self) -> &str {
-        self.theirs.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.theirs.signature()
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        self.theirs.return_type(arguments)
-    }
-
-    fn return_field(&self, arguments: &[FieldRef]) -> PlanResult<FieldRef> {
-        self.theirs.inner().return_field(arguments)
-    }
-
-    fn is_nullable(&self) -> bool {
-        self.theirs.is_nullable()
-    }
-
-    fn default_value(&self, data_type: &DataType) -> PlanResult<ScalarValue> {
-        self.theirs.default_value(data_type)
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.theirs.inner().order_sensitivity()
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.theirs.inner().reverse_expr()
-    }
-
-    fn with_beneficial_ordering(
-        self: Arc<Self>,
-        beneficial_ordering: bool,
-    ) -> PlanResult<Option<Arc<dyn AggregateUDFImpl>>> {
-        Arc::clone(self.theirs.inner()).with_beneficial_ordering(beneficial_ordering)
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.theirs.inner().supports_null_handling_clause()
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
-        self.theirs.state_fields(args)
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        self.theirs.accumulator(args)
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.theirs.groups_accumulator_supported(args)
-    }
-
-    fn create_groups_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> PlanResult<Box<dyn GroupsAccumulator>> {
-        self.theirs.create_groups_accumulator(args)
-    }
-}
-
 // ── on DataFusion's path ─────────────────────────────────────────────────────────────────
 
 /// The column that numbers rows as they come.
@@ -350,8 +193,14 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             }
             _ => {}
         }
-        if of_list.is_some() {
-            call.func = array_agg_udaf();
+        if let Some(of_list) = &of_list {
+            call.func = match of_list {
+                OfList::First(ScalarValue::Int64(Some(most @ 1..))) => {
+                    let most = usize::try_from(*most).unwrap_or(usize::MAX);
+                    lists::of_most(array_agg_udaf(), most)
+                }
+                _ => array_agg_udaf(),
+            };
             call.params.args.truncate(1);
         }
         of_lists.push(of_list);

@@ -183,7 +183,8 @@ impl Function {
             other => (other.to_string(), String::new()),
         };
         let interval = if precision.exact { "exact".to_string() } else { interval };
-        let (column, exact, error) = (column.to_string(), precision.exact, precision.error);
+        let column = tidemill_sql::names::in_sql(column);
+        let (exact, error) = (precision.exact, precision.error);
         Estimate { column, method, exact, interval, error }
     }
 }

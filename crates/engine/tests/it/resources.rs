@@ -271,6 +271,64 @@ fn functions_that_amplify_are_run_over_fewer_rows_or_refused() {
 }
 
 #[test]
+fn of_the_first_values_no_others_are_kept_on_either_path() {
+    const ROWS: usize = 600_000;
+    let folder = Folder::new();
+    large_batch(&folder.path().join("x.arrow"), ROWS);
+    let spill = Folder::new();
+    for call in [
+        "maximum(v, 4)",
+        "minimum(v, 3, w)",
+        "sample(v, 5)",
+        "weighted_sample(v, 5, w)",
+        "collect(v, 3)",
+        "array_slice(array_agg(v ORDER BY k DESC), 1, 3)",
+    ] {
+        let asked = |beside: &str| {
+            let sql = format!("SELECT {call}{beside} FROM '$/x.arrow'");
+            folder.ask_with(&sql, &little(spill.path(), 2)).rows().remove(0).remove(0)
+        };
+        // Beside a DISTINCT DataFusion answers.
+        assert_eq!(asked(", count(DISTINCT w % 100)"), asked(""), "{call}");
+        assert_eq!(
+            asked(", count(DISTINCT w % 100), first_value(k ORDER BY w)"),
+            asked(""),
+            "{call}"
+        );
+    }
+}
+
+#[test]
+fn stored_sets_are_unfolded_a_few_at_a_time() {
+    let folder = Folder::new();
+    // 1,500 sets of a kilobyte stand for numbers of 1.5 GB.
+    let (sets, numbers) = (1_500, 128_000);
+    let ids: tidemill_sketch::Ids = (0..numbers).collect();
+    let mut bytes = Vec::new();
+    ids.encode(&mut bytes);
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let lines: String = (0..sets).map(|n| format!("{n},\\x{hex}\n")).collect();
+    folder.write("x.csv", format!("n,s\n{lines}"));
+    let spill = Folder::new();
+    for (sql, expected) in [
+        ("SELECT sum(array_length(id_set_ids(s))) FROM '$/x.csv'", sets * numbers),
+        ("SELECT id_set_cardinality(id_set_union(s)) FROM '$/x.csv'", numbers),
+        (
+            "SELECT sum(c) FROM (SELECT n, id_set_cardinality(id_set_union(s)) AS c FROM '$/x.csv' GROUP BY n)",
+            sets * numbers,
+        ),
+        (
+            "SELECT sum(c) FROM (SELECT n, id_set_cardinality(id_set_intersection(s)) AS c, \
+             count(DISTINCT n) FROM '$/x.csv' GROUP BY n)",
+            sets * numbers,
+        ),
+    ] {
+        let answer = folder.ask_with(sql, &little(spill.path(), 2));
+        assert_eq!(answer.only(), expected.to_string(), "{sql}");
+    }
+}
+
+#[test]
 fn many_splits_read_beside_a_slow_first_one_give_the_same_answer() {
     // More files than threads and more than may be read ahead, under a budget that spills.
     let folder = Folder::new();

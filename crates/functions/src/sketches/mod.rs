@@ -12,6 +12,7 @@ mod tests;
 use std::borrow::Cow;
 
 use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion_common::Result;
 use datafusion_expr::{DocSection, ScalarUDF};
@@ -55,6 +56,37 @@ pub fn id_set_of(bytes: &[u8]) -> Result<Ids, Error> {
 /// How many numbers a stored set has, and whether it has one of them.
 fn look_into_id_set(bytes: &[u8], id: Option<u64>) -> Result<(usize, bool), Error> {
     Ids::look_into(bytes, id).map_err(|error| refused("set of ids", bytes, &error))
+}
+
+/// At most how many numbers each row's stored set has, by its first bytes; 0 of what is none. Cost: some 10 ns a row.
+pub fn id_set_lens(column: &ArrayRef) -> Vec<u64> {
+    /// What says it stands in the first of them.
+    const HEAD_BYTES: usize = 11;
+    /// Numbers that follow one another.
+    const OF_A_BYTE_MAX: u64 = 128;
+    let len = |head: &[u8], bytes: usize| {
+        let claimed = Ids::claimed_len(head).unwrap_or(0);
+        claimed.min((bytes as u64).saturating_mul(OF_A_BYTE_MAX))
+    };
+    let of = |to: &DataType| cast(column, to).ok();
+    let nothing = || vec![0; column.len()];
+    match column.data_type() {
+        DataType::Dictionary(_, values) => {
+            of(values).map_or_else(nothing, |values| id_set_lens(&values))
+        }
+        text if is_text(text) => of(&DataType::Utf8View).map_or_else(nothing, |texts| {
+            let texts = texts.as_string_view().iter();
+            let len_of = |text: &str| {
+                let head = text.get(..2 * HEAD_BYTES + 2).unwrap_or(text);
+                bytes_of_text(head).map_or(0, |bytes| len(&bytes, text.len() / 2))
+            };
+            texts.map(|text| text.map_or(0, len_of)).collect()
+        }),
+        _ => of(&DataType::BinaryView).map_or_else(nothing, |sets| {
+            let sets = sets.as_binary_view().iter();
+            sets.map(|bytes| bytes.map_or(0, |bytes| len(bytes, bytes.len()))).collect()
+        }),
+    }
 }
 
 /// The bytes that a text stands for.

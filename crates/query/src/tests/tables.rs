@@ -58,8 +58,10 @@ impl Map {
 
 thread_local! {
     /// What [`spec`] has planned: a hundred aggregates take longer to plan than a case to run.
-    static PLANNED: RefCell<HashMap<String, (Arc<TableSpec>, Rc<Map>)>> = RefCell::default();
+    static PLANNED: RefCell<HashMap<String, Planned>> = RefCell::default();
 }
+
+type Planned = (Arc<TableSpec>, Rc<Map>);
 
 /// The spec of an aggregation over columns `k i f s b`, and its map.
 fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Rc<Map>) {
