@@ -503,7 +503,7 @@ fn extremes(plan: LogicalPlan, of_floats: bool) -> PlanResult<Transformed<Logica
             None => DataType::Null,
         };
         let is_nested = nested::has_key(&of);
-        if !(of_floats && of.is_floating()) && !is_nested {
+        if !(is_nested || of_floats && of.is_floating()) {
             changed.push(None);
             calls.push(expr.clone());
             continue;

@@ -179,6 +179,53 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         &["hll_print", "hll_log2m", "hll_regwidth", "hll_type"],
         "tidemill hll info '\\x…' tells what is in a sketch",
     ),
+    // Sketches, sets and samples of other systems.
+    (
+        &[
+            "approx_set",
+            "hll_sketch_agg",
+            "hll_init_agg",
+            "hll_accumulate",
+            "uniqstate",
+            "uniqcombinedstate",
+        ],
+        "hll_sketch(x) makes a sketch of a column, hll_union(s) one of many, and \
+         hll_cardinality(s) counts",
+    ),
+    (
+        &["hll_combine", "hll_combine_agg", "hll_merge_agg", "uniqmerge", "uniqcombinedmerge"],
+        "hll_cardinality(hll_union(s)) counts stored sketches together",
+    ),
+    (&["hll_sketch_estimate", "hll_estimate"], "hll_cardinality(s)"),
+    (
+        &["groupbitmap", "bitmap_count", "bitmapcardinality", "rb_cardinality"],
+        "unique_exact(x) counts exactly; id_set_cardinality(s) of a stored set",
+    ),
+    (
+        &["groupbitmapstate", "bitmap_construct_agg", "rb_build_agg", "bitmap_agg", "bitmapbuild"],
+        "id_set(x) makes a set of whole numbers",
+    ),
+    (
+        &["groupbitmapor", "groupbitmapmerge", "bitmap_or_agg", "rb_or_agg", "bitmap_union"],
+        "id_set_union(s) unites stored sets, of many rows or of two columns",
+    ),
+    (&["groupbitmapand", "bitmap_and_agg", "rb_and_agg"], "id_set_intersection(s)"),
+    (
+        &["grouparraysample", "reservoir_sample", "approx_sample", "array_sample"],
+        "sample(x, n), and weighted_sample(x, n, weight)",
+    ),
+    (
+        &[
+            "approx_most_frequent",
+            "approx_top_count",
+            "approx_top_sum",
+            "approx_topk",
+            "space_saving",
+        ],
+        "top_k(x, k), or top_k(x, k, weight)",
+    ),
+    (&["max_n", "maxn", "top_n"], "maximum(x, n)"),
+    (&["min_n", "minn", "bottom_n"], "minimum(x, n)"),
     // What is no value of a row.
     (
         &["hostname", "fqdn", "currentdatabase", "current_database", "database"],

@@ -1320,7 +1320,7 @@ fn distinct_together(call: &Function, name: &str) -> Option<Expr> {
     }
     let values = unnamed(list).filter(|values| values.len() > 1)?;
     let is_there = values.iter().map(|value| Expr::IsNotNull(Box::new((*value).clone())));
-    let are_there = is_there.reduce(|left, right| both(left, right))?;
+    let are_there = is_there.reduce(both)?;
     let together = call_of("struct", values.into_iter().cloned().collect());
     let one = Expr::Case {
         case_token: AttachedToken::empty(),

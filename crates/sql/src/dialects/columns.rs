@@ -301,7 +301,7 @@ impl Selects<'_> {
                 },
                 item => match star(item) {
                     Some((Some(_), options)) if hides => {
-                        let own = self.shown_columns_of_star(&item, &select.from)?;
+                        let own = self.shown_columns_of_star(item, &select.from)?;
                         items.extend(of_star(None, options, &own, true)?);
                     }
                     Some((of, options)) if hides || is_by_pattern(options) => {
@@ -601,11 +601,11 @@ fn star(item: &SelectItem) -> Option<(Option<String>, &WildcardAdditionalOptions
     match item {
         SelectItem::Wildcard(options) => Some((None, options)),
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), options) => {
-            let parts = of.0.iter().filter_map(|part| match part {
+            let mut parts = of.0.iter().rev().filter_map(|part| match part {
                 ObjectNamePart::Identifier(ident) => Some(folded(ident)),
                 ObjectNamePart::Function(_) => None,
             });
-            Some((parts.last(), options))
+            Some((parts.next(), options))
         }
         _ => None,
     }
@@ -804,11 +804,11 @@ fn of_star(
 }
 
 fn last_part(name: &ObjectName) -> Ident {
-    let parts = name.0.iter().filter_map(|part| match part {
+    let mut parts = name.0.iter().rev().filter_map(|part| match part {
         ObjectNamePart::Identifier(ident) => Some(ident.clone()),
         ObjectNamePart::Function(_) => None,
     });
-    parts.last().unwrap_or_else(|| Ident::new(name.to_string()))
+    parts.next().unwrap_or_else(|| Ident::new(name.to_string()))
 }
 
 fn is_called(column: &Column, name: &Ident) -> bool {

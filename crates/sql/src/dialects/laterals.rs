@@ -301,7 +301,7 @@ fn query_of(select: Select) -> Result<Query> {
     let mut statements = parsed("SELECT 1").map_err(|e| Error::Internal(e.to_string()))?;
     match statements.pop() {
         Some(Statement::Query(mut query)) => {
-            query.body = Box::new(SetExpr::Select(Box::new(select)));
+            *query.body = SetExpr::Select(Box::new(select));
             Ok(*query)
         }
         _ => Err(Error::Internal("no query".into())),
@@ -389,7 +389,7 @@ impl VisitorMut for Items<'_> {
         let Expr::CompoundIdentifier(parts) = expr else { return ControlFlow::Continue(()) };
         let [table, column] = parts.as_slice() else { return ControlFlow::Continue(()) };
         for lateral in self.0 {
-            if !lateral.table.as_ref().is_some_and(|own| folded(own) == folded(table)) {
+            if lateral.table.as_ref().is_none_or(|own| folded(own) != folded(table)) {
                 continue;
             }
             let is_place =

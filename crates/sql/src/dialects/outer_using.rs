@@ -38,7 +38,7 @@ pub(super) fn write_out(select: &mut Select) {
         _ => None,
     };
     let Some(columns) = columns.iter().map(column).collect::<Option<Vec<Ident>>>() else { return };
-    if columns.is_empty() || !select.projection.iter().all(|item| is_known(item)) {
+    if columns.is_empty() || !select.projection.iter().all(is_known) {
         return;
     }
     let of =
