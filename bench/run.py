@@ -18,7 +18,7 @@ import harness  # noqa: E402
 from harness import BENCH, Failure, Report, Settings, say  # noqa: E402
 
 # In the order in which they run when none is named.
-BENCHMARKS = ["limits", "flights", "groups", "tpch", "text", "rowfile", "sketch"]
+BENCHMARKS = ["limits", "flights", "groups", "tpch", "text", "rowfile", "sketch", "prefetch"]
 
 
 def arguments() -> argparse.Namespace:

@@ -2,16 +2,17 @@
 //! connection and for all of them. `shaped FOLDER FIRST_BYTE_MS CONNECTION_MBS TOTAL_MBS`
 //!
 //! It serves the files of a folder by ranges, over HTTP/1.1 on a free port of loopback, which it prints as
-//! the first line. `GET /?stats` answers with the requests and bytes since the last time that was asked.
+//! the first line; folders in it are buckets, which are listed as S3 does (`list-type=2`, prefixes and delimiters, pages
+//! of 1,000). Nobody is asked who they are. `GET /?stats` answers with the requests and bytes since the last time that was asked.
 //! Megabytes are 10^6 bytes. A rate is kept by pieces of 64 KiB: each has a time at which it may be sent, on
 //! its connection and in all, and whoever is early sleeps until then.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -71,6 +72,96 @@ fn main() {
     }
 }
 
+/// The words of a query string, with `%2F` and the like as they are meant.
+fn words_of(query: &str) -> HashMap<String, String> {
+    let plain = |text: &str| {
+        let mut bytes = Vec::new();
+        let mut rest = text.as_bytes();
+        while let [first, after @ ..] = rest {
+            let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+            match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+                Some(byte) if *first == b'%' => {
+                    bytes.push(byte);
+                    rest = &after[2..];
+                }
+                _ => {
+                    bytes.push(if *first == b'+' { b' ' } else { *first });
+                    rest = after;
+                }
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let words = query.split('&').filter_map(|word| word.split_once('='));
+    words.map(|(name, value)| (name.to_owned(), plain(value))).collect()
+}
+
+/// All keys of a folder, as they are called below it.
+fn keys(folder: &Path, below: &str, found: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{below}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            keys(&entry.path(), &format!("{name}/"), found)?;
+        } else {
+            found.push(name);
+        }
+    }
+    Ok(())
+}
+
+fn listing(bucket: &Path, query: &str) -> io::Result<String> {
+    const PAGE: usize = 1000;
+    let words = words_of(query);
+    let word = |name: &str| words.get(name).map(String::as_str).unwrap_or_default();
+    let (prefix, delimiter) = (word("prefix"), word("delimiter"));
+    let mut all = Vec::new();
+    keys(bucket, "", &mut all)?;
+    all.sort();
+    let after = word("continuation-token").max(word("start-after"));
+    let (mut rows, mut folders, mut count, mut next) = (String::new(), Vec::new(), 0, None);
+    for key in all.iter().filter(|key| key.starts_with(prefix) && key.as_str() > after) {
+        let rest = &key[prefix.len()..];
+        let folder = (!delimiter.is_empty()).then(|| rest.split_once(delimiter)).flatten();
+        let folder = folder.map(|(first, _)| format!("{prefix}{first}{delimiter}"));
+        if folder.as_ref().is_some_and(|folder| folders.last() == Some(folder)) {
+            continue;
+        }
+        if count == PAGE {
+            break;
+        }
+        count += 1;
+        // Behind all that is in a folder which is listed as one.
+        next = Some(
+            folder.as_ref().map_or_else(|| key.clone(), |folder| format!("{folder}\u{10ffff}")),
+        );
+        match folder {
+            Some(folder) => folders.push(folder),
+            None => {
+                let metadata = fs::metadata(bucket.join(key))?;
+                rows += &format!(
+                    "<Contents><Key>{key}</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified>\
+                     <ETag>&quot;{}-{1}&quot;</ETag><Size>{1}</Size><StorageClass>STANDARD</StorageClass></Contents>",
+                    metadata.mtime(),
+                    metadata.len()
+                );
+            }
+        }
+    }
+    let next = next.filter(|_| count == PAGE);
+    for folder in folders {
+        rows += &format!("<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>");
+    }
+    let more =
+        next.as_ref().map(|key| format!("<NextContinuationToken>{key}</NextContinuationToken>"));
+    Ok(format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult><Name>bench</Name><Prefix>{prefix}</Prefix>\
+         <KeyCount>{count}</KeyCount><MaxKeys>{PAGE}</MaxKeys><IsTruncated>{}</IsTruncated>{}{rows}</ListBucketResult>",
+        next.is_some(),
+        more.unwrap_or_default()
+    ))
+}
+
 fn serve(stream: &TcpStream, shape: &Shape) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut input = BufReader::new(stream);
@@ -106,7 +197,17 @@ fn serve(stream: &TcpStream, shape: &Shape) -> io::Result<()> {
         }
         shape.requests.fetch_add(1, Ordering::SeqCst);
         sleep_until(Instant::now() + shape.first_byte);
-        let name = target.trim_start_matches('/').split('?').next().unwrap_or("").to_owned();
+        let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+        let name = path.trim_start_matches('/').to_owned();
+        let bucket = name.trim_end_matches('/');
+        let is_first = !bucket.is_empty() && !bucket.contains(['/', '.']);
+        let bucket = shape.folder.join(bucket);
+        if is_first && bucket.is_dir() {
+            let body = if is_head { String::new() } else { listing(&bucket, query)? };
+            let head = format!("content-type: application/xml\r\ncontent-length: {}", body.len());
+            write!(output, "HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}")?;
+            continue;
+        }
         if !open.contains_key(&name) {
             let known = !name.contains("..") && shape.folder.join(&name).is_file();
             if !known {
