@@ -186,9 +186,9 @@ impl AggregateUDFImpl for Limited {
         if args.is_distinct || !RowConverter::supports_fields(&sorted) {
             return self.theirs.accumulator(args);
         }
-        // As the state's fields have them.
-        let by = types.into_iter().enumerate();
-        let by = by.map(|(index, of)| Field::new(format!("by_{index}"), of, true)).collect();
+        // As DataFusion names the fields of the state.
+        let by = types.into_iter().zip(args.order_bys);
+        let by = by.map(|(of, by)| Field::new(by.expr.to_string(), of, true)).collect();
         Ok(Box::new(FirstValues {
             most: self.most,
             skips_nulls: args.ignore_nulls,

@@ -288,13 +288,41 @@ fn of_the_first_values_no_others_are_kept_on_either_path() {
             let sql = format!("SELECT {call}{beside} FROM '$/x.arrow'");
             folder.ask_with(&sql, &little(spill.path(), 2)).rows().remove(0).remove(0)
         };
-        // Beside a DISTINCT DataFusion answers.
         assert_eq!(asked(", count(DISTINCT w % 100)"), asked(""), "{call}");
         assert_eq!(
             asked(", count(DISTINCT w % 100), first_value(k ORDER BY w)"),
             asked(""),
             "{call}"
         );
+    }
+}
+
+#[test]
+fn of_the_first_values_datafusion_keeps_no_others_either() {
+    const ROWS: usize = 600_000;
+    let folder = Folder::new();
+    large_batch(&folder.path().join("x.arrow"), ROWS);
+    let spill = Folder::new();
+    let asked = |sql: &str| folder.ask_with(sql, &little(spill.path(), 2)).rows();
+    for call in [
+        "maximum(v, 4)",
+        "minimum(v, 3, w)",
+        "collect(v, 3)",
+        "array_slice(array_agg(v ORDER BY k DESC), 1, 3)",
+        "array_slice(array_agg(nullif(v, v) ORDER BY k DESC), 1, 3)",
+    ] {
+        let of = |rest: &str| asked(&format!("SELECT w % 3 AS g, {call} AS c {rest}"));
+        let mut expected = of("FROM '$/x.arrow' GROUP BY w % 3 ORDER BY g");
+        let all = asked(&format!("SELECT {call} FROM '$/x.arrow'"));
+        expected.push(vec!["∅".to_owned(), all[0][0].clone()]);
+        let rolled = of("FROM '$/x.arrow' GROUP BY ROLLUP (w % 3) ORDER BY g NULLS LAST");
+        assert_eq!(rolled, expected, "{call}");
+    }
+    // Rows of two scans are aggregated apart and brought together.
+    let twice = "(SELECT k, v FROM '$/x.arrow' WHERE k % 2 = 0 UNION ALL SELECT k, v FROM '$/x.arrow' WHERE k % 2 = 1)";
+    for call in ["maximum(v, 4)", "minimum(k, 2000)[1999:]", "maximum(v, 3, k)"] {
+        let once = asked(&format!("SELECT {call} FROM '$/x.arrow'"));
+        assert_eq!(asked(&format!("SELECT {call} FROM {twice}")), once, "{call}");
     }
 }
 
