@@ -12,11 +12,15 @@
 //!  CachedOrigin ◄──► DiskTier: what was fetched before      where one is given
 //!        ▲
 //!  Origin: one version of one object, by ranges             resumed where a body ends early
+//!        ▲
+//!  Endpoint: as many requests as a server takes             where the HTTP client is its
 //! ```
 //!
 //! - `origin`: how are the bytes of one version asked for?
 //! - `cached`: which of them need not be asked for?
 //! - `disk`: what is kept of them for the next process, and what is believed of it?
+//! - `endpoint`, `gate`: how many requests may be on their way to a server, and whose?
+//! - `ticket`: for whom is one made?
 //! - `buffer`: how are bytes read while they arrive?
 //! - `pool`: which blocks are there, in which order are they fetched, in how much memory?
 //! - `cursor`: which bytes will be wanted next?
@@ -42,17 +46,21 @@ mod cached;
 pub mod course;
 pub mod cursor;
 mod disk;
+pub mod endpoint;
 pub mod error;
+mod gate;
 pub mod origin;
 pub mod pool;
 pub mod ranges;
 mod reader;
 mod stats;
 mod store;
+mod ticket;
 
 pub use cached::CachedOrigin;
 pub use cursor::Cursor;
 pub use disk::{DiskOptions, DiskStats, DiskTier};
+pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use origin::{Origin, Sink, StoreObject};
 pub use pool::{Claims, Opened, Pool};

@@ -17,6 +17,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use crate::error::{Error, Result};
+use crate::ticket::Ticket;
 
 /// One version of one object.
 pub trait Origin: fmt::Debug + Send + Sync + 'static {
@@ -136,6 +137,9 @@ impl StoreObject {
             if_unmodified_since: e_tag.is_none().then_some(self.meta.last_modified),
             ..GetOptions::default()
         };
+        if let Some(ticket) = Ticket::current() {
+            ticket.begin();
+        }
         let answer = self.store.get_opts(&self.meta.location, options).await;
         let answer = answer.map_err(|error| self.refused(range.start, error))?;
         if answer.meta.size != self.meta.size {

@@ -28,6 +28,7 @@ use crate::buffer::{Buffer, Writer};
 use crate::error::{Error, Result};
 use crate::origin::Origin;
 use crate::stats::{Counters, Stats};
+use crate::ticket::Ticket;
 
 /// So many requests for what may be wanted later are on their way at once …
 const FLYING_MAX: usize = 64;
@@ -89,7 +90,7 @@ const FAR: u64 = 1 << 63;
 #[derive(Debug)]
 enum Stage {
     Queued,
-    Started { buffer: Arc<Buffer>, task: Option<AbortHandle> },
+    Started { buffer: Arc<Buffer>, ticket: Arc<Ticket>, task: Option<AbortHandle> },
 }
 
 /// One version of an object, whose blocks all of its readers share.
@@ -119,6 +120,8 @@ struct After {
     launches: Vec<Launch>,
     aborts: Vec<AbortHandle>,
     dropped: Vec<Stage>,
+    /// What is on its way or waits for its turn, and is wanted by now.
+    wanted: Option<Arc<Ticket>>,
 }
 
 struct Launch {
@@ -126,6 +129,7 @@ struct Launch {
     origin: Arc<dyn Origin>,
     range: Range<u64>,
     writer: Writer,
+    ticket: Arc<Ticket>,
     /// Whether it counts among the requests of what may be wanted later.
     is_ahead: bool,
 }
@@ -367,14 +371,17 @@ impl Shared {
     /// What the lock must not be held for.
     fn finish(self: &Arc<Self>, after: After) {
         after.aborts.iter().for_each(AbortHandle::abort);
+        if let Some(ticket) = after.wanted {
+            ticket.wanted();
+        }
         drop(after.dropped);
         for launch in after.launches {
-            let Launch { id, origin, range, mut writer, is_ahead } = launch;
+            let Launch { id, origin, range, mut writer, ticket, is_ahead } = launch;
             let flight =
                 Flight { shared: Arc::clone(self), bytes: range.end - range.start, is_ahead };
             let task = self.handle.spawn(async move {
                 let flight = flight;
-                let result = origin.fetch(range, &mut writer).await;
+                let result = ticket.spend(origin.fetch(range, &mut writer)).await;
                 writer.finish(result);
                 drop(writer);
                 drop(flight);
@@ -490,6 +497,9 @@ impl Books {
             return;
         };
         let before = std::mem::replace(&mut block.rank, rank);
+        if let Stage::Started { ticket, .. } = &block.stage {
+            ticket.nearer(rank + 1);
+        }
         for set in [&mut self.queue, &mut self.ahead] {
             if set.remove(&(before, id)) {
                 set.insert((rank, id));
@@ -553,9 +563,10 @@ impl Books {
         let Some(block) = self.blocks.get_mut(&id) else { unreachable!("the block of a read") };
         block.claims += 1;
         block.was_read = true;
-        let Stage::Started { buffer, .. } = &block.stage else {
+        let Stage::Started { buffer, ticket, .. } = &block.stage else {
             unreachable!("the block of a read has been started")
         };
+        after.wanted = (ticket.rank() > 0).then(|| Arc::clone(ticket));
         let (skip, range) = (at - block.range.start, block.range.clone());
         Found { buffer: Arc::clone(buffer), skip, held: Held { id, range } }
     }
@@ -594,10 +605,12 @@ impl Books {
         self.queue.remove(&(block.rank, id));
         let counters = Counters::of(&block.counters, &shared.counters);
         let length = usize::try_from(block.bytes()).unwrap_or(usize::MAX);
+        // Behind what somebody waits for.
+        let ticket = Ticket::new(if is_ahead { block.rank + 1 } else { 0 }, counters.clone());
         let (buffer, writer) = Buffer::new(length, share, counters);
-        block.stage = Stage::Started { buffer, task: None };
+        block.stage = Stage::Started { buffer, ticket: Arc::clone(&ticket), task: None };
         let (origin, range) = (Arc::clone(&block.object.origin), block.range.clone());
-        after.launches.push(Launch { id, origin, range, writer, is_ahead });
+        after.launches.push(Launch { id, origin, range, writer, ticket, is_ahead });
     }
 }
 

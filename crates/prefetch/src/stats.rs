@@ -28,8 +28,10 @@ pub struct Stats {
     pub stalls: u64,
     /// For how long they did.
     pub stall_time: Duration,
-    /// Requests that were made again, from where the one before was cut off.
+    /// Requests that were made again: refused, lost, or cut off, and then from there.
     pub retries: u64,
+    /// Answers that the server is asked too much: 429 and 503.
+    pub throttled: u64,
     /// Blocks that were taken back for reads that could not wait.
     pub taken_back: u64,
 }
@@ -47,6 +49,7 @@ pub(crate) struct Counters {
     pub(crate) stalls: AtomicU64,
     pub(crate) stall_ns: AtomicU64,
     pub(crate) retries: AtomicU64,
+    pub(crate) throttled: AtomicU64,
     pub(crate) taken_back: AtomicU64,
 }
 
@@ -72,6 +75,7 @@ impl Counters {
             stalls,
             stall_time: Duration::from_nanos(of(&self.stall_ns)),
             retries: of(&self.retries),
+            throttled: of(&self.throttled),
             taken_back: of(&self.taken_back),
         }
     }

@@ -3,11 +3,15 @@
 //! `object_store`'s own client follows redirects, up to ten, to any host, and tells each the URL
 //! that it came from, which may be signed (`Referer`). This one follows none: whoever asks a web
 //! server decides (`http`), and a bucket's redirect means that it is asked at the wrong place.
+//!
+//! How many requests go at once to a bucket, or to a web server, is for all of a process that ask it
+//! ([`endpoint`]).
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use async_trait::async_trait;
@@ -20,39 +24,70 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::tls::Certificate;
 use reqwest::{Client, NoProxy, Proxy};
+use tidemill_prefetch::Endpoint;
 
 use super::options::{is_true, seconds};
 
 const USER_AGENT: &str = concat!("tidemill/", env!("CARGO_PKG_VERSION"));
 
+/// So many endpoints are remembered; of others, those that were asked longest ago go.
+const ENDPOINTS_MAX: usize = 64;
+
+/// What is known of endpoints by their names, and when each was asked for last.
+static ENDPOINTS: Mutex<Option<HashMap<String, (Endpoint, Instant)>>> = Mutex::new(None);
+
+/// How many requests may be on their way to a server, or to a bucket, of this address.
+pub(super) fn endpoint(address: &str) -> Endpoint {
+    let mut endpoints = ENDPOINTS.lock();
+    let all = endpoints.get_or_insert_default();
+    if !all.contains_key(address) && all.len() >= ENDPOINTS_MAX {
+        let oldest = all.iter().min_by_key(|(_, (_, asked_at))| *asked_at);
+        if let Some(oldest) = oldest.map(|(address, _)| address.clone()) {
+            all.remove(&oldest);
+        }
+    }
+    let known = all.entry(address.to_owned());
+    let known = known.or_insert_with(|| (Endpoint::new(), Instant::now()));
+    known.1 = Instant::now();
+    known.0.clone()
+}
+
 /// Makes such clients for `object_store`.
-#[derive(Debug, Default)]
-pub(super) struct Connector;
+#[derive(Debug, Clone)]
+pub(super) struct Connector(pub(super) Endpoint);
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        client(options).map(HttpClient::new).map_err(|error| object_store::Error::Generic {
+        let made = client(options).map_err(|error| object_store::Error::Generic {
             store: "HTTP",
             source: Box::new(error),
-        })
+        })?;
+        Ok(self.0.client(HttpClient::new(made)))
     }
 }
 
 /// Makes such clients too, and keeps the last one, which is the store's own.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Kept(Arc<Mutex<Option<HttpClient>>>);
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    connector: Connector,
+    last: Arc<Mutex<Option<HttpClient>>>,
+}
 
 impl Kept {
+    pub(super) fn new(connector: Connector) -> Kept {
+        Kept { connector, last: Arc::default() }
+    }
+
     /// The client of the store that was built with it.
     pub(super) fn client(&self) -> Option<HttpClient> {
-        self.0.lock().clone()
+        self.last.lock().clone()
     }
 }
 
 impl HttpConnector for Kept {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = Connector.connect(options)?;
-        *self.0.lock() = Some(client.clone());
+        let client = self.connector.connect(options)?;
+        *self.last.lock() = Some(client.clone());
         Ok(client)
     }
 }
@@ -150,11 +185,11 @@ impl Resolve for Shuffled {
 
 /// Makes clients whose uploads are not completed over an existing object.
 #[derive(Debug)]
-pub(super) struct OnlyNew;
+pub(super) struct OnlyNew(pub(super) Connector);
 
 impl HttpConnector for OnlyNew {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Conditional(Connector.connect(options)?)))
+        Ok(HttpClient::new(Conditional(self.0.connect(options)?)))
     }
 }
 

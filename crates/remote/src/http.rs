@@ -37,7 +37,7 @@ use tidemill_prefetch::Sink;
 use tidemill_prefetch::origin::lasting;
 
 use super::Fetch;
-use super::client::{client, root_cause};
+use super::client::{client, endpoint, root_cause};
 use super::options::{StorageOptions, seconds};
 use super::s3::network_hint;
 
@@ -203,11 +203,9 @@ impl Web {
                 request.headers_mut().insert(*name, value);
             }
         }
-        match tokio::time::timeout(self.timeout, client.execute(request)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(Failure::of(&error)),
-            Err(_) => Err(Failure::slow()),
-        }
+        let asked = endpoint(&server_of(&address.url));
+        let sent = asked.send(client, request, Some(self.timeout)).await;
+        sent.map_err(|error| Failure::of(&error))
     }
 }
 
@@ -217,6 +215,11 @@ struct Elsewhere(String);
 
 fn elsewhere(answer: &HttpResponse) -> Option<String> {
     answer.extensions().get().map(|Elsewhere(host)| host.clone())
+}
+
+/// A URL's scheme, host and port.
+fn server_of(url: &str) -> String {
+    url::Url::parse(url).map_or_else(|_| String::new(), |url| url.origin().ascii_serialization())
 }
 
 /// A URL's host, and its port if it is not its scheme's.

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
+use tidemill_prefetch::endpoint::at_full_speed;
 use tidemill_prefetch::{Error as PrefetchError, Opened, Origin, Sink, StoreObject};
 use tracing::{Instrument, debug_span};
 
@@ -248,7 +249,7 @@ impl Version {
             return Ok(kept);
         }
         let mut bytes = BytesMut::with_capacity(length);
-        origin.fetch(range, &mut bytes).await?;
+        at_full_speed(origin.fetch(range, &mut bytes)).await?;
         if bytes.len() > length {
             return Err(Error::Internal("an answer longer than was asked for".into()));
         }

@@ -116,6 +116,7 @@ impl Drop for Limit {
                 stalls = stats.stalls,
                 stall_ms = u64::try_from(stats.stall_time.as_millis()).unwrap_or(u64::MAX),
                 retries = stats.retries,
+                throttled = stats.throttled,
                 taken_back = stats.taken_back,
                 disk_bytes = kept.read_bytes,
                 disk_reads = kept.reads,

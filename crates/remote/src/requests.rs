@@ -46,29 +46,45 @@ pub(crate) struct Wire {
     retry: RetryConfig,
 }
 
+fn option(settings: &S3Settings, key: K) -> Option<String> {
+    settings.builder.get_config_value(&key).filter(|text| !text.is_empty())
+}
+
+fn is_set(settings: &S3Settings, key: K) -> bool {
+    option(settings, key).is_some_and(|text| is_true(&text) == Some(true))
+}
+
+fn region(settings: &S3Settings) -> String {
+    let region = option(settings, K::Region).or_else(|| option(settings, K::DefaultRegion));
+    region.unwrap_or_else(|| "us-east-1".to_owned())
+}
+
+/// Where the bucket of this name is: `https://host/bucket`, without a `/` at its end.
+pub(crate) fn address(name: &str, settings: &S3Settings) -> String {
+    let in_host = is_set(settings, K::VirtualHostedStyleRequest);
+    let region = region(settings);
+    let address = match (settings.endpoint(), in_host) {
+        (Some(endpoint), true) => endpoint,
+        (Some(endpoint), false) => format!("{}/{name}", endpoint.trim_end_matches('/')),
+        (None, true) => format!("https://{name}.s3.{region}.amazonaws.com"),
+        (None, false) => format!("https://s3.{region}.amazonaws.com/{name}"),
+    };
+    address.trim_end_matches('/').to_owned()
+}
+
 impl Wire {
-    /// How the bucket of this name is asked by such a client.
+    /// How the bucket at this address is asked by such a client.
     pub(crate) fn new(
-        name: &str,
+        address: String,
         settings: &S3Settings,
         retry: RetryConfig,
         client: HttpClient,
     ) -> Wire {
-        let of = |key: K| settings.builder.get_config_value(&key).filter(|text| !text.is_empty());
-        let is = |key: K| of(key).is_some_and(|text| is_true(&text) == Some(true));
-        let region = of(K::Region).or_else(|| of(K::DefaultRegion));
-        let region = region.unwrap_or_else(|| "us-east-1".to_owned());
-        let in_host = is(K::VirtualHostedStyleRequest);
-        let address = match (settings.endpoint(), in_host) {
-            (Some(endpoint), true) => endpoint,
-            (Some(endpoint), false) => format!("{}/{name}", endpoint.trim_end_matches('/')),
-            (None, true) => format!("https://{name}.s3.{region}.amazonaws.com"),
-            (None, false) => format!("https://s3.{region}.amazonaws.com/{name}"),
-        };
+        let is = |key: K| is_set(settings, key);
         Wire {
             client,
-            address: address.trim_end_matches('/').to_owned(),
-            region,
+            address,
+            region: region(settings),
             is_signed: !is(K::SkipSignature),
             signs_payload: !is(K::UnsignedPayload),
             requester_pays: is(K::RequestPayer),

@@ -14,8 +14,8 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use tidemill_base::cancel::{Cancel, Tick};
 
-use super::client::{Kept, OnlyNew, root_cause};
-use super::requests::Wire;
+use super::client::{Connector, Kept, OnlyNew, root_cause};
+use super::requests::{Wire, address};
 use super::{Fetch, StorageOptions};
 
 /// How long the machine's metadata service may take to give credentials.
@@ -66,12 +66,14 @@ impl Bucket {
             })
         };
         let builder = settings.builder.clone().with_bucket_name(name);
-        let only_new = build(builder.clone().with_http_connector(OnlyNew))?;
-        let kept = Kept::default();
+        let address = address(name, &settings);
+        let connector = Connector(super::client::endpoint(&address));
+        let only_new = build(builder.clone().with_http_connector(OnlyNew(connector.clone())))?;
+        let kept = Kept::new(connector);
         let store = Arc::new(build(builder.with_http_connector(kept.clone()))?);
         let client =
             kept.client().ok_or_else(|| Error::Internal("a bucket without a client".into()))?;
-        let wire = Wire::new(name, &settings, options.retry()?, client);
+        let wire = Wire::new(address, &settings, options.retry()?, client);
         let reading = options.reading()?;
         let keeping = options.keeping()?;
         let name = name.to_owned();

@@ -30,6 +30,8 @@ mod put;
 mod read;
 
 #[cfg(test)]
+mod pace;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -86,6 +87,10 @@ pub(super) struct Shared {
     is_over: Mutex<bool>,
     over: Condvar,
     closed: AtomicBool,
+    /// So many requests may be on their way at once; others are refused.
+    capacity: AtomicUsize,
+    flying: AtomicUsize,
+    refused: AtomicUsize,
 }
 
 impl Shared {
@@ -111,6 +116,9 @@ impl Server {
             is_over: Mutex::new(false),
             over: Condvar::new(),
             closed: AtomicBool::new(false),
+            capacity: AtomicUsize::new(usize::MAX),
+            flying: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
         });
         let own = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -147,6 +155,16 @@ impl Server {
 
     pub(super) fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.shared.state.lock())
+    }
+
+    /// From now on it has room for so many requests, each of which takes a moment.
+    pub(super) fn set_capacity(&self, capacity: usize) {
+        self.shared.capacity.store(capacity, Ordering::SeqCst);
+    }
+
+    /// How many it has refused since the last time, for want of room.
+    pub(super) fn refused(&self) -> usize {
+        self.shared.refused.swap(0, Ordering::SeqCst)
     }
 
     /// From now on; what was asked before is forgotten.
@@ -209,7 +227,16 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
         let rule = Arc::clone(&shared.rule.lock());
         let fault = rule(&request);
         shared.state.lock().requests.push(request.clone());
+        let flying = shared.flying.fetch_add(1, Ordering::SeqCst) + 1;
+        let capacity = shared.capacity.load(Ordering::SeqCst);
+        if flying <= capacity && capacity < usize::MAX {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let mut found = match fault {
+            _ if flying > capacity => {
+                shared.refused.fetch_add(1, Ordering::SeqCst);
+                refused(if flying.is_multiple_of(2) { 503 } else { 429 }, "SlowDown")
+            }
             Fault::Status(status) => refused(status, "SlowDown"),
             Fault::Stall => {
                 let mut is_over = shared.is_over.lock();
@@ -220,6 +247,7 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
             }
             _ => respond(&mut shared.state.lock(), shared.page, &request, body),
         };
+        shared.flying.fetch_sub(1, Ordering::SeqCst);
         let length = found.body.len();
         match fault {
             Fault::Lost => return Ok(()),

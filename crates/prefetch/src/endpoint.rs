@@ -1,0 +1,184 @@
+//! A server as requests see it: how many at once it takes.
+//!
+//! ```text
+//!   StoreObject, Web ─► object_store's retries ─► Endpoint ─► the HTTP client
+//!                                                    │ a slot for each attempt,
+//!                                                    └ until its body has come
+//! ```
+//!
+//! What a server refuses is seen below whoever repeats it, and so are requests of every kind: those that
+//! somebody waits for, those ahead, listings, parts of uploads. Each attempt takes a slot of the endpoint's
+//! ([`gate`](crate::gate)) and keeps it until it has been answered; a read of the pool, which takes bytes as fast
+//! as they come, until the last byte. Whoever reads a body at a pace of its own gives the slot back
+//! with the first byte: two of them would wait for each other for ever.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::DateTime;
+use http_body::{Body, Frame, SizeHint};
+use object_store::client::{
+    HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
+
+use crate::gate::{Gate, Permit};
+use crate::ticket::Ticket;
+
+/// What all requests to one server, or to one bucket, share. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    gate: Arc<Gate>,
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Endpoint { gate: Gate::new() }
+    }
+}
+
+impl Endpoint {
+    /// One of which nothing is known yet: 16 requests go at once, and more as they are answered.
+    pub fn new() -> Endpoint {
+        Endpoint::default()
+    }
+
+    /// How many requests may be on their way by now.
+    pub fn requests_max(&self) -> usize {
+        self.gate.limit()
+    }
+
+    /// A client whose requests are among those that this counts.
+    pub fn client(&self, inner: HttpClient) -> HttpClient {
+        HttpClient::new(Gated { endpoint: self.clone(), inner })
+    }
+
+    /// Sends a request as soon as there is a slot for it; the answer is then waited for no longer than
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// The client's, and one of the kind [`HttpErrorKind::Timeout`].
+    pub async fn send(
+        &self,
+        client: &HttpClient,
+        request: HttpRequest,
+        timeout: Option<Duration>,
+    ) -> Result<HttpResponse, HttpError> {
+        let ticket = Ticket::current();
+        let permit = self.gate.enter(ticket.as_ref()).await;
+        if let Some(ticket) = &ticket {
+            ticket.sent();
+        }
+        let is_read = request.method().as_str() == "GET";
+        let sent = client.execute(request);
+        let answer = match timeout {
+            None => sent.await?,
+            Some(timeout) => tokio::time::timeout(timeout, sent).await.map_err(|_| late())??,
+        };
+        match answer.status().as_u16() {
+            429 | 503 => {
+                if let Some(ticket) = &ticket {
+                    ticket.count(|counters| &counters.throttled);
+                }
+                permit.refused(pause(&answer));
+                return Ok(answer);
+            }
+            500..=599 => return Ok(answer),
+            _ => permit.accepted(),
+        }
+        if !is_read || ticket.is_none() || !answer.status().is_success() {
+            return Ok(answer);
+        }
+        Ok(answer.map(|inner| HttpResponseBody::new(Coming { inner, permit: Some(permit) })))
+    }
+}
+
+/// Does work of which every answer's body is taken as fast as it comes, so that each is among those that
+/// are on their way until its last byte is here.
+pub async fn at_full_speed<T>(work: impl Future<Output = T>) -> T {
+    Ticket::new(0, Vec::new()).spend(work).await
+}
+
+fn late() -> HttpError {
+    HttpError::new(HttpErrorKind::Timeout, io::Error::from(io::ErrorKind::TimedOut))
+}
+
+/// When a server wants to be asked again: `Retry-After`, in seconds or as a date.
+fn pause(answer: &HttpResponse) -> Option<Duration> {
+    let text = answer.headers().get("retry-after")?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = SystemTime::from(DateTime::parse_from_rfc2822(text).ok()?);
+    until.duration_since(SystemTime::now()).ok()
+}
+
+#[derive(Debug)]
+struct Gated {
+    endpoint: Endpoint,
+    inner: HttpClient,
+}
+
+#[async_trait]
+impl HttpService for Gated {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.endpoint.send(&self.inner, request, None).await
+    }
+}
+
+/// A body, whose request is on its way until its end.
+#[derive(Debug)]
+struct Coming {
+    inner: HttpResponseBody,
+    permit: Option<Permit>,
+}
+
+impl Body for Coming {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(context);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            // Not when it is dropped: who repeats it may keep it meanwhile.
+            self.permit = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::HeaderValue;
+
+    #[test]
+    fn a_server_says_in_seconds_or_by_a_date_when_it_wants_to_be_asked_again() {
+        let of = |value: &'static str| {
+            let mut answer = HttpResponse::new(Bytes::new().into());
+            answer.headers_mut().insert("retry-after", HeaderValue::from_static(value));
+            pause(&answer)
+        };
+        assert_eq!(of(" 7 "), Some(Duration::from_secs(7)));
+        assert!(of("Wed, 20 Nov 2126 10:00:00 GMT").is_some());
+        for (value, expected) in [("0", Some(Duration::ZERO)), ("-1", None), ("soon", None)] {
+            assert_eq!(of(value), expected, "{value}");
+        }
+        assert_eq!(of("Fri, 20 Nov 2020 10:00:00 GMT"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Readers and stores over `object_store`'s client of S3, whose requests a server answers that has only so
+//! much room. One thread does all of it, so each run is the same.
+
+mod pace;
+mod server;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use server::{Fault, Server};
+use tidemill_prefetch::{Endpoint, Options, PrefetchStore, Stats};
+use tokio::io::AsyncReadExt;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+fn on_one_thread(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work);
+}
+
+fn options() -> Options {
+    Options { block_bytes: 64 * KIB, window_bytes: 32 * MIB, memory_bytes: 32 * MIB }
+}
+
+/// A server, and a store that asks it through an endpoint.
+fn store_of(server: Server) -> (Arc<Server>, Endpoint, PrefetchStore) {
+    let (server, endpoint) = (Arc::new(server), Endpoint::new());
+    let store = PrefetchStore::new(Arc::new(server.store(&endpoint)), options()).unwrap();
+    (server, endpoint, store)
+}
+
+/// Reads the object from its beginning to its end, all of it declared, and checks it; what it took.
+async fn read(server: &Server, store: &PrefetchStore) -> Stats {
+    let mut reader = store.open(&Path::from("a")).await.unwrap();
+    reader.declare(0..server.size);
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all.len() as u64, server.size);
+    assert_eq!(server.version_of(&all, 0), Some(0));
+    reader.stats()
+}
+
+/// How many requests were refused since the last time.
+fn refused(server: &Server) -> usize {
+    server.refused.swap(0, Ordering::SeqCst)
+}
+
+#[test]
+fn each_fault_by_itself_is_gone_over_or_an_error() {
+    on_one_thread(async {
+        for (fault, is_read, retries) in [
+            (Fault::Status(500), true, 1),
+            (Fault::Status(503), true, 1),
+            (Fault::Status(404), false, 0),
+            (Fault::Lost, true, 1),
+            (Fault::Stall, true, 1),
+            (Fault::Late(50), true, 0),
+            (Fault::Short(0), false, 0),
+            (Fault::Short(128), true, 1),
+            (Fault::Reset(0), true, 1),
+            (Fault::Reset(128), true, 1),
+            (Fault::Hang(128), true, 1),
+            (Fault::Longer, true, 0),
+            (Fault::Elsewhere, false, 0),
+            (Fault::Replaced, false, 0),
+        ] {
+            let (server, _, store) = store_of(Server::new(MIB, vec![None, Some(fault)]));
+            let path = Path::from("a");
+            store.get_range(&path, 0..1).await.unwrap();
+            let read = store.get_range(&path, 100..50_100).await;
+            assert_eq!(read.is_ok(), is_read, "{fault:?}");
+            assert_eq!(store.stats().retries, retries, "{fault:?}");
+            if let Ok(bytes) = read {
+                assert_eq!(bytes.len(), 50_000, "{fault:?}");
+                assert_eq!(server.version_of(&bytes, 100), Some(0), "{fault:?}");
+            }
+        }
+    });
+}

@@ -1,0 +1,73 @@
+//! A bucket and a web server that have room for a few requests: all that is read is right, and few are refused.
+
+use std::sync::Arc;
+
+use tidemill_base::cancel::Cancel;
+
+use super::server::Server;
+use crate::http::Web;
+use crate::object::{Object, probe_all};
+use crate::reader::{Access, Reader};
+use crate::s3::Bucket;
+use crate::{Budget, StorageOptions, wait};
+
+const KEY: &str = "a/b";
+const SIZE: usize = 6 << 20;
+/// Of blocks of 64 KiB so many are a file.
+const REQUESTS: usize = SIZE >> 16;
+
+fn bytes() -> Vec<u8> {
+    (0..SIZE).map(|at| (at * 31 / 7) as u8).collect()
+}
+
+fn options(server: &Server) -> StorageOptions {
+    let mut options = server.options();
+    for (name, value) in [("read_block", "64K"), ("max_retries", "12")] {
+        options.set(name, value).unwrap();
+    }
+    options
+}
+
+fn in_bucket(server: &Server) -> Arc<Object> {
+    let cancel = Cancel::new();
+    let bucket = Bucket::open("b", &options(server), &cancel).unwrap();
+    let found = wait(&cancel, Arc::clone(&bucket).head(KEY.into())).unwrap();
+    Arc::new(Object::listed(&bucket, found.unwrap()))
+}
+
+fn on_the_web(server: &Server) -> Arc<Object> {
+    let mut options = StorageOptions::default();
+    for (name, value) in [("read_block", "64K"), ("max_retries", "12"), ("timeout", "60s")] {
+        options.set(name, value).unwrap();
+    }
+    let web = Web::open(&options, true).unwrap();
+    let url = format!("{}/b/{KEY}", server.url);
+    probe_all(&web, &[url], &Cancel::new()).unwrap().remove(0)
+}
+
+/// Reads a file to its end, all of it told before.
+fn read(object: Arc<Object>) {
+    let size = object.size();
+    let budget = Budget::new(64 << 20);
+    let reader = Reader::new(object, Access::Until(size), Cancel::new(), budget);
+    let mut all = vec![0; SIZE];
+    assert_eq!(reader.read_at(&mut all, 0).unwrap(), SIZE);
+    assert!(all == bytes());
+}
+
+#[test]
+fn servers_with_little_room_refuse_few_requests_and_all_is_read() {
+    for open in [in_bucket, on_the_web] {
+        let server = Server::with(&[(KEY, &bytes())]);
+        server.set_capacity(3);
+        read(open(&server));
+        // 16 go at once at first, then half as many, and half of those.
+        let first = server.refused();
+        assert!(first <= 16 + 8 + 4 + 2 + 1, "{first}");
+        for _ in 0..3 {
+            read(open(&server));
+        }
+        let later = server.refused();
+        assert!(later <= 3 * REQUESTS / 8, "{later} of {}", 3 * REQUESTS);
+    }
+}
