@@ -1,4 +1,4 @@
-//! A server as requests see it: how many at once it takes.
+//! A server as requests see it: how many at once it takes, and how long it takes.
 //!
 //! ```text
 //!   StoreObject, Web ─► object_store's retries ─► Endpoint ─► the HTTP client
@@ -11,33 +11,43 @@
 //! ([`gate`](crate::gate)) and keeps it until it has been answered; a read of the pool, which takes bytes as fast
 //! as they come, until the last byte. Whoever reads a body at a pace of its own gives the slot back
 //! with the first byte: two of them would wait for each other for ever.
+//!
+//! A read of a range that is bound to a version is sent a second time when it is slow
+//! ([`patience`](crate::patience)) and a slot is free. The first good answer is handed on, and the other
+//! request is given up. Both carry the same conditions, and whoever asked looks at the version of
+//! the one answer there is.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
+use futures::future::{Either, select};
 use http_body::{Body, Frame, SizeHint};
 use object_store::client::{
     HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 
+use parking_lot::Mutex;
+
 use crate::gate::{Gate, Permit};
+use crate::patience::Patience;
 use crate::ticket::Ticket;
 
 /// What all requests to one server, or to one bucket, share. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     gate: Arc<Gate>,
+    patience: Arc<Mutex<Patience>>,
 }
 
 impl Default for Endpoint {
     fn default() -> Self {
-        Endpoint { gate: Gate::new() }
+        Endpoint { gate: Gate::new(), patience: Arc::default() }
     }
 }
 
@@ -57,8 +67,8 @@ impl Endpoint {
         HttpClient::new(Gated { endpoint: self.clone(), inner })
     }
 
-    /// Sends a request as soon as there is a slot for it; the answer is then waited for no longer than
-    /// `timeout`.
+    /// Sends a request as soon as there is a slot for it, and a second time if it is slow and a read of
+    /// a version's range; an answer is waited for no longer than `timeout`.
     ///
     /// # Errors
     /// The client's, and one of the kind [`HttpErrorKind::Timeout`].
@@ -73,7 +83,69 @@ impl Endpoint {
         if let Some(ticket) = &ticket {
             ticket.sent();
         }
+        let is_pinned = is_pinned(&request);
+        let patience = if is_pinned { self.patience.lock().begin() } else { None };
+        let attempt = |request, permit| {
+            self.attempt(client, request, timeout, permit, ticket.as_deref(), is_pinned)
+        };
+        let Some(patience) = patience else { return attempt(request, permit).await };
+        let (again, since) = (request.clone(), Instant::now());
+        let mut first = pin!(attempt(request, permit));
+        loop {
+            if let Either::Left((answer, _)) =
+                select(&mut first, pin!(tokio::time::sleep(patience))).await
+            {
+                return answer;
+            }
+            // Where there is no slot now there may be one later.
+            let Some(permit) = self.spare() else { continue };
+            if let Some(ticket) = &ticket {
+                ticket.count(|counters| &counters.hedges);
+            }
+            let second = pin!(attempt(again.clone(), permit));
+            match select(&mut first, second).await {
+                Either::Left((answer, _)) if is_good(&answer) => return answer,
+                Either::Left((answer, second)) => {
+                    let other = second.await;
+                    return if is_good(&other) { other } else { answer };
+                }
+                Either::Right((answer, _)) if is_good(&answer) => {
+                    // So long the first would have taken at least.
+                    self.patience.lock().answered(since.elapsed());
+                    if let Some(ticket) = &ticket {
+                        ticket.count(|counters| &counters.hedges_won);
+                    }
+                    return answer;
+                }
+                Either::Right(_) => {}
+            }
+        }
+    }
+
+    /// A slot for a request that is sent a second time, if that is to be.
+    fn spare(&self) -> Option<Permit> {
+        let mut patience = self.patience.lock();
+        if !patience.spend() {
+            return None;
+        }
+        let permit = self.gate.try_enter();
+        if permit.is_none() {
+            patience.give_back();
+        }
+        permit
+    }
+
+    async fn attempt(
+        &self,
+        client: &HttpClient,
+        request: HttpRequest,
+        timeout: Option<Duration>,
+        permit: Permit,
+        ticket: Option<&Ticket>,
+        is_pinned: bool,
+    ) -> Result<HttpResponse, HttpError> {
         let is_read = request.method().as_str() == "GET";
+        let since = Instant::now();
         let sent = client.execute(request);
         let answer = match timeout {
             None => sent.await?,
@@ -81,7 +153,7 @@ impl Endpoint {
         };
         match answer.status().as_u16() {
             429 | 503 => {
-                if let Some(ticket) = &ticket {
+                if let Some(ticket) = ticket {
                     ticket.count(|counters| &counters.throttled);
                 }
                 permit.refused(pause(&answer));
@@ -90,7 +162,13 @@ impl Endpoint {
             500..=599 => return Ok(answer),
             _ => permit.accepted(),
         }
-        if !is_read || ticket.is_none() || !answer.status().is_success() {
+        if !is_read || !answer.status().is_success() {
+            return Ok(answer);
+        }
+        if is_pinned {
+            self.patience.lock().answered(since.elapsed());
+        }
+        if ticket.is_none() {
             return Ok(answer);
         }
         Ok(answer.map(|inner| HttpResponseBody::new(Coming { inner, permit: Some(permit) })))
@@ -101,6 +179,19 @@ impl Endpoint {
 /// are on their way until its last byte is here.
 pub async fn at_full_speed<T>(work: impl Future<Output = T>) -> T {
     Ticket::new(0, Vec::new()).spend(work).await
+}
+
+/// Whether it reads a range of a version that it names: whatever answers it answers with the same bytes.
+fn is_pinned(request: &HttpRequest) -> bool {
+    let has = |name| request.headers().contains_key(name);
+    let names_version = has("if-match") || has("if-unmodified-since");
+    request.method().as_str() == "GET" && has("range") && names_version
+}
+
+/// Whether it is what was asked for, or says for good why not.
+fn is_good(answer: &Result<HttpResponse, HttpError>) -> bool {
+    let status = answer.as_ref().map(|answer| answer.status().as_u16());
+    status.is_ok_and(|status| !matches!(status, 408 | 429 | 500..))
 }
 
 fn late() -> HttpError {

@@ -210,7 +210,6 @@ impl Gate {
     }
 
     /// A slot, if one is free and nobody waits.
-    #[cfg(test)]
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Permit> {
         let mut state = self.0.lock();
         let is_free = state.waiting.is_empty() && state.has_slot(false);

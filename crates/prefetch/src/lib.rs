@@ -20,6 +20,7 @@
 //! - `cached`: which of them need not be asked for?
 //! - `disk`: what is kept of them for the next process, and what is believed of it?
 //! - `endpoint`, `gate`: how many requests may be on their way to a server, and whose?
+//! - `patience`: when is one sent a second time?
 //! - `ticket`: for whom is one made?
 //! - `buffer`: how are bytes read while they arrive?
 //! - `pool`: which blocks are there, in which order are they fetched, in how much memory?
@@ -50,6 +51,7 @@ pub mod endpoint;
 pub mod error;
 mod gate;
 pub mod origin;
+mod patience;
 pub mod pool;
 pub mod ranges;
 mod reader;

@@ -16,7 +16,7 @@ pub struct Stats {
     pub disk_bytes: u64,
     /// Bytes that came, from either, and were dropped before anybody read them.
     pub wasted_bytes: u64,
-    /// Requests to the store, retries apart.
+    /// Requests to the store, retries and hedges apart.
     pub requests: u64,
     /// Reads of the tier on the disk.
     pub disk_reads: u64,
@@ -32,6 +32,10 @@ pub struct Stats {
     pub retries: u64,
     /// Answers that the server is asked too much: 429 and 503.
     pub throttled: u64,
+    /// Requests that were sent a second time while the first was not answered.
+    pub hedges: u64,
+    /// Those of them that were answered first.
+    pub hedges_won: u64,
     /// Blocks that were taken back for reads that could not wait.
     pub taken_back: u64,
 }
@@ -50,6 +54,8 @@ pub(crate) struct Counters {
     pub(crate) stall_ns: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) throttled: AtomicU64,
+    pub(crate) hedges: AtomicU64,
+    pub(crate) hedges_won: AtomicU64,
     pub(crate) taken_back: AtomicU64,
 }
 
@@ -76,6 +82,8 @@ impl Counters {
             stall_time: Duration::from_nanos(of(&self.stall_ns)),
             retries: of(&self.retries),
             throttled: of(&self.throttled),
+            hedges: of(&self.hedges),
+            hedges_won: of(&self.hedges_won),
             taken_back: of(&self.taken_back),
         }
     }

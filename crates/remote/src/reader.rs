@@ -117,6 +117,8 @@ impl Drop for Limit {
                 stall_ms = u64::try_from(stats.stall_time.as_millis()).unwrap_or(u64::MAX),
                 retries = stats.retries,
                 throttled = stats.throttled,
+                hedges = stats.hedges,
+                hedges_won = stats.hedges_won,
                 taken_back = stats.taken_back,
                 disk_bytes = kept.read_bytes,
                 disk_reads = kept.reads,

@@ -1,6 +1,7 @@
 //! Readers and stores over `object_store`'s client of S3, whose requests a server answers that has only so
 //! much room. One thread does all of it, so each run is the same.
 
+mod hedge;
 mod pace;
 mod server;
 

@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     Lost,
     /// There is no answer, until the client's patience is at an end.
     Stall,
+    /// There is none, ever.
+    Never,
     /// The answer comes after others have.
     Late(u8),
     /// The body ends so far along in 256ths, without an error.
@@ -150,6 +152,7 @@ impl Server {
                 tokio::time::sleep(PATIENCE).await;
                 return Err(broken(HttpErrorKind::Timeout));
             }
+            Some(Fault::Never) => std::future::pending().await,
             Some(Fault::Replaced) => {
                 self.version.fetch_add(1, Ordering::SeqCst);
             }

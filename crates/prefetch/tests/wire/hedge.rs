@@ -1,0 +1,93 @@
+//! Requests that are sent a second time.
+
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use proptest::prelude::*;
+
+use crate::server::{Fault, Server};
+use crate::{MIB, on_one_thread, read, store_of};
+use tidemill_prefetch::PrefetchStore;
+
+/// Reads all of an object until so many hedges are saved up.
+async fn calm(server: &Server, store: &PrefetchStore, hedges: u64) {
+    loop {
+        read(server, store).await;
+        let stats = store.stats();
+        // How slow this machine is decides what is hedged, and never how often.
+        assert!(stats.hedges * 50 <= stats.requests, "{stats:?}");
+        if stats.requests >= 50 * (hedges + stats.hedges) {
+            return;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_never_answered_comes_from_the_second_request(
+        places in proptest::sample::subsequence((0..60usize).collect::<Vec<_>>(), 1..=3),
+        bad in prop_oneof![Just(None), Just(Some(Fault::Status(500))), Just(Some(Fault::Lost))],
+    ) {
+        on_one_thread(async {
+            let (server, _, store) = store_of(Server::new(4 * MIB, Vec::new()));
+            calm(&server, &store, 8).await;
+            let before = store.stats();
+            *server.faults.lock() = (0..60)
+                .map(|place| if places.contains(&place) { Some(Fault::Never) } else { bad.filter(|_| place == 59) })
+                .collect();
+            server.asked.lock().clear();
+            read(&server, &store).await;
+            let stats = store.stats();
+            let won = (stats.hedges_won - before.hedges_won) as usize;
+            assert!(won >= places.len(), "{won} of {places:?}");
+            assert!(stats.hedges * 50 <= stats.requests, "{stats:?}");
+            // Those and no others were asked for twice: a block is a request.
+            let mut asked = server.asked.lock().clone();
+            let count = asked.len();
+            asked.sort_by_key(|range| range.start);
+            asked.dedup();
+            assert_eq!(asked.len(), 64);
+            let again = stats.hedges - before.hedges + stats.retries - before.retries;
+            assert_eq!(count as u64, 64 + again);
+        });
+    }
+}
+
+#[test]
+fn a_second_answer_that_is_bad_is_not_taken() {
+    on_one_thread(async {
+        let (server, _, store) = store_of(Server::new(4 * MIB, Vec::new()));
+        let path = Path::from("a");
+        store.get_range(&path, 0..10).await.unwrap();
+        for fault in [Fault::Status(500), Fault::Lost] {
+            calm(&server, &store, 6).await;
+            let before = store.stats();
+            *server.faults.lock() = vec![Some(Fault::Never), Some(fault)].into();
+            let bytes = store.get_range(&path, MIB..MIB + 100).await.unwrap();
+            assert_eq!(server.version_of(&bytes, MIB), Some(0));
+            let stats = store.stats();
+            let (hedges, won) =
+                (stats.hedges - before.hedges, stats.hedges_won - before.hedges_won);
+            assert!((2..=4).contains(&hedges) && won == 1, "{hedges} {won}");
+        }
+    });
+}
+
+#[test]
+fn an_object_that_is_replaced_before_the_second_request_is_an_error() {
+    on_one_thread(async {
+        let server = Server::new(4 * MIB, vec![Some(Fault::Replaced)]);
+        let faults = std::mem::take(&mut *server.faults.lock());
+        let (server, _, store) = store_of(server);
+        let path = Path::from("a");
+        calm(&server, &store, 6).await;
+        store.get_range(&path, 0..10).await.unwrap();
+        *server.faults.lock() = [Some(Fault::Never)].into_iter().chain(faults).collect();
+        let error = store.get_range(&path, MIB..MIB + 100).await.unwrap_err();
+        assert!(matches!(error, object_store::Error::Precondition { .. }), "{error}");
+        // It is read anew, in the one version or in the other.
+        let bytes = store.get_range(&path, MIB..MIB + 100).await.unwrap();
+        assert_eq!(server.version_of(&bytes, MIB), Some(1));
+    });
+}
