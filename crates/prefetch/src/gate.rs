@@ -194,8 +194,6 @@ impl Gate {
             let (grant, coming) = oneshot::channel();
             {
                 let mut state = self.0.lock();
-                // Those that were given up meanwhile.
-                state.waiting.retain(|waiting| !waiting.grant.is_closed());
                 state.count += 1;
                 let number = state.count;
                 state.waiting.push(Waiting { number, ticket: ticket.cloned(), grant });
@@ -216,11 +214,12 @@ impl Gate {
         is_free.then(|| state.take(self))
     }
 
-    /// Gives away the slots that are free.
+    /// Gives away the slots that are free, to whoever has not given up meanwhile.
     pub(crate) fn pump(self: &Arc<Self>) {
         let mut unwanted = Vec::new();
         {
             let mut state = self.0.lock();
+            state.waiting.retain(|waiting| !waiting.grant.is_closed());
             while let Some((index, rank)) = state.first()
                 && state.has_slot(rank > 0)
             {

@@ -195,7 +195,8 @@ impl PrefetchStore {
 /// An answer whose body goes on to the end of `range`, wherever it ends or breaks off by itself.
 fn resumed(found: GetResult, cursor: Arc<Cursor>, range: Range<u64>) -> GetResult {
     let GetResult { meta, attributes, range: told, .. } = &found;
-    let (meta, attributes, end) = (meta.clone(), attributes.clone(), range.end);
+    let (meta, attributes) = (meta.clone(), attributes.clone());
+    let (end, body_end) = (range.end, told.end);
     // An answer of another range is not looked at.
     let is_usable = told.start == range.start && told.end <= range.end;
     let body = is_usable.then(|| found.into_stream());
@@ -203,13 +204,19 @@ fn resumed(found: GetResult, cursor: Arc<Cursor>, range: Range<u64>) -> GetResul
     let stream = stream::try_unfold(start, move |(mut body, at)| {
         let cursor = Arc::clone(&cursor);
         async move {
-            if let Some(open) = &mut body {
+            while let Some(open) = &mut body {
                 match open.next().await {
                     Some(Ok(mut bytes)) => {
-                        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+                        // What it has beyond its own range is not the object's next bytes.
+                        let left = usize::try_from(body_end - at).unwrap_or(usize::MAX);
                         bytes.truncate(left);
                         let next = at + bytes.len() as u64;
-                        return Ok(Some((bytes, (body, next))));
+                        if next == body_end {
+                            body = None;
+                        }
+                        if !bytes.is_empty() {
+                            return Ok(Some((bytes, (body, next))));
+                        }
                     }
                     Some(Err(_)) | None => body = None,
                 }

@@ -80,3 +80,16 @@ fn each_fault_by_itself_is_gone_over_or_an_error() {
         }
     });
 }
+
+#[test]
+fn a_whole_object_is_right_though_its_first_answer_has_bytes_too_many() {
+    on_one_thread(async {
+        for fault in [Fault::Longer, Fault::Short(100), Fault::Reset(100), Fault::Elsewhere] {
+            let (server, _, store) = store_of(Server::new(MIB, vec![Some(fault)]));
+            let found = store.get(&Path::from("a")).await.unwrap();
+            let bytes = found.bytes().await.unwrap();
+            assert_eq!(bytes.len() as u64, MIB, "{fault:?}");
+            assert_eq!(server.version_of(&bytes, 0), Some(0), "{fault:?}");
+        }
+    });
+}

@@ -123,9 +123,13 @@ impl Server {
 
     /// Bytes of one version, whichever.
     pub(crate) fn version_of(&self, bytes: &[u8], at: u64) -> Option<usize> {
+        (0..self.versions.len()).find(|version| self.is_of(*version, bytes, at))
+    }
+
+    /// Whether bytes are of a version.
+    pub(crate) fn is_of(&self, version: usize, bytes: &[u8], at: u64) -> bool {
         let start = usize::try_from(at).unwrap();
-        let is = |version: &Bytes| version.get(start..start + bytes.len()) == Some(bytes);
-        self.versions.iter().position(is)
+        self.versions[version].get(start..start + bytes.len()) == Some(bytes)
     }
 
     async fn get(self: &Arc<Self>, range: Range<u64>) -> Result<HttpResponse, HttpError> {
@@ -163,7 +167,7 @@ impl Server {
         let shift = u64::from(fault == Some(Fault::Elsewhere));
         let (first, last) = (range.start + shift, range.end - 1 + shift);
         let told = format!("bytes {first}-{last}/{}", self.size);
-        let mut end = None;
+        let (mut more, mut end) = (Bytes::new(), None);
         match fault {
             Some(Fault::Short(part)) => body.truncate(body.len() * usize::from(part) / 256),
             Some(Fault::Reset(part)) => {
@@ -174,19 +178,21 @@ impl Server {
                 body.truncate(body.len() * usize::from(part) / 256);
                 end = Some((PATIENCE, HttpErrorKind::Timeout));
             }
-            Some(Fault::Longer) => body = [&body[..], b"more"].concat().into(),
+            Some(Fault::Longer) => more = Bytes::from_static(b"more"),
             _ => {}
         }
-        let pieces = futures::stream::unfold((body, end, flight), |state| async move {
-            let (mut body, end, flight) = state;
+        let start = (body, more, end, flight);
+        let pieces = futures::stream::unfold(start, |state| async move {
+            let (mut body, mut more, end, flight) = state;
             tokio::task::yield_now().await;
-            if !body.is_empty() {
-                let piece = body.split_to(body.len().min(PIECE));
-                return Some((Ok(piece), (body, end, flight)));
+            let from = if body.is_empty() { &mut more } else { &mut body };
+            if !from.is_empty() {
+                let piece = from.split_to(from.len().min(PIECE));
+                return Some((Ok(piece), (body, more, end, flight)));
             }
             let (wait, kind) = end?;
             tokio::time::sleep(wait).await;
-            Some((Err(broken(kind)), (body, None, flight)))
+            Some((Err(broken(kind)), (body, more, None, flight)))
         });
         let body = HttpResponseBody::new(Pieces(Mutex::new(pieces.boxed())));
         Ok(answer(206, body, &[("content-range", told)]))
@@ -266,8 +272,17 @@ impl HttpService for Wire {
         let size = server.size;
         let mut found = match (request.method().as_str(), header("range")) {
             ("HEAD", _) => answer(200, Bytes::new(), &[("content-length", size.to_string())]),
-            (_, range) => {
-                let range = range.unwrap_or_else(|| format!("bytes=0-{}", size - 1));
+            (_, None) => {
+                let mut whole = server.get(0..size).await?;
+                if whole.status() == 206 {
+                    *whole.status_mut() = 200.try_into().unwrap();
+                    whole.headers_mut().remove("content-range");
+                    let length = HeaderValue::from_str(&size.to_string()).unwrap();
+                    whole.headers_mut().insert("content-length", length);
+                }
+                whole
+            }
+            (_, Some(range)) => {
                 let (first, last) = range["bytes=".len()..].split_once('-').unwrap();
                 let range = first.parse().unwrap()..last.parse::<u64>().unwrap() + 1;
                 if range.start >= size {

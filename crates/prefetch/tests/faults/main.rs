@@ -1,0 +1,279 @@
+//! Whatever is read over whatever a network and a server do: the bytes of one version or an error, within the
+//! memory, and to an end. From the readers down to HTTP all of it is as in earnest; a process of its own, whose
+//! allocator counts what the network's threads hold.
+
+#[path = "../wire/server.rs"]
+#[allow(dead_code, reason = "it does for others what is not of use here")]
+mod server;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use server::{Fault, Server};
+use tidemill_prefetch::{Endpoint, Options, PrefetchStore};
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::runtime::{Builder, Runtime};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// More than the least memory.
+const SIZE: u64 = MIB + 412_345;
+/// More than ten times what a run takes where many others do.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+thread_local! {
+    /// Whether this thread is one of the network's.
+    static IS_NETWORK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What the network's threads hold in pieces of [`COUNTED`] bytes and more: blocks.
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+const COUNTED: usize = 8 << 10;
+/// In front of what may be counted, and says whether it is.
+const MARK: usize = 16;
+
+struct Counting;
+
+fn marked(layout: Layout) -> Option<Layout> {
+    let may = layout.size() >= COUNTED && layout.align() <= MARK;
+    may.then(|| Layout::from_size_align(layout.size() + MARK, MARK).ok()).flatten()
+}
+
+// SAFETY: the system's allocator does all of it; what is larger has a mark in front of it, by the layout
+// alone, so that whoever frees it finds it there.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Some(larger) = marked(layout) else {
+            // SAFETY: as asked.
+            return unsafe { System.alloc(layout) };
+        };
+        // SAFETY: as asked, with room for the mark.
+        let start = unsafe { System.alloc(larger) };
+        if start.is_null() {
+            return start;
+        }
+        let counts = IS_NETWORK.try_with(Cell::get).unwrap_or(false);
+        if counts {
+            let now = NOW.fetch_add(layout.size(), Ordering::SeqCst) + layout.size();
+            MOST.fetch_max(now, Ordering::SeqCst);
+        }
+        // SAFETY: there is room for the mark, and for as much as was asked behind it.
+        unsafe {
+            start.write(u8::from(counts));
+            start.add(MARK)
+        }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        let Some(larger) = marked(layout) else {
+            // SAFETY: as asked.
+            return unsafe { System.dealloc(at, layout) };
+        };
+        // SAFETY: `alloc` put a mark there.
+        unsafe {
+            let start = at.sub(MARK);
+            if start.read() == 1 {
+                NOW.fetch_sub(layout.size(), Ordering::SeqCst);
+            }
+            System.dealloc(start, larger);
+        }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Read(usize),
+    ReadAsync(usize),
+    Seek(u64),
+    Declare(u64, u64),
+    Reopen,
+    Range(u64, u64),
+    Ranges(Vec<(u64, u64)>),
+    Whole,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let place = || (0..SIZE, 1..300_000u64);
+    prop_oneof![
+        6 => (1..200_000usize).prop_map(Step::Read),
+        3 => (1..200_000usize).prop_map(Step::ReadAsync),
+        3 => (0..SIZE + 10).prop_map(Step::Seek),
+        2 => (0..SIZE, 0..SIZE).prop_map(|(start, length)| Step::Declare(start, length)),
+        2 => Just(Step::Reopen),
+        3 => place().prop_map(|(start, length)| Step::Range(start, length)),
+        1 => proptest::collection::vec(place(), 1..5).prop_map(Step::Ranges),
+        1 => Just(Step::Whole),
+    ]
+}
+
+fn fault() -> impl Strategy<Value = Option<Fault>> {
+    let part = any::<u8>;
+    prop_oneof![
+        12 => Just(None),
+        2 => prop::sample::select(vec![500, 503, 429, 408, 404, 403]).prop_map(|s| Some(Fault::Status(s))),
+        1 => Just(Some(Fault::Lost)),
+        1 => Just(Some(Fault::Stall)),
+        2 => (0..60u8).prop_map(|turns| Some(Fault::Late(turns))),
+        2 => part().prop_map(|part| Some(Fault::Short(part))),
+        2 => part().prop_map(|part| Some(Fault::Reset(part))),
+        1 => part().prop_map(|part| Some(Fault::Hang(part))),
+        1 => Just(Some(Fault::Longer)),
+        1 => Just(Some(Fault::Elsewhere)),
+    ]
+}
+
+/// Does steps; what is not an error must be bytes of one version, for each reader of the same.
+async fn run(server: &Server, store: &PrefetchStore, steps: Vec<Step>) {
+    let path = Path::from("a");
+    let Ok(mut reader) = store.open(&path).await else { return };
+    let (mut at, mut version) = (0, None);
+    let is_one = |bytes: &[u8], at: u64| {
+        assert!(server.version_of(bytes, at).is_some(), "bytes that are of no version");
+    };
+    let went_on = |bytes: Option<&[u8]>, at: &mut u64, version: &mut Option<usize>| {
+        let Some(bytes) = bytes else { return };
+        assert!(!bytes.is_empty() || *at >= SIZE, "an end before the end");
+        if !bytes.is_empty() {
+            // Short reads may be of several versions.
+            let known = version.is_some_and(|version| server.is_of(version, bytes, *at));
+            if !known {
+                let found = server.version_of(bytes, *at).expect("bytes that are of no version");
+                assert_eq!(*version.get_or_insert(found), found, "bytes of two versions");
+            }
+        }
+        *at += bytes.len() as u64;
+    };
+    for step in steps {
+        match step {
+            Step::Read(length) => {
+                let mut bytes = vec![0; length];
+                let read = Read::read(&mut reader, &mut bytes).ok();
+                went_on(read.map(|count| &bytes[..count]), &mut at, &mut version);
+            }
+            Step::ReadAsync(length) => {
+                let mut bytes = vec![0; length];
+                let read = AsyncReadExt::read(&mut reader, &mut bytes).await.ok();
+                went_on(read.map(|count| &bytes[..count]), &mut at, &mut version);
+            }
+            Step::Seek(to) => {
+                AsyncSeekExt::seek(&mut reader, SeekFrom::Start(to)).await.unwrap();
+                at = to;
+            }
+            Step::Declare(start, length) => reader.declare(start..start + length),
+            Step::Reopen => {
+                let Ok(opened) = store.open(&path).await else { continue };
+                (reader, at, version) = (opened, 0, None);
+            }
+            Step::Range(start, length) => {
+                if let Ok(bytes) = store.get_range(&path, start..start + length).await {
+                    assert_eq!(bytes.len() as u64, length.min(SIZE - start));
+                    is_one(&bytes, start);
+                }
+            }
+            Step::Ranges(ranges) => {
+                let ranges: Vec<Range<u64>> = ranges
+                    .iter()
+                    .map(|(start, length)| *start..(start + length).min(SIZE))
+                    .collect();
+                if let Ok(all) = store.get_ranges(&path, &ranges).await {
+                    for (bytes, range) in all.iter().zip(&ranges) {
+                        assert_eq!(bytes.len() as u64, range.end - range.start);
+                        is_one(bytes, range.start);
+                    }
+                }
+            }
+            Step::Whole => {
+                if let Ok(found) = store.get(&path).await
+                    && let Ok(bytes) = found.bytes().await
+                {
+                    assert_eq!(bytes.len() as u64, SIZE);
+                    is_one(&bytes, 0);
+                }
+            }
+        }
+    }
+}
+
+fn network() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .on_thread_start(|| IS_NETWORK.set(true))
+        .enable_time()
+        .build()
+        .unwrap()
+}
+
+/// The same on threads of its own, with its memory and its time; what they held at most.
+fn check(faults: Vec<Option<Fault>>, steps: Vec<Step>, capacity: usize, memory_bytes: u64) -> u64 {
+    static ONE: Mutex<()> = Mutex::new(());
+    // What is counted is counted for all.
+    let _one = ONE.lock();
+    let (done, is_done) = channel();
+    let what = format!("{faults:?} {steps:?} {capacity} {memory_bytes}");
+    let running = std::thread::spawn(move || {
+        let runtime = network();
+        NOW.store(0, Ordering::SeqCst);
+        MOST.store(0, Ordering::SeqCst);
+        runtime.block_on(async {
+            let server = Arc::new(Server::new(SIZE, faults));
+            server.capacity.store(capacity, Ordering::SeqCst);
+            let options = Options { block_bytes: 64 * KIB, window_bytes: 512 * KIB, memory_bytes };
+            let inner = Arc::new(server.store(&Endpoint::new()));
+            let store = PrefetchStore::new(inner, options).unwrap();
+            run(&server, &store, steps).await;
+        });
+        // What was on its way ends with it.
+        drop(runtime);
+        let _ = done.send(());
+    });
+    if is_done.recv_timeout(WATCHDOG) == Err(RecvTimeoutError::Timeout) {
+        panic!("it hangs: {what}");
+    }
+    if let Err(panic) = running.join() {
+        std::panic::resume_unwind(panic);
+    }
+    assert_eq!(NOW.load(Ordering::SeqCst), 0, "blocks that nobody frees");
+    MOST.load(Ordering::SeqCst) as u64
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_read_over_whatever_happens_is_right_within_the_memory_and_ends(
+        faults in proptest::collection::vec(fault(), 0..60),
+        replaced in proptest::option::of(0..60usize),
+        steps in proptest::collection::vec(step(), 1..40),
+        capacity in prop_oneof![3 => Just(usize::MAX), 1 => 1..6usize],
+        memory_bytes in prop_oneof![Just(MIB), Just(2 * MIB)],
+    ) {
+        let mut faults = faults;
+        if let Some(place) = replaced {
+            faults.insert(place.min(faults.len()), Some(Fault::Replaced));
+        }
+        let most = check(faults, steps, capacity, memory_bytes);
+        prop_assert!(most <= memory_bytes, "{most} of {memory_bytes}");
+    }
+}
+
+#[test]
+fn what_is_fetched_ahead_is_what_is_counted() {
+    // They stay until the last has been read.
+    let ranges = vec![(0, 150_000), (500_000, 150_000), (1_000_000, 150_000)];
+    let most = check(Vec::new(), vec![Step::Ranges(ranges)], usize::MAX, MIB);
+    assert!((450_000..=MIB).contains(&most), "{most}");
+}
