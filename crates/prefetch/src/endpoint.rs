@@ -10,7 +10,8 @@
 //! somebody waits for, those ahead, listings, parts of uploads. Each attempt takes a slot of the endpoint's
 //! ([`gate`](crate::gate)) and keeps it until it has been answered; a read of the pool, which takes bytes as fast
 //! as they come, until the last byte. Whoever reads a body at a pace of its own gives the slot back
-//! with the first byte: two of them would wait for each other for ever.
+//! with the first byte: two of them would wait for each other for ever. What is deleted, as an upload that is
+//! given up, waits for nobody.
 //!
 //! A read of a range that is bound to a version is sent a second time when it is slow
 //! ([`patience`](crate::patience)) and a slot is free. The first good answer is handed on, and the other
@@ -79,7 +80,10 @@ impl Endpoint {
         timeout: Option<Duration>,
     ) -> Result<HttpResponse, HttpError> {
         let ticket = Ticket::current();
-        let permit = self.gate.enter(ticket.as_ref()).await;
+        let permit = match request.method().as_str() {
+            "DELETE" => self.gate.enter_now(),
+            _ => self.gate.enter(ticket.as_ref()).await,
+        };
         if let Some(ticket) = &ticket {
             ticket.sent();
         }

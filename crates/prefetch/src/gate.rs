@@ -207,6 +207,12 @@ impl Gate {
         }
     }
 
+    /// A slot at once, whether there is one or not: for what takes back what others have begun, which may
+    /// hold all of them.
+    pub(crate) fn enter_now(self: &Arc<Self>) -> Permit {
+        self.0.lock().take(self)
+    }
+
     /// A slot, if one is free and nobody waits.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Permit> {
         let mut state = self.0.lock();
@@ -399,6 +405,20 @@ mod tests {
             flying.pop();
             drop(given);
             assert!(gate.try_enter().is_some());
+        });
+    }
+
+    #[test]
+    fn what_takes_something_back_waits_for_nobody() {
+        block_on(async {
+            let gate = Gate::new();
+            let mut flying = Vec::new();
+            for _ in 0..START {
+                flying.push(gate.enter(None).await);
+            }
+            flying.push(gate.enter_now());
+            flying.pop();
+            assert!(polled(&mut Box::pin(gate.enter(None))).await.is_none());
         });
     }
 

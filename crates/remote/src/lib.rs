@@ -11,7 +11,7 @@
 //! [`Cancel`] flag 20 times a second. No thread of ours ever blocks inside a runtime, so it
 //! does not matter which thread asks.
 //!
-//! - `client`: what does a request do by itself? Nothing.
+//! - `client`: what does a request do by itself? It waits for its turn, and nothing else.
 //! - `options`: which settings are there, and which of them are secret?
 //! - `location`: what does a URL name?
 //! - `pattern`: which names does a pattern stand for?

@@ -31,7 +31,7 @@ proptest! {
     ) {
         on_one_thread(async {
             let (server, _, store) = store_of(Server::new(4 * MIB, Vec::new()));
-            calm(&server, &store, 8).await;
+            calm(&server, &store, 9).await;
             let before = store.stats();
             *server.faults.lock() = (0..60)
                 .map(|place| if places.contains(&place) { Some(Fault::Never) } else { bad.filter(|_| place == 59) })
@@ -49,7 +49,8 @@ proptest! {
             asked.dedup();
             assert_eq!(asked.len(), 64);
             let again = stats.hedges - before.hedges + stats.retries - before.retries;
-            assert_eq!(count as u64, 64 + again);
+            // One that was decided on when the first came at the last moment is not sent.
+            assert!((64 + places.len() as u64..=64 + again).contains(&(count as u64)));
         });
     }
 }

@@ -1,11 +1,10 @@
-//! A bucket and a web server that have room for a few requests, or do not answer some: all that is read is right.
+//! A bucket and a web server that have room for a few requests: all that is read is right, and few are refused.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidemill_base::cancel::Cancel;
 
-use super::server::{Fault, Server};
+use super::server::Server;
 use crate::http::Web;
 use crate::object::{Object, probe_all};
 use crate::reader::{Access, Reader};
@@ -70,26 +69,5 @@ fn servers_with_little_room_refuse_few_requests_and_all_is_read() {
         }
         let later = server.refused();
         assert!(later <= 3 * REQUESTS / 8, "{later} of {}", 3 * REQUESTS);
-    }
-}
-
-#[test]
-fn what_a_server_does_not_answer_is_asked_for_again() {
-    for open in [in_bucket, on_the_web] {
-        let server = Server::with(&[(KEY, &bytes())]);
-        // What is slow is known from a hundred answers, and of fifty requests one is sent twice.
-        for _ in 0..5 {
-            read(open(&server));
-        }
-        let (won, left) = (crate::stats().hedges_won, AtomicUsize::new(2));
-        server.rule(move |request| {
-            let is_block = request.from().is_some_and(|from| from > 2 << 20);
-            let take = |left: usize| left.checked_sub(1);
-            let stalls =
-                is_block && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok();
-            if stalls { Fault::Stall } else { Fault::None }
-        });
-        read(open(&server));
-        assert!(crate::stats().hedges_won >= won + 2);
     }
 }
