@@ -7,6 +7,7 @@ mod server;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
@@ -17,8 +18,13 @@ use tokio::io::AsyncReadExt;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
+/// Ten times what any of it takes on a machine that is busy with other things.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
 fn on_one_thread(work: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let ended = runtime.block_on(async { tokio::time::timeout(WATCHDOG, work).await });
+    assert!(ended.is_ok(), "it hangs");
 }
 
 fn options() -> Options {
