@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::pool::{Found, Held, Opened};
+use crate::pool::{Claims, Found, Held, Opened};
 use crate::stats::{Counters, Stats};
 
 /// The first window of a place that is read on from.
@@ -156,6 +156,12 @@ impl Cursor {
             windows.add(window).1
         };
         self.forget(gone);
+    }
+
+    /// Tells of ranges that will be read, as [`Opened::claim`] does; what is fetched for them counts as this
+    /// reader's.
+    pub fn claim(&self, ranges: &[Range<u64>]) -> Claims {
+        self.object.claim_for(ranges, &self.counters)
     }
 
     fn forget(&self, window: Option<Window>) {

@@ -241,7 +241,15 @@ impl Opened {
     /// Tells of ranges that will be read, in this order: they are fetched as soon as there is room,
     /// each with exactly its bytes, and stay until the claim is dropped.
     pub fn claim(self: &Arc<Self>, ranges: &[Range<u64>]) -> Claims {
-        let counters = &self.pool.0.counters;
+        self.claim_for(ranges, &self.pool.0.counters)
+    }
+
+    /// The same; what is fetched is counted there too.
+    pub(crate) fn claim_for(
+        self: &Arc<Self>,
+        ranges: &[Range<u64>],
+        counters: &Arc<Counters>,
+    ) -> Claims {
         let mut held = Vec::new();
         for range in ranges {
             held.append(&mut self.claimed(range.clone(), false, false, counters));

@@ -109,6 +109,30 @@ fn bytes(count: u64) -> String {
     }
 }
 
+impl Stats {
+    /// What was done since it was `before`.
+    #[must_use]
+    pub fn since(&self, before: &Stats) -> Stats {
+        Stats {
+            asked_bytes: self.asked_bytes.saturating_sub(before.asked_bytes),
+            fetched_bytes: self.fetched_bytes.saturating_sub(before.fetched_bytes),
+            disk_bytes: self.disk_bytes.saturating_sub(before.disk_bytes),
+            wasted_bytes: self.wasted_bytes.saturating_sub(before.wasted_bytes),
+            requests: self.requests.saturating_sub(before.requests),
+            disk_reads: self.disk_reads.saturating_sub(before.disk_reads),
+            reads: self.reads.saturating_sub(before.reads),
+            hits: self.hits.saturating_sub(before.hits),
+            stalls: self.stalls.saturating_sub(before.stalls),
+            stall_time: self.stall_time.saturating_sub(before.stall_time),
+            retries: self.retries.saturating_sub(before.retries),
+            taken_back: self.taken_back.saturating_sub(before.taken_back),
+            throttled: self.throttled.saturating_sub(before.throttled),
+            hedges: self.hedges.saturating_sub(before.hedges),
+            hedges_won: self.hedges_won.saturating_sub(before.hedges_won),
+        }
+    }
+}
+
 /// The same while it is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {

@@ -31,13 +31,14 @@ use object_store::client::{
     HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
 };
 use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancel::{Cancel, Tick};
 use tidemill_base::redact::shown;
 use tidemill_prefetch::Sink;
 use tidemill_prefetch::origin::lasting;
 
 use super::Fetch;
 use super::client::{client, endpoint, root_cause};
+use super::counted;
 use super::options::{StorageOptions, seconds};
 use super::s3::network_hint;
 
@@ -131,7 +132,9 @@ impl Web {
             }
             let wanted = found.size.map_or(PROBE_BYTES, |size| size.min(PROBE_BYTES));
             let mut head = BytesMut::new();
-            match drain(answer, &mut head).await {
+            let drained = drain(answer, &mut head).await;
+            counted::answered(head.len() as u64);
+            match drained {
                 Ok(()) if head.len() as u64 == wanted => {
                     let (whole, named) = (found.size == Some(wanted), found.names_version());
                     // What is here whole need not be asked for again.
@@ -500,8 +503,13 @@ impl fmt::Debug for Body {
 impl Body {
     /// The next piece; none after the last.
     pub(super) fn next(&mut self, cancel: &Cancel) -> Result<Option<Bytes>> {
+        self.next_with(&mut || cancel.check())
+    }
+
+    /// The same, calling `tick` while it is waited for. There is nothing more after an error.
+    pub(super) fn next_with(&mut self, tick: Tick<'_>) -> Result<Option<Bytes>> {
         let Some(coming) = self.coming.take() else { return Ok(None) };
-        let (bytes, rest) = coming.wait(cancel)?;
+        let (bytes, rest) = coming.wait_with(tick)?;
         self.coming = rest.map(|flow| Fetch::start(flow.piece())).transpose()?;
         Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
     }

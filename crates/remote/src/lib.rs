@@ -19,6 +19,7 @@
 //! - `requests`: what is asked of a bucket that `object_store` does not ask?
 //! - `object`: one version of one object, by ranges.
 //! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
+//! - `counted`: what is fetched without its help?
 //! - `cache`: which of the bytes are kept on a disk, for the next run?
 //! - `upload`: how does an object come to be, at once or not at all?
 //! - `files`: which of them are there, and how are they copied from here to there?
@@ -34,6 +35,7 @@
 
 pub mod cache;
 mod client;
+mod counted;
 pub mod error;
 pub mod files;
 pub mod http;

@@ -15,6 +15,7 @@ use tidemill_prefetch::{Error as PrefetchError, Opened, Origin, Sink, StoreObjec
 use tracing::{Instrument, debug_span};
 
 use super::Fetch;
+use super::counted::Counted;
 use super::http::{Resource, Web};
 use super::reader::pool;
 use super::s3::{Bucket, Refusal};
@@ -248,8 +249,9 @@ impl Version {
         if let Some(kept) = self.kept(&range) {
             return Ok(kept);
         }
-        let mut bytes = BytesMut::with_capacity(length);
+        let mut bytes = Counted(BytesMut::with_capacity(length));
         at_full_speed(origin.fetch(range, &mut bytes)).await?;
+        let Counted(bytes) = bytes;
         if bytes.len() > length {
             return Err(Error::Internal("an answer longer than was asked for".into()));
         }

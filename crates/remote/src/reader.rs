@@ -55,9 +55,12 @@ pub(crate) fn pool() -> Result<&'static Pool> {
     Ok(POOL.get_or_init(|| Pool::new(memory_bytes(&budgets), handle)))
 }
 
-/// What was asked for, fetched and waited for, in all that this process has read of objects.
+/// What was asked for, fetched and waited for, in all that this process has read of objects. Requests are
+/// those for bytes: what lists, and asks for sizes, is not among them.
 pub fn stats() -> Stats {
-    POOL.get().map(Pool::stats).unwrap_or_default()
+    let mut stats = POOL.get().map(Pool::stats).unwrap_or_default();
+    super::counted::add_to(&mut stats);
+    stats
 }
 
 /// The memory that a run's readers may fill ahead, in bytes, while it lives; cloning shares it. The

@@ -4,7 +4,7 @@
 //! on this machine holds the names of one folder at each depth. Both come in the order of the bytes of their
 //! names, a folder's with its `/`.
 
-use std::collections::{HashMap, HashSet, hash_map};
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use tidemill_base::suggest;
 
 use super::{Settings, check, ns_of};
 use crate::error::{Error, Result};
-use crate::http::Web;
 use crate::location::{Location, web_path};
 use crate::object::{Object, probe_all};
 use crate::pattern::{
@@ -24,7 +23,7 @@ use crate::pattern::{
 };
 use crate::requests::{Listed, Page};
 use crate::s3::Bucket;
-use crate::{Fetch, StorageOptions, wait};
+use crate::{Fetch, wait};
 
 /// How something was named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,28 +108,20 @@ impl Found {
 /// What takes them. An error ends the search.
 pub(super) type Each<'a> = &'a mut dyn FnMut(Found) -> Result<()>;
 
-/// Buckets that are open.
+/// What is reached, and how.
 #[derive(Debug)]
 pub(super) struct Stores {
-    options: StorageOptions,
-    cancel: Cancel,
-    buckets: HashMap<String, Arc<Bucket>>,
+    settings: Settings,
 }
 
 impl Stores {
     pub(super) fn new(settings: &Settings) -> Stores {
-        let (options, cancel) = (settings.storage_options.clone(), settings.cancel.clone());
-        Stores { options, cancel, buckets: HashMap::new() }
+        Stores { settings: settings.clone() }
     }
 
-    pub(super) fn bucket(&mut self, name: &str) -> Result<Arc<Bucket>> {
-        match self.buckets.entry(name.to_owned()) {
-            hash_map::Entry::Occupied(known) => Ok(Arc::clone(known.get())),
-            hash_map::Entry::Vacant(free) => {
-                let bucket = Bucket::open(name, &self.options, &self.cancel)?;
-                Ok(Arc::clone(free.insert(bucket)))
-            }
-        }
+    pub(super) fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
+        let Settings { connections, storage_options, cancel, .. } = &self.settings;
+        connections.bucket(name, storage_options, cancel)
     }
 
     /// Finds what a URL means, and hands it over as it is found.
@@ -138,12 +129,12 @@ impl Stores {
     /// # Errors
     /// [`Error::NotFound`] if that is nothing, [`Error::Usage`], [`Error::Remote`], [`Error::Io`], and
     /// those of `each`.
-    pub(super) fn find(&mut self, url: &str, each: Each<'_>) -> Result<()> {
+    pub(super) fn find(&self, url: &str, each: Each<'_>) -> Result<()> {
         match Location::parse(url)? {
-            None => find_local(url, &self.cancel, each),
+            None => find_local(url, &self.settings, each),
             Some(Location::S3 { bucket, key }) => {
                 let bucket = self.bucket(&bucket)?;
-                find_keys(&bucket, &key, &self.cancel, each)
+                find_keys(&bucket, &key, &self.settings, each)
             }
             Some(Location::Http(url)) => self.find_web(&url, each),
         }
@@ -152,19 +143,21 @@ impl Stores {
     fn find_web(&self, url: &str, each: Each<'_>) -> Result<()> {
         // A `?` begins a query, and in a query anything may stand.
         let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-        if path.contains('*') {
+        let is_literal = self.settings.is_literal;
+        if path.contains('*') && !is_literal {
             return Err(no_listing(url));
         }
+        let spelled = if is_literal { vec![path.to_owned()] } else { alternatives(path)? };
         let mut urls: Vec<String> =
-            alternatives(path)?.into_iter().map(|path| format!("{path}{query}")).collect();
+            spelled.into_iter().map(|path| format!("{path}{query}")).collect();
         urls.sort_unstable();
         urls.dedup();
         let plain = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"));
-        let web = Web::open(&self.options, plain)?;
+        let web = self.settings.connections.web(&self.settings.storage_options, plain)?;
         let folder = folder_of(literal_prefix(path));
         let folder = web_path(folder);
         for some in urls.chunks(64) {
-            let objects = probe_all(&web, some, &self.cancel)?;
+            let objects = probe_all(&web, some, &self.settings.cancel)?;
             for (object, url) in objects.into_iter().zip(some) {
                 let path = web_path(url);
                 let (named, below) = match urls.len() {
@@ -268,8 +261,9 @@ pub(super) fn stands_for_several(
     }
 }
 
-fn find_keys(bucket: &Arc<Bucket>, key: &str, cancel: &Cancel, each: Each<'_>) -> Result<()> {
-    if !is_pattern(key) && !key.contains('{') {
+fn find_keys(bucket: &Arc<Bucket>, key: &str, settings: &Settings, each: Each<'_>) -> Result<()> {
+    let cancel = &settings.cancel;
+    if !settings.may_be_several(key) {
         return expand(bucket, key, None, cancel, each);
     }
     let spelled = match stands_for_several(bucket, key, cancel)? {
@@ -400,13 +394,14 @@ pub(super) fn local_pattern(url: &str) -> Result<String> {
     Ok(from_home(local_path(url)?))
 }
 
-fn find_local(url: &str, cancel: &Cancel, each: Each<'_>) -> Result<()> {
+fn find_local(url: &str, settings: &Settings, each: Each<'_>) -> Result<()> {
+    let cancel = &settings.cancel;
     let pattern = local_pattern(url)?;
     // A file whose name holds pattern characters is still a file.
     if Path::new(&pattern).symlink_metadata().is_ok() {
         return expand_local(Path::new(&pattern), None, cancel, each);
     }
-    if !is_pattern(&pattern) && !pattern.contains('{') {
+    if !settings.may_be_several(&pattern) {
         return Err(Error::NotFound { path: url.into(), hint: nearest_name(&pattern) });
     }
     let root = folder_of(literal_prefix(&pattern)).to_owned();

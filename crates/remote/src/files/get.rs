@@ -69,7 +69,7 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
     }
     let several = urls.len() > 1;
     let (cancel, progress) = (&settings.cancel, &settings.progress);
-    let mut stores = Stores::new(settings);
+    let stores = Stores::new(settings);
     let run =
         Run { options, cancel, settings, budget: settings.budget(), folders: Mutex::default() };
     let mut total = 0;

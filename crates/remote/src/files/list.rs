@@ -37,9 +37,9 @@ pub type EachEntry<'a> = &'a mut dyn FnMut(Entry) -> io::Result<()>;
 /// # Errors
 /// [`Error::NotFound`], [`Error::Remote`], [`Error::Usage`], [`Error::Io`] and [`Error::Interrupted`].
 pub fn ls(url: &str, recursive: bool, settings: &Settings, each: EachEntry<'_>) -> Result<Sum> {
-    let mut stores = Stores::new(settings);
-    let cancel = settings.cancel.clone();
-    let mut listing = Listing { recursive, cancel: &cancel, sum: Sum::default(), each, seen: None };
+    let stores = Stores::new(settings);
+    let (cancel, sum) = (&settings.cancel, Sum::default());
+    let mut listing = Listing { recursive, settings, cancel, sum, each, seen: None };
     match Location::parse(url)? {
         Some(Location::S3 { bucket, key }) => listing.keys(&stores.bucket(&bucket)?, &key)?,
         Some(Location::Http(_)) => stores.find(url, &mut |found| {
@@ -61,6 +61,7 @@ pub fn ls(url: &str, recursive: bool, settings: &Settings, each: EachEntry<'_>) 
 
 struct Listing<'a> {
     recursive: bool,
+    settings: &'a Settings,
     cancel: &'a Cancel,
     sum: Sum,
     each: EachEntry<'a>,
@@ -108,7 +109,7 @@ impl Listing<'_> {
     }
 
     fn keys(&mut self, bucket: &Arc<Bucket>, key: &str) -> Result<()> {
-        if !is_pattern(key) && !key.contains('{') {
+        if !self.settings.may_be_several(key) {
             return match self.below(bucket, key, None)? {
                 true => Ok(()),
                 false => Err(not_there(bucket, key, self.cancel)?),
@@ -227,7 +228,7 @@ impl Listing<'_> {
                 false => self.local_path(path, last_part(&pattern), false),
             };
         }
-        let several = is_pattern(&pattern) || pattern.contains('{');
+        let several = self.settings.may_be_several(&pattern);
         let root = folder_of(literal_prefix(&pattern)).to_owned();
         let mut paths = Vec::new();
         if several {
@@ -423,13 +424,12 @@ fn told(each: EachStat<'_>, stat: Stat) -> Result<()> {
 /// # Errors
 /// Those of [`ls`].
 pub fn stat(url: &str, settings: &Settings, each: EachStat<'_>) -> Result<()> {
-    let mut stores = Stores::new(settings);
+    let stores = Stores::new(settings);
     let cancel = settings.cancel.clone();
-    let several = |text: &str| is_pattern(text) || text.contains('{');
     match Location::parse(url)? {
         Some(Location::S3 { bucket, key }) => {
             let bucket = stores.bucket(&bucket)?;
-            if !several(&key) {
+            if !settings.may_be_several(&key) {
                 return told(each, stat_key(&bucket, &key, &cancel)?);
             }
             type Asked = VecDeque<(Arc<Bucket>, Fetch<Option<Head>>)>;

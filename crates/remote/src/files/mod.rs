@@ -10,6 +10,7 @@
 //! - `find`: which files and objects does a URL mean, and where do they stand below it?
 //! - `list`: what is there, and how much of it? `ls`, `stat`, `du`.
 //! - `read`: how do bytes of an object arrive in order? `cat`
+//! - `open`: how are they read at any place?
 //! - `get`: how does an object become a file? `partial`: what is there of one before it is whole?
 //! - `put`: how does a file become an object? `begun`: what is known of an upload that was begun?
 //! - `many`: how is something done to many at once, and what becomes of those that fail?
@@ -25,6 +26,7 @@ mod find;
 mod get;
 mod list;
 mod many;
+mod open;
 mod partial;
 mod put;
 mod read;
@@ -36,16 +38,24 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use chrono::{DateTime, SecondsFormat, Utc};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tidemill_base::{Cancel, Progress};
 
 use crate::error::{Error, Result};
+use crate::http::Web;
+use crate::pattern::is_pattern;
+use crate::s3::Bucket;
 use crate::{Budget, StorageOptions};
 
 pub use get::{AT_ONCE_DEFAULT, GetOptions, get};
 pub use list::{EachEntry, EachStat, EachUsage, Stat, Usage, UsageOptions, du, ls, stat};
 pub use many::{Copied, Failure};
+pub use open::{File, open};
 pub use put::{PutOptions, put};
 pub use read::{Out, cat, parse_range};
 
@@ -58,6 +68,50 @@ pub struct Settings {
     pub cancel: Cancel,
     /// Counts bytes, and files as rows.
     pub progress: Progress,
+    /// The connections that are open, which clones share: of one set of `storage_options`.
+    pub connections: Connections,
+    /// Whether names stand for themselves, whatever characters are in them. Default: no, they may be patterns.
+    pub is_literal: bool,
+}
+
+impl Settings {
+    /// Whether a name may stand for several.
+    fn may_be_several(&self, name: &str) -> bool {
+        !self.is_literal && (is_pattern(name) || name.contains('{'))
+    }
+}
+
+/// Buckets and clients that are open; cloning shares them.
+#[derive(Debug, Clone, Default)]
+pub struct Connections(Arc<Mutex<Open>>);
+
+#[derive(Debug, Default)]
+struct Open {
+    buckets: HashMap<String, Arc<Bucket>>,
+    /// Of web servers, by whether it may go without encryption.
+    webs: HashMap<bool, Web>,
+}
+
+impl Connections {
+    fn bucket(&self, name: &str, options: &StorageOptions, cancel: &Cancel) -> Result<Arc<Bucket>> {
+        let known = self.0.lock().buckets.get(name).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        // Credentials may be waited for, and not with the lock held.
+        let bucket = Bucket::open(name, options, cancel)?;
+        Ok(Arc::clone(self.0.lock().buckets.entry(name.to_owned()).or_insert(bucket)))
+    }
+
+    fn web(&self, options: &StorageOptions, is_plain: bool) -> Result<Web> {
+        let mut open = self.0.lock();
+        if let Some(known) = open.webs.get(&is_plain) {
+            return Ok(known.clone());
+        }
+        let web = Web::open(options, is_plain)?;
+        open.webs.insert(is_plain, web.clone());
+        Ok(web)
+    }
 }
 
 /// The memory for what is read ahead or sent, unless `read_memory` says otherwise: a sixteenth of what a run

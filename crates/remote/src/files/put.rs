@@ -111,7 +111,7 @@ pub fn put(
     let warning = warning
         .filter(|_| home.is_none())
         .map(|warning| format!("{warning}; an upload that is killed stays in the bucket, unseen"));
-    let mut stores = Stores::new(settings);
+    let stores = Stores::new(settings);
     let run = Run {
         bucket: stores.bucket(&bucket)?,
         home,

@@ -61,7 +61,7 @@ pub fn parse_range(text: &str) -> Result<Range<u64>> {
 /// too, and [`Error::Interrupted`].
 pub fn cat(urls: &[String], range: Range<u64>, settings: &Settings, out: Out<'_>) -> Result<u64> {
     let (cancel, budget) = (settings.cancel.clone(), settings.budget());
-    let mut stores = Stores::new(settings);
+    let stores = Stores::new(settings);
     let mut waiting: VecDeque<Ready> = VecDeque::new();
     let mut written = 0;
     let mut write = |bytes: &[u8]| {

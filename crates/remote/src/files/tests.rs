@@ -843,3 +843,65 @@ fn a_process_killed_at_any_request_of_an_upload_leaves_nothing_wrong() {
         }
     }
 }
+
+// open
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn an_open_object_gives_its_bytes_wherever_it_is_read(
+        size in 0..3 * MIB,
+        reads in proptest::collection::vec((0..3 * MIB + 9, 0..2 * MIB, any::<bool>()), 1..10),
+    ) {
+        let all = bytes(size);
+        let server = Server::with(&[("a", &all)]);
+        let mut settings = settings(&server);
+        for (name, value) in [("read_block", "64K"), ("read_memory", "1M")] {
+            settings.storage_options.set(name, value).unwrap();
+        }
+        let file = open("s3://b/a", &settings).unwrap();
+        prop_assert_eq!(file.size(), Some(size as u64));
+        for (at, length, is_claimed) in reads {
+            let range = at as u64..(at + length) as u64;
+            let _claims = is_claimed.then(|| file.claim(std::slice::from_ref(&range)).unwrap());
+            let mut out = vec![0; length];
+            let count = file.read_at(&mut out, at as u64, &mut || Ok(())).unwrap();
+            let expected = &all[at.min(size)..(at + length).min(size)];
+            prop_assert_eq!(&out[..count], expected);
+        }
+    }
+}
+
+#[test]
+fn a_read_that_is_interrupted_leaves_the_file_open() {
+    let all = bytes(LARGE);
+    let server = Server::with(&[("a", &all)]);
+    let file = open("s3://b/a", &settings(&server)).unwrap();
+    let mut out = vec![0; LARGE];
+    let stopped = file.read_at(&mut out, 0, &mut || Err(tidemill_base::cancel::Interrupted));
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+    assert_eq!(file.read_at(&mut out, 0, &mut || Ok(())).unwrap(), LARGE);
+    assert!(out == all);
+}
+
+#[test]
+fn names_that_stand_for_themselves_and_connections_that_are_shared() {
+    let server = Server::with(&[("x/[a]", b"1"), ("x/a", b"22"), ("{b,c}/d", b"333")]);
+    let settings = Settings { is_literal: true, ..settings(&server) };
+    let listed = |url: &str| {
+        let mut names = Vec::new();
+        ls(url, false, &settings, &mut |entry| {
+            names.push(entry.name);
+            Ok(())
+        })?;
+        Ok(names)
+    };
+    assert_eq!(listed("s3://b/x/[a]").unwrap(), ["[a]"]);
+    assert_eq!(listed("s3://b/{b,c}").unwrap(), ["d"]);
+    let nothing: Result<Vec<String>> = listed("s3://b/x/*");
+    assert!(matches!(nothing, Err(Error::NotFound { .. })), "{nothing:?}");
+    let one = settings.connections.bucket("b", &settings.storage_options, &settings.cancel);
+    let other =
+        settings.clone().connections.bucket("b", &settings.storage_options, &settings.cancel);
+    assert!(Arc::ptr_eq(&one.unwrap(), &other.unwrap()));
+}

@@ -1,0 +1,321 @@
+//! One file or object, to be read at any place.
+//!
+//! ```text
+//!  read at ─┬─ a file          at the place
+//!           ├─ an object       its beginning, if it is here; else by a cursor, windows and all
+//!           └─ a stream        a web server without ranges: on from where it is, or from the start again
+//! ```
+//!
+//! A read that is larger than a block has its blocks told of before the first is waited for, so that they
+//! come concurrently; one up to the end is declared, and fills the window.
+
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tidemill_base::cancel::Tick;
+use tidemill_prefetch::ranges::joined;
+use tidemill_prefetch::{Claims, Cursor, Error as PrefetchError, Stats};
+
+use super::Settings;
+use super::find::{At, Found, Named, Stores};
+use crate::error::{Error, Result};
+use crate::http::Body;
+use crate::object::Object;
+use crate::reader::{Budget, pool};
+
+/// A file on this machine is read in such pieces, with a look at `tick` between them.
+const PIECE_BYTES: usize = 8 << 20;
+/// What is told of beforehand is at most this share of the memory at once.
+const CLAIM_SHARE: u64 = 4;
+
+/// A file, or one version of an object, that is open. Several threads may read it at once.
+#[derive(Debug)]
+pub struct File {
+    found: Found,
+    place: Place,
+    /// What came beside the cursor, and what of it was asked for.
+    fetched_bytes: AtomicU64,
+    asked_bytes: AtomicU64,
+    requests: AtomicU64,
+    _budget: Budget,
+}
+
+#[derive(Debug)]
+enum Place {
+    Local(fs::File),
+    Object(Arc<Object>, Cursor),
+    Stream(Arc<Object>, Mutex<Stream>),
+}
+
+/// A body that is read front to back.
+#[derive(Debug, Default)]
+struct Stream {
+    body: Option<Body>,
+    /// The piece that came last, and where it begins.
+    start: u64,
+    piece: Bytes,
+    /// What the end turned out to be.
+    end: Option<u64>,
+}
+
+/// Opens what a URL or path names by itself: no folder, and no pattern.
+///
+/// An object of a bucket costs a request for its size and version; a file of the web one that brings its
+/// first MiB.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Usage`] for what is not one file, [`Error::Remote`], [`Error::Io`] and
+/// [`Error::Interrupted`].
+pub fn open(url: &str, settings: &Settings) -> Result<File> {
+    let shown = || tidemill_base::redact::shown(url);
+    let folder = || {
+        Error::usage_hint(
+            format!("`{}` is a folder", shown()),
+            "name one of its files; `ls` lists them",
+        )
+    };
+    let mut one = None;
+    Stores::new(settings).find(url, &mut |found| match found.named {
+        Named::One => {
+            one = Some(found);
+            Ok(())
+        }
+        Named::Folder => Err(folder()),
+        Named::Pattern => Err(Error::usage_hint(
+            format!("`{}` may stand for several files", shown()),
+            "a file is opened by its own name; `ls` lists what a pattern matches",
+        )),
+    })?;
+    let found = one.ok_or_else(folder)?;
+    let mut seen = (0, 0);
+    let place = match found.object()? {
+        Some(object) if object.is_stream() => Place::Stream(object, Mutex::default()),
+        Some(object) => {
+            let is_web = matches!(found.at, At::Web(_));
+            seen = if is_web { (object.head_bytes(), 1) } else { seen };
+            let cursor = Cursor::new(Arc::clone(object.opened()?));
+            Place::Object(object, cursor)
+        }
+        None => {
+            let At::Local(path) = &found.at else {
+                return Err(Error::Internal("a file that is nowhere".into()));
+            };
+            let file = fs::File::open(path);
+            Place::Local(file.map_err(|error| Error::io("read", path, error))?)
+        }
+    };
+    Ok(File {
+        found,
+        place,
+        fetched_bytes: AtomicU64::new(seen.0),
+        asked_bytes: AtomicU64::default(),
+        requests: AtomicU64::new(seen.1),
+        _budget: settings.budget(),
+    })
+}
+
+impl File {
+    /// Its URL or path, without what may be secret in it.
+    pub fn shown(&self) -> String {
+        self.found.shown()
+    }
+
+    /// Its bytes; none of what a server does not say and a system does not know.
+    pub fn size(&self) -> Option<u64> {
+        let sure = |size: u64| Some(size).filter(|size| *size > 0);
+        match &self.place {
+            // It may grow. What has no bytes by that may have some all the same, as under `/proc`.
+            Place::Local(file) => file.metadata().ok().and_then(|found| sure(found.len())),
+            Place::Object(object, _) => Some(object.size()),
+            Place::Stream(object, stream) => {
+                // Not to be waited for: who reads has it.
+                let end = stream.try_lock().and_then(|stream| stream.end);
+                end.or_else(|| sure(object.size()))
+            }
+        }
+    }
+
+    /// What tells this version of an object from others, where its server says so.
+    pub fn e_tag(&self) -> Option<&str> {
+        self.found.e_tag()
+    }
+
+    /// Fills `out` from `at` on, calling `tick` 20 times a second while it waits; fewer bytes only at the end.
+    ///
+    /// # Errors
+    /// [`Error::Changed`], [`Error::Remote`], [`Error::Io`] and [`Error::Interrupted`].
+    pub fn read_at(&self, out: &mut [u8], at: u64, tick: Tick<'_>) -> Result<usize> {
+        match &self.place {
+            Place::Local(file) => self.read_local(file, out, at, tick),
+            Place::Object(object, cursor) => {
+                let left = object.size().saturating_sub(at);
+                let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
+                self.read_object(object, cursor, &mut out[..wanted], at, tick)
+            }
+            Place::Stream(object, stream) => self.read_stream(object, stream, out, at, tick),
+        }
+    }
+
+    fn read_local(
+        &self,
+        file: &fs::File,
+        out: &mut [u8],
+        at: u64,
+        tick: Tick<'_>,
+    ) -> Result<usize> {
+        let mut filled = 0;
+        while filled < out.len() {
+            if filled > 0 {
+                tick()?;
+            }
+            let end = out.len().min(filled + PIECE_BYTES);
+            let read = match file.read_at(&mut out[filled..end], at + filled as u64) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| Error::io("read", self.shown(), error))?,
+            };
+            if read == 0 {
+                break;
+            }
+            filled += read;
+        }
+        self.asked_bytes.fetch_add(filled as u64, Ordering::Relaxed);
+        Ok(filled)
+    }
+
+    /// Fills all of `out`, which lies within the object.
+    fn read_object(
+        &self,
+        object: &Object,
+        cursor: &Cursor,
+        out: &mut [u8],
+        at: u64,
+        tick: Tick<'_>,
+    ) -> Result<usize> {
+        let mut filled = 0;
+        if let Some(head) = object.head()
+            && let Some(here) = usize::try_from(at).ok().and_then(|at| head.get(at..))
+        {
+            filled = here.len().min(out.len());
+            out[..filled].copy_from_slice(&here[..filled]);
+            self.asked_bytes.fetch_add(filled as u64, Ordering::Relaxed);
+        }
+        let rest = at + filled as u64..at + out.len() as u64;
+        let _claims =
+            match (rest.end - rest.start).checked_sub(cursor.object().options().block_bytes) {
+                None | Some(0) => None,
+                Some(_) if rest.end == object.size() || rest.end - rest.start > claim_bytes()? => {
+                    cursor.declare(rest);
+                    None
+                }
+                Some(_) => Some(cursor.claim(&[rest])),
+            };
+        let mut ticking = || tick().map_err(|_| PrefetchError::Interrupted);
+        while filled < out.len() {
+            let (from, least) = (at + filled as u64, out.len() - filled);
+            let count = cursor.read_at(&mut out[filled..], from, least, &mut ticking)?;
+            if count == 0 {
+                return Err(Error::Internal("an object ended before its end".into()));
+            }
+            filled += count;
+        }
+        Ok(filled)
+    }
+
+    fn read_stream(
+        &self,
+        object: &Arc<Object>,
+        stream: &Mutex<Stream>,
+        out: &mut [u8],
+        at: u64,
+        tick: Tick<'_>,
+    ) -> Result<usize> {
+        let mut stream = stream.lock();
+        let mut filled = 0;
+        while filled < out.len() {
+            let at = at + filled as u64;
+            if stream.end.is_some_and(|end| at >= end) {
+                break;
+            }
+            let held = stream.start..stream.start + stream.piece.len() as u64;
+            if held.contains(&at) {
+                let skip = usize::try_from(at - held.start).unwrap_or(usize::MAX);
+                let here = stream.piece.get(skip..).unwrap_or_default();
+                let count = here.len().min(out.len() - filled);
+                out[filled..filled + count].copy_from_slice(&here[..count]);
+                filled += count;
+                continue;
+            }
+            if stream.body.is_none() || at < held.start {
+                let end = stream.end;
+                *stream = Stream { body: Some(object.stream()?), end, ..Stream::default() };
+                self.requests.fetch_add(1, Ordering::Relaxed);
+            } else {
+                stream.start = held.end;
+                stream.piece = Bytes::new();
+            }
+            let Some(body) = &mut stream.body else { continue };
+            match body.next_with(tick) {
+                Ok(Some(piece)) => {
+                    self.fetched_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                    stream.piece = piece;
+                }
+                Ok(None) => stream.end = Some(stream.start),
+                Err(error) => {
+                    // It cannot be gone on with: who reads on begins again.
+                    let end = stream.end;
+                    *stream = Stream { end, ..Stream::default() };
+                    return Err(error);
+                }
+            }
+        }
+        self.asked_bytes.fetch_add(filled as u64, Ordering::Relaxed);
+        Ok(filled)
+    }
+
+    /// Tells of ranges that will be read, which are fetched concurrently, neighbours together; they stay until
+    /// the claims are dropped. As many of them, from the first on, as a quarter of the memory has room for: what
+    /// is given back is how many.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there can be no threads for the network.
+    pub fn claim(&self, ranges: &[Range<u64>]) -> Result<(usize, Option<Claims>)> {
+        let Place::Object(object, cursor) = &self.place else { return Ok((ranges.len(), None)) };
+        let most = claim_bytes()?;
+        let mut total = 0u64;
+        let fits = ranges.iter().take_while(|range| {
+            let bytes = range.end.saturating_sub(range.start);
+            total = total.saturating_add(bytes);
+            total <= most
+        });
+        let count = fits.count().max(1).min(ranges.len());
+        let behind = object.head_bytes();
+        let wanted: Vec<Range<u64>> = ranges[..count]
+            .iter()
+            .map(|range| range.start.max(behind)..range.end.min(object.size()))
+            .filter(|range| range.start < range.end)
+            .collect();
+        Ok((count, Some(cursor.claim(&joined(&wanted)))))
+    }
+
+    /// What was asked for, fetched and waited for. Of files on this machine only what was asked for.
+    pub fn stats(&self) -> Stats {
+        let mut stats = match &self.place {
+            Place::Object(_, cursor) => cursor.stats(),
+            _ => Stats::default(),
+        };
+        stats.asked_bytes += self.asked_bytes.load(Ordering::Relaxed);
+        stats.fetched_bytes += self.fetched_bytes.load(Ordering::Relaxed);
+        stats.requests += self.requests.load(Ordering::Relaxed);
+        stats
+    }
+}
+
+/// How much is told of beforehand at most.
+fn claim_bytes() -> Result<u64> {
+    Ok(pool()?.memory_bytes() / CLAIM_SHARE)
+}
