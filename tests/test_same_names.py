@@ -26,6 +26,7 @@ SOMEWHERE_ELSE = {
     "max_bad": "merge reads no records",
     "param": "params",
     "salvage": "recover, and in a job that of its source",
+    "stats": "Result.stats, Written.stats, File.stats and read_stats()",
     "storage_option": "storage_options",
     "thousands": "a terminal's; Python gives numbers",
     "version": "__version__",

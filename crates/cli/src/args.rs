@@ -881,6 +881,10 @@ pub(crate) struct ReadAheadArgs {
     /// The folder that it is kept in: tidemill/objects in the user's cache folder by default
     #[arg(long, value_name = "FOLDER")]
     pub read_cache_dir: Option<String>,
+
+    /// Say at the end what reading remote files did: bytes, requests, where they came from, waits
+    #[arg(long)]
+    pub stats: bool,
 }
 
 /// How files are read.

@@ -10,6 +10,7 @@ mod output;
 mod query;
 mod shell;
 mod sort;
+mod stats;
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -18,7 +19,7 @@ use clap::CommandFactory;
 use tidemill_engine::error::visible;
 use tidemill_engine::job::Limits;
 use tidemill_engine::program::Program;
-use tidemill_engine::remote::StorageOptions;
+use tidemill_engine::remote::{self, StorageOptions};
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
@@ -26,6 +27,7 @@ use crate::args::{
     Cli, CompletionsArgs, FsArgs, FsVerb, LimitArgs, ReadAheadArgs, SourceArgs, StorageArgs, Verb,
 };
 use crate::screen::Pages;
+use crate::terminal;
 
 pub(crate) use self::shell::{is_possible as is_shell_possible, shell};
 pub(crate) use self::sort::sort;
@@ -43,6 +45,15 @@ pub(crate) enum Outcome {
 
 /// Does what was asked.
 pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
+    let asks_for_stats = verb.read_ahead().is_some_and(|read_ahead| read_ahead.stats);
+    let performed = perform_verb(verb);
+    if asks_for_stats {
+        terminal::note(&stats::told(&remote::stats()));
+    }
+    performed
+}
+
+fn perform_verb(verb: Verb) -> anyhow::Result<Outcome> {
     match verb {
         Verb::Query(args) => query::query(&args),
         Verb::Run(args) => query::run(&args),
@@ -143,6 +154,26 @@ impl StorageArgs {
             options.set(name, value)?;
         }
         Ok(options)
+    }
+}
+
+impl Verb {
+    /// How remote files are read, where any are.
+    fn read_ahead(&self) -> Option<&ReadAheadArgs> {
+        match self {
+            Verb::Query(args) => Some(&args.source.read_ahead),
+            Verb::Run(args) => Some(&args.read_ahead),
+            Verb::Convert(args) => Some(&args.source.read_ahead),
+            Verb::Schema(args) => Some(&args.source.read_ahead),
+            Verb::Head(args) => Some(&args.source.read_ahead),
+            Verb::Cat(args) | Verb::Fs(FsArgs { verb: FsVerb::Cat(args) }) => {
+                Some(&args.read_ahead)
+            }
+            Verb::Get(args) | Verb::Fs(FsArgs { verb: FsVerb::Get(args) }) => {
+                Some(&args.read_ahead)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -1,0 +1,75 @@
+//! What reading remote files did, in words.
+
+use std::time::Duration;
+
+use tidemill_engine::coverage::{grouped, human_bytes};
+use tidemill_engine::remote::Stats;
+
+/// Two lines: which bytes came from where, and who waited for them.
+pub(super) fn told(stats: &Stats) -> String {
+    let of = |count: u64, one: &str, several: &str| {
+        format!("{} {}", grouped(count), if count == 1 { one } else { several })
+    };
+    let requests = of(stats.requests, "request", "requests");
+    let again = match stats.retries {
+        0 => String::new(),
+        count => format!(" ({} made again)", grouped(count)),
+    };
+    let disk = match stats.disk_reads {
+        0 => String::new(),
+        reads => format!(
+            ", {} from the read cache in {}",
+            human_bytes(stats.disk_bytes),
+            of(reads, "read", "reads")
+        ),
+    };
+    let back = match stats.taken_back {
+        0 => String::new(),
+        count => format!("; {} given up for want of memory", of(count, "block was", "blocks were")),
+    };
+    format!(
+        "remote files: {} read, {} fetched in {requests}{again}{disk}, {} of it in vain\n\
+         read ahead: {} of {} had their bytes in memory, the others waited {}{back}",
+        human_bytes(stats.asked_bytes),
+        human_bytes(stats.fetched_bytes),
+        human_bytes(stats.wasted_bytes),
+        grouped(stats.hits),
+        of(stats.reads, "read", "reads"),
+        seconds(stats.stall_time),
+    )
+}
+
+fn seconds(time: Duration) -> String {
+    let digits = if time < Duration::from_secs(10) { 2 } else { 0 };
+    format!("{:.digits$} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_happen_is_not_told() {
+        assert_eq!(
+            told(&Stats::default()),
+            "remote files: 0 B read, 0 B fetched in 0 requests, 0 B of it in vain\n\
+             read ahead: 0 of 0 reads had their bytes in memory, the others waited 0.00 s"
+        );
+        let mut stats = Stats::default();
+        stats.asked_bytes = 932_000_000;
+        stats.fetched_bytes = 900_000_000;
+        stats.requests = 1;
+        stats.retries = 2;
+        (stats.disk_bytes, stats.disk_reads) = (40_000_000, 5);
+        stats.wasted_bytes = 8_000_000;
+        (stats.reads, stats.hits, stats.taken_back) = (1_200, 1_100, 3);
+        stats.stall_time = Duration::from_millis(12_340);
+        assert_eq!(
+            told(&stats),
+            "remote files: 932 MB read, 900 MB fetched in 1 request (2 made again), 40.0 MB from the \
+             read cache in 5 reads, 8.00 MB of it in vain\n\
+             read ahead: 1,100 of 1,200 reads had their bytes in memory, the others waited 12 s; \
+             3 blocks were given up for want of memory"
+        );
+    }
+}
