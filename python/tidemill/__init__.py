@@ -12,6 +12,8 @@ Results go without copying into whatever speaks Arrow:
 [{'one': 1, 'letter': 'a'}]
 """
 
+from typing import TYPE_CHECKING, Any
+
 from tidemill._convert import Checked, Salvaged, check, check_schema, convert, salvage
 from tidemill._coverage import Coverage
 from tidemill._errors import (
@@ -36,6 +38,7 @@ from tidemill._hll import Estimate, Hll
 from tidemill._ids import IdSet, IdSpace
 from tidemill._job import Job
 from tidemill._jobs import jobs
+from tidemill._open import File, ReadStats, open, read_stats
 from tidemill._result import Batch, Result, Written
 from tidemill._rowfile import (
     RowFile,
@@ -49,6 +52,10 @@ from tidemill._schema import Schema, SourceSchema
 from tidemill._sort import sort
 from tidemill._tidemill import __version__
 
+if TYPE_CHECKING:
+    from tidemill._fsspec import TidemillFileSystem as TidemillFileSystem
+    from tidemill._fsspec import TidemillHttpFileSystem as TidemillHttpFileSystem
+
 __all__ = [
     "BadRecordError",
     "Batch",
@@ -61,6 +68,7 @@ __all__ = [
     "Entry",
     "Estimate",
     "Explain",
+    "File",
     "Hll",
     "IdSet",
     "IdSpace",
@@ -72,6 +80,7 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "OutputExistsError",
+    "ReadStats",
     "Result",
     "RowFile",
     "RowFileBlock",
@@ -97,9 +106,11 @@ __all__ = [
     "jobs",
     "ls",
     "merge",
+    "open",
     "put",
     "query",
     "read_rowfile",
+    "read_stats",
     "read_text",
     "register_format",
     "run",
@@ -108,3 +119,18 @@ __all__ = [
     "sort",
     "stat",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # They need fsspec, which need not be installed.
+    if name in ("TidemillFileSystem", "TidemillHttpFileSystem"):
+        try:
+            from tidemill import _fsspec
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "fsspec":
+                raise
+            raise MissingPackageError(
+                f"`{name}` needs the package `fsspec`\nhint: pip install fsspec", name="fsspec"
+            ) from None
+        return getattr(_fsspec, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

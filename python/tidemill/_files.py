@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill import _options, _tidemill
+from tidemill import _options, _progress, _tidemill
 from tidemill._errors import TidemillError
 
 Path = str | os.PathLike[str]
@@ -282,6 +282,7 @@ def get(
     read_memory: str | int | None = None,
     read_cache: str | int | None = None,
     read_cache_dir: Path | None = None,
+    progress: bool | None = None,
 ) -> Copied:
     """Fetch objects into files, many at once.
 
@@ -302,6 +303,8 @@ def get(
     parallel : int, optional
         How many files at once. Default: 32.
     storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir : optional
+        As in `query`.
+    progress : bool, optional
         As in `query`.
 
     Returns
@@ -335,7 +338,13 @@ def get(
     )
     to = None if output is None else os.fspath(output)
     raw = _tidemill.get(
-        _paths(urls), to, overwrite, skip_existing, parallel, _options.storage(options)
+        _paths(urls),
+        to,
+        overwrite,
+        skip_existing,
+        parallel,
+        _options.storage(options),
+        _progress.display(progress, "files"),
     )
     return _copied("fetched", raw)
 
@@ -348,6 +357,7 @@ def put(
     skip_existing: bool = False,
     parallel: int | None = None,
     storage_options: Mapping[str, object] | None = None,
+    progress: bool | None = None,
 ) -> Copied:
     """Send files to a bucket, many at once.
 
@@ -368,6 +378,8 @@ def put(
     parallel : int, optional
         How many files at once. Default: 32.
     storage_options : mapping, optional
+        As in `query`.
+    progress : bool, optional
         As in `query`.
 
     Returns
@@ -397,7 +409,13 @@ def put(
     `november/` is on this machine
     """
     raw = _tidemill.put(
-        _paths(paths), url, overwrite, skip_existing, parallel, _options.storage(storage_options)
+        _paths(paths),
+        url,
+        overwrite,
+        skip_existing,
+        parallel,
+        _options.storage(storage_options),
+        _progress.display(progress, "files"),
     )
     return _copied("sent", raw)
 

@@ -29,7 +29,7 @@ class Display(Protocol):
         """Take away what is shown."""
 
 
-def display(progress: bool | None) -> Display | None:
+def display(progress: bool | None, what: str = "rows") -> Display | None:
     """Choose a display; none if nothing is to be shown.
 
     Parameters
@@ -37,17 +37,19 @@ def display(progress: bool | None) -> Display | None:
     progress : bool or None
         Whether progress is shown; if none, in a notebook and where standard error is a
         terminal.
+    what : str
+        What is counted beside bytes.
     """
     if progress is False:
         return None
     patience = 0.0 if progress else _PATIENCE_SECONDS
     notebook = _notebook()
     if notebook is not None:
-        return _NotebookBar(notebook, patience)
+        return _NotebookBar(notebook, patience, what)
     if sys.stderr is None:
         return None
     if progress or (sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
-        return _TerminalLine(patience)
+        return _TerminalLine(patience, what)
     return None
 
 
@@ -67,9 +69,10 @@ def _notebook() -> Callable[[], Any] | None:
 class _Bar:
     """Decides when there is something to show, and what it says."""
 
-    def __init__(self, patience: float, interval: float) -> None:
+    def __init__(self, patience: float, interval: float, what: str) -> None:
         self._patience = patience
         self._interval = interval
+        self._what = what
         self._begun = time.monotonic()
         self._waiting_since: float | None = None
         self._drawn = 0.0
@@ -99,9 +102,9 @@ class _Bar:
         raise NotImplementedError
 
 
-def _said(done: int, total: int, rows: int, seconds: float) -> str:
+def _said(done: int, total: int, rows: int, seconds: float, what: str) -> str:
     rate = done / seconds if seconds > 0 else 0.0
-    said = f"{grouped(rows)} rows, {human_bytes(rate)}/s"
+    said = f"{grouped(rows)} {what}, {human_bytes(rate)}/s"
     if total <= 0:
         return f"{human_bytes(done)}, {said}, {human_duration(seconds)}"
     done = min(done, total)
@@ -110,12 +113,12 @@ def _said(done: int, total: int, rows: int, seconds: float) -> str:
 
 
 class _TerminalLine(_Bar):
-    def __init__(self, patience: float) -> None:
-        super().__init__(patience, interval=0.1)
+    def __init__(self, patience: float, what: str = "rows") -> None:
+        super().__init__(patience, 0.1, what)
         self._turns = 0
 
     def _draw(self, done: int, total: int, rows: int, seconds: float) -> None:
-        said = _said(done, total, rows, seconds)
+        said = _said(done, total, rows, seconds, self._what)
         full, head, spinner = "━", "╸", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
         try:
             (full + head + spinner).encode(sys.stderr.encoding or "ascii")
@@ -146,13 +149,13 @@ class _TerminalLine(_Bar):
 
 
 class _NotebookBar(_Bar):
-    def __init__(self, new_handle: Callable[[], Any], patience: float) -> None:
-        super().__init__(patience, interval=0.25)
+    def __init__(self, new_handle: Callable[[], Any], patience: float, what: str = "rows") -> None:
+        super().__init__(patience, 0.25, what)
         self._new_handle = new_handle
         self._handle: Any = None
 
     def _draw(self, done: int, total: int, rows: int, seconds: float) -> None:
-        said = _said(done, total, rows, seconds)
+        said = _said(done, total, rows, seconds, self._what)
         known = f' value="{min(done, total)}" max="{total}"' if total > 0 else ""
         self._update(
             '<div style="display: flex; align-items: center; gap: 0.75em; padding: 0.25em 0">'

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidemill import _table
 from tidemill._coverage import Coverage
 from tidemill._errors import MissingPackageError, UsageError
+from tidemill._open import ReadStats
 from tidemill._schema import Schema
 from tidemill._tidemill import RawBatch, RawResult, RawWritten
 from tidemill._words import counted, grouped, human_bytes
@@ -143,6 +144,15 @@ class Result:
         """What the result rests on; ``None`` before all rows have been computed."""
         coverage: Coverage | None = json.loads(self._raw.coverage)
         return coverage
+
+    @property
+    def stats(self) -> ReadStats | None:
+        """What reading remote files did until the last row was there; None before.
+
+        What else this process reads of them at the same time is counted too.
+        """
+        stats = self._raw.stats
+        return None if stats is None else ReadStats(**stats)
 
     def to_arrow(self) -> pyarrow.Table:
         """Read all rows into a PyArrow table, without copying them.
@@ -497,6 +507,9 @@ class Written:
         The folder that holds them.
     coverage : Coverage
         What the result rests on.
+    stats : ReadStats
+        What reading remote files did; what else this process read of them at the same time is
+        counted too.
 
     Examples
     --------
@@ -514,11 +527,14 @@ class Written:
     root: str
     coverage: Coverage = field(repr=False)
     _line: str = field(repr=False, compare=False)
+    stats: ReadStats = field(default=ReadStats(), repr=False, compare=False)
 
     @classmethod
     def _of(cls, raw: RawWritten) -> Written:
         coverage: Coverage = json.loads(raw.coverage)
-        return cls(raw.files, raw.rows, raw.bytes, raw.paths, raw.root, coverage, raw.coverage_line)
+        stats = ReadStats(**raw.stats)
+        of = (raw.files, raw.rows, raw.bytes, raw.paths, raw.root, coverage, raw.coverage_line)
+        return cls(*of, stats)
 
     def __str__(self) -> str:
         """Say it as the command line does."""

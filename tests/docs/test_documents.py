@@ -189,7 +189,11 @@ def test_every_page_is_in_the_table_of_contents():
 def test_every_public_name_of_the_package_is_in_the_reference():
     reference = (DOCS / "reference" / "python.md").read_text()
     named = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", reference, re.MULTILINE))
-    public = {name for name in tm.__all__ if name != "__version__"}
+    # Those that need fsspec are not among what `*` imports.
+    public = {name for name in tm.__all__ if name != "__version__"} | {
+        "TidemillFileSystem",
+        "TidemillHttpFileSystem",
+    }
     assert named == public, "see docs/reference/python.md"
 
 

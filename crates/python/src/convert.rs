@@ -85,6 +85,7 @@ pub(crate) fn convert<'py>(
         return Err(raise(py, error));
     }
     let (coverage, coverage_line) = told(begun.coverage());
+    let stats = begun.stats(py)?;
     let written = converted.written;
     let raw = RawWritten {
         files: written.files,
@@ -94,6 +95,7 @@ pub(crate) fn convert<'py>(
         root: written.root,
         coverage,
         coverage_line,
+        stats,
     };
     Ok((Bound::new(py, raw)?.into_any(), converted.skipped))
 }

@@ -12,14 +12,14 @@ use tidemill_engine::{Cancel, Error, Progress, Result};
 
 use crate::errors::warn;
 use crate::options::storage;
-use crate::wait::on_a_thread;
+use crate::wait::{Display, on_a_thread, on_a_thread_showing};
 
 fn settings(cancel: &Cancel, storage_options: &[(String, String)]) -> Result<Settings> {
     let storage_options = storage(storage_options)?;
-    Ok(Settings { storage_options, cancel: cancel.clone(), progress: Progress::new() })
+    Ok(Settings { storage_options, cancel: cancel.clone(), ..Settings::default() })
 }
 
-fn json(value: &impl serde::Serialize) -> io::Result<String> {
+pub(crate) fn json(value: &impl serde::Serialize) -> io::Result<String> {
     serde_json::to_string(value).map_err(io::Error::other)
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn cat<'py>(
 
 /// What became of files: how many were copied, their bytes, those of a run before, and how many were left; and
 /// those that failed, each by its URL with what went wrong.
-type RawCopied = (u64, u64, u64, u64, Vec<(String, String)>);
+pub(crate) type RawCopied = (u64, u64, u64, u64, Vec<(String, String)>);
 
 /// Fetches objects into files.
 #[pyfunction]
@@ -125,12 +125,13 @@ pub(crate) fn get(
     skip_existing: bool,
     parallel: Option<usize>,
     storage_options: Vec<(String, String)>,
+    display: Option<Py<PyAny>>,
 ) -> PyResult<RawCopied> {
     let defaults = GetOptions::default();
     let at_once = parallel.unwrap_or(defaults.at_once);
     let output = output.map(|path| path.to_string_lossy().into_owned());
     let options = GetOptions { output, overwrite, skip_existing, at_once };
-    copy(py, storage_options, move |settings| Ok(files::get(&urls, &options, settings)?))
+    copy(py, storage_options, display, move |settings| Ok(files::get(&urls, &options, settings)?))
 }
 
 /// Sends files to a bucket.
@@ -143,21 +144,32 @@ pub(crate) fn put(
     skip_existing: bool,
     parallel: Option<usize>,
     storage_options: Vec<(String, String)>,
+    display: Option<Py<PyAny>>,
 ) -> PyResult<RawCopied> {
     let defaults = PutOptions::default();
     let at_once = parallel.unwrap_or(defaults.at_once);
     let options = PutOptions { overwrite, skip_existing, at_once, ..defaults };
-    copy(py, storage_options, move |settings| Ok(files::put(&paths, &url, &options, settings)?))
+    copy(py, storage_options, display, move |settings| {
+        Ok(files::put(&paths, &url, &options, settings)?)
+    })
 }
 
 fn copy(
     py: Python<'_>,
     storage_options: Vec<(String, String)>,
+    display: Option<Py<PyAny>>,
     work: impl FnOnce(&Settings) -> Result<Copied> + Send + 'static,
 ) -> PyResult<RawCopied> {
-    let cancel = Cancel::new();
-    let copied =
-        on_a_thread(py, cancel.clone(), move || work(&settings(&cancel, &storage_options)?))?;
+    let (cancel, progress) = (Cancel::new(), Progress::new());
+    let display = Display::new(display, &progress);
+    let copied = on_a_thread_showing(py, cancel.clone(), display, move || {
+        work(&Settings { progress, ..settings(&cancel, &storage_options)? })
+    })?;
+    self::copied(py, copied)
+}
+
+/// What became of files, as Python has it.
+pub(crate) fn copied(py: Python<'_>, copied: Copied) -> PyResult<RawCopied> {
     for warning in &copied.warnings {
         warn(py, warning)?;
     }

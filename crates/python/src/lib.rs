@@ -10,6 +10,7 @@
 //! - `convert`: how are files converted and checked?
 //! - `sorting`: how are lines sorted?
 //! - `files`: how are files and objects listed and copied?
+//! - `opened`: how is one of them read as a file?
 //! - `arrays`: how does a column of values reach the engine, and how does one go back?
 //! - `hashed`: which hash has a Python object in a sketch?
 //! - `sketches`: how do sketches reach Python?
@@ -29,6 +30,7 @@ mod ids;
 mod imported;
 mod inferred;
 mod objects;
+mod opened;
 mod options;
 mod parameters;
 mod result;
@@ -43,8 +45,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
+use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare};
 use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
@@ -72,6 +76,7 @@ struct RawWritten {
     root: String,
     coverage: String,
     coverage_line: String,
+    stats: Py<PyDict>,
 }
 
 /// What is known of files before a query.
@@ -388,6 +393,8 @@ struct Begun {
     running: Running,
     preparation: Preparation,
     display: Option<Arc<Display>>,
+    /// What reading remote files had done before.
+    before: Stats,
 }
 
 impl Begun {
@@ -400,6 +407,7 @@ impl Begun {
         begin: impl FnOnce(Settings) -> Result<Running> + Send,
     ) -> PyResult<Self> {
         let display = Display::new(display, &preparation.settings.progress);
+        let before = remote::stats();
         let running = py.detach(|| -> Result<_> {
             let about = about.map(|about| About { via: VIA, ..about });
             let recorder = about.map(|about| preparation.recorder(about)).transpose()?;
@@ -413,7 +421,7 @@ impl Begun {
         if let Some(warning) = &preparation.warning {
             warn(py, warning)?;
         }
-        Ok(Begun { running, preparation, display })
+        Ok(Begun { running, preparation, display, before })
     }
 
     fn waiter(&self) -> Waiter {
@@ -433,6 +441,11 @@ impl Begun {
         done
     }
 
+    /// What reading remote files did meanwhile.
+    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
+        Ok(opened::told(py, &remote::stats().since(&self.before))?.unbind())
+    }
+
     /// What the run's result rests on.
     fn coverage(&self) -> Option<&Coverage> {
         self.running.coverage()
@@ -442,7 +455,8 @@ impl Begun {
     fn into_result(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let memory_bytes = self.preparation.settings.memory_bytes;
         let cancel = self.preparation.settings.cancel;
-        let result = RawResult::new(py, self.running, cancel, self.display, memory_bytes)?;
+        let result =
+            RawResult::new(py, self.running, cancel, self.display, memory_bytes, self.before)?;
         Ok(Bound::new(py, result)?.into_any())
     }
 
@@ -463,6 +477,7 @@ impl Begun {
             warn(py, warning)?;
         }
         let (coverage, coverage_line) = told(self.running.coverage());
+        let stats = self.stats(py)?;
         Ok(RawWritten {
             files: written.files,
             rows: written.rows,
@@ -471,6 +486,7 @@ impl Begun {
             root: written.root,
             coverage,
             coverage_line,
+            stats,
         })
     }
 }
@@ -494,6 +510,7 @@ fn keep(
     })?;
     begun.drain(py)?;
     let (coverage, coverage_line) = told(begun.running.coverage());
+    let stats = begun.stats(py)?;
     Ok(RawWritten {
         files: 1,
         rows: progress.tables().rows(),
@@ -502,6 +519,7 @@ fn keep(
         root: out.parent().map_or_else(String::new, |folder| folder.display().to_string()),
         coverage,
         coverage_line,
+        stats,
     })
 }
 
@@ -550,6 +568,12 @@ fn flush_read_cache(py: Python<'_>, seconds: f64) {
     py.detach(|| tidemill_engine::remote::cache::flush(timeout));
 }
 
+/// What reading remote files did in this process.
+#[pyfunction]
+fn read_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    opened::told(py, &remote::stats())
+}
+
 #[pymodule]
 fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tidemill_engine::spans::show_if_asked().map_err(|error| raise(module.py(), error))?;
@@ -566,6 +590,8 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ids::RawIdSpace>()?;
     module.add_class::<ids::RawIdSet>()?;
     module.add_class::<ids::RawIds>()?;
+    module.add_class::<opened::RawStore>()?;
+    module.add_class::<opened::RawFile>()?;
     module.add_function(wrap_pyfunction!(query, module)?)?;
     module.add_function(wrap_pyfunction!(read_text, module)?)?;
     module.add_function(wrap_pyfunction!(head, module)?)?;
@@ -595,5 +621,6 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(objects::register_format, module)?)?;
     module.add_function(wrap_pyfunction!(objects::leave_python, module)?)?;
     module.add_function(wrap_pyfunction!(flush_read_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(read_stats, module)?)?;
     Ok(())
 }

@@ -25,14 +25,16 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use tidemill_engine::coverage::human_bytes;
+use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Next, Running};
 use tidemill_engine::sink::{cells, is_number};
 use tidemill_engine::types::sql_type;
 use tidemill_engine::{Cancel, Coverage, Error};
 
 use crate::errors::{raise, warn};
+use crate::opened::told;
 use crate::values;
 use crate::wait::{Display, TICK, Waiter};
 
@@ -90,6 +92,9 @@ struct Rows {
     /// Whether the run has failed meanwhile.
     has_failed: bool,
     coverage: Shared<Coverage>,
+    stats: Shared<Stats>,
+    /// Those of the process when it began.
+    before: Stats,
 }
 
 impl Rows {
@@ -166,6 +171,7 @@ impl Rows {
             }
             Ok(Next::Waiting) => Ok(None),
             Ok(Next::End) => {
+                *self.stats.lock() = Some(remote::stats().since(&self.before));
                 *self.coverage.lock() = running.coverage().cloned();
                 self.running = None;
                 Ok(Some(false))
@@ -208,6 +214,7 @@ struct Core {
     /// Whether it was closed, or whoever waited for it gave up.
     is_stopped: AtomicBool,
     coverage: Shared<Coverage>,
+    stats: Shared<Stats>,
     /// What a consumer of a stream was told in other words.
     failure: Shared<PyErr>,
     cancel: Cancel,
@@ -309,11 +316,12 @@ impl RawResult {
         cancel: Cancel,
         display: Option<Arc<Display>>,
         memory_bytes: u64,
+        before: Stats,
     ) -> PyResult<Self> {
         let mut waiter = Waiter::new(cancel.clone(), display.clone());
         let schema = py.detach(|| running.schema(|| waiter.tick()));
         let schema = waiter.done(py, schema)?;
-        let coverage = Shared::default();
+        let (coverage, stats) = (Shared::default(), Shared::default());
         let limit_bytes = memory_bytes / KEPT_SHARE;
         let rows = Rows {
             running: Some(running),
@@ -324,12 +332,15 @@ impl RawResult {
             count: 0,
             has_failed: false,
             coverage: Arc::clone(&coverage),
+            stats: Arc::clone(&stats),
+            before,
         };
         let core = Core {
             state: Mutex::new(ResultState::Open(Box::new(rows))),
             is_open: AtomicBool::new(true),
             is_stopped: AtomicBool::new(false),
             coverage,
+            stats,
             failure: Shared::default(),
             cancel,
             display,
@@ -465,6 +476,13 @@ impl RawResult {
     #[getter]
     fn coverage_line(&self) -> Option<String> {
         self.core.coverage.lock().as_ref().map(Coverage::one_line)
+    }
+
+    /// What reading remote files did meanwhile; none before all rows have been read.
+    #[getter]
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let stats = *self.core.stats.lock();
+        stats.map(|stats| told(py, &stats)).transpose()
     }
 
     /// What a consumer of the stream was told in other words.

@@ -136,7 +136,17 @@ pub(crate) fn on_a_thread<T: Send + 'static>(
     cancel: Cancel,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
-    let mut waiter = Waiter::new(cancel.clone(), None);
+    on_a_thread_showing(py, cancel, None, work)
+}
+
+/// The same, with its progress shown meanwhile.
+pub(crate) fn on_a_thread_showing<T: Send + 'static>(
+    py: Python<'_>,
+    cancel: Cancel,
+    display: Option<Arc<Display>>,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let mut waiter = Waiter::new(cancel.clone(), display);
     let wait = || -> Result<T> {
         let (sender, receiver) = sync_channel(1);
         std::thread::Builder::new()

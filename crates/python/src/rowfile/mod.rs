@@ -17,6 +17,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use tidemill_engine::job::Limits;
+use tidemill_engine::remote;
 use tidemill_engine::rowfiles::{self, Input, Request, Rowfiles};
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::{Cancel, Error, suggest};
@@ -180,13 +181,14 @@ pub(crate) fn read_rowfile(
     let preparation = prepare(&limits, &Limits::default()).map_err(|error| raise(py, error))?;
     let cancel = preparation.settings.cancel.clone();
     let flag: Cancel = cancel.clone();
+    let before = remote::stats();
     let opened = on_a_thread(py, cancel.clone(), move || Rowfiles::open(&request, &flag))?;
     let opened = Arc::new(opened);
     let display = Display::new(display, &preparation.settings.progress);
     let memory_bytes = preparation.settings.memory_bytes;
     let running = Running::rowfiles(Arc::clone(&opened), preparation.settings);
     let running = running.map_err(|error| raise(py, error))?;
-    let result = RawResult::new(py, running, cancel, display, memory_bytes)?;
+    let result = RawResult::new(py, running, cancel, display, memory_bytes, before)?;
     let files = 0..opened.files().len();
     let files = files.map(|index| RawRowfile { all: Arc::clone(&opened), index }).collect();
     Ok((result, files, opened.rows()))

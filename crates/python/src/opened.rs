@@ -1,0 +1,566 @@
+//! How is a file or an object read in Python as a file? By position, with a piece of it held for small reads
+//! and lines; what is larger goes straight into the object, or the buffer, that Python is given.
+//!
+//! What is held is read and handed out with the interpreter's lock held, as it takes less than letting go of
+//! it; all else without. Where another thread reads the same file, its end is waited for.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use tidemill_engine::cancel::Interrupted;
+use tidemill_engine::remote::files::{self, Connections, File, GetOptions, Settings};
+use tidemill_engine::remote::{Stats, StorageOptions};
+use tidemill_engine::{Cancel, Error, Progress, Result};
+
+use crate::errors::raise;
+use crate::files::{RawCopied, copied, json};
+use crate::options::storage;
+use crate::wait::{TICK, Waiter, on_a_thread};
+
+/// What is held of a file for small reads. A read of as much goes past it.
+const HELD_BYTES: usize = 64 << 10;
+/// What has no size is read to its end in such pieces.
+const PIECE_BYTES: usize = 8 << 20;
+
+/// Where files are opened and listed by one set of options and over the same connections.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub(crate) struct RawStore {
+    storage_options: StorageOptions,
+    connections: Connections,
+    is_literal: bool,
+    /// Ends what is done here, for good.
+    cancel: Cancel,
+}
+
+#[pymethods]
+impl RawStore {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        storage_options: Vec<(String, String)>,
+        is_literal: bool,
+    ) -> PyResult<Self> {
+        let storage_options = storage(&storage_options).map_err(|error| raise(py, error))?;
+        let (connections, cancel) = (Connections::default(), Cancel::new());
+        Ok(RawStore { storage_options, connections, is_literal, cancel })
+    }
+
+    /// The same once more, over the same connections, to be cancelled by itself.
+    fn part(&self) -> RawStore {
+        RawStore {
+            storage_options: self.storage_options.clone(),
+            connections: self.connections.clone(),
+            is_literal: self.is_literal,
+            cancel: Cancel::new(),
+        }
+    }
+
+    /// Ends what is done here and with the files that were opened here, now and later.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Opens one file.
+    fn open(&self, py: Python<'_>, url: String) -> PyResult<RawFile> {
+        let file = self.does(py, move |settings| Ok(files::open(&url, settings)?))?;
+        let name = file.shown();
+        Ok(RawFile {
+            name,
+            file: Mutex::new(Some(Arc::new(file))),
+            place: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            asked_bytes: AtomicU64::default(),
+            last: Mutex::default(),
+            cancel: self.cancel.clone(),
+        })
+    }
+
+    /// A listing, each of it as JSON.
+    fn ls(&self, py: Python<'_>, url: String, recursive: bool) -> PyResult<Vec<String>> {
+        self.does(py, move |settings| {
+            let mut found = Vec::new();
+            files::ls(&url, recursive, settings, &mut |entry| {
+                found.push(json(&entry)?);
+                Ok(())
+            })?;
+            Ok(found)
+        })
+    }
+
+    /// What is told of one, as JSON.
+    fn stat(&self, py: Python<'_>, url: String) -> PyResult<Option<String>> {
+        self.does(py, move |settings| {
+            let mut told = None;
+            files::stat(&url, settings, &mut |stat| {
+                told = Some(json(&stat)?);
+                Ok(())
+            })?;
+            Ok(told)
+        })
+    }
+
+    /// Fetches an object into a file, over what is there.
+    fn get(&self, py: Python<'_>, url: String, output: String) -> PyResult<RawCopied> {
+        let done = self.does(py, move |settings| {
+            let defaults = GetOptions::default();
+            let options = GetOptions { output: Some(output), overwrite: true, ..defaults };
+            Ok(files::get(std::slice::from_ref(&url), &options, settings)?)
+        })?;
+        copied(py, done)
+    }
+}
+
+impl RawStore {
+    fn does<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Settings) -> Result<T> + Send + 'static,
+    ) -> PyResult<T> {
+        let cancel = self.cancel.part();
+        let settings = Settings {
+            storage_options: self.storage_options.clone(),
+            cancel: cancel.clone(),
+            progress: Progress::new(),
+            connections: self.connections.clone(),
+            is_literal: self.is_literal,
+        };
+        on_a_thread(py, cancel, move || work(&settings))
+    }
+}
+
+/// An open file.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub(crate) struct RawFile {
+    name: String,
+    /// None once it is closed.
+    file: Mutex<Option<Arc<File>>>,
+    place: Mutex<Place>,
+    is_closed: AtomicBool,
+    /// What Python was given.
+    asked_bytes: AtomicU64,
+    /// What it did, once it is closed.
+    last: Mutex<Stats>,
+    cancel: Cancel,
+}
+
+/// Where reading goes on, and what is held.
+#[derive(Default)]
+struct Place {
+    at: u64,
+    held: Vec<u8>,
+    /// Where in the file it begins.
+    held_at: u64,
+}
+
+impl Place {
+    /// What is held from where reading goes on.
+    fn here(&self) -> &[u8] {
+        let skip = self.at.checked_sub(self.held_at).and_then(|skip| usize::try_from(skip).ok());
+        skip.and_then(|skip| self.held.get(skip..)).unwrap_or_default()
+    }
+
+    /// Copies what is held, and goes on behind it.
+    fn take(&mut self, out: &mut [u8]) -> usize {
+        let here = self.here();
+        let count = here.len().min(out.len());
+        out[..count].copy_from_slice(&here[..count]);
+        self.at += count as u64;
+        count
+    }
+
+    /// Holds what is next.
+    fn hold(&mut self, file: &File, look: Look<'_>) -> Result<()> {
+        let mut held = std::mem::take(&mut self.held);
+        held.resize(HELD_BYTES, 0);
+        let count = file.read_at(&mut held, self.at, look)?;
+        held.truncate(count);
+        (self.held, self.held_at) = (held, self.at);
+        Ok(())
+    }
+
+    /// Fills all of `out`, as far as the file goes.
+    fn fill(&mut self, out: &mut [u8], file: &File, look: Look<'_>) -> Result<usize> {
+        let mut filled = self.take(out);
+        while filled < out.len() {
+            let rest = &mut out[filled..];
+            let count = if rest.len() < HELD_BYTES {
+                self.hold(file, look)?;
+                self.take(rest)
+            } else {
+                let count = file.read_at(rest, self.at, look)?;
+                self.at += count as u64;
+                count
+            };
+            filled += count;
+            if count == 0 {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+}
+
+type Look<'a> = &'a mut dyn FnMut() -> std::result::Result<(), Interrupted>;
+
+/// Memory of a buffer that Python holds meanwhile.
+struct Memory(*mut u8, usize);
+
+// SAFETY: it is memory, which one thread after another writes to.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: who made it says that it is there, initialised, and nobody else's for as long as this lives.
+        unsafe { std::slice::from_raw_parts_mut(self.0, self.1) }
+    }
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("I/O operation on closed file")
+}
+
+impl RawFile {
+    fn file(&self) -> PyResult<Arc<File>> {
+        self.file.lock().clone().ok_or_else(closed)
+    }
+
+    fn gave(&self, bytes: usize) {
+        self.asked_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Does something at the place, without the interpreter's lock.
+    fn does<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Place, &File, Look<'_>) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let file = self.file()?;
+        let mut waiter = Waiter::new(Cancel::new(), None);
+        let mut look = || {
+            waiter.tick()?;
+            let is_closed = self.is_closed.load(Ordering::Relaxed);
+            let ends = waiter.is_raised() || is_closed || self.cancel.is_cancelled();
+            if ends { Err(Interrupted) } else { Ok(()) }
+        };
+        let done = py.detach(|| {
+            loop {
+                if let Some(mut place) = self.place.try_lock_for(TICK) {
+                    return work(&mut place, &file, &mut look);
+                }
+                look()?;
+            }
+        });
+        let was_closed = self.is_closed.load(Ordering::Relaxed) && !waiter.is_raised();
+        match done {
+            // The thread that closed it did not wait for this one.
+            Err(Error::Interrupted) if was_closed => Err(closed()),
+            done => waiter.done(py, done),
+        }
+    }
+
+    /// An object of Python's of at most so many bytes, filled by `work`, which says how many there are.
+    fn filled<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        work: impl FnOnce(&mut [u8], &mut Place, &File, Look<'_>) -> Result<usize> + Send,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let mut count = 0;
+        let bytes = PyBytes::new_with(py, size, |out| {
+            count = self.does(py, |place, file, look| work(out, place, file, look))?;
+            Ok(())
+        })?;
+        self.gave(count);
+        if count == size {
+            return Ok(bytes);
+        }
+        Ok(PyBytes::new(py, &bytes.as_bytes()[..count]))
+    }
+
+    /// What is held, if it is enough and nobody else is at it.
+    fn from_held<'py>(
+        &self,
+        py: Python<'py>,
+        count: impl FnOnce(&[u8]) -> Option<usize>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(closed());
+        }
+        let Some(mut place) = self.place.try_lock() else { return Ok(None) };
+        let here = place.here();
+        let Some(count) = count(here) else { return Ok(None) };
+        let bytes = PyBytes::new(py, &here[..count]);
+        place.at += count as u64;
+        self.gave(count);
+        Ok(Some(bytes))
+    }
+
+    /// How many bytes there are from the place on; none if nobody knows.
+    fn left(&self, file: &File) -> Option<u64> {
+        let at = self.place.try_lock().map_or(0, |place| place.at);
+        Some(file.size()?.saturating_sub(at))
+    }
+
+    fn to_the_end<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let file = self.file()?;
+        if let Some(left) = self.left(&file) {
+            let size =
+                usize::try_from(left).map_err(|_| PyOverflowError::new_err("too many bytes"))?;
+            return self.filled(py, size, |out, place, file, look| place.fill(out, file, look));
+        }
+        self.up_to(py, usize::MAX)
+    }
+
+    /// So many bytes at most of what has no size.
+    fn up_to<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let all = self.does(py, |place, file, look| {
+            let mut all = Vec::new();
+            while all.len() < most {
+                let (end, more) = (all.len(), PIECE_BYTES.min(most - all.len()));
+                let refused = |error| Error::io("read", &self.name, std::io::Error::other(error));
+                all.try_reserve(more).map_err(refused)?;
+                all.resize(end + more, 0);
+                let count = place.fill(&mut all[end..], file, look)?;
+                all.truncate(end + count);
+                if count < more {
+                    break;
+                }
+            }
+            Ok(all)
+        })?;
+        self.gave(all.len());
+        Ok(PyBytes::new(py, &all))
+    }
+}
+
+#[pymethods]
+impl RawFile {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn size(&self) -> PyResult<Option<u64>> {
+        Ok(self.file()?.size())
+    }
+
+    #[getter]
+    fn e_tag(&self) -> PyResult<Option<String>> {
+        Ok(self.file()?.e_tag().map(str::to_owned))
+    }
+
+    /// So many bytes, or all; fewer only at the end.
+    fn read<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
+        let Ok(size) = usize::try_from(size) else { return self.to_the_end(py) };
+        if let Some(bytes) = self.from_held(py, |here| (here.len() >= size).then_some(size))? {
+            return Ok(bytes);
+        }
+        // Not more than there is: what is asked for may be anything.
+        let left = self.left(&*self.file()?);
+        let size = match left.and_then(|left| usize::try_from(left).ok()) {
+            Some(left) => size.min(left),
+            None if size > PIECE_BYTES => return self.up_to(py, size),
+            None => size,
+        };
+        self.filled(py, size, |out, place, file, look| place.fill(out, file, look))
+    }
+
+    /// What is there without waiting twice: what is held, or the next piece.
+    fn read1<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
+        let size = usize::try_from(size).unwrap_or(HELD_BYTES);
+        let some = |here: &[u8]| Some(here.len().min(size)).filter(|count| *count > 0 || size == 0);
+        if let Some(bytes) = self.from_held(py, some)? {
+            return Ok(bytes);
+        }
+        self.filled(py, size.min(HELD_BYTES), |out, place, file, look| {
+            if place.here().is_empty() {
+                place.hold(file, look)?;
+            }
+            Ok(place.take(out))
+        })
+    }
+
+    /// What is held, at least a byte if there is one, without going on behind it.
+    fn peek<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let here = self.does(py, |place, file, look| {
+            if place.here().is_empty() {
+                place.hold(file, look)?;
+            }
+            Ok(place.here().to_vec())
+        })?;
+        Ok(PyBytes::new(py, &here))
+    }
+
+    /// Fills memory that Python holds; how much of it.
+    fn readinto(&self, py: Python<'_>, address: usize, size: usize) -> PyResult<usize> {
+        let mut memory = Memory(address as *mut u8, size);
+        let count = self.does(py, move |place, file, look| {
+            if memory.1 == 0 { Ok(0) } else { place.fill(memory.bytes(), file, look) }
+        })?;
+        self.gave(count);
+        Ok(count)
+    }
+
+    /// A line with its end; of so many bytes at most.
+    #[pyo3(signature = (size=-1))]
+    fn readline<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
+        let most = usize::try_from(size).unwrap_or(usize::MAX);
+        let line = |here: &[u8]| {
+            let end = here.iter().take(most).position(|byte| *byte == b'\n');
+            end.map(|end| end + 1).or((here.len() >= most).then_some(most))
+        };
+        if let Some(bytes) = self.from_held(py, line)? {
+            return Ok(bytes);
+        }
+        let bytes = self.does(py, |place, file, look| {
+            let mut all = Vec::new();
+            while all.len() < most {
+                if place.here().is_empty() {
+                    place.hold(file, look)?;
+                }
+                let here = place.here();
+                let here = &here[..here.len().min(most - all.len())];
+                let end = here.iter().position(|byte| *byte == b'\n');
+                let count = end.map_or(here.len(), |end| end + 1);
+                all.extend_from_slice(&here[..count]);
+                place.at += count as u64;
+                if end.is_some() || count == 0 {
+                    break;
+                }
+            }
+            Ok(all)
+        })?;
+        self.gave(bytes.len());
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Goes to a place: from the start, from where it is, from the end.
+    fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
+        let end = match whence {
+            0 | 1 => 0,
+            2 => match self.file()?.size() {
+                Some(size) => size,
+                None => self.seek_to_the_end(py)?,
+            },
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "invalid whence ({whence}, should be 0, 1 or 2)"
+                )));
+            }
+        };
+        let to = self.does(py, move |place, _, _| {
+            let from = [0, place.at, end][usize::from(whence)];
+            let to = from.checked_add_signed(offset);
+            if let Some(to) = to {
+                place.at = to;
+            }
+            Ok(to)
+        })?;
+        to.ok_or_else(|| PyValueError::new_err(format!("negative seek value {offset}")))
+    }
+
+    fn tell(&self, py: Python<'_>) -> PyResult<u64> {
+        self.file()?;
+        if let Some(place) = self.place.try_lock() {
+            return Ok(place.at);
+        }
+        self.does(py, |place, _, _| Ok(place.at))
+    }
+
+    /// Ranges, each by itself, fetched concurrently. The place stays.
+    fn ranges<'py>(
+        &self,
+        py: Python<'py>,
+        ranges: Vec<(u64, u64)>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let file = self.file()?;
+        let size = file.size().unwrap_or(u64::MAX);
+        let ranges: Vec<Range<u64>> = ranges
+            .into_iter()
+            .map(|(start, end)| start.min(size)..end.min(size).max(start.min(size)))
+            .collect();
+        let mut all = Vec::with_capacity(ranges.len());
+        let mut rest = ranges.as_slice();
+        while !rest.is_empty() {
+            let (count, claims) =
+                py.detach(|| file.claim(rest)).map_err(|error| raise(py, error.into()))?;
+            let (now, later) = rest.split_at(count);
+            for range in now {
+                let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+                let at = range.start;
+                let bytes = self.filled(py, length, move |out, _, file, look| {
+                    Ok(file.read_at(out, at, look)?)
+                })?;
+                all.push(bytes);
+            }
+            rest = later;
+            py.detach(|| drop(claims));
+        }
+        Ok(all)
+    }
+
+    /// What it did so far.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let open = self.file.lock().clone();
+        let mut stats = open.map_or_else(|| *self.last.lock(), |file| file.stats());
+        stats.asked_bytes = self.asked_bytes.load(Ordering::Relaxed);
+        told(py, &stats)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let file = self.file.lock().take();
+        if let Some(file) = file {
+            *self.last.lock() = file.stats();
+            py.detach(|| drop(file));
+        }
+        if let Some(mut place) = self.place.try_lock() {
+            place.held = Vec::new();
+        }
+    }
+}
+
+impl RawFile {
+    /// Where the end is of what has no size: all of it is read for that.
+    fn seek_to_the_end(&self, py: Python<'_>) -> PyResult<u64> {
+        self.does(py, |place, file, look| {
+            let mut piece = vec![0; PIECE_BYTES];
+            let mut end = place.at;
+            loop {
+                let count = file.read_at(&mut piece, end, look)?;
+                end += count as u64;
+                if count < piece.len() {
+                    return Ok(end);
+                }
+            }
+        })
+    }
+}
+
+/// Statistics by the names that Python has for them.
+pub(crate) fn told<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    for (name, value) in [
+        ("asked_bytes", stats.asked_bytes),
+        ("fetched_bytes", stats.fetched_bytes),
+        ("disk_bytes", stats.disk_bytes),
+        ("wasted_bytes", stats.wasted_bytes),
+        ("requests", stats.requests),
+        ("disk_reads", stats.disk_reads),
+        ("reads", stats.reads),
+        ("hits", stats.hits),
+        ("stalls", stats.stalls),
+        ("retries", stats.retries),
+        ("taken_back", stats.taken_back),
+    ] {
+        told.set_item(name, value)?;
+    }
+    told.set_item("stall_seconds", stats.stall_time.as_secs_f64())?;
+    Ok(told)
+}
