@@ -283,7 +283,7 @@ impl RawFile {
     }
 
     /// What is held, if it is enough and nobody else is at it.
-    fn from_held<'py>(
+    fn held_bytes<'py>(
         &self,
         py: Python<'py>,
         count: impl FnOnce(&[u8]) -> Option<usize>,
@@ -358,11 +358,12 @@ impl RawFile {
     /// So many bytes, or all; fewer only at the end.
     fn read<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
         let Ok(size) = usize::try_from(size) else { return self.to_the_end(py) };
-        if let Some(bytes) = self.from_held(py, |here| (here.len() >= size).then_some(size))? {
+        if let Some(bytes) = self.held_bytes(py, |here| (here.len() >= size).then_some(size))? {
             return Ok(bytes);
         }
         // Not more than there is: what is asked for may be anything.
-        let left = self.left(&*self.file()?);
+        let file = self.file()?;
+        let left = self.left(&file);
         let size = match left.and_then(|left| usize::try_from(left).ok()) {
             Some(left) => size.min(left),
             None if size > PIECE_BYTES => return self.up_to(py, size),
@@ -375,7 +376,7 @@ impl RawFile {
     fn read1<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
         let size = usize::try_from(size).unwrap_or(HELD_BYTES);
         let some = |here: &[u8]| Some(here.len().min(size)).filter(|count| *count > 0 || size == 0);
-        if let Some(bytes) = self.from_held(py, some)? {
+        if let Some(bytes) = self.held_bytes(py, some)? {
             return Ok(bytes);
         }
         self.filled(py, size.min(HELD_BYTES), |out, place, file, look| {
@@ -415,7 +416,7 @@ impl RawFile {
             let end = here.iter().take(most).position(|byte| *byte == b'\n');
             end.map(|end| end + 1).or((here.len() >= most).then_some(most))
         };
-        if let Some(bytes) = self.from_held(py, line)? {
+        if let Some(bytes) = self.held_bytes(py, line)? {
             return Ok(bytes);
         }
         let bytes = self.does(py, |place, file, look| {
