@@ -43,7 +43,12 @@ class ReadStats:
     stall_seconds : float
         For how long they did.
     retries : int
-        Requests that were made again, from where the one before was cut off.
+        Requests that were made again: refused, lost, or cut off, and then from there.
+    throttled : int
+        Answers that the server is asked too much: 429 and 503.
+    hedges, hedges_won : int
+        Requests that were sent a second time as the first was slow, and those of them that were
+        answered first.
     taken_back : int
         Blocks that were given up for want of memory.
 
@@ -67,6 +72,9 @@ class ReadStats:
     stalls: int = 0
     stall_seconds: float = 0.0
     retries: int = 0
+    throttled: int = 0
+    hedges: int = 0
+    hedges_won: int = 0
     taken_back: int = 0
 
     def __sub__(self, before: ReadStats) -> ReadStats:

@@ -1,14 +1,5 @@
 //! What reading ahead did, in numbers.
-//!
-//! As text they are three lines, of which the last has only what happened:
-//!
-//! ```text
-//! 932 MB read: 932 MB in 112 requests, 0 B in 0 reads of the cache, 1.2 MB of them in vain
-//! 14000 reads: 13600 at once, 400 waited 2.3 s in all
-//! 3 requests repeated, 2 refused as too many, 1 sent twice (1 answered first), 5 blocks taken back
-//! ```
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -47,66 +38,6 @@ pub struct Stats {
     pub hedges_won: u64,
     /// Blocks that were taken back for reads that could not wait.
     pub taken_back: u64,
-}
-
-impl fmt::Display for Stats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let s = |count: u64| if count == 1 { "" } else { "s" };
-        write!(
-            f,
-            "{} read: {} in {} request{}, {} in {} read{} of the cache, {} of them in vain\n\
-             {} read{}: {} at once, {} waited {:.1} s in all",
-            bytes(self.asked_bytes),
-            bytes(self.fetched_bytes),
-            self.requests,
-            s(self.requests),
-            bytes(self.disk_bytes),
-            self.disk_reads,
-            s(self.disk_reads),
-            bytes(self.wasted_bytes),
-            self.reads,
-            s(self.reads),
-            self.hits,
-            self.stalls,
-            self.stall_time.as_secs_f64(),
-        )?;
-        let mut parts = Vec::new();
-        if self.retries > 0 {
-            parts.push(format!("{} request{} repeated", self.retries, s(self.retries)));
-        }
-        if self.throttled > 0 {
-            parts.push(format!("{} refused as too many", self.throttled));
-        }
-        if self.hedges > 0 {
-            parts.push(format!("{} sent twice ({} answered first)", self.hedges, self.hedges_won));
-        }
-        if self.taken_back > 0 {
-            parts.push(format!("{} block{} taken back", self.taken_back, s(self.taken_back)));
-        }
-        if parts.is_empty() { Ok(()) } else { write!(f, "\n{}", parts.join(", ")) }
-    }
-}
-
-/// Bytes for people, in powers of 1000: `18.1 kB`.
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
-    if count < 1000 {
-        return format!("{count} B");
-    }
-    // In tenths of the unit, of which there are fewer than 9995, or else the next one's.
-    let mut scale = 100_u64;
-    let mut names = UNITS.iter();
-    let mut name = names.next();
-    let rounded = |scale: u64| (u128::from(count) + u128::from(scale) / 2) / u128::from(scale);
-    while rounded(scale) >= 10_000 && names.len() > 0 {
-        scale *= 1000;
-        name = names.next();
-    }
-    let (tenths, unit) = (rounded(scale), name.unwrap_or(&"EB"));
-    match (tenths / 10, tenths % 10) {
-        (whole @ 0..100, tenth @ 1..) => format!("{whole}.{tenth} {unit}"),
-        (whole, _) => format!("{whole} {unit}"),
-    }
 }
 
 impl Stats {
@@ -179,62 +110,5 @@ impl Counters {
             hedges_won: of(&self.hedges_won),
             taken_back: of(&self.taken_back),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_shown_in_powers_of_a_thousand() {
-        for (count, expected) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1_000, "1 kB"),
-            (18_123, "18.1 kB"),
-            (932_400_000, "932 MB"),
-            (999_949, "999 kB"),
-            (999_960, "1 MB"),
-            (1_234_567_890, "1.2 GB"),
-            (u64::MAX, "18.4 EB"),
-        ] {
-            assert_eq!(bytes(count), expected, "{count}");
-        }
-    }
-
-    #[test]
-    fn what_happened_is_told_in_a_few_lines_and_what_did_not_is_left_out() {
-        let calm = Stats {
-            asked_bytes: 932_000_000,
-            fetched_bytes: 933_200_000,
-            wasted_bytes: 1_200_000,
-            requests: 1,
-            reads: 14_000,
-            hits: 13_600,
-            stalls: 400,
-            stall_time: Duration::from_millis(2_340),
-            ..Stats::default()
-        };
-        assert_eq!(
-            calm.to_string(),
-            "932 MB read: 933 MB in 1 request, 0 B in 0 reads of the cache, 1.2 MB of them in vain\n\
-             14000 reads: 13600 at once, 400 waited 2.3 s in all"
-        );
-        let wild = Stats {
-            retries: 3,
-            throttled: 2,
-            hedges: 1,
-            hedges_won: 1,
-            taken_back: 5,
-            ..Stats::default()
-        };
-        assert_eq!(
-            wild.to_string().lines().nth(2),
-            Some(
-                "3 requests repeated, 2 refused as too many, 1 sent twice (1 answered first), \
-                 5 blocks taken back"
-            )
-        );
     }
 }

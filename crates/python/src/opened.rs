@@ -558,6 +558,9 @@ pub(crate) fn told<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, P
         ("hits", stats.hits),
         ("stalls", stats.stalls),
         ("retries", stats.retries),
+        ("throttled", stats.throttled),
+        ("hedges", stats.hedges),
+        ("hedges_won", stats.hedges_won),
         ("taken_back", stats.taken_back),
     ] {
         told.set_item(name, value)?;

@@ -30,6 +30,9 @@ use crate::value::compact;
 /// Of how many rows at least the first are looked for.
 const ROWS_MIN: usize = 1024;
 
+/// So many are copied at a time.
+const ROWS_MAX: usize = 8192;
+
 /// A plan in which a list of which only the first values are taken, as in `array_slice(array_agg(x ORDER BY n), 1, 3)`,
 /// is known to be one: tables keep no others.
 ///
@@ -243,16 +246,20 @@ impl FirstValues {
         if row_count == 0 {
             return Ok(());
         }
-        let own = |column: &ArrayRef| concat(&[column.slice(0, row_count).as_ref()]);
-        let own = columns.iter().map(own).collect::<Result<Vec<_>, _>>()?;
-        self.bytes += bytes_of(&own);
-        self.pieces.push(own);
-        self.row_count += row_count;
-        self.is_settled &= self.converter.is_none();
-        match self.row_count >= self.most.saturating_mul(2).max(ROWS_MIN) {
-            true => self.settle(),
-            false => Ok(()),
+        // Of many rows at once a copy would be large.
+        for start in (0..row_count).step_by(ROWS_MAX) {
+            let count = ROWS_MAX.min(row_count - start);
+            let own = |column: &ArrayRef| concat(&[column.slice(start, count).as_ref()]);
+            let own = columns.iter().map(own).collect::<Result<Vec<_>, _>>()?;
+            self.bytes += bytes_of(&own);
+            self.pieces.push(own);
+            self.row_count += count;
+            self.is_settled &= self.converter.is_none();
+            if self.row_count >= self.most.saturating_mul(2).max(ROWS_MIN) {
+                self.settle()?;
+            }
         }
+        Ok(())
     }
 
     /// Keeps the first rows in their order, in one piece.

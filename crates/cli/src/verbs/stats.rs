@@ -11,9 +11,20 @@ pub(super) fn told(stats: &Stats) -> String {
         format!("{} {}", grouped(count), if count == 1 { one } else { several })
     };
     let requests = of(stats.requests, "request", "requests");
-    let again = match stats.retries {
-        0 => String::new(),
-        count => format!(" ({} made again)", grouped(count)),
+    let mut besides = Vec::new();
+    if stats.retries > 0 {
+        besides.push(format!("{} made again", grouped(stats.retries)));
+    }
+    if stats.throttled > 0 {
+        besides.push(format!("{} refused as too many", grouped(stats.throttled)));
+    }
+    if stats.hedges > 0 {
+        let (sent, won) = (grouped(stats.hedges), grouped(stats.hedges_won));
+        besides.push(format!("{sent} sent twice as they were slow, {won} with success"));
+    }
+    let besides = match besides.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", besides.join(", ")),
     };
     let disk = match stats.disk_reads {
         0 => String::new(),
@@ -28,7 +39,7 @@ pub(super) fn told(stats: &Stats) -> String {
         count => format!("; {} given up for want of memory", of(count, "block was", "blocks were")),
     };
     format!(
-        "remote files: {} read, {} fetched in {requests}{again}{disk}, {} of it in vain\n\
+        "remote files: {} read, {} fetched in {requests}{besides}{disk}, {} of it in vain\n\
          read ahead: {} of {} had their bytes in memory, the others waited {}{back}",
         human_bytes(stats.asked_bytes),
         human_bytes(stats.fetched_bytes),
@@ -59,15 +70,15 @@ mod tests {
         stats.asked_bytes = 932_000_000;
         stats.fetched_bytes = 900_000_000;
         stats.requests = 1;
-        stats.retries = 2;
+        (stats.retries, stats.throttled, stats.hedges, stats.hedges_won) = (2, 1, 3, 2);
         (stats.disk_bytes, stats.disk_reads) = (40_000_000, 5);
         stats.wasted_bytes = 8_000_000;
         (stats.reads, stats.hits, stats.taken_back) = (1_200, 1_100, 3);
         stats.stall_time = Duration::from_millis(12_340);
         assert_eq!(
             told(&stats),
-            "remote files: 932 MB read, 900 MB fetched in 1 request (2 made again), 40.0 MB from the \
-             read cache in 5 reads, 8.00 MB of it in vain\n\
+            "remote files: 932 MB read, 900 MB fetched in 1 request (2 made again, 1 refused as too many, \
+             3 sent twice as they were slow, 2 with success), 40.0 MB from the read cache in 5 reads, 8.00 MB of it in vain\n\
              read ahead: 1,100 of 1,200 reads had their bytes in memory, the others waited 12 s; \
              3 blocks were given up for want of memory"
         );
