@@ -51,6 +51,8 @@ pub(crate) enum Amplifier {
     Split,
     /// `id_set_ids`, `id_set_union`: a stored set of numbers takes far less than these.
     Ids,
+    /// `id_set_union(a, b)`: what is made of two stored sets is gone when the next two are.
+    TwoSets,
     /// A constant of so many bytes that is a column of its own: `range(0, 20000)`, folded.
     Constant(u64),
 }
@@ -70,6 +72,7 @@ impl Amplifier {
             "array_to_string" => Amplifier::Join,
             "string_to_array" | "string_split" => Amplifier::Split,
             "id_set_ids" => Amplifier::Ids,
+            "id_set_merge" | "id_set_common" | "id_set_difference" => Amplifier::TwoSets,
             _ => return None,
         })
     }
@@ -82,7 +85,10 @@ impl Amplifier {
     /// The call that an expression is, if it is one.
     pub(crate) fn of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Self, Vec<Arc<dyn PhysicalExpr>>)> {
         if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
-            return Some((Amplifier::named(call.fun().name())?, call.args().to_vec()));
+            let amplifier = Amplifier::named(call.fun().name());
+            // Of which a batch holds no more than a row's.
+            let amplifier = amplifier.filter(|amplifier| *amplifier != Amplifier::TwoSets)?;
+            return Some((amplifier, call.args().to_vec()));
         }
         let call = expr.downcast_ref::<BinaryExpr>()?;
         let is_concat = *call.op() == Operator::StringConcat;
@@ -187,6 +193,11 @@ impl Amplifier {
             Amplifier::Ids => {
                 let lens = args.first().map(id_set_lens).unwrap_or_default();
                 (0..rows).map(|row| 8 * at(&lens, row)).collect()
+            }
+            Amplifier::TwoSets => {
+                let lens = |index: usize| args.get(index).map(id_set_lens).unwrap_or_default();
+                let (left, right) = (lens(0), lens(1));
+                (0..rows).map(|row| 8 * (at(&left, row) + at(&right, row))).collect()
             }
             Amplifier::Constant(bytes) => vec![bytes; rows],
         }
@@ -398,7 +409,11 @@ impl Limited {
         let arrays = args.args.iter().map(|arg| arg.to_array(rows));
         let arrays = arrays.collect::<PlanResult<Vec<_>>>()?;
         let sum = |sizes: Vec<u64>| sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
-        let mut total = sum(self.amplifier.row_bytes(&arrays, rows));
+        let sizes = self.amplifier.row_bytes(&arrays, rows);
+        let mut total = match self.amplifier {
+            Amplifier::TwoSets => sizes.into_iter().max().unwrap_or(0),
+            _ => sum(sizes),
+        };
         if total > self.bytes_max {
             // Until now every place was one that is replaced.
             total = match self.amplifier {
@@ -411,6 +426,7 @@ impl Limited {
             return Ok(());
         }
         let of = match rows {
+            _ if self.amplifier == Amplifier::TwoSets => "two sets".to_owned(),
             1 => "one value".to_owned(),
             _ => format!("{rows} values"),
         };

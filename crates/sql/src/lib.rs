@@ -65,6 +65,7 @@ mod subqueries;
 pub mod syntax;
 mod text_parts;
 mod times;
+mod unions_in_order;
 pub mod unknown_functions;
 pub mod unnested;
 pub mod using;

@@ -41,6 +41,7 @@ use crate::sorted_unions::{self, CheckedPlan};
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::text_parts::TextParts;
+use crate::unions_in_order::UnionsInOrder;
 use crate::unnested::{RowsOfLists, Subqueries};
 use crate::windows::filtered::FilteredWindows;
 use crate::windows::in_parts::InParts;
@@ -197,6 +198,7 @@ pub fn open(
         .with_optimizer_rule(Arc::new(ComputedKeys))
         .with_optimizer_rule(Arc::new(CopiedText))
         .with_physical_optimizer_rules(checked.collect())
+        .with_physical_optimizer_rule(Arc::new(UnionsInOrder))
         .with_physical_optimizer_rule(Arc::new(InParts {
             bytes_max: portions.bytes_max,
             running_totals,

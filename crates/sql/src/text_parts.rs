@@ -1,9 +1,11 @@
-//! Letters of a text by their numbers: `x[1]`, `x[2:4]`, as DuckDB has it. DataFusion knows items of lists.
+//! Letters of a text by their numbers: `x[1]`, `x[2:4]`, as DuckDB has it; and items of lists without nulls. DataFusion knows
+//! items of lists.
 
 use std::sync::{Arc, LazyLock};
 
 use datafusion::common::{DFSchema, Result as PlanResult};
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::logical_expr::expr::{NullTreatment, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF};
 
@@ -19,6 +21,14 @@ impl ExprPlanner for TextParts {
     ) -> PlanResult<PlannerResult<RawFieldAccessExpr>> {
         static SLICE: LazyLock<Option<Arc<ScalarUDF>>> =
             LazyLock::new(|| tidemill_functions::text_slice().map(Arc::new));
+        // DataFusion makes `nth_value` of it, which counts nulls.
+        if let (Expr::AggregateFunction(call), GetFieldAccess::ListIndex { key }) =
+            (&expr.expr, &expr.field_access)
+            && call.params.null_treatment == Some(NullTreatment::IgnoreNulls)
+        {
+            let item = array_element(expr.expr.clone(), key.as_ref().clone());
+            return Ok(PlannerResult::Planned(item));
+        }
         let is_text = expr.expr.get_type(schema).is_ok_and(|data_type| data_type.is_string());
         let Some(slice) = SLICE.as_ref().filter(|_| is_text) else {
             return Ok(PlannerResult::Original(expr));

@@ -305,7 +305,8 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
     below.aggregate(keys, answers)?.project(shown)?.build()
 }
 
-fn empty_list(of: &arrow::datatypes::DataType) -> Option<ScalarValue> {
+/// A list without items of a list's type.
+pub(crate) fn empty_list(of: &arrow::datatypes::DataType) -> Option<ScalarValue> {
     let arrow::datatypes::DataType::List(item) = of else { return None };
     let list = arrow::array::new_empty_array(item.data_type());
     let offsets = arrow::buffer::OffsetBuffer::from_lengths([0]);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StructArray, UInt32Array};
 use arrow::compute::{concat, filter, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::error::ArrowError;
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::utils::SingleRowListArrayBuilder;
@@ -95,9 +96,11 @@ fn most_of(exprs: &[Expr], list: &Column) -> Option<usize> {
                         },
                         _ => None,
                     };
-                    match (whole(call.args.get(1)), whole(call.args.get(2)), call.args.len()) {
+                    // `[1:3]` is planned with its step.
+                    let is_each = call.args.len() == 3 || whole(call.args.get(3)) == Some(1);
+                    match (whole(call.args.get(1)), whole(call.args.get(2)), is_each) {
                         // From the first on, and at least one: of none the list might be missing.
-                        (Some(1..), Some(last @ 1..), 3) => most = most.max(Some(last)),
+                        (Some(1..), Some(last @ 1..), true) => most = most.max(Some(last)),
                         _ => looks_further = true,
                     }
                     return Ok(TreeNodeRecursion::Jump);
@@ -176,8 +179,12 @@ impl AggregateUDFImpl for Limited {
         self.theirs.inner().supports_null_handling_clause()
     }
 
+    /// Those of `array_agg`, but that what values are ordered by is named by its number: DataFusion's name of it has a
+    /// column's place in it, which is another one above the step than below.
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
-        self.theirs.state_fields(args)
+        let order = args.ordering_fields.iter().map(|field| field.data_type().clone());
+        let order: Vec<FieldRef> = by_number(order).iter().cloned().collect();
+        self.theirs.state_fields(StateFieldsArgs { ordering_fields: &order, ..args })
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
@@ -189,14 +196,11 @@ impl AggregateUDFImpl for Limited {
         if args.is_distinct || !RowConverter::supports_fields(&sorted) {
             return self.theirs.accumulator(args);
         }
-        // As DataFusion names the fields of the state.
-        let by = types.into_iter().zip(args.order_bys);
-        let by = by.map(|(of, by)| Field::new(by.expr.to_string(), of, true)).collect();
         Ok(Box::new(FirstValues {
             most: self.most,
             skips_nulls: args.ignore_nulls,
             of: args.expr_fields[0].data_type().clone(),
-            by,
+            by: by_number(types),
             converter: (!sorted.is_empty()).then(|| RowConverter::new(sorted)).transpose()?,
             pieces: Vec::new(),
             row_count: 0,
@@ -204,6 +208,12 @@ impl AggregateUDFImpl for Limited {
             is_settled: true,
         }))
     }
+}
+
+/// Fields of what values are ordered by.
+fn by_number(of: impl IntoIterator<Item = DataType>) -> Fields {
+    let of = of.into_iter().enumerate();
+    of.map(|(index, of)| Field::new(format!("by_{index}"), of, true)).collect()
 }
 
 /// The first values of a group by what they are ordered by, or as they come.
@@ -249,7 +259,10 @@ impl FirstValues {
         // Of many rows at once a copy would be large.
         for start in (0..row_count).step_by(ROWS_MAX) {
             let count = ROWS_MAX.min(row_count - start);
-            let own = |column: &ArrayRef| concat(&[column.slice(start, count).as_ref()]);
+            let own = |column: &ArrayRef| {
+                // Texts stay where they are, with all others of their batch, unless they are copied.
+                Ok::<_, ArrowError>(compact(&concat(&[column.slice(start, count).as_ref()])?))
+            };
             let own = columns.iter().map(own).collect::<Result<Vec<_>, _>>()?;
             self.bytes += bytes_of(&own);
             self.pieces.push(own);
@@ -288,7 +301,7 @@ impl FirstValues {
                 .iter()
                 .map(|column| take(column, &order, None))
                 // A view keeps the bytes of all others with it.
-                .map(|column| Ok::<_, arrow::error::ArrowError>(compact(&column?)))
+                .map(|column| Ok::<_, ArrowError>(compact(&column?)))
                 .collect::<Result<_, _>>()?;
             self.row_count = order.len();
         }

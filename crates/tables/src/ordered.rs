@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, Field, Fields};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
-use datafusion::functions::core::expr_fn::named_struct;
+use datafusion::functions::core::expr_fn::{coalesce, named_struct};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_nested::expr_fn::{array_element, array_slice, array_to_string};
@@ -32,6 +32,7 @@ use tidemill_base::types::sql_type;
 
 use crate::Function;
 use crate::calls::{aggregate_call, depends_on_order};
+use crate::distinct::empty_list;
 use crate::first_rows::{Answer, FirstRows, Shape};
 use crate::lists;
 
@@ -204,7 +205,15 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             call.params.args.truncate(1);
         }
         of_lists.push(of_list);
-        call.params.order_by.push(Sort::new(place.clone(), true, false));
+        // What is ordered by twice is so by the first of both; DataFusion's accumulators count on that.
+        let mut by: Vec<Sort> = Vec::new();
+        for sort in std::mem::take(&mut call.params.order_by) {
+            if by.iter().all(|known| known.expr != sort.expr) {
+                by.push(sort);
+            }
+        }
+        by.push(Sort::new(place.clone(), true, false));
+        call.params.order_by = by;
         calls.push(Expr::AggregateFunction(call).alias(expr.qualified_name().1));
     }
     let made = Aggregate::try_new(Arc::new(rows), aggregate.group_expr.clone(), calls)?;
@@ -223,7 +232,10 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             Some(OfList::Item(at)) => array_element(list, Expr::Literal(at, None)),
             Some(OfList::First(most)) => {
                 let first = array_slice(list, lit(1i64), Expr::Literal(most, None), None);
-                Expr::Cast(Cast::new(Box::new(first), field.data_type().clone()))
+                let first = Expr::Cast(Cast::new(Box::new(first), field.data_type().clone()));
+                // `collect` of no values is an empty list.
+                let none = empty_list(field.data_type()).map(|none| Expr::Literal(none, None));
+                coalesce([first].into_iter().chain(none).collect())
             }
         };
         of.alias_qualified(qualifier.cloned(), field.name())

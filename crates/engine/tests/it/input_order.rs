@@ -341,3 +341,56 @@ fn lists_in_several_orders_go_beside_what_does_not_merge() {
         assert_eq!(rows[1][..6], ["b", "z", "z", "[5]", "∅", "5"], "{beside}");
     }
 }
+
+#[test]
+fn branches_of_a_union_come_one_after_the_other() {
+    let folder = Folder::new();
+    for (name, first) in [("a", 0), ("b", 100), ("c", 200)] {
+        let lines: String = (first..first + 50).map(|n| format!("{n},1\n")).collect();
+        folder.write(&format!("{name}.csv"), format!("n,w\n{lines}"));
+    }
+    let of = |name: &str| format!("SELECT n, w FROM '$/{name}.csv'");
+    let all = [of("b"), of("a"), of("c")].join(" UNION ALL ");
+    for threads in [1, 2, 4] {
+        for (call, expected) in [
+            ("array_agg(n ORDER BY w)[1:3]", "[100, 101, 102]"),
+            ("array_agg(n)[49:52]", "[148, 149, 0, 1]"),
+            ("collect(n, 2)", "[100, 101]"),
+            ("first_value(n)", "100"),
+            ("last_value(n ORDER BY w)", "249"),
+            ("array_agg(n ORDER BY w DESC)[150]", "249"),
+        ] {
+            for _ in 0..4 {
+                let settings = Settings { threads, ..settings() };
+                let found = folder.ask_with(&format!("SELECT {call} FROM ({all})"), &settings);
+                assert_eq!(found.only(), expected, "{call} by {threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_ordered_by_twice_and_items_without_nulls_are_alike_on_either_path() {
+    let folder = Folder::new();
+    folder.write("x.csv", "k,v,w,s\n1,,1,a\n1,7,2,\n1,8,2,b\n2,,3,\n2,,4,\n");
+    for (call, expected) in [
+        ("array_agg(v IGNORE NULLS ORDER BY w)[1]", ["7", "∅"]),
+        ("array_agg(v IGNORE NULLS ORDER BY w)[2]", ["8", "∅"]),
+        ("array_agg(v ORDER BY w)[1]", ["∅", "∅"]),
+        ("array_agg(v IGNORE NULLS ORDER BY w)[1:1]", ["[7]", "∅"]),
+        ("first_value(v ORDER BY w DESC, w)", ["7", "∅"]),
+        ("array_agg(v ORDER BY w DESC, w, w DESC)", ["[7, 8, ]", "[, ]"]),
+        ("collect(s, 2)", ["[a, b]", "[]"]),
+    ] {
+        for beside in ["", ", array_agg(w ORDER BY v)", ", count(DISTINCT w)"] {
+            for (by, order) in [("k", "k"), ("ROLLUP (k)", "k NULLS LAST")] {
+                let sql = format!(
+                    "SELECT k, {call}{beside} FROM '$/x.csv' GROUP BY {by} ORDER BY {order}"
+                );
+                let rows = folder.ask(&sql).rows();
+                let found: Vec<&str> = rows.iter().take(2).map(|row| row[1].as_str()).collect();
+                assert_eq!(found, expected, "{sql}");
+            }
+        }
+    }
+}

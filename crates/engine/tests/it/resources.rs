@@ -309,6 +309,7 @@ fn of_the_first_values_datafusion_keeps_no_others_either() {
         "minimum(v, 3, w)",
         "collect(v, 3)",
         "array_slice(array_agg(v ORDER BY k DESC), 1, 3)",
+        "array_agg(v ORDER BY k)[1:5]",
         "array_slice(array_agg(nullif(v, v) ORDER BY k DESC), 1, 3)",
     ] {
         let of = |rest: &str| asked(&format!("SELECT w % 3 AS g, {call} AS c {rest}"));
@@ -317,6 +318,17 @@ fn of_the_first_values_datafusion_keeps_no_others_either() {
         expected.push(vec!["∅".to_owned(), all[0][0].clone()]);
         let rolled = of("FROM '$/x.arrow' GROUP BY ROLLUP (w % 3) ORDER BY g NULLS LAST");
         assert_eq!(rolled, expected, "{call}");
+    }
+    // A few texts of many groups are no batches of text.
+    let lines: String = (0..20_000)
+        .map(|n| format!("{},{}{}\n", n * 7919 % 3_000, "x".repeat(100), n * 104_729 % 20_011))
+        .collect();
+    folder.write("many.csv", format!("k,s\n{lines}"));
+    for call in ["maximum(s, 2)", "array_agg(s ORDER BY s DESC)[1:2]"] {
+        let sql = |by: &str| {
+            format!("SELECT max(c[1]) FROM (SELECT {call} AS c FROM '$/many.csv' GROUP BY {by})")
+        };
+        assert_eq!(asked(&sql("ROLLUP (k)")), asked(&sql("k")), "{call}");
     }
     // Rows of two scans are aggregated apart and brought together.
     let twice = "(SELECT k, v FROM '$/x.arrow' WHERE k % 2 = 0 UNION ALL SELECT k, v FROM '$/x.arrow' WHERE k % 2 = 1)";
@@ -354,6 +366,27 @@ fn stored_sets_are_unfolded_a_few_at_a_time() {
         let answer = folder.ask_with(sql, &little(spill.path(), 2));
         assert_eq!(answer.only(), expected.to_string(), "{sql}");
     }
+}
+
+#[test]
+fn two_sets_that_would_take_more_than_there_is_are_refused() {
+    let folder = Folder::new();
+    // Ten million numbers that follow one another.
+    let ids: tidemill_sketch::Ids = (0..10_000_000).collect();
+    let mut bytes = Vec::new();
+    ids.encode(&mut bytes);
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    folder.write("x.csv", format!("s\n\\x{hex}\n"));
+    let spill = Folder::new();
+    for function in ["id_set_union", "id_set_intersection", "id_set_difference"] {
+        let sql = format!("SELECT id_set_cardinality({function}(s, s)) FROM '$/x.csv'");
+        let Err(error) = folder.try_ask(&sql, &little(spill.path(), 2)) else {
+            panic!("{sql} was answered")
+        };
+        assert!(matches!(error, Error::Memory { .. }), "{error}");
+    }
+    let sql = "SELECT id_set_cardinality(id_set_union(s, s)) FROM '$/x.csv'";
+    assert_eq!(folder.ask_with(sql, &Settings::new(1 << 30)).only(), "10000000");
 }
 
 #[test]
