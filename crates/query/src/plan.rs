@@ -350,7 +350,8 @@ impl Plan {
         };
         let route = route(&logical, &stream)?;
         // Where two of the sources are too large to be held, a join may have to be, too.
-        let is_large = stream.is_err() && scanned.len() > 1;
+        let has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
+        let is_large = stream.is_err() && scanned.len() > 1 && logical.exists(has_join).told()?;
         let joins = if is_large { Joins::Large } else { Joins::Small };
         let query = query.clone();
         let settings = settings.clone();

@@ -21,8 +21,8 @@ use datafusion::common::{Column, Result as PlanResult, ScalarValue, internal_err
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Expr, LogicalPlan, ReversedUDAF,
-    Signature,
+    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Expr, Filter, LogicalPlan,
+    ReversedUDAF, Signature,
 };
 
 use crate::calls::aggregate_call;
@@ -45,9 +45,15 @@ pub fn limited_lists(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 
 fn limited(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let LogicalPlan::Projection(projection) = &plan else { return Ok(Transformed::no(plan)) };
-    let LogicalPlan::Aggregate(aggregate) = projection.input.as_ref() else {
-        return Ok(Transformed::no(plan));
-    };
+    // A HAVING may stand in between.
+    let (mut input, mut exprs) = (projection.input.as_ref(), projection.expr.clone());
+    let mut having = Vec::new();
+    while let LogicalPlan::Filter(filter) = input {
+        exprs.push(filter.predicate.clone());
+        having.push(filter.predicate.clone());
+        input = filter.input.as_ref();
+    }
+    let LogicalPlan::Aggregate(aggregate) = input else { return Ok(Transformed::no(plan)) };
     let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
     let mut changed = false;
     let mut calls = Vec::with_capacity(aggregate.aggr_expr.len());
@@ -58,7 +64,7 @@ fn limited(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
                 && !call.params.distinct
                 && self::most(&call.func).is_none()
         });
-        let most = call.and_then(|_| most_of(&projection.expr, &column));
+        let most = call.and_then(|_| most_of(&exprs, &column));
         calls.push(match (call, most) {
             (Some(call), Some(most)) => {
                 changed = true;
@@ -74,8 +80,11 @@ fn limited(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     }
     let groups =
         Aggregate::try_new(Arc::clone(&aggregate.input), aggregate.group_expr.clone(), calls)?;
-    let groups = vec![LogicalPlan::Aggregate(groups)];
-    Ok(Transformed::yes(plan.with_new_exprs(plan.expressions(), groups)?))
+    let mut input = LogicalPlan::Aggregate(groups);
+    for predicate in having.into_iter().rev() {
+        input = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(input))?);
+    }
+    Ok(Transformed::yes(plan.with_new_exprs(plan.expressions(), vec![input])?))
 }
 
 /// How many of the first items of a list are looked at by expressions, if they look at no others.

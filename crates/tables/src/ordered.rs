@@ -19,14 +19,14 @@ use arrow::datatypes::{DataType, Field, Fields};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
-use datafusion::functions::core::expr_fn::{coalesce, named_struct};
+use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_nested::expr_fn::{array_element, array_slice, array_to_string};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::{
-    Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, lit,
+    Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, lit, when,
 };
 use tidemill_base::types::sql_type;
 
@@ -204,6 +204,11 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             };
             call.params.args.truncate(1);
         }
+        // DataFusion's list keeps a value of its own for each row and each that it is ordered by, many times the
+        // column's bytes.
+        if call.func.name() == "array_agg" && lists::most(&call.func).is_none() {
+            call.func = lists::of_most(call.func, usize::MAX);
+        }
         of_lists.push(of_list);
         // What is ordered by twice is so by the first of both; DataFusion's accumulators count on that.
         let mut by: Vec<Sort> = Vec::new();
@@ -224,23 +229,25 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let shown = shown.map(|(index, (of_list, (qualifier, field)))| {
         let list = Expr::Column(Column::from(made.schema.qualified_field(index)));
         let of = match of_list {
-            None => return list,
+            None => return Ok(list),
             Some(OfList::Text(separator)) => {
                 let text = array_to_string(list, lit(separator));
                 Expr::Cast(Cast::new(Box::new(text), field.data_type().clone()))
             }
             Some(OfList::Item(at)) => array_element(list, Expr::Literal(at, None)),
             Some(OfList::First(most)) => {
-                let first = array_slice(list, lit(1i64), Expr::Literal(most, None), None);
+                let first = array_slice(list.clone(), lit(1i64), Expr::Literal(most, None), None);
                 let first = Expr::Cast(Cast::new(Box::new(first), field.data_type().clone()));
                 // `collect` of no values is an empty list.
-                let none = empty_list(field.data_type()).map(|none| Expr::Literal(none, None));
-                coalesce([first].into_iter().chain(none).collect())
+                match empty_list(field.data_type()).map(|none| Expr::Literal(none, None)) {
+                    Some(none) => when(list.is_null(), none).otherwise(first)?,
+                    None => first,
+                }
             }
         };
-        of.alias_qualified(qualifier.cloned(), field.name())
+        Ok(of.alias_qualified(qualifier.cloned(), field.name()))
     });
-    let shown: Vec<Expr> = shown.collect();
+    let shown: Vec<Expr> = shown.collect::<PlanResult<_>>()?;
     let groups = Arc::new(LogicalPlan::Aggregate(made));
     let shown = Projection::try_new_with_schema(shown, groups, Arc::clone(&aggregate.schema))?;
     Ok(Transformed::yes(LogicalPlan::Projection(shown)))

@@ -370,6 +370,27 @@ fn branches_of_a_union_come_one_after_the_other() {
 }
 
 #[test]
+fn branches_of_a_union_come_so_whatever_the_memory() {
+    let folder = Folder::new();
+    let text = "x".repeat(200);
+    let lines: String = (0..20_000).map(|n| format!("{n},{},{text}\n", n * 7919 % 3)).collect();
+    folder.write("a.csv", format!("n,w,s\n{lines}"));
+    let both = "SELECT * FROM '$/a.csv' UNION ALL SELECT n + 100000, w, s FROM '$/a.csv'";
+    for memory in [64 << 20, 1 << 30] {
+        let settings = Settings { threads: 2, ..Settings::new(memory) };
+        for (call, expected) in [
+            ("array_agg(n ORDER BY w)[1:4]", "[0, 3, 6, 9]"),
+            ("first_value(n)", "0"),
+            ("length(array_agg(s ORDER BY w)[20003])", "200"),
+            ("array_agg(n ORDER BY w)[6666:6669]", "[19995, 19998, 100000, 100003]"),
+        ] {
+            let found = folder.ask_with(&format!("SELECT {call} FROM ({both})"), &settings);
+            assert_eq!(found.only(), expected, "{call} in {memory} bytes");
+        }
+    }
+}
+
+#[test]
 fn what_is_ordered_by_twice_and_items_without_nulls_are_alike_on_either_path() {
     let folder = Folder::new();
     folder.write("x.csv", "k,v,w,s\n1,,1,a\n1,7,2,\n1,8,2,b\n2,,3,\n2,,4,\n");
