@@ -1,6 +1,7 @@
 //! What can go wrong with what is elsewhere.
 
 use tidemill_base::cancel::Interrupted;
+use tidemill_base::redact::visible;
 
 /// The crate's results.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -172,22 +173,26 @@ impl From<Error> for tidemill_prefetch::Error {
     }
 }
 
+/// Names are told with what a terminal would obey made visible, as `ls` shows them.
 impl From<Error> for tidemill_base::Error {
     fn from(error: Error) -> Self {
         use tidemill_base::Error as Told;
+        let named = |path: String| visible(&path, &[]);
         match error {
             Error::Usage { message, hint } => Told::Usage { message, hint },
-            Error::NotFound { path, hint } => Told::NotFound { path, hint },
+            Error::NotFound { path, hint } => Told::NotFound { path: named(path), hint },
             Error::Remote { action, url, offset, status, reason, hint } => {
-                Told::Remote { action, url, offset, status, reason, hint }
+                Told::Remote { action, url: named(url), offset, status, reason, hint }
             }
-            Error::Changed { path, reason } => Told::Changed { path, reason },
-            Error::Exists { path } => Told::Exists { path, more: 0 },
-            Error::Busy { path } => Told::Busy { path, run: "of another process".into() },
+            Error::Changed { path, reason } => Told::Changed { path: named(path), reason },
+            Error::Exists { path } => Told::Exists { path: named(path), more: 0 },
+            Error::Busy { path } => {
+                Told::Busy { path: named(path), run: "of another process".into() }
+            }
             Error::Corrupt { path, reason, hint } => {
-                Told::Corrupt { path, offset: None, reason, hint }
+                Told::Corrupt { path: named(path), offset: None, reason, hint }
             }
-            Error::Io { action, path, source } => Told::io(action, path, source),
+            Error::Io { action, path, source } => Told::io(action, named(path), source),
             Error::Interrupted => Told::Interrupted,
             Error::Internal(message) => Told::Internal(message),
         }

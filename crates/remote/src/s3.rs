@@ -13,6 +13,7 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use tidemill_base::cancel::{Cancel, Tick};
+use tidemill_base::redact::visible;
 
 use super::client::{Connector, Kept, OnlyNew, root_cause};
 use super::requests::{Wire, address};
@@ -128,7 +129,7 @@ impl Bucket {
         match Path::parse(key) {
             Ok(path) if path.as_ref() == key => Ok(path),
             _ => Err(Error::usage_hint(
-                format!("`{}` cannot be read or written", self.url(key)),
+                format!("`{}` cannot be read or written", visible(&self.url(key), &[])),
                 "keys with empty parts (`a//b`), parts `.` and `..`, control characters or a `/` \
                  at an end are not supported",
             )),

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use object_store::ObjectMeta;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::redact::shown;
+use tidemill_base::redact::{shown, visible};
 use tidemill_base::suggest;
 
-use super::{Settings, check, ns_of};
+use super::{Settings, check, named, ns_of};
 use crate::error::{Error, Result};
 use crate::location::{Location, web_path};
 use crate::object::{Object, probe_all};
@@ -76,8 +76,13 @@ impl Found {
         Ok(Found { named, below, size, modified_ns, at: At::Local(path) })
     }
 
-    /// Its URL or path, without what may be secret in it.
+    /// Its URL or path as it is told of: what a terminal would obey is made visible.
     pub(super) fn shown(&self) -> String {
+        visible(&self.url(), &[])
+    }
+
+    /// Its URL or path, without what may be secret in it.
+    pub(super) fn url(&self) -> String {
         match &self.at {
             At::Key { bucket, listed } => bucket.url(&listed.key),
             At::Web(object) => object.shown().to_string(),
@@ -445,6 +450,17 @@ fn find_local(url: &str, settings: &Settings, each: Each<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The error for a link to nothing, if a path is one.
+pub(super) fn dangling(path: &Path) -> Option<Error> {
+    use std::io::ErrorKind::NotFound;
+    let to = std::fs::read_link(path).ok()?;
+    let is_gone = std::fs::metadata(path).is_err_and(|error| error.kind() == NotFound);
+    is_gone.then(|| Error::NotFound {
+        path: path.display().to_string(),
+        hint: Some(format!("it is a link to `{}`, which is not there", named(&to))),
+    })
+}
+
 /// "did you mean" for a path that does not exist.
 pub(super) fn nearest_name(path: &str) -> Option<String> {
     let (folder, name) = (folder_of(path), last_part(path));
@@ -461,6 +477,9 @@ fn expand_local(path: &Path, root: Option<&str>, cancel: &Cancel, each: Each<'_>
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if let Some(dangling) = dangling(path) {
+                return Err(dangling);
+            }
             let text = path.display().to_string();
             let hint = nearest_name(&text);
             return Err(Error::NotFound { path: text, hint });

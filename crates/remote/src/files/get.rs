@@ -6,27 +6,36 @@
 //! last block that is known to be right, if the object is still of the same version.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
+use tidemill_base::redact::{shown, visible};
 
-use super::find::{At, Found, Named, Stores, last_part};
+use super::find::{At, Found, Named, Pages, Stores, last_part};
 use super::many::{self, Copied, Done};
 use super::partial::{BLOCK_BYTES, PREFIX, Partial, sweep};
 use super::read::{Pieces, SMALL_BYTES};
-use super::{Settings, check, digest, hex, may_pass, md5_in, ns_of, refused};
+use super::{
+    Settings, Targets, check, digest, hex, may_pass, md5_in, named, ns_of, refused, regular,
+};
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::object::Object;
 use crate::reader::Budget;
+use crate::s3::Bucket;
 use crate::wait;
 
 /// So many files at once, unless told otherwise: small ones wait for their first byte most of the time.
 pub const AT_ONCE_DEFAULT: usize = 32;
 /// No part of a path may be longer on any usual file system.
 const NAME_BYTES_MAX: usize = 255;
+/// A file is read in such pieces.
+const PIECE_BYTES: usize = 64 << 10;
 /// Folders whose names are made durable together.
 const FOLDERS_MAX: usize = 1_000;
 
@@ -38,7 +47,8 @@ pub struct GetOptions {
     pub output: Option<String>,
     /// Whether files that exist are replaced.
     pub overwrite: bool,
-    /// Whether files are left that have the size of their object and are not older.
+    /// Whether files are left that have the size of their object and have its MD5 sum, or are not older and it has
+    /// no sum or more than 8 MiB.
     pub skip_existing: bool,
     /// How many files at once; at least 1.
     pub at_once: usize,
@@ -67,19 +77,38 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
             ));
         }
     }
+    if let Some(output) = &options.output {
+        if output.is_empty() {
+            return Err(refused(
+                "--output is empty",
+                "name a file or a folder, or leave --output away for the names that the objects have",
+            ));
+        }
+        if Location::parse(output)?.is_some() {
+            return Err(refused(
+                format!("--output `{}` is not on this machine", visible(&shown(output), &[])),
+                "there is no copying between buckets: `tidemill get` to a folder here, then `tidemill put`",
+            ));
+        }
+    }
     let several = urls.len() > 1;
     let (cancel, progress) = (&settings.cancel, &settings.progress);
     let stores = Stores::new(settings);
     let run =
         Run { options, cancel, settings, budget: settings.budget(), folders: Mutex::default() };
     let mut total = 0;
+    let mut targets = Targets::new(urls);
     let produce = |each: &mut dyn FnMut((Found, Result<PathBuf>)) -> Result<()>| {
-        urls.iter().try_for_each(|url| {
+        urls.iter().enumerate().try_for_each(|(index, url)| {
             stores.find(url, &mut |found| {
                 check(cancel)?;
                 total += found.size;
                 progress.set_bytes_total(total);
                 let target = target(url, &found, options.output.as_deref(), several);
+                let target = target.and_then(|target| {
+                    targets.add(index, &found, target.as_os_str().as_bytes(), || named(&target))?;
+                    Ok(target)
+                });
                 each((found, target))
             })
         })
@@ -98,7 +127,7 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
             }
             done
         },
-        |(found, _)| found.shown(),
+        |(found, _)| found.url(),
     );
     run.make_durable(0)?;
     copied
@@ -117,24 +146,14 @@ impl Run<'_> {
     fn fetch(&self, found: &Found, target: &Path) -> Result<Done> {
         check(self.cancel)?;
         if let Ok(there) = target.symlink_metadata() {
+            may_be_replaced(target)?;
             sweep(target)?;
-            let is_same = there.is_file()
-                && there.len() == found.size
-                && found.modified_ns != 0
-                && ns_of(&there) >= found.modified_ns;
-            if self.options.skip_existing && is_same {
+            if self.options.skip_existing && self.is_same(found, target, &there)? {
                 self.settings.progress.add_bytes(found.size);
                 return Ok(Done::Skipped);
             }
             if there.is_dir() {
-                return Err(refused(
-                    format!(
-                        "`{}` is to be written to `{}`, which is a folder",
-                        found.shown(),
-                        target.display()
-                    ),
-                    "name another place with --output",
-                ));
+                return Err(self.is_folder(found, target));
             }
             if !self.options.overwrite {
                 return Err(Error::Exists { path: target.display().to_string() });
@@ -145,12 +164,45 @@ impl Run<'_> {
         };
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            std::fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, error))?;
+            std::fs::create_dir_all(folder).map_err(|error| is_below(found, folder, error))?;
         }
         let done = self.write(found, &object, target)?;
         self.folders.lock().insert(folder.unwrap_or(Path::new(".")).to_owned());
         self.make_durable(FOLDERS_MAX)?;
         Ok(done)
+    }
+
+    /// Whether a file is what an object would become: it is as large, and has its MD5 sum where that is known of a
+    /// small one, or is not older.
+    fn is_same(&self, found: &Found, target: &Path, there: &Metadata) -> Result<bool> {
+        if !there.is_file() || there.len() != found.size {
+            return Ok(false);
+        }
+        if let At::Key { bucket, listed } = &found.at
+            && found.size <= BLOCK_BYTES
+            && let Some(expected) = listed.e_tag.as_deref().and_then(md5_in)
+        {
+            let mut file = regular(target)?;
+            let failed = |error| Error::io("read", target, error);
+            let mut sum = Sum::default();
+            let mut piece = vec![0; PIECE_BYTES];
+            loop {
+                check(self.cancel)?;
+                match file.read(&mut piece).map_err(failed)? {
+                    0 => break,
+                    count => sum.add(&piece[..count]),
+                }
+            }
+            if sum.digits() == expected {
+                return Ok(true);
+            }
+            // Where a key management service encrypts, an ETag is the sum of something else.
+            let head = wait(self.cancel, Arc::clone(bucket).inspect(listed.key.clone()))?;
+            if head.is_some_and(|head| head.may_be_md5()) {
+                return Ok(false);
+            }
+        }
+        Ok(found.modified_ns != 0 && ns_of(there) >= found.modified_ns)
     }
 
     fn write(&self, found: &Found, object: &Arc<Object>, target: &Path) -> Result<Done> {
@@ -190,8 +242,35 @@ impl Run<'_> {
             }
         }
         let bytes = partial.bytes();
-        partial.finish(target, self.options.overwrite, found.modified_ns)?;
+        let finished = partial.finish(target, self.options.overwrite, found.modified_ns);
+        finished.map_err(|error| match target.symlink_metadata() {
+            // Made meanwhile.
+            Ok(there) if there.is_dir() => self.is_folder(found, target),
+            _ => error,
+        })?;
         Ok(Done::Copied { bytes, resumed_bytes })
+    }
+
+    /// The error for an object whose name is a folder here.
+    fn is_folder(&self, found: &Found, target: &Path) -> Error {
+        let (shown, target) = (found.shown(), named(target));
+        let below = match &found.at {
+            At::Key { bucket, listed } => first_below(bucket, &listed.key, self.cancel),
+            _ => None,
+        };
+        match below {
+            Some(key) => refused(
+                format!(
+                    "`{shown}` is to be written to `{target}`, which is a folder, because of the key `{}`",
+                    visible(&key, &[])
+                ),
+                "a name is a file or a folder here: fetch it by itself, with another place as --output",
+            ),
+            None => refused(
+                format!("`{shown}` is to be written to `{target}`, which is a folder"),
+                "name another place with --output",
+            ),
+        }
     }
 
     fn fill(
@@ -286,13 +365,53 @@ impl Sum {
     }
 }
 
+/// A key of which another is a folder.
+fn first_below(bucket: &Arc<Bucket>, key: &str, cancel: &Cancel) -> Option<String> {
+    let page =
+        Pages::new(bucket, &format!("{key}/"), false).and_then(|mut pages| pages.next(cancel));
+    Some(page.ok()??.objects.into_iter().next()?.key)
+}
+
+/// The error for a folder that cannot be made.
+fn is_below(found: &Found, folder: &Path, error: std::io::Error) -> Error {
+    let mut above = folder.ancestors().filter(|path| path.metadata().is_ok_and(|is| !is.is_dir()));
+    match above.next() {
+        Some(file) => refused(
+            format!(
+                "`{}` is to be written to the folder `{}`, which is a file",
+                found.shown(),
+                named(file)
+            ),
+            "a name is a file or a folder here: fetch it by itself, with another place as --output",
+        ),
+        None => Error::io("create", folder, error),
+    }
+}
+
+/// Refuses a name of what no file takes the place of: a device, a pipe, a socket, or a link to one.
+fn may_be_replaced(target: &Path) -> Result<()> {
+    match std::fs::metadata(target) {
+        Ok(there) if !there.is_file() && !there.is_dir() => Err(refused(
+            format!("`{}` is not a regular file", named(target)),
+            "name another place with --output, or write to it: tidemill cat URL > PATH",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The file that an object becomes.
 fn target(url: &str, found: &Found, output: Option<&str>, several: bool) -> Result<PathBuf> {
     let below = safe(&found.below).map_err(|reason| {
-        refused(
-            format!("`{}` cannot be a file here: {reason}", found.shown()),
-            "name it by itself, and the file with --output",
-        )
+        let message = format!("`{}` cannot be a file here: {reason}", found.shown());
+        // What cannot be read at all is not by itself either.
+        let is_read = match &found.at {
+            At::Key { bucket, listed } => bucket.path(&listed.key).is_ok(),
+            _ => true,
+        };
+        match is_read {
+            true => refused(message, "name it by itself, and the file with --output"),
+            false => Error::usage(message),
+        }
     });
     let is_folder = |path: &str| path.ends_with('/') || Path::new(path).is_dir();
     match (output, found.named) {

@@ -45,7 +45,7 @@ pub fn ls(url: &str, recursive: bool, settings: &Settings, each: EachEntry<'_>) 
         Some(Location::Http(_)) => stores.find(url, &mut |found| {
             let entry = Entry {
                 name: found.below.clone(),
-                url: found.shown(),
+                url: found.url(),
                 kind: Kind::File,
                 size: Some(found.size).filter(|size| *size > 0),
                 modified: time_of_ns(found.modified_ns),
@@ -455,7 +455,7 @@ pub fn stat(url: &str, settings: &Settings, each: EachStat<'_>) -> Result<()> {
             answered(&mut asked, 0)
         }
         Some(Location::Http(_)) => stores.find(url, &mut |found| {
-            let mut stat = Stat::new(found.shown(), Kind::File);
+            let mut stat = Stat::new(found.url(), Kind::File);
             if let At::Web(object) = &found.at {
                 stat.size = Some(found.size).filter(|size| *size > 0);
                 stat.modified = time_of_ns(found.modified_ns);
@@ -476,7 +476,7 @@ pub fn stat(url: &str, settings: &Settings, each: EachStat<'_>) -> Result<()> {
                 return told(each, Stat::new(path, Kind::Folder));
             }
             stores.find(url, &mut |found| {
-                let mut stat = Stat::new(found.shown(), Kind::File);
+                let mut stat = Stat::new(found.url(), Kind::File);
                 stat.size = Some(found.size);
                 stat.modified = time_of_ns(found.modified_ns);
                 told(each, stat)
@@ -571,7 +571,7 @@ struct Sums<'a> {
 
 impl Sums<'_> {
     fn add(&mut self, found: &Found) -> Result<()> {
-        let shown = found.shown();
+        let shown = found.url();
         if self.base.is_none() {
             let base = match found.named {
                 super::find::Named::One => &shown,

@@ -39,11 +39,16 @@ mod server;
 mod tests;
 
 use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 use serde::Serialize;
+use tidemill_base::redact::{shown as url_shown, visible};
 use tidemill_base::{Cancel, Progress};
 
 use crate::error::{Error, Result};
@@ -227,6 +232,83 @@ fn may_pass(error: &Error) -> bool {
             status.is_none_or(|status| matches!(status, 408 | 429 | 500..=599))
         }
         _ => false,
+    }
+}
+
+/// A path as it is told of: what a terminal would obey is made visible.
+fn named(path: &Path) -> String {
+    visible(&path.to_string_lossy(), &[])
+}
+
+/// Opens a file to be read, and nothing else: there is a look before, as to open a device may do something, and
+/// one after, without waiting for whoever writes to a pipe.
+///
+/// # Errors
+/// [`Error::Usage`] for a device, a pipe and a socket, [`Error::NotFound`] for a link to nothing; [`Error::Io`].
+fn regular(path: &Path) -> Result<std::fs::File> {
+    let failed = |error: std::io::Error| match find::dangling(path) {
+        Some(dangling) => dangling,
+        None => Error::io("read", path, error),
+    };
+    let look = |about: &std::fs::Metadata| match about.is_file() {
+        true => Ok(()),
+        false => Err(refused(
+            format!("`{}` is not a regular file", named(path)),
+            "devices, pipes and sockets have no size; write it to a file first",
+        )),
+    };
+    look(&std::fs::metadata(path).map_err(failed)?)?;
+    #[expect(clippy::cast_possible_wrap, reason = "flags of the system, as it has them")]
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    look(&file.metadata().map_err(failed)?)?;
+    Ok(file)
+}
+
+/// What sources become, where there are several: no two of them one.
+///
+/// It costs 24 bytes for each file, and nothing of a source that is alone.
+struct Targets<'a> {
+    sources: &'a [String],
+    /// The digest of each target, and which source has it.
+    seen: Option<HashMap<u128, u32>>,
+}
+
+impl<'a> Targets<'a> {
+    fn new(sources: &'a [String]) -> Targets<'a> {
+        Targets { sources, seen: (sources.len() > 1).then(HashMap::new) }
+    }
+
+    /// Takes what something found at a source becomes.
+    ///
+    /// # Errors
+    /// [`Error::Usage`], if something else becomes the same.
+    fn add(
+        &mut self,
+        index: usize,
+        found: &find::Found,
+        target: &[u8],
+        shown: impl FnOnce() -> String,
+    ) -> Result<()> {
+        use md5::{Digest, Md5};
+        let Some(seen) = &mut self.seen else { return Ok(()) };
+        let sum = u128::from_le_bytes(Md5::digest(target).into());
+        let own = u32::try_from(index).unwrap_or(u32::MAX);
+        let first = *seen.entry(sum).or_insert(own);
+        // A source by itself has nothing twice.
+        if first == own {
+            return Ok(());
+        }
+        let first = self.sources.get(first as usize).map(|url| visible(&url_shown(url), &[]));
+        Err(refused(
+            format!(
+                "`{}` is to become `{}`, and so is one of `{}`, which was named before",
+                found.shown(),
+                shown(),
+                first.unwrap_or_default()
+            ),
+            "copy them one after another, each to a place of its own",
+        ))
     }
 }
 

@@ -21,8 +21,8 @@ use tidemill_base::cancel::Tick;
 use tidemill_prefetch::ranges::joined;
 use tidemill_prefetch::{Claims, Cursor, Error as PrefetchError, Stats};
 
-use super::Settings;
 use super::find::{At, Found, Named, Stores};
+use super::{Settings, regular};
 use crate::error::{Error, Result};
 use crate::http::Body;
 use crate::object::Object;
@@ -105,8 +105,7 @@ pub fn open(url: &str, settings: &Settings) -> Result<File> {
             let At::Local(path) = &found.at else {
                 return Err(Error::Internal("a file that is nowhere".into()));
             };
-            let file = fs::File::open(path);
-            Place::Local(file.map_err(|error| Error::io("read", path, error))?)
+            Place::Local(regular(path)?)
         }
     };
     Ok(File {
@@ -122,7 +121,7 @@ pub fn open(url: &str, settings: &Settings) -> Result<File> {
 impl File {
     /// Its URL or path, without what may be secret in it.
     pub fn shown(&self) -> String {
-        self.found.shown()
+        self.found.url()
     }
 
     /// Its bytes; none of what a server does not say and a system does not know.

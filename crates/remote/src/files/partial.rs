@@ -173,11 +173,22 @@ impl Partial {
         Ok(())
     }
 
-    /// Gives it its name, and the time of the object.
+    /// Gives it its name, and the time of the object; what cannot have its name is thrown away.
     ///
     /// # Errors
     /// [`Error::Exists`] if something has the name and may not be replaced; [`Error::Io`].
     pub(super) fn finish(self, target: &Path, replaces: bool, modified_ns: i128) -> Result<()> {
+        let finished = self.name(target, replaces, modified_ns);
+        match finished {
+            Ok(()) => remove(&self.done_path),
+            Err(error) => {
+                self.discard()?;
+                Err(error)
+            }
+        }
+    }
+
+    fn name(&self, target: &Path, replaces: bool, modified_ns: i128) -> Result<()> {
         let failed = |error| Error::io("write", &self.path, error);
         let since = u64::try_from(modified_ns).ok().filter(|ns| *ns > 0);
         if let Some(time) =
@@ -186,8 +197,7 @@ impl Partial {
             self.file.set_modified(time).map_err(failed)?;
         }
         self.file.sync_all().map_err(failed)?;
-        name_it(&self.path, target, replaces)?;
-        remove(&self.done_path)
+        name_it(&self.path, target, replaces)
     }
 
     /// Leaves what is there for the next run, if that is anything; tells whether it is.

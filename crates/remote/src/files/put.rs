@@ -20,12 +20,13 @@ use object_store::ObjectMeta;
 use parking_lot::{Condvar, Mutex};
 use tidemill_base::cancel::{Cancel, Interrupted};
 use tidemill_base::home::{Home, RunId};
+use tidemill_base::redact::visible;
 
 use super::begun::{Begun, Known};
 use super::find::{At, Found, Named, Stores};
 use super::get::{AT_ONCE_DEFAULT, Sum};
 use super::many::{self, Copied, Done};
-use super::{Settings, check, digest, may_pass, md5_in, ns_of, refused};
+use super::{Settings, Targets, check, digest, may_pass, md5_in, named, ns_of, refused, regular};
 use crate::Fetch;
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -44,7 +45,8 @@ const PATIENCE_DEFAULT: Duration = Duration::from_millis(400);
 pub struct PutOptions {
     /// Whether objects that exist are replaced.
     pub overwrite: bool,
-    /// Whether objects are left that have the size of their file and are not older, or have its MD5 sum.
+    /// Whether objects are left that have the size of their file and have its MD5 sum, or are
+    /// not older and have no sum or more than 8 MiB.
     pub skip_existing: bool,
     /// How many files at once; at least 1.
     pub at_once: usize,
@@ -121,16 +123,21 @@ pub fn put(
         run: RunId::new(),
     };
     let mut total = 0;
+    let mut targets = Targets::new(paths);
     let copied = many::run(
         options.at_once,
         &settings.cancel,
         |each| {
-            paths.iter().try_for_each(|path| {
+            paths.iter().enumerate().try_for_each(|(index, path)| {
                 stores.find(path, &mut |found| {
                     check(&settings.cancel)?;
                     total += found.size;
                     settings.progress.set_bytes_total(total);
-                    let key = target(&key, &found, several);
+                    let key = target(&key, &found, several).and_then(|key| {
+                        let url = || visible(&run.bucket.url(&key), &[]);
+                        targets.add(index, &found, key.as_bytes(), url)?;
+                        Ok(key)
+                    });
                     each((found, key))
                 })
             })
@@ -145,7 +152,7 @@ pub fn put(
             }
             done
         },
-        |(found, _)| found.shown(),
+        |(found, _)| found.url(),
     );
     let mut copied = copied?;
     copied.warnings.extend(warning);
@@ -202,14 +209,8 @@ struct Source {
 impl Source {
     fn open(path: &Path) -> Result<Source> {
         let failed = |error| Error::io("read", path, error);
-        let file = File::open(path).map_err(failed)?;
+        let file = regular(path)?;
         let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(refused(
-                format!("`{}` is not a regular file", path.display()),
-                "devices and pipes have no size; write it to a file first",
-            ));
-        }
         let (size, modified_ns) = (metadata.len(), ns_of(&metadata));
         let identity = digest(&[
             &metadata.dev().to_string(),
@@ -286,7 +287,7 @@ impl Run<'_> {
         if (self.options.skip_existing || !self.options.overwrite)
             && let Look::There(there) = self.look(key)?
         {
-            if self.options.skip_existing && self.is_same(&source, &there)? {
+            if self.options.skip_existing && self.is_same(&source, key, &there)? {
                 self.settings.progress.add_bytes(source.size);
                 return Ok(Done::Skipped);
             }
@@ -349,20 +350,27 @@ impl Run<'_> {
         }
     }
 
-    /// Whether an object is what a file would become.
-    fn is_same(&self, source: &Source, there: &ObjectMeta) -> Result<bool> {
+    /// Whether an object is what a file would become: it is as large, and has its MD5 sum where that is known of
+    /// a small one, or is not older.
+    fn is_same(&self, source: &Source, key: &str, there: &ObjectMeta) -> Result<bool> {
         if there.size != source.size {
             return Ok(false);
         }
         // Servers tell whole seconds.
         let modified_s = i128::from(there.last_modified.timestamp());
-        if modified_s >= source.modified_ns.div_euclid(1_000_000_000) {
+        let is_older = modified_s < source.modified_ns.div_euclid(1_000_000_000);
+        let is_small = source.size <= PART_BYTES as u64;
+        let sum = there.e_tag.as_deref().and_then(md5_in);
+        let Some(sum) = sum.filter(|_| is_small || is_older) else { return Ok(!is_older) };
+        if source.md5(self.cancel())? == sum {
             return Ok(true);
         }
-        match there.e_tag.as_deref().and_then(md5_in) {
-            Some(sum) => Ok(source.md5(self.cancel())? == sum),
-            None => Ok(false),
+        if is_older {
+            return Ok(false);
         }
+        // Where a key management service encrypts, an ETag is the sum of something else.
+        let head = self.wait(self.bucket().inspect(key.to_owned()))?;
+        Ok(head.is_some_and(|head| !head.may_be_md5()))
     }
 
     fn send_small(&self, source: &Source, key: &str) -> Result<()> {

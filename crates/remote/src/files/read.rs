@@ -13,7 +13,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::memory::{Size, parse_size};
 
 use super::find::{At, Found, Stores};
-use super::{Settings, check};
+use super::{Settings, check, regular};
 use crate::Fetch;
 use crate::error::{Error, Result};
 use crate::object::Object;
@@ -136,7 +136,7 @@ impl Ready {
             Ready::Local(found, range) => {
                 let At::Local(path) = &found.at else { return Ok(()) };
                 let failed = |error| Error::io("read", path, error);
-                let mut file = std::fs::File::open(path).map_err(failed)?;
+                let mut file = regular(path)?;
                 if range.start > 0 {
                     file.seek(SeekFrom::Start(range.start)).map_err(failed)?;
                 }

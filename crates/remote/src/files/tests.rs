@@ -380,7 +380,8 @@ fn no_key_is_written_outside_of_the_folder_and_the_others_go_on() {
     assert_eq!((copied.files, copied.failed.len()), (3, keys.len() - 3));
     for failure in &copied.failed {
         let message = tidemill_base::Error::from(failure.error.again()).to_string();
-        let is_named = message.contains(&failure.url) || failure.url.contains("both");
+        let shown = tidemill_base::redact::visible(&failure.url, &[]);
+        let is_named = message.contains(&shown) || failure.url.contains("both");
         assert!(is_named, "{}: {message}", failure.url);
     }
 }
@@ -499,6 +500,249 @@ fn what_was_interrupted_is_gone_on_with_where_it_was() {
     server.store("l", all.clone());
     assert_eq!(get(&settings(&server)).unwrap().resumed_bytes, 0);
     assert!(tree(folder.path()) == BTreeMap::from([("l".into(), all)]));
+}
+
+fn told(error: &Error) -> String {
+    tidemill_base::Error::from(error.again()).to_string()
+}
+
+/// What is no file: a pipe and a socket.
+fn special(path: &Path, kind: rustix::fs::FileType) {
+    use rustix::fs::{CWD, Mode, mknodat};
+    mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+const SPECIAL: [rustix::fs::FileType; 2] =
+    [rustix::fs::FileType::Fifo, rustix::fs::FileType::Socket];
+
+#[test]
+fn no_file_takes_the_place_of_a_pipe_or_a_socket() {
+    use std::os::unix::fs::FileTypeExt;
+    let server = Server::with(&[("a", b"hello")]);
+    for kind in SPECIAL {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, link) = (folder.path().join("place"), folder.path().join("link"));
+        special(&place, kind);
+        std::os::unix::fs::symlink(&place, &link).unwrap();
+        for target in [&place, &link] {
+            for (overwrite, skip_existing) in [(false, false), (true, false), (true, true)] {
+                let options = GetOptions { overwrite, skip_existing, ..GetOptions::default() };
+                let message = told(&fetch(&server, "s3://b/a", target, options).unwrap_err());
+                let expected = format!("`{}` is not a regular file", target.display());
+                assert!(message.contains(&expected), "{message}");
+                assert!(message.contains("tidemill cat"), "{message}");
+                assert!(!message.contains("--overwrite"), "{message}");
+            }
+        }
+        let is = place.symlink_metadata().unwrap().file_type();
+        assert!(is.is_fifo() || is.is_socket(), "{is:?}");
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}
+
+#[test]
+fn two_sources_of_one_target_are_an_error_that_names_both_and_lose_nothing() {
+    let keys: [(&str, &[u8]); 4] =
+        [("e1/n", b"first"), ("e2/n", b"other"), ("e1/own", b"1"), ("e2/own2", b"2")];
+    let server = Server::with(&keys);
+    for (overwrite, skip_existing) in [(false, false), (true, false), (false, true), (true, true)] {
+        for (urls, files) in [
+            (["s3://b/e1/n", "s3://b/e2/n"], &["n"][..]),
+            (["s3://b/e1", "s3://b/e2/"], &["n", "own", "own2"]),
+            (["s3://b/e1/n", "s3://b/e1/n"], &["n"]),
+            (["s3://b/e1/*", "s3://b/e2/?"], &["n", "own"]),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let output = Some(folder.path().to_str().unwrap().to_owned());
+            let options = GetOptions { output, overwrite, skip_existing, ..GetOptions::default() };
+            let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
+            let copied = get(&urls, &options, &settings(&server)).unwrap();
+            assert_eq!((copied.files as usize, copied.skipped), (files.len(), 0), "{urls:?}");
+            assert_eq!(copied.failed.len(), 1, "{urls:?}");
+            let message = told(&copied.failed[0].error);
+            for part in [&copied.failed[0].url, &urls[0], &format!("{}/n", folder.path().display())]
+            {
+                assert!(message.contains(part.as_str()), "{message}");
+            }
+            assert_eq!(names(folder.path()), files, "{urls:?}");
+            assert_eq!(std::fs::read(folder.path().join("n")).unwrap(), b"first");
+        }
+        let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (key, bytes) in keys {
+            let path = folder.path().join(key);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        for (paths, keys) in [
+            (["e1/n", "e2/n"], &["to/n"][..]),
+            (["e1", "e2"], &["to/n", "to/own", "to/own2"]),
+            (["e1/n", "e1/n"], &["to/n"]),
+        ] {
+            let server = Server::start(1000);
+            let paths = paths.map(path);
+            let home = Some(home.path().to_owned());
+            let options = PutOptions { home, overwrite, skip_existing, ..patient() };
+            let copied = put(&paths, "s3://b/to/", &options, &settings(&server)).unwrap();
+            assert_eq!((copied.files as usize, copied.skipped), (keys.len(), 0), "{paths:?}");
+            assert_eq!(copied.failed.len(), 1, "{paths:?}");
+            let message = told(&copied.failed[0].error);
+            for part in [&copied.failed[0].url, &paths[0], "s3://b/to/n"] {
+                assert!(message.contains(part), "{message}");
+            }
+            let there = objects(&server);
+            assert_eq!(there.keys().collect::<Vec<_>>(), keys);
+            assert_eq!(there["to/n"].as_slice(), b"first");
+        }
+    }
+}
+
+#[test]
+fn a_small_file_of_the_same_size_and_another_sum_is_another() {
+    let server = Server::with(&[("a", b"hello")]);
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("a");
+    let set = |text: &str, seconds: u64| {
+        std::fs::write(&path, text).unwrap();
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    };
+    let (older, newer) = (1, 4_000_000_000);
+    let skip = GetOptions { skip_existing: true, ..GetOptions::default() };
+    let sync = GetOptions { overwrite: true, ..skip.clone() };
+    for time in [older, newer] {
+        set("hello", time);
+        assert_eq!(fetch(&server, "s3://b/a", &path, skip.clone()).unwrap().skipped, 1);
+        set("hallo", time);
+        let refused = fetch(&server, "s3://b/a", &path, skip.clone());
+        assert!(matches!(refused, Err(Error::Exists { .. })), "{refused:?}");
+        assert_eq!(fetch(&server, "s3://b/a", &path, sync.clone()).unwrap().files, 1);
+        assert_eq!(std::fs::read(&path).unwrap(), b"hello");
+
+        let skip = PutOptions { skip_existing: true, ..PutOptions::default() };
+        set("hallo", time);
+        let refused = send(&server, &path, "s3://b/a", home.path(), skip.clone());
+        assert!(matches!(refused, Err(Error::Exists { .. })), "{refused:?}");
+        let sync = PutOptions { overwrite: true, ..skip.clone() };
+        assert_eq!(send(&server, &path, "s3://b/a", home.path(), sync).unwrap().files, 1);
+        assert_eq!(objects(&server)["a"].as_slice(), b"hallo");
+        assert_eq!(send(&server, &path, "s3://b/a", home.path(), skip).unwrap().skipped, 1);
+        server.store("a", b"hello".to_vec());
+    }
+}
+
+#[test]
+fn pipes_and_sockets_are_no_sources_and_the_others_go_on() {
+    for kind in SPECIAL {
+        let server = Server::start(1000);
+        let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("b");
+        special(&path, kind);
+        for name in ["a", "c"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let is_named = |error: &Error| {
+            let message = told(error);
+            let expected = format!("`{}` is not a regular file", path.display());
+            assert!(message.contains(&expected), "{message}");
+        };
+        let all = send(&server, folder.path(), "s3://b", home.path(), PutOptions::default());
+        let all = all.unwrap();
+        assert_eq!((all.files, all.failed.len()), (2, 1));
+        is_named(&all.failed[0].error);
+        assert_eq!(objects(&server).into_keys().collect::<Vec<_>>(), ["a", "c"]);
+        let one = send(&server, &path, "s3://b/x", home.path(), PutOptions::default());
+        is_named(&one.unwrap_err());
+        let url = path.to_str().unwrap().to_owned();
+        is_named(&open(&url, &settings(&server)).unwrap_err());
+        let read = cat(&[url], 0..u64::MAX, &settings(&server), &mut |_| Ok(()));
+        is_named(&read.unwrap_err());
+    }
+}
+
+#[test]
+fn a_key_that_is_a_file_and_a_folder_leaves_nothing_half_done() {
+    for (keys, at_once, overwrite) in [1, 4]
+        .into_iter()
+        .flat_map(|n| [(n, false), (n, true)])
+        .flat_map(|(n, overwrite)| [(["f", "f/g"], n, overwrite), (["f", "f/g/h"], n, overwrite)])
+    {
+        let server = Server::with(&[(keys[0], b"file"), (keys[1], b"below"), ("z", b"z")]);
+        let folder = tempfile::tempdir().unwrap();
+        let options = GetOptions { at_once, overwrite, ..GetOptions::default() };
+        let copied = fetch(&server, "s3://b/", folder.path(), options.clone()).unwrap();
+        assert_eq!((copied.files, copied.failed.len()), (2, 1));
+        let message = told(&copied.failed[0].error);
+        assert!(message.contains("s3://b/f"), "{message}");
+        assert!(message.contains(&format!("{}/f", folder.path().display())), "{message}");
+        assert!(!message.contains("--overwrite"), "{message}");
+        let found = names(folder.path());
+        assert!(found == ["f", "z"] || found == [keys[1], "z"], "{found:?}");
+
+        // The folder is there first.
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("f")).unwrap();
+        let copied = fetch(&server, "s3://b/", folder.path(), options).unwrap();
+        let message = told(&copied.failed[0].error);
+        let expected = format!("which is a folder, because of the key `{}`", keys[1]);
+        assert!(message.contains(&expected), "{message}");
+        assert!(!message.contains("--overwrite"), "{message}");
+        assert_eq!(names(folder.path()), [keys[1], "z"]);
+    }
+}
+
+#[test]
+fn a_folder_that_is_made_while_its_file_is_fetched_leaves_nothing_half_done() {
+    for overwrite in [false, true] {
+        let server = Server::with(&[("f", b"file"), ("f/g", b"below")]);
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("f");
+        server.rule(move |request| {
+            if request.method == "GET" && request.headers.contains_key("if-match") {
+                let _ = std::fs::create_dir(&own);
+            }
+            Fault::None
+        });
+        let options = GetOptions { overwrite, ..GetOptions::default() };
+        let message =
+            told(&fetch(&server, "s3://b/f", &folder.path().join("f"), options).unwrap_err());
+        assert!(message.contains("because of the key `f/g`"), "{message}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_do() {
+    let server = Server::with(&[("a\nb\t", b"1"), ("..", b"2"), ("x//y", b"3"), ("ok", b"4")]);
+    let folder = tempfile::tempdir().unwrap();
+    let copied = fetch(&server, "s3://b/", folder.path(), GetOptions::default()).unwrap();
+    assert_eq!((copied.files, copied.failed.len()), (1, 3));
+    for failure in &copied.failed {
+        let message = told(&failure.error);
+        assert!(!message.contains("by itself"), "{message}");
+        if failure.url.contains('a') {
+            assert!(message.contains("`s3://b/a\\nb\\t`"), "{message}");
+        }
+    }
+    let output = |output: &str| {
+        let options = GetOptions { output: Some(output.into()), ..GetOptions::default() };
+        told(&get(&["s3://b/ok".into()], &options, &settings(&server)).unwrap_err())
+    };
+    assert!(output("s3://c/d").contains("copying between buckets"));
+    assert!(output("").contains("--output is empty"));
+    let broken = folder.path().join("broken\n");
+    std::os::unix::fs::symlink("gone", &broken).unwrap();
+    let url = broken.to_str().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    for error in [
+        send(&server, &broken, "s3://b/", home.path(), PutOptions::default()).unwrap_err(),
+        cat(&[url.into()], 0..9, &settings(&server), &mut |_| Ok(())).map(drop).unwrap_err(),
+    ] {
+        let message = told(&error);
+        assert!(message.contains("link to `gone`, which is not there"), "{message}");
+        assert!(message.contains("broken\\n`") && !message.contains("did you mean"), "{message}");
+    }
 }
 
 // What is sent.
