@@ -314,7 +314,7 @@ impl Folder {
     fn sweep(&self, all: &mut Oldest) -> io::Result<()> {
         for entry in entries_of(&self.root.join("tmp"))? {
             let path = entry.path();
-            let is_left = match File::open(&path) {
+            let is_left = match piece::open(&path) {
                 // Its writer took the lock under the lock that is held here.
                 Ok(file) => !matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
                 Err(_) => false,

@@ -13,14 +13,16 @@
 //! shorter than it was, or zeros. Its length has to be the one that its name says, its header that of
 //! its name and object, its chunks those that were summed; whatever is not is no piece.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// So many bytes share a checksum: 6 µs of work for the smallest read.
 const CHUNK_BYTES: u64 = 64 << 10;
@@ -54,6 +56,8 @@ impl From<io::Error> for Unread {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unread::Missing,
             io::ErrorKind::UnexpectedEof | io::ErrorKind::IsADirectory => Unread::Damaged,
+            // What a socket answers.
+            _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Unread::Damaged,
             _ => Unread::Failed(error),
         }
     }
@@ -113,6 +117,16 @@ pub(super) fn write(
     file.write_all(bytes)
 }
 
+/// Opens a file to be read, without waiting for whoever writes to a pipe in its place.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    #[expect(clippy::cast_possible_wrap, reason = "flags of the system, as it has them")]
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
 /// A piece whose header is right.
 #[derive(Debug)]
 pub(super) struct Piece {
@@ -130,7 +144,7 @@ impl Piece {
     /// # Errors
     /// [`Unread`].
     pub(super) fn open(path: &Path, object: &ObjectId, range: Range<u64>) -> Result<Self, Unread> {
-        let mut file = File::open(path)?;
+        let mut file = open(path)?;
         let about = file.metadata()?;
         let count = range.end.saturating_sub(range.start);
         if !about.is_file() || about.len() != file_bytes(count) {
@@ -286,6 +300,22 @@ mod tests {
         assert!(read(&path, &[8; 32], range.clone(), range.clone()).is_empty());
         let moved = 2_000..101_000;
         assert!(read(&path, &OBJECT, moved.clone(), moved).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_file_in_the_place_of_a_piece_is_damage_and_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("piece");
+        for kind in [FileType::Fifo, FileType::Socket, FileType::Directory] {
+            match kind {
+                FileType::Directory => std::fs::create_dir(&path).unwrap(),
+                kind => mknodat(CWD, &path, kind, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+            }
+            let opened = Piece::open(&path, &OBJECT, 0..1);
+            assert!(matches!(opened, Err(Unread::Damaged)), "{kind:?}: {opened:?}");
+            let _ = std::fs::remove_file(&path);
+        }
     }
 
     #[test]
