@@ -26,7 +26,7 @@ use super::begun::{Begun, Known};
 use super::find::{At, Found, Named, Stores};
 use super::get::{AT_ONCE_DEFAULT, Sum};
 use super::many::{self, Copied, Done};
-use super::{Settings, Targets, check, digest, may_pass, md5_in, named, ns_of, refused, regular};
+use super::{Settings, Targets, check, digest, may_pass, md5_in, ns_of, refused, regular};
 use crate::Fetch;
 use crate::error::{Error, Result};
 use crate::location::Location;
