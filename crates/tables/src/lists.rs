@@ -268,14 +268,14 @@ impl FirstValues {
         // Of many rows at once a copy would be large.
         for start in (0..row_count).step_by(ROWS_MAX) {
             let count = ROWS_MAX.min(row_count - start);
-            let own = |column: &ArrayRef| {
-                // Texts stay where they are, with all others of their batch, unless they are copied.
-                Ok::<_, ArrowError>(compact(&concat(&[column.slice(start, count).as_ref()])?))
-            };
+            let rows: UInt32Array = (start..start + count).map(|row| row as u32).collect();
+            // A slice would keep the batch; and texts stay where they are unless they are compacted.
+            let own = |column: &ArrayRef| Ok::<_, ArrowError>(compact(&take(column, &rows, None)?));
             let own = columns.iter().map(own).collect::<Result<Vec<_>, _>>()?;
             self.bytes += bytes_of(&own);
             self.pieces.push(own);
             self.row_count += count;
+            self.join_small()?;
             self.is_settled &= self.converter.is_none();
             if self.row_count >= self.most.saturating_mul(2).max(ROWS_MIN) {
                 self.settle()?;
@@ -284,17 +284,39 @@ impl FirstValues {
         Ok(())
     }
 
+    /// Joins the last pieces while they are no smaller than half of the one before: so there are few, and each row is
+    /// copied as often as the number of rows has digits.
+    fn join_small(&mut self) -> PlanResult<()> {
+        while let [.., before, last] = self.pieces.as_slice()
+            && before[0].len() <= 2 * last[0].len()
+        {
+            let both = self.joined(self.pieces.len() - 2)?;
+            self.bytes -= self
+                .pieces
+                .drain(self.pieces.len() - 2..)
+                .map(|piece| bytes_of(&piece))
+                .sum::<usize>();
+            self.bytes += bytes_of(&both);
+            self.pieces.push(both);
+        }
+        Ok(())
+    }
+
+    /// The pieces from one on as one, with buffers of its own.
+    fn joined(&self, from: usize) -> PlanResult<Vec<ArrayRef>> {
+        let column = |index: usize| {
+            let parts = self.pieces[from..].iter().map(|piece| piece[index].as_ref());
+            Ok(in_one_buffer(&concat(&parts.collect::<Vec<&dyn Array>>())?))
+        };
+        (0..=self.by.len()).map(column).collect()
+    }
+
     /// Keeps the first rows in their order, in one piece.
     fn settle(&mut self) -> PlanResult<()> {
         if self.is_settled && self.pieces.len() <= 1 {
             return Ok(());
         }
-        let column = |index: usize| {
-            let parts: Vec<&dyn Array> =
-                self.pieces.iter().map(|piece| piece[index].as_ref()).collect();
-            concat(&parts)
-        };
-        let mut columns = (0..=self.by.len()).map(column).collect::<Result<Vec<_>, _>>()?;
+        let mut columns = self.joined(0)?;
         if let Some(converter) = &self.converter {
             let rows = converter.convert_columns(&columns[1..])?;
             let mut order: Vec<u32> = (0..).take(self.row_count).collect();
@@ -326,6 +348,15 @@ impl FirstValues {
         let columns = self.pieces.first().cloned().unwrap_or_default();
         let most = self.row_count.min(self.most);
         Ok(columns.iter().map(|column| column.slice(0, most)).collect())
+    }
+}
+
+/// Texts of many buffers in one: each piece that was joined brings its own.
+fn in_one_buffer(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => Arc::clone(array),
     }
 }
 
