@@ -511,6 +511,23 @@ mod tests {
     }
 
     #[test]
+    fn of_texts_in_structs_no_others_are_kept_either() {
+        let options = SortOptions { descending: true, nulls_first: false };
+        let field = Arc::new(Field::new("b", DataType::Utf8View, true));
+        let mut state = empty(3, false, Some(options));
+        state.of = DataType::Struct(Fields::from(vec![Arc::clone(&field)]));
+        for batch in 0..40 {
+            let text = |row: i64| format!("a text of more than twelve bytes {row}");
+            let rows = (0..20_000).map(|row| (Some(text(row)), Some(batch * 1000 + row)));
+            let mut columns = columns(&rows.collect::<Vec<_>>(), true);
+            let texts = vec![(Arc::clone(&field), Arc::clone(&columns[0]))];
+            columns[0] = Arc::new(StructArray::from(texts));
+            state.update_batch(&columns).unwrap();
+            assert!(state.size() < 1 << 20, "{} {:?}", state.size(), state.pieces.len());
+        }
+    }
+
+    #[test]
     fn no_more_than_the_first_are_kept() {
         let options = SortOptions { descending: true, nulls_first: false };
         for options in [None, Some(options)] {
