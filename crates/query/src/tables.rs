@@ -334,7 +334,7 @@ impl Runner<'_> {
             }
             return Ok(());
         }
-        for rows in table.portions(batch) {
+        for rows in table.portions(batch, self.merger.group_bytes_max())? {
             table.update(&rows)?;
             let is_large = table.bytes() > self.worker_bytes;
             match self.order {

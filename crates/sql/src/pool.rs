@@ -33,6 +33,8 @@ use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use parking_lot::Mutex;
+use tidemill_base::coverage::grouped;
+use tidemill_base::error::Error;
 use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 
@@ -242,6 +244,23 @@ fn rounded_up(bytes: f64) -> u64 {
     let bytes = bytes.clamp(1.0, 1e18) as u64;
     let power = bytes.next_power_of_two();
     if bytes <= power / 4 * 3 { power / 4 * 3 } else { power }
+}
+
+/// What is said of a stored set of ids of which its numbers take more than one may have, in bytes.
+pub fn too_large_a_set(bytes: u64, bytes_max: u64) -> Error {
+    Error::Memory {
+        message: format!(
+            "out of memory: a stored set has {} ids, which are {} once it is unfolded, more than the {} that one may \
+             have",
+            grouped(bytes / 8),
+            human(bytes),
+            human(bytes_max),
+        ),
+        hint: Some(format!(
+            "--memory {} would do; id_set_cardinality and id_set_contains unfold nothing",
+            size_above(bytes.saturating_mul(2))
+        )),
+    }
 }
 
 /// What one would type for `--memory` to have at least so many bytes.

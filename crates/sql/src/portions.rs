@@ -34,6 +34,7 @@ use tidemill_base::error::Error;
 
 use crate::amplify::{Amplifier, ITEM_BYTES, byte_lengths};
 use crate::messages::external;
+use crate::pool::too_large_a_set;
 
 /// What the step above registers with the memory pool.
 pub(crate) const CONSUMER: &str = "Rows";
@@ -44,6 +45,9 @@ const CONSTANT_BYTES_MIN: usize = 4096;
 /// Batches of less are not cut by what may be made of them at most, which is far more than usual
 /// where calls stand within calls.
 const CUT_BYTES_MIN: f64 = 65_536.0;
+
+/// What the expressions of a step may make at a time is a part of so many of the memory.
+pub(crate) const SHARE: u64 = 16;
 
 /// What a row counts beside its bytes: a number that is made text, say.
 const ROW_BYTES: f64 = 64.0;
@@ -82,7 +86,7 @@ impl PhysicalOptimizerRule for KeepToBudget {
             };
             let is_charged =
                 hands_on.is_some_and(|step| step.expr().iter().any(|column| makes(&column.expr)));
-            let mut found = Growth { calls: Vec::new(), growth: 0.0 };
+            let mut found = Growth::default();
             plan.apply_expressions(&mut |expr| {
                 found.visit(expr, &schema);
                 Ok(TreeNodeRecursion::Continue)
@@ -95,6 +99,7 @@ impl PhysicalOptimizerRule for KeepToBudget {
                             args: call.expressions(),
                             growth: None,
                         });
+                        found.refuses_sets |= groups.filter_expr().iter().all(Option::is_none);
                     }
                 }
             }
@@ -143,17 +148,32 @@ struct Call {
 }
 
 /// What a step's expressions make.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Growth {
     /// The innermost first.
     calls: Vec<Call>,
     /// At most how many bytes all other expressions make of a byte of their row.
     growth: f64,
+    /// Whether a single set of ids may be too large for the step, whose rows are all taken.
+    refuses_sets: bool,
 }
 
 impl Growth {
     fn is_nothing(&self) -> bool {
         self.calls.is_empty() && self.growth == 0.0
+    }
+
+    /// Refuses a row whose set by itself is larger than all that there is.
+    fn check(&self, portion: &RecordBatch, bytes_max: u64) -> PlanResult<()> {
+        if !self.refuses_sets || portion.num_rows() != 1 {
+            return Ok(());
+        }
+        let of_sets = self.calls.iter().filter(|call| call.amplifier == Amplifier::Ids);
+        let most = of_sets.filter_map(|call| sizes(call, portion)?.first().copied()).max();
+        match most.filter(|most| *most > bytes_max) {
+            Some(most) => Err(external(too_large_a_set(most, bytes_max))),
+            None => Ok(()),
+        }
     }
 
     fn visit(&mut self, expr: &Arc<dyn PhysicalExpr>, schema: &Schema) {
@@ -388,7 +408,8 @@ impl ExecutionPlan for Around {
                 if let Some(error) = failed.take() {
                     return Some(Err::<RecordBatch, DataFusionError>(error));
                 }
-                next_portion(&mut waiting, &found, bytes_max).map(Ok)
+                let portion = next_portion(&mut waiting, &found, bytes_max)?;
+                Some(found.check(&portion, bytes_max.saturating_mul(SHARE)).map(|()| portion))
             }))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, portions)))

@@ -50,7 +50,7 @@ use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
-use crate::{amplify, in_lists, percentiles, pool, replaced, times};
+use crate::{amplify, in_lists, percentiles, pool, portions, replaced, times};
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
@@ -156,7 +156,7 @@ pub fn open(
         .with_extension(Arc::new(ScanMode::Pooled(settings.threads)));
     let config = fitted(config, budget_bytes, settings.threads)?;
     let limits = LargeLimits { bytes_max: budget_bytes / 16 };
-    let portions = KeepToBudget { bytes_max: settings.memory_bytes / 16 };
+    let portions = KeepToBudget { bytes_max: settings.memory_bytes / portions::SHARE };
     let rules = Optimizer::new().rules.into_iter().map(|rule| {
         let other = others.iter().find(|(name, _)| *name == rule.name());
         match (rule.name(), other) {

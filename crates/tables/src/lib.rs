@@ -22,6 +22,7 @@ pub mod merge;
 pub mod ordered;
 pub mod partial;
 mod partitions;
+mod places;
 mod prefetch;
 mod scatter;
 pub mod sessions;
@@ -37,7 +38,7 @@ mod wide_sums;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use groups::GroupIndex;
 pub use scatter::Scatter;
@@ -47,6 +48,7 @@ use state::{Routes, Rows, StateColumn, States};
 use tidemill_base::error::{Error, Result};
 use tidemill_functions::sketches::id_set_lens;
 use tidemill_sql::floats;
+use tidemill_sql::pool::too_large_a_set;
 pub use value::{is_hashable, is_rankable};
 
 /// Groups and their states while they can still grow.
@@ -177,20 +179,36 @@ impl Table {
 
     /// Rows in portions of which states become no more than 16 MiB larger, or by those of a row: stored
     /// sets of numbers are far smaller than what is made of them. Everything else grows by what its rows have.
-    pub fn portions(&self, batch: &RecordBatch) -> Vec<RecordBatch> {
+    ///
+    /// # Errors
+    /// [`Error::Memory`] where one set by itself is more than the `group_bytes_max` that a group may have: it is
+    /// refused by what its first bytes say, before anything is made of it.
+    pub fn portions(
+        &self,
+        batch: &RecordBatch,
+        group_bytes_max: usize,
+    ) -> Result<Vec<RecordBatch>> {
         let of_sets = self.spec.leaders().filter_map(|aggregate| match aggregate.function {
-            Function::IdSets { .. } => Some(batch.column(aggregate.argument?)),
+            Function::IdSets { .. } => Some((batch.column(aggregate.argument?), aggregate)),
             _ => None,
         });
         let mut bytes: Vec<u64> = Vec::new();
-        for sets in of_sets {
+        for (sets, aggregate) in of_sets {
             bytes.resize(batch.num_rows(), 0);
-            for (bytes, len) in bytes.iter_mut().zip(id_set_lens(sets)) {
-                *bytes = bytes.saturating_add(len.saturating_mul(8));
+            let filter = aggregate.filter.map(|index| batch.column(index).as_boolean());
+            for (row, (bytes, len)) in bytes.iter_mut().zip(id_set_lens(sets)).enumerate() {
+                if filter.is_some_and(|filter| filter.is_null(row) || !filter.value(row)) {
+                    continue;
+                }
+                let own = len.saturating_mul(8);
+                if own > group_bytes_max as u64 {
+                    return Err(too_large_a_set(own, group_bytes_max as u64));
+                }
+                *bytes = bytes.saturating_add(own);
             }
         }
         if bytes.iter().fold(0_u64, |sum, row| sum.saturating_add(*row)) <= PORTION_BYTES {
-            return vec![batch.clone()];
+            return Ok(vec![batch.clone()]);
         }
         let (mut portions, mut start, mut sum) = (Vec::new(), 0, 0_u64);
         for (row, own) in bytes.iter().enumerate() {
@@ -201,7 +219,7 @@ impl Table {
             }
         }
         portions.push(batch.slice(start, batch.num_rows() - start));
-        portions
+        Ok(portions)
     }
 
     /// Takes the given groups of a chunk, each of which is taken only once.

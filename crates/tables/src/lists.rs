@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::calls::aggregate_call;
-use crate::value::compact;
+use crate::value::owned;
 
 /// Of how many rows at least the first are looked for.
 const ROWS_MIN: usize = 1024;
@@ -214,6 +214,7 @@ impl AggregateUDFImpl for Limited {
             pieces: Vec::new(),
             row_count: 0,
             bytes: 0,
+            bytes_most: 0,
             is_settled: true,
         }))
     }
@@ -240,6 +241,9 @@ struct FirstValues {
     pieces: Vec<Vec<ArrayRef>>,
     row_count: usize,
     bytes: usize,
+    /// The most that these were between two batches. DataFusion adds up by how much an accumulator has grown with each
+    /// batch, and takes nothing off where it has shrunk.
+    bytes_most: usize,
     /// Whether there are no others than the first, in their order.
     is_settled: bool,
 }
@@ -270,7 +274,7 @@ impl FirstValues {
             let count = ROWS_MAX.min(row_count - start);
             let rows: UInt32Array = (start..start + count).map(|row| row as u32).collect();
             // A slice would keep the batch; and texts stay where they are unless they are compacted.
-            let own = |column: &ArrayRef| Ok::<_, ArrowError>(compact(&take(column, &rows, None)?));
+            let own = |column: &ArrayRef| Ok::<_, ArrowError>(owned(&take(column, &rows, None)?));
             let own = columns.iter().map(own).collect::<Result<Vec<_>, _>>()?;
             self.bytes += bytes_of(&own);
             self.pieces.push(own);
@@ -306,7 +310,7 @@ impl FirstValues {
     fn joined(&self, from: usize) -> PlanResult<Vec<ArrayRef>> {
         let column = |index: usize| {
             let parts = self.pieces[from..].iter().map(|piece| piece[index].as_ref());
-            Ok(in_one_buffer(&concat(&parts.collect::<Vec<&dyn Array>>())?))
+            Ok(owned(&concat(&parts.collect::<Vec<&dyn Array>>())?))
         };
         (0..=self.by.len()).map(column).collect()
     }
@@ -332,7 +336,7 @@ impl FirstValues {
                 .iter()
                 .map(|column| take(column, &order, None))
                 // A view keeps the bytes of all others with it.
-                .map(|column| Ok::<_, ArrowError>(compact(&column?)))
+                .map(|column| Ok::<_, ArrowError>(owned(&column?)))
                 .collect::<Result<_, _>>()?;
             self.row_count = order.len();
         }
@@ -351,15 +355,6 @@ impl FirstValues {
     }
 }
 
-/// Texts of many buffers in one: each piece that was joined brings its own.
-fn in_one_buffer(array: &ArrayRef) -> ArrayRef {
-    match array.data_type() {
-        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
-        _ => Arc::clone(array),
-    }
-}
-
 /// The list of a group; null where it has no rows.
 fn list(values: Option<&ArrayRef>, of: &DataType) -> ScalarValue {
     match values {
@@ -374,7 +369,9 @@ fn bytes_of(columns: &[ArrayRef]) -> usize {
 
 impl Accumulator for FirstValues {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.add(values)
+        self.add(values)?;
+        self.bytes_most = self.bytes_most.max(self.bytes);
+        Ok(())
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
@@ -394,6 +391,7 @@ impl Accumulator for FirstValues {
             }
             self.add(&columns)?;
         }
+        self.bytes_most = self.bytes_most.max(self.bytes);
         Ok(())
     }
 
@@ -417,7 +415,7 @@ impl Accumulator for FirstValues {
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.bytes + self.pieces.capacity() * size_of::<Vec<ArrayRef>>()
+        size_of_val(self) + self.bytes_most + self.pieces.capacity() * size_of::<Vec<ArrayRef>>()
     }
 }
 
@@ -444,6 +442,7 @@ mod tests {
             pieces: Vec::new(),
             row_count: 0,
             bytes: 0,
+            bytes_most: 0,
             is_settled: true,
         }
     }
@@ -525,6 +524,40 @@ mod tests {
             state.update_batch(&columns).unwrap();
             assert!(state.size() < 1 << 20, "{} {:?}", state.size(), state.pieces.len());
         }
+    }
+
+    #[test]
+    fn what_is_given_back_is_not_asked_for_again() {
+        let options = SortOptions { descending: true, nulls_first: false };
+        let field = Arc::new(Field::new("b", DataType::Utf8View, true));
+        let mut state = empty(3, false, Some(options));
+        state.of = DataType::Struct(Fields::from(vec![Arc::clone(&field)]));
+        let mut asked = 0;
+        for batch in 0..400 {
+            let text = |row: i64| format!("a text of more than twelve bytes {row}");
+            let row_count = [9000, 1500, 700][batch as usize % 3];
+            let rows = (0..row_count).map(|row| (Some(text(row)), Some(batch * 1000 + row)));
+            let columns = columns(&rows.collect::<Vec<_>>(), true);
+            let schema = arrow::datatypes::Schema::new(vec![
+                Field::new("v", DataType::Utf8View, true),
+                Field::new("k", DataType::Int64, true),
+            ]);
+            let rows = arrow::array::RecordBatch::try_new(Arc::new(schema), columns).unwrap();
+            let mut coalescer = arrow::compute::BatchCoalescer::new(rows.schema(), 8192)
+                .with_biggest_coalesce_batch_size(Some(4096));
+            let every_second: BooleanArray = (0..row_count).map(|row| Some(row % 2 == 0)).collect();
+            coalescer.push_batch_with_filter(rows, &every_second).unwrap();
+            coalescer.finish_buffered_batch().unwrap();
+            while let Some(rows) = coalescer.next_completed_batch() {
+                let mut columns = rows.columns().to_vec();
+                let texts = vec![(Arc::clone(&field), Arc::clone(&columns[0]))];
+                columns[0] = Arc::new(StructArray::from(texts));
+                let before = state.size();
+                state.update_batch(&columns).unwrap();
+                asked += state.size().saturating_sub(before);
+            }
+        }
+        assert!(asked < 1 << 20, "{asked}");
     }
 
     #[test]

@@ -69,6 +69,11 @@ const SLOT_BYTES: usize = 24;
 /// A group may always have so much, whatever the budget.
 const GROUP_BYTES_MIN: usize = 16 << 20;
 
+/// What one group may have, of what there is for all.
+fn group_bytes_max(budget_bytes: usize) -> usize {
+    GROUP_BYTES_MIN.max(budget_bytes.saturating_mul(2))
+}
+
 /// A chunk and the groups of it that each partition takes. Its memory counts until the last has.
 pub struct Partitioned {
     chunk: Chunk,
@@ -228,6 +233,11 @@ impl Merger {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         let used = Arc::clone(&self.used);
         Ok(Arc::new(Partitioned { chunk, rows, encoded: OnceLock::new(), bytes, used }))
+    }
+
+    /// What one group may have, in bytes.
+    pub fn group_bytes_max(&self) -> usize {
+        group_bytes_max(self.budget_bytes)
     }
 
     fn is_full(&self) -> bool {
@@ -634,7 +644,7 @@ impl Folding<'_> {
             }
         }
         for batch in disk.rows.read()? {
-            for rows in table.portions(&batch?) {
+            for rows in table.portions(&batch?, self.group_bytes_max())? {
                 table.update(&rows)?;
                 if !fits(&table)? {
                     return Ok(None);
@@ -646,7 +656,7 @@ impl Folding<'_> {
 
     /// What one group may have.
     fn group_bytes_max(&self) -> usize {
-        GROUP_BYTES_MIN.max(self.budget_bytes.saturating_mul(2))
+        group_bytes_max(self.budget_bytes)
     }
 
     /// What cannot be partitioned any further is a group of which too much is kept.

@@ -23,7 +23,6 @@ use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_nested::expr_fn::{array_element, array_slice, array_to_string};
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::{
     Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, lit, when,
@@ -34,7 +33,7 @@ use crate::Function;
 use crate::calls::{aggregate_call, depends_on_order};
 use crate::distinct::empty_list;
 use crate::first_rows::{Answer, FirstRows, Shape};
-use crate::lists;
+use crate::{lists, places};
 
 /// The column of a row's place in the input.
 const POSITION: &str = "position";
@@ -159,9 +158,10 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(plan));
     }
     let are_several = calls().count() > 1;
-    let rows = LogicalPlanBuilder::from(aggregate.input.as_ref().clone())
-        .window([row_number().alias(PLACE)])?
-        .build()?;
+    let columns = aggregate.input.schema().columns().into_iter().map(Expr::Column);
+    let columns = columns.chain([places::place().alias(PLACE)]);
+    let rows =
+        LogicalPlanBuilder::from(aggregate.input.as_ref().clone()).project(columns)?.build()?;
     let place = Expr::Column(Column::new_unqualified(PLACE));
     let keys = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
     let mut calls = Vec::with_capacity(aggregate.aggr_expr.len());

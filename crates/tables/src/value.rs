@@ -43,31 +43,50 @@ fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
 /// Views keep their buffers through `slice` and `take`: a few strings of a batch would hold,
 /// and write to disk, all of its text.
 pub fn compact(array: &ArrayRef) -> ArrayRef {
-    fn collected<T: ByteViewType>(views: &GenericByteViewArray<T>, whole: &ArrayRef) -> ArrayRef {
+    with_views(array, &|held, used| held > 0 && held > 2 * used)
+}
+
+/// An array whose strings are in buffers of its own, that have no more than them: those that a step of
+/// DataFusion's fills may have room for many times as much.
+pub(crate) fn owned(array: &ArrayRef) -> ArrayRef {
+    with_views(array, &|held, _| held > 0)
+}
+
+/// An array whose views have their strings copied where `is_copied`, told of the bytes that buffers hold and of those
+/// that are referred to, says so.
+fn with_views(array: &ArrayRef, is_copied: &impl Fn(usize, usize) -> bool) -> ArrayRef {
+    fn collected<T: ByteViewType>(
+        views: &GenericByteViewArray<T>,
+        whole: &ArrayRef,
+        is_copied: impl Fn(usize, usize) -> bool,
+    ) -> ArrayRef {
         let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-        if held > 0 && held > 2 * views.total_buffer_bytes_used() {
-            Arc::new(views.gc())
-        } else {
-            Arc::clone(whole)
+        match is_copied(held, views.total_buffer_bytes_used()) {
+            true => Arc::new(views.gc()),
+            false => Arc::clone(whole),
         }
     }
-    fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>, whole: &ArrayRef) -> ArrayRef {
+    fn items<O: OffsetSizeTrait>(
+        lists: &GenericListArray<O>,
+        whole: &ArrayRef,
+        is_copied: &impl Fn(usize, usize) -> bool,
+    ) -> ArrayRef {
         let (field, offsets, values, nulls) = lists.clone().into_parts();
         let (first, last) = (offsets[0].as_usize(), offsets[lists.len()].as_usize());
-        let values = compact(&values.slice(first, last - first));
+        let values = with_views(&values.slice(first, last - first), is_copied);
         let offsets = offsets.iter().map(|offset| *offset - offsets[0]).collect::<Vec<_>>();
         let lists =
             GenericListArray::try_new(field, OffsetBuffer::new(offsets.into()), values, nulls);
         lists.map_or_else(|_| Arc::clone(whole), |lists| Arc::new(lists) as ArrayRef)
     }
     match array.data_type() {
-        DataType::Utf8View => collected(array.as_string_view(), array),
-        DataType::BinaryView => collected(array.as_binary_view(), array),
-        DataType::List(_) => items::<i32>(array.as_list(), array),
-        DataType::LargeList(_) => items::<i64>(array.as_list(), array),
+        DataType::Utf8View => collected(array.as_string_view(), array, is_copied),
+        DataType::BinaryView => collected(array.as_binary_view(), array, is_copied),
+        DataType::List(_) => items::<i32>(array.as_list(), array, is_copied),
+        DataType::LargeList(_) => items::<i64>(array.as_list(), array, is_copied),
         DataType::Struct(_) => {
             let (fields, columns, nulls) = array.as_struct().clone().into_parts();
-            let columns = columns.iter().map(compact).collect();
+            let columns = columns.iter().map(|column| with_views(column, is_copied)).collect();
             let structs = StructArray::try_new_with_length(fields, columns, nulls, array.len());
             structs.map_or_else(|_| Arc::clone(array), |structs| Arc::new(structs) as ArrayRef)
         }

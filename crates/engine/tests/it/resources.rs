@@ -279,6 +279,7 @@ fn of_the_first_values_no_others_are_kept_on_either_path() {
     for call in [
         "maximum(v, 4)",
         "minimum(v, 3, w)",
+        "maximum(v, 3, k)",
         "sample(v, 5)",
         "weighted_sample(v, 5, w)",
         "collect(v, 3)",
@@ -307,6 +308,7 @@ fn of_the_first_values_datafusion_keeps_no_others_either() {
     for call in [
         "maximum(v, 4)",
         "minimum(v, 3, w)",
+        "maximum(v, 3, k)",
         "collect(v, 3)",
         "array_slice(array_agg(v ORDER BY k DESC), 1, 3)",
         "array_agg(v ORDER BY k)[1:5]",
@@ -340,7 +342,7 @@ fn of_the_first_values_datafusion_keeps_no_others_either() {
     assert_eq!(asked(&having("GROUPING SETS ((k), ())")), asked(&having("k")));
     // Rows of two scans are aggregated apart and brought together.
     let twice = "(SELECT k, v FROM '$/x.arrow' WHERE k % 2 = 0 UNION ALL SELECT k, v FROM '$/x.arrow' WHERE k % 2 = 1)";
-    for call in ["maximum(v, 4)", "minimum(k, 2000)[1999:]"] {
+    for call in ["maximum(v, 4)", "maximum(v, 3, k)", "minimum(k, 2000)[1999:]"] {
         let once = asked(&format!("SELECT {call} FROM '$/x.arrow'"));
         assert_eq!(asked(&format!("SELECT {call} FROM {twice}")), once, "{call}");
     }
@@ -393,8 +395,29 @@ fn two_sets_that_would_take_more_than_there_is_are_refused() {
         };
         assert!(matches!(error, Error::Memory { .. }), "{error}");
     }
-    let sql = "SELECT id_set_cardinality(id_set_union(s, s)) FROM '$/x.csv'";
-    assert_eq!(folder.ask_with(sql, &Settings::new(1 << 30)).only(), "10000000");
+    // A set by itself is refused by its first bytes, on either path.
+    for sql in [
+        "SELECT id_set_cardinality(id_set_union(s)) FROM '$/x.csv'",
+        "SELECT id_set_cardinality(id_set_intersection(s)) FROM '$/x.csv' GROUP BY length(s)",
+        "SELECT id_set_cardinality(id_set_union(s)), count(DISTINCT s) FROM '$/x.csv' GROUP BY ROLLUP (length(s))",
+    ] {
+        let Err(error) = folder.try_ask(sql, &little(spill.path(), 2)) else {
+            panic!("{sql} was answered")
+        };
+        assert!(error.to_string().contains("a stored set has 10,000,000 ids"), "{sql}: {error}");
+    }
+    // But not where it is not taken.
+    for sql in [
+        "SELECT count(*), id_set_union(s) FILTER (WHERE s = 'other') FROM '$/x.csv'",
+        "SELECT count(*), id_set_union(s) FILTER (WHERE s = 'other') FROM '$/x.csv' GROUP BY ROLLUP (length(s)) LIMIT 1",
+    ] {
+        let answer = folder.ask_with(sql, &little(spill.path(), 2)).rows();
+        assert_eq!(answer, [["1", "∅"]], "{sql}");
+    }
+    for call in ["id_set_union(s, s)", "id_set_union(s)"] {
+        let sql = format!("SELECT id_set_cardinality({call}) FROM '$/x.csv'");
+        assert_eq!(folder.ask_with(&sql, &Settings::new(1 << 30)).only(), "10000000");
+    }
 }
 
 #[test]
