@@ -62,6 +62,8 @@ class Settings:
     prepare_only: bool
     list_only: bool
     limits_disk_mib: int
+    # Where `prefetch` draws, instead of measuring.
+    plots: Path | None = None
 
     def scratch(self) -> Path:
         folder = self.cache / "scratch"

@@ -47,6 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=900, metavar="SECONDS", help="longest time for one run (default: 900)")
     parser.add_argument("--disk-mib", type=positive, default=1024, metavar="N", help="size of the file of the disk's limits (default: 1024)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every single measurement to FILE")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="of `prefetch`: draw what reading ahead does over time into FOLDER, measure nothing")
     parser.add_argument("--prepare-only", action="store_true", help="install the peers, make the data, measure nothing")
     parser.add_argument("--list", action="store_true", help="list cases, formats and engines, run nothing")
     return parser.parse_args()
@@ -95,11 +96,14 @@ def main() -> int:
         prepare_only=args.prepare_only,
         list_only=args.list,
         limits_disk_mib=args.disk_mib,
+        plots=args.plots.expanduser().resolve() if args.plots else None,
     )
+    if settings.plots and args.benchmarks != ["prefetch"]:
+        raise Failure("`--plots` is of `prefetch` alone\nhint: `bench/run.py prefetch --plots FOLDER`")
     command = shlex.join(["bench/run.py", *sys.argv[1:]])
     report = Report(args.json.resolve() if args.json else None, command)
     load_before = report.content["machine"]["load_before"]
-    measuring = not (settings.prepare_only or settings.list_only)
+    measuring = not (settings.prepare_only or settings.list_only or settings.plots)
     if measuring:
         if load_before > 0.5:
             say(f"warning: the machine is busy (load {load_before}): these figures will not compare")

@@ -1,7 +1,9 @@
 """Objects of a bucket, read from a server that is shaped like an object store.
 
 - `sequential`: one object from its beginning to its end, as fast as it comes; `paced`: by a consumer of 100 MB/s.
-- `random`: two thousand reads of 64 KiB; `small`: a thousand objects of 10 kB.
+- `random`: two thousand reads of 64 KiB; `small`: a thousand objects of 10 kB; `get`: the same into files.
+- `disk-cold`, `disk-warm`: a second pass over the large object, from the disk, beside a plain file there.
+- `startup`: a small object, listed and read by a command line.
 - `group-by`: a group-by over CSV; `columns`: three of forty columns of Parquet; `q1`, `q6`: TPC-H's.
 
 The formats are the shapes: `25-400` is 25 MB/s a connection and 400 MB/s in all, `90-1000` accordingly, both 30 ms to
@@ -13,6 +15,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import urllib.request
@@ -26,6 +29,10 @@ BUCKET = "bench"
 
 SHAPES = {"25-400": (30, 25, 400), "90-1000": (30, 90, 1000), "loopback": (0, 1e6, 1e6)}
 RANDOM_READS, SMALL_OBJECTS, SMALL_BYTES = 2000, 1000, 10_000
+# Hadoop's streams, by what `fs.s3a.input.stream.type` calls them.
+S3A = {"s3a": "classic", "s3a-prefetch": "prefetch", "s3a-analytics": "analytics"}
+# What its heap may be: as much as Tidemill's reader has for all that is fetched ahead, unless told otherwise.
+JAVA_HEAP = "-Xmx512m"
 # Of which one connection is all that they have: at 25 MB/s two gigabytes take 80 seconds.
 PYTHON_READERS = ["synchronous", "boto3", "boto3-download", "s3fs", "pyarrow", "obstore", "obstore-stream"]
 PARQUET_ENGINES = ["pyarrow", "pyarrow-pre-buffer", "polars", "duckdb"]
@@ -118,15 +125,40 @@ def tidemill_python() -> Path | None:
     return path
 
 
-def cases(settings: Settings, folder: Path, binaries: dict[str, Path], servers: dict[str, Server]) -> list[Case]:
+def hadoop(settings: Settings) -> list | None:
+    """Hadoop's S3A as a command, without its words; none without Java and Maven."""
+    if not (shutil.which("java") and shutil.which("mvn")):
+        say("no `java` or no `mvn`: Hadoop's S3A is left out (it needs a JDK of version 17 or later, and Maven)")
+        return None
+    classes = harness.java_classpath(settings.cache, HERE / "peers" / "hadoop", "prefetch-hadoop")
+    temporary = settings.scratch() / "hadoop"
+    temporary.mkdir(exist_ok=True)
+    return ["java", JAVA_HEAP, f"-Djava.io.tmpdir={temporary}", "-cp", classes, "tidemill.Peers"]
+
+
+def tools(endpoint: str) -> dict[str, list]:
+    """Other command lines, without their words; those of which there is a program for this machine."""
+    [site] = (HERE / "tools" / ".venv" / "lib").glob("python*/site-packages")
+    commands = {
+        "s5cmd": [site / "s5cmd" / "bin" / "s5cmd", "--endpoint-url", endpoint],
+        "aws": [HERE / "tools" / ".venv" / "bin" / "aws"],
+    }
+    return {name: [*environment(endpoint), *words] for name, words in commands.items() if words[0].is_file()}
+
+
+def unseen(command: list) -> list:
+    """The same, of which nobody takes what it writes."""
+    return ["sh", "-c", 'exec "$@" > /dev/null', "sh", *command]
+
+
+def cases(
+    settings: Settings, folder: Path, binaries: dict[str, Path], servers: dict[str, Server], cleanup: contextlib.ExitStack
+) -> list[Case]:
     bucket = folder / BUCKET
     python = [HERE / ".venv" / "bin" / "python", "-I", HERE / "readers.py"]
-    # Built and looked for when the first case asks for them.
-    rust = Path("peers")
-    own_python = None
-    if not (settings.list_only or settings.prepare_only):
-        rust = harness.cargo_program(HERE / "peers", "bench-prefetch", "the readers")
-        own_python = tidemill_python()
+    rust = harness.cargo_program(HERE / "peers", "bench-prefetch", "the readers")
+    own_python = tidemill_python()
+    java = hadoop(settings)
     found: list[Case] = []
 
     def counting(server: Server, check):
@@ -135,21 +167,37 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path], servers: 
         def checked(run: Run, engine: Engine) -> str | None:
             requests, sent = server.counted()
             run.accuracy = {"requests": float(requests), "fetched_bytes": float(sent)}
-            return check(run)
+            return check(run, engine)
 
         return checked
 
     def bytes_are(expected: int):
-        def check(run: Run) -> str | None:
-            read = harness.last_json(run.stdout).get("bytes", expected)
+        def check(run: Run, _engine: Engine) -> str | None:
+            # What does not say it has been sent it.
+            told = harness.last_json(run.stdout).get("bytes")
+            read = min(int(run.accuracy["fetched_bytes"]), expected) if told is None else told
             return None if read == expected else f"{read:,} bytes of {expected:,}"
 
         return check
 
+    def files_are(expected: int):
+        """What was written into the folder that is the command's last word, which is removed."""
+
+        def check(_run: Run, engine: Engine) -> str | None:
+            written = [path for path in Path(str(engine.command[-1])).rglob("*") if path.is_file()]
+            size = sum(path.stat().st_size for path in written)
+            shutil.rmtree(engine.command[-1], ignore_errors=True)
+            return None if size == expected else f"{size:,} bytes of {expected:,} in {len(written):,} files"
+
+        return check
+
+    def printed(run: Run, _engine: Engine) -> str | None:
+        return None if run.stdout else "it said nothing"
+
     def agree():
         first: list = []
 
-        def check(run: Run) -> str | None:
+        def check(run: Run, _engine: Engine) -> str | None:
             answer = harness.last_json(run.stdout).get("answer")
             answer = answer if answer is not None else of_csv(run.stdout)
             first.append(answer)
@@ -173,7 +221,7 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path], servers: 
                 continue
             engines = {}
             if rate == 0:
-                engines |= {f"{ours} cat": [*words, "cat", f"s3://{BUCKET}/large.bin"] for ours, words in own.items()}
+                engines |= {f"{ours} cat": unseen([*words, "cat", f"s3://{BUCKET}/large.bin"]) for ours, words in own.items()}
             engines["tidemill-rust"] = [rust, "sequential", "tidemill", endpoint, "large.bin", rate]
             if own_python:
                 engines["tidemill-python"] = [own_python, *python[1:], "sequential", "tidemill-python", endpoint, "large.bin", rate]
@@ -181,16 +229,52 @@ def cases(settings: Settings, folder: Path, binaries: dict[str, Path], servers: 
             for reader in PYTHON_READERS:
                 if rate == 0 or reader != "boto3-download":
                     engines[reader] = [*python, "sequential", reader, endpoint, "large.bin", rate]
+            if java:
+                engines |= {name: [*java, "sequential", kind, endpoint, "large.bin", rate] for name, kind in S3A.items()}
             case(name, shape, large, size, engines, bytes_are(size))
         engines = {
             f"{'tidemill-rust' if reader == 'tidemill' else reader}": [rust, "random", reader, endpoint, "large.bin", RANDOM_READS]
             for reader in ("tidemill", "object_store")
         }
+        if java:
+            # The prefetching stream fetches two blocks of 8 MiB for each, 34 GB in all.
+            without = {name: kind for name, kind in S3A.items() if kind != "prefetch"}
+            engines |= {name: [*java, "random", kind, endpoint, "large.bin", RANDOM_READS] for name, kind in without.items()}
         case("random", shape, large, RANDOM_READS << 16, engines, bytes_are(RANDOM_READS << 16))
-        engines = {f"{ours} cat": [*words, "cat", f"s3://{BUCKET}/small/"] for ours, words in own.items()}
+        other = tools(endpoint)
+        engines = {f"{ours} cat": unseen([*words, "cat", f"s3://{BUCKET}/small/"]) for ours, words in own.items()}
+        if "s5cmd" in other:
+            engines["s5cmd cat"] = unseen([*other["s5cmd"], "cat", f"s3://{BUCKET}/small/*"])
         engines |= {reader: [*python, "small", reader, endpoint, "small/"] for reader in ("s3fs", "boto3", "obstore")}
         case("small", shape, bucket / "small" / "0000.bin", SMALL_OBJECTS * SMALL_BYTES, engines, bytes_are(SMALL_OBJECTS * SMALL_BYTES))
+        into = {name: f"{settings.scratch() / ('get-' + name)}/" for name in [*own, *other]}
+        for path in into.values():
+            shutil.rmtree(path, ignore_errors=True)
+        engines = {f"{ours} get": [*words, "get", f"s3://{BUCKET}/small/", "-o", into[ours]] for ours, words in own.items()}
+        if "s5cmd" in other:
+            engines["s5cmd cp"] = [*other["s5cmd"], "--log", "error", "cp", f"s3://{BUCKET}/small/*", into["s5cmd"]]
+        if "aws" in other:
+            engines["aws cp"] = [*other["aws"], "s3", "cp", "--quiet", "--recursive", f"s3://{BUCKET}/small/", into["aws"]]
+        small = bucket / "small" / "0000.bin"
+        case("get", shape, small, SMALL_OBJECTS * SMALL_BYTES, engines, files_are(SMALL_OBJECTS * SMALL_BYTES))
         if shape == "loopback":
+            url = f"s3://{BUCKET}/small/0000.bin"
+            engines = {f"{name} ls": [*words, "ls", url] for name, words in own.items()}
+            engines |= {f"{name} cat": [*words, "cat", url] for name, words in own.items()}
+            if "s5cmd" in other:
+                engines |= {f"s5cmd {verb}": [*other["s5cmd"], verb, url] for verb in ("ls", "cat")}
+            if "aws" in other:
+                engines["aws ls"] = [*other["aws"], "s3", "ls", url]
+                engines["aws cp"] = [*other["aws"], "s3", "cp", url, "-"]
+            case("startup", shape, small, 0, engines, printed)
+            kept = settings.scratch() / "read-cache"
+            for state in ("cold", "warm"):
+                engines = {
+                    "tidemill-rust": [rust, "disk", "tidemill", endpoint, "large.bin", kept, state],
+                    "file": [rust, "disk", "file", endpoint, large, kept, state],
+                }
+                case(f"disk-{state}", shape, large, size, engines, bytes_are(size))
+            cleanup.callback(shutil.rmtree, kept, ignore_errors=True)
             continue
         lines = bucket / "lines.csv"
         sql = f"SELECT k, count(*) AS n, sum(n) AS s FROM 's3://{BUCKET}/lines.csv' GROUP BY k ORDER BY k"
@@ -257,14 +341,27 @@ def tables(results: list[dict]) -> str:
     return harness.table(head, rows, 3)
 
 
+def plot(folder: Path, servers: dict[str, Server]) -> None:
+    """Draws what reading ahead does over time, on the slower of the shapes."""
+    own_python = tidemill_python()
+    if not own_python:
+        raise Failure("the plots are of queries in Python\nhint: TIDEMILL_PYTHON names one that has the package `tidemill`")
+    rust = harness.cargo_program(HERE / "peers", "bench-prefetch", "the readers")
+    shape = "25-400"
+    words = [harness.peers_python(HERE), HERE / "plots.py", rust, own_python, servers[shape].endpoint, SHAPES[shape][2], folder]
+    if subprocess.run([str(word) for word in words]).returncode != 0:
+        raise Failure("`bench/prefetch/plots.py` has failed (see above)")
+
+
 def run(settings: Settings, report: Report) -> None:
     if settings.list_only:
-        names = ["sequential", "paced", "random", "small", "group-by", "columns", "q1", "q6"]
-        engines = ["tidemill", *settings.extra_binaries, *PYTHON_READERS, *PARQUET_ENGINES]
+        names = ["sequential", "paced", "random", "small", "get", "startup", "disk-cold", "disk-warm", "group-by", "columns", "q1", "q6"]
+        engines = ["tidemill", *settings.extra_binaries, *PYTHON_READERS, *S3A, *PARQUET_ENGINES]
         print("prefetch: " + "; ".join(", ".join(kind) for kind in (names, SHAPES, engines)))
         return
-    binaries = {} if settings.prepare_only else harness.tidemill_binaries(settings)
+    binaries = {} if settings.prepare_only or settings.plots else harness.tidemill_binaries(settings)
     harness.peers_python(HERE)
+    harness.peers_python(HERE / "tools")
     folder = prepare(settings)
     if settings.prepare_only:
         return
@@ -279,8 +376,11 @@ def run(settings: Settings, report: Report) -> None:
             server = Server(program, folder, words)
             stack.callback(server.process.kill)
             servers[shape] = server
+        if settings.plots:
+            plot(settings.plots, servers)
+            return
         results = []
-        for case in cases(settings, folder, binaries, servers):
+        for case in cases(settings, folder, binaries, servers, stack):
             servers[case.variant].counted()
             results.append(harness.compare(case, settings))
             report.add("prefetch", {"results": results})

@@ -137,6 +137,12 @@ impl Cursor {
         self.counters.stats()
     }
 
+    /// How far ahead of the places that are read on from blocks are claimed by now, in bytes, all windows
+    /// together.
+    pub fn window_bytes(&self) -> u64 {
+        self.windows.lock().all.iter().map(|window| window.size).sum()
+    }
+
     /// Says that a range will be read from its beginning to its end. Its blocks are fetched from now on, as
     /// far as a window reaches.
     pub fn declare(&self, range: Range<u64>) {

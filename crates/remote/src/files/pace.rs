@@ -1,10 +1,13 @@
-//! A bucket and a web server that have room for a few requests: all that is read is right, and few are refused.
+//! A bucket and a web server that have room for a few requests, or that leave one without an answer: all that
+//! is read is right, few are refused, and the second request is the one that is answered.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
+use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 
-use super::server::Server;
+use super::server::{Fault, Server};
 use crate::http::Web;
 use crate::object::{Object, probe_all};
 use crate::reader::{Access, Reader};
@@ -69,5 +72,45 @@ fn servers_with_little_room_refuse_few_requests_and_all_is_read() {
         }
         let later = server.refused();
         assert!(later <= 3 * REQUESTS / 8, "{later} of {}", 3 * REQUESTS);
+    }
+}
+
+#[test]
+fn what_is_never_answered_is_asked_for_once_more_over_another_connection() {
+    /// So many passes over the file take far longer than a second request.
+    const PASSES_MAX: usize = 3_000;
+    for open in [in_bucket, on_the_web] {
+        let server = Server::with(&[(KEY, &bytes())]);
+        // What is slow is known by then, and that a few may be asked for twice.
+        (0..5).for_each(|_| read(open(&server)));
+        let (stalled, stalls) = mpsc::channel();
+        let answered = Arc::new(AtomicUsize::new(0));
+        let (place, count) = (Mutex::new(None), Arc::clone(&answered));
+        server.rule(move |request| {
+            let is_pinned = request.headers.contains_key("if-match");
+            let Some(from) = request.from().filter(|_| is_pinned) else { return Fault::None };
+            let mut place = place.lock();
+            if place.is_none() {
+                *place = Some(from);
+                stalled.send(()).unwrap();
+                return Fault::Stall;
+            }
+            count.fetch_add(usize::from(*place == Some(from)), Ordering::SeqCst);
+            Fault::None
+        });
+        let object = open(&server);
+        let reading = std::thread::spawn(move || read(object));
+        stalls.recv().unwrap();
+        let mut passes = 0;
+        while !reading.is_finished() {
+            // On a busy machine others may have been asked for twice; each request is a fiftieth of one more.
+            read(open(&server));
+            passes += 1;
+            assert!(passes < PASSES_MAX, "nobody asks for it again");
+        }
+        reading.join().unwrap();
+        // Once for each pass, and once more for the one that had no answer: an attempt lasts ten minutes.
+        let answered = answered.load(Ordering::SeqCst);
+        assert!(answered > passes, "{answered} of {passes} and one");
     }
 }
