@@ -227,7 +227,7 @@ impl Cursor {
         let Found { buffer, skip, held } = found;
         let reach = usize::try_from(held.range.end - at).unwrap_or(usize::MAX).min(bytes);
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-        Reading { cursor: self, at, buffer, skip, reach, held }
+        Reading { cursor: self, at, ends, buffer, skip, reach, held }
     }
 
     /// What a window claims when `at..ends` is read: the range, up to where it has been claimed before, and
@@ -298,7 +298,9 @@ impl Cursor {
             }
             let there = reading.there();
             out[done..done + there.len()].copy_from_slice(there);
-            done += reading.served(there.len());
+            let count = reading.served(there.len());
+            reading.ended_after(count);
+            done += count;
         }
         Ok(done)
     }
@@ -354,6 +356,9 @@ impl Cursor {
                 Ok(()) => {
                     let count = reading.there().len();
                     reading.served(count);
+                    if !is_whole {
+                        reading.ended_after(count);
+                    }
                     return Ok(reading.view(count));
                 }
                 Err(Error::TakenBack) => {}
@@ -398,6 +403,8 @@ impl Drop for Cursor {
 struct Reading<'a> {
     cursor: &'a Cursor,
     at: u64,
+    /// Where it would end if it was given all that it asked for.
+    ends: u64,
     buffer: Arc<Buffer>,
     /// Where in the buffer the byte at `at` is.
     skip: usize,
@@ -451,6 +458,18 @@ impl Reading<'_> {
 
     fn view(&self, count: usize) -> Bytes {
         Arc::clone(&self.buffer).view(self.skip..self.skip + count)
+    }
+
+    /// Says that it was given so much, which may be less than it asked for: the next one goes on there.
+    fn ended_after(&self, count: usize) {
+        let end = self.at + count as u64;
+        if end < self.ends {
+            let mut windows = self.cursor.windows.lock();
+            let own = windows.all.iter_mut().find(|window| window.next == self.ends);
+            if let Some(window) = own {
+                window.next = end;
+            }
+        }
     }
 
     fn served(&self, count: usize) -> usize {

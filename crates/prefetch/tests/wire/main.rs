@@ -55,6 +55,35 @@ fn refused(server: &Server) -> usize {
 }
 
 #[test]
+fn a_reader_that_is_given_less_than_it_asked_for_still_goes_on_from_there() {
+    on_one_thread(async {
+        for size in [100 * KIB, MIB, 3 * MIB] {
+            let (server, _, store) = store_of(Server::new(8 * MIB, Vec::new()));
+            let mut reader = store.open(&Path::from("a")).await.unwrap();
+            let (mut all, mut part) = (Vec::new(), vec![0; size as usize]);
+            loop {
+                // As much as has come of a block by now: pieces of 20 kB.
+                match AsyncReadExt::read(&mut reader, &mut part).await.unwrap() {
+                    0 => break,
+                    count => all.extend_from_slice(&part[..count]),
+                }
+            }
+            assert_eq!(all.len() as u64, server.size);
+            assert_eq!(server.version_of(&all, 0), Some(0));
+            let (stats, blocks) = (reader.stats(), server.size / (64 * KIB));
+            assert_eq!((stats.fetched_bytes, stats.wasted_bytes), (server.size, 0), "{size}");
+            assert!(stats.requests <= blocks + blocks / 8, "{stats:?} for {size}");
+            assert!(was_asked_ahead(&server), "{server:?}");
+        }
+    });
+}
+
+/// Whether more than one request was on its way at once.
+fn was_asked_ahead(server: &Server) -> bool {
+    server.flying_max.load(Ordering::SeqCst) > 8
+}
+
+#[test]
 fn each_fault_by_itself_is_gone_over_or_an_error() {
     on_one_thread(async {
         for (fault, is_read, retries) in [
