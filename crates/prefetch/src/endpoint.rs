@@ -266,6 +266,10 @@ impl Body for Coming {
                 if let (Some(flight), Some(bytes)) = (&mut self.flight, frame.data_ref()) {
                     flight.add(bytes.len());
                 }
+                if self.inner.is_end_stream() {
+                    // Counted before anybody has its last byte.
+                    self.flight = None;
+                }
             }
             // Not when it is dropped: who repeats it may keep it meanwhile.
             Poll::Ready(None | Some(Err(_))) => (self.permit, self.flight) = (None, None),

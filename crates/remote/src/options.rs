@@ -647,10 +647,27 @@ mod tests {
         assert_eq!(memory, Some(64 << 20));
         // A larger block by itself has a window that holds it.
         assert_eq!(with(&[("read_block", "1G")]).unwrap().0.window_bytes, 1 << 30);
+        let auto = |pairs: &[(&str, &str)]| {
+            let mut options = StorageOptions::default();
+            pairs.iter().for_each(|(name, value)| options.set(name, *value).unwrap());
+            let (reading, auto) = options.reading().unwrap();
+            let auto = auto.map(|auto| (auto.block_bytes, auto.window_bytes));
+            (reading.block_bytes >> 20, reading.window_bytes >> 20, auto)
+        };
+        for (pairs, expected) in [
+            (&[("read_block", "4M")][..], (4, 256, None)),
+            (&[("read_block", "auto")], (8, 256, Some((None, Some(256 << 20))))),
+            (&[("read_window", " Auto ")], (8, 256, Some((Some(8 << 20), None)))),
+            (&[("read_block", "auto"), ("read_window", "auto")], (8, 256, Some((None, None)))),
+            (&[("read_block", "auto"), ("read_window", "4M")], (4, 4, Some((None, Some(4 << 20))))),
+        ] {
+            assert_eq!(auto(pairs), expected, "{pairs:?}");
+        }
         for (pairs, expected) in [
             (&[("read_block", "1")][..], "the least is 64 KiB"),
             (&[("read_memory", "1K")], "the least is 1 MiB"),
-            (&[("read_window", "much")], "such as 8M"),
+            (&[("read_window", "much")], "auto chooses one"),
+            (&[("read_memory", "auto")], "such as 8M"),
             (&[("read_window", "50%")], "such as 8M"),
             (&[("read_window", "1M")], "less than a `read_block` of 8 MiB"),
             (&[("read_cache", "1M")], "the least is 16 MiB, and 0 is none"),

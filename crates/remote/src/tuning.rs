@@ -40,6 +40,20 @@ pub(crate) struct Auto {
     pub(crate) job: String,
 }
 
+impl Auto {
+    /// What holds without a history.
+    pub(crate) fn defaults(&self) -> Options {
+        let reading = Reading {
+            job: String::new(),
+            access: Access::Declared,
+            memory_bytes: Options::default().memory_bytes,
+            block_bytes: self.block_bytes,
+            window_bytes: self.window_bytes,
+        };
+        choose(&[], &reading).options(reading.memory_bytes)
+    }
+}
+
 /// The address of an endpoint, which may have secrets in it, and what is asked of it.
 type Key = (String, Auto);
 
@@ -102,12 +116,21 @@ impl Tuning {
 
     /// That of an endpoint. `place` is what people know it by, without what may be secret.
     pub(crate) fn of(address: &str, place: String, endpoint: &Endpoint, auto: &Auto) -> Arc<Self> {
+        Self::of_in(folder, address, place, endpoint, auto)
+    }
+
+    fn of_in(
+        folder: impl FnOnce() -> Option<PathBuf>,
+        address: &str,
+        place: String,
+        endpoint: &Endpoint,
+        auto: &Auto,
+    ) -> Arc<Self> {
         let key = (address.to_owned(), auto.clone());
         if let Some(known) = KNOWN.lock().get_or_insert_default().get(&key) {
             return Arc::clone(known);
         }
-        let folder = folder();
-        let made = Tuning::new(folder, address, place, endpoint.clone(), auto.clone());
+        let made = Tuning::new(folder(), address, place, endpoint.clone(), auto.clone());
         let mut known = KNOWN.lock();
         let known = known.get_or_insert_default();
         if known.len() >= KNOWN_MAX {
@@ -271,16 +294,92 @@ fn warn(warning: &str) {
     }
 }
 
-/// The options that are given, where some are to be chosen: what holds without a history.
-impl Auto {
-    pub(crate) fn defaults(&self) -> Options {
-        let reading = Reading {
-            job: String::new(),
-            access: Access::Declared,
-            memory_bytes: Options::default().memory_bytes,
-            block_bytes: self.block_bytes,
-            window_bytes: self.window_bytes,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::server::Server;
+    use crate::files::{self, Settings as Files};
+    use crate::object::Object;
+    use crate::reader::{self, Reader, pool};
+    use crate::requests::address;
+    use crate::s3::Bucket;
+    use crate::{Budget, client, wait};
+    use tidemill_base::cancel::Cancel;
+
+    const SIZE: usize = 24 << 20;
+
+    fn bytes() -> Vec<u8> {
+        (0..SIZE).map(|at| (at * 31 / 7) as u8).collect()
+    }
+
+    #[test]
+    fn what_a_run_and_a_file_saw_is_written_down_and_the_next_ones_are_read_by_it() {
+        let bytes = bytes();
+        let server = Server::with(&[("a/b", &bytes)]);
+        let mut options = server.options();
+        options.set_job("daily");
+        for (name, value) in [("read_block", "auto"), ("read_window", "AUTO")] {
+            options.set(name, value).unwrap();
+        }
+        let home = tempfile::tempdir().unwrap();
+        let address = address("b", &options.s3().unwrap());
+        let auto = options.reading().unwrap().1.unwrap();
+        assert_eq!((auto.block_bytes, auto.window_bytes, auto.job.as_str()), (None, None, "daily"));
+        let endpoint = client::endpoint(&address);
+        let folder = || Some(home.path().join("reads"));
+        // The bucket finds it here, and not in the state folder.
+        let tuning = Tuning::of_in(folder, &address, "s3://b".into(), &endpoint, &auto);
+        let records = || tuning.history.as_ref().unwrap().records().unwrap();
+
+        let cancel = Cancel::new();
+        let object = || {
+            let bucket = Bucket::open("b", &options, &cancel).unwrap();
+            let found = wait(&cancel, Arc::clone(&bucket).head("a/b".into())).unwrap();
+            Arc::new(Object::listed(&bucket, found.unwrap()))
         };
-        choose(&[], &reading).options(reading.memory_bytes)
+        let run = |object: Arc<Object>| {
+            let access = reader::Access::Until(SIZE as u64);
+            let reader = Reader::new(object, access, Cancel::new(), Budget::new(64 << 20));
+            let mut all = vec![0; SIZE];
+            assert_eq!(reader.read_at(&mut all, 0).unwrap(), SIZE);
+            assert!(all == bytes);
+        };
+        run(object());
+        finish();
+        let first = records();
+        // Runs of other tests may end meanwhile, and cut this one in two.
+        assert!(!first.is_empty());
+        for record in &first {
+            assert_eq!((record.place.as_str(), record.job.as_str()), ("s3://b", "daily"));
+            assert_eq!(record.access, Access::Declared);
+            assert_eq!(record.object_bytes, 32 << 20);
+            assert!(record.connection_rate > 0 && record.first_byte_us > 0, "{record:?}");
+        }
+        assert!(first.iter().map(|record| record.bytes).sum::<u64>() <= SIZE as u64);
+        // Nothing was read since.
+        finish();
+        assert_eq!(records(), first);
+
+        let again = object();
+        let opened = again.opened().unwrap();
+        assert_ne!(opened.options().window_bytes, Options::default().window_bytes);
+        let chosen = tuning.settings(Access::Declared, pool().unwrap().memory_bytes());
+        assert_eq!(chosen.runs, first.len() as u64);
+        run(again);
+
+        let files = Files { storage_options: options.clone(), ..Files::default() };
+        let file = files::open("s3://b/a/b", &files).unwrap();
+        let mut piece = vec![0; 300_000];
+        let mut at = 0;
+        while at < SIZE {
+            let count = file.read_at(&mut piece, at as u64, &mut || Ok(())).unwrap();
+            assert!(piece[..count] == bytes[at..at + count]);
+            at += count;
+        }
+        assert!(file.stats().past_runs > 0);
+        drop(file);
+        let last = records().pop().unwrap();
+        assert_eq!(last.access, Access::Sequential);
+        assert!(last.bytes >= SIZE as u64 && last.wasted_bytes < last.bytes / 10, "{last:?}");
     }
 }
