@@ -6,7 +6,7 @@ import ctypes
 import io
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tidemill import _options, _tidemill
@@ -51,6 +51,11 @@ class ReadStats:
         answered first.
     taken_back : int
         Blocks that were given up for want of memory.
+    block_bytes, window_bytes : int
+        The block and the window that the object opened last was read by; 0 where there was none.
+        A difference has those of ``after``.
+    past_runs : int
+        From how many past runs they were chosen, where ``"auto"`` was asked for.
 
     Examples
     --------
@@ -76,11 +81,17 @@ class ReadStats:
     hedges: int = 0
     hedges_won: int = 0
     taken_back: int = 0
+    block_bytes: int = 0
+    window_bytes: int = 0
+    past_runs: int = 0
 
     def __sub__(self, before: ReadStats) -> ReadStats:
         """Say what was done in between."""
-        names = [field.name for field in fields(self)]
-        return ReadStats(**{name: getattr(self, name) - getattr(before, name) for name in names})
+        # How an object is read is no number of things that were done.
+        kept = {"block_bytes", "window_bytes", "past_runs"}
+        names = [field.name for field in fields(self) if field.name not in kept]
+        done = {name: getattr(self, name) - getattr(before, name) for name in names}
+        return replace(self, **done)
 
     def __str__(self) -> str:
         """Say it in words."""

@@ -446,12 +446,11 @@ def test_what_reading_did_is_told(s3, proxy, through_proxy, large):
         process = through_proxy.start(*words, "--stats")
         _, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
-        told = [
-            line for line in err.splitlines() if line.startswith(("remote files", "read ahead"))
-        ]
+        told = [line for line in err.splitlines() if line.startswith(("remote files", "read "))]
         requests = len(proxy.reads())
         assert f"in {requests} request" in told[0] and " B of it in vain" in told[0], err
         assert " had their bytes in memory" in told[1]
+        assert len(told) == 2 or (told[2].startswith("read block ") and "past" not in told[2])
     written = tm.query(
         sql, storage_options=options_of(proxy.url), output=through_proxy.folder / "n.csv"
     )
@@ -459,6 +458,65 @@ def test_what_reading_did_is_told(s3, proxy, through_proxy, large):
     whole = tm.read_stats()
     assert whole.fetched_bytes >= written.stats.fetched_bytes
     assert str(whole - whole).startswith("0 B read, 0 B fetched in 0 requests")
+
+
+def test_block_and_window_are_chosen_from_past_runs_where_that_is_asked_for(
+    s3, proxy, through_proxy, large, tmp_path
+):
+    tidemill = through_proxy
+    body = b"n,m\n" + 4 * large[: large.rindex(b"\n") + 1]
+    s3.put_object(Bucket="logs", Key="in/a.csv", Body=body)
+    query = ["query", "SELECT count() AS n FROM 's3://logs/in/a.csv'", "--stats"]
+    auto = ["--read-block=auto", "--read-window=auto"]
+    home = tmp_path / "own"
+
+    def used(*words, folder=home):
+        process = tidemill.start(*words, TIDEMILL_HOME=str(folder))
+        _, err = process.communicate(timeout=600)
+        assert process.returncode == 0, err
+        return next(line for line in err.splitlines() if line.startswith("read block ")), err
+
+    # What does not ask for it leaves nothing.
+    assert "past" not in used(*query)[0]
+    assert not (home / "reads").exists()
+    assert "past" not in used(*query, *auto)[0]
+    assert used(*query, *auto)[0].endswith(": from 1 past run")
+    job = tmp_path / "job.toml"
+    job.write_text(
+        "name = 'daily'\n[source]\nurl = 's3://logs/in/a.csv'\n"
+        "read_block = 'auto'\nread_window = 'auto'\n[tables]\nn = 'count()'\n"
+    )
+    assert used("run", str(job), "--stats")[0].endswith(": from 2 past runs")
+    assert used("run", str(job), "--stats")[0].endswith(": from 1 past run")
+    (history,) = (home / "reads").iterdir()
+    text = history.read_text()
+    assert len(text.splitlines()) == 4 and "job=daily" in text and "hush" not in text
+    # Damage is a line less.
+    history.write_bytes(b"\0" + text.encode()[1:])
+    assert used(*query, *auto)[0].endswith(": from 1 past run")
+    # A folder that cannot be written is a warning.
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    line, err = used(*query, *auto, folder=blocked / "home")
+    assert "past" not in line and "cannot write to the state folder" in err
+
+    keywords = {
+        "storage_options": options_of(proxy.url),
+        "read_block": "auto",
+        "read_window": "auto",
+    }
+    for runs in range(3):
+        with tm.open("s3://logs/in/a.csv", **keywords) as file:
+            while file.read(1 << 20):
+                pass
+        assert file.stats.past_runs == runs and file.stats.block_bytes > 0
+    (tmp_path / "home" / "reads").rename(tmp_path / "forgotten")
+    with tm.open("s3://logs/in/a.csv", **keywords) as file:
+        assert file.read() == body
+    assert file.stats.past_runs == 0
+    result = tm.query("SELECT count() AS n FROM 's3://logs/in/a.csv'", **keywords)
+    assert result.to_pylist() == [{"n": body.count(b"\n") - 1}]
+    assert result.stats.past_runs == 1
 
 
 def test_progress_of_copies_is_shown(s3, moto, tmp_path, capfd):

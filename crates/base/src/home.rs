@@ -3,6 +3,7 @@
 //! ```text
 //! $TIDEMILL_HOME              else $XDG_STATE_HOME/tidemill, else ~/.local/state/tidemill
 //! ├── jobs/                   the job log
+//! ├── reads/                  what runs saw of buckets and web servers
 //! ├── uploads/
 //! │   └── 20261120T212055-1a2b3c4d/     one folder per run that writes to a bucket
 //! └── runs/

@@ -862,11 +862,11 @@ pub(crate) struct StorageArgs {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Reading ahead")]
 pub(crate) struct ReadAheadArgs {
-    /// What one request fetches of what is read ahead: 8M by default, 64K at least
+    /// What one request fetches of what is read ahead: 8M by default, 64K at least; `auto`: as past runs suggest
     #[arg(long, value_name = "SIZE")]
     pub read_block: Option<String>,
 
-    /// How far a place is read ahead of: 256M by default, a block at least
+    /// How far a place is read ahead of: 256M by default, a block at least; `auto`: as past runs suggest
     #[arg(long, value_name = "SIZE")]
     pub read_window: Option<String>,
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A position that is read on from is a window. A read that is at no window's place opens one of size
-//! zero: only its own bytes are fetched. The next one that goes on there makes it [`FIRST_BYTES`], and
+//! zero: only its own bytes are fetched. The next one that goes on there makes it [`Options::first_bytes`](crate::Options::first_bytes), and
 //! each one that had to wait doubles it, up to the limit. A range that is declared has all of its
 //! window at once and nothing behind its end. Of [`WINDOWS_MAX`] windows the one that was left longest ago
 //! makes room for a new place, so random reading soon has none that reaches anywhere; what is declared stays
@@ -26,9 +26,10 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::pool::{Claims, Found, Held, Opened};
 use crate::stats::{Counters, Stats};
+use crate::tuner::Access;
 
-/// The first window of a place that is read on from.
-const FIRST_BYTES: u64 = 1 << 20;
+/// What is claimed of a window at once, if blocks are not smaller.
+const GRAIN_BYTES: u64 = 1 << 20;
 /// So many places of an object are followed at once.
 const WINDOWS_MAX: usize = 16;
 /// A step forward that is not longer than this still goes on at a place.
@@ -48,6 +49,9 @@ struct Windows {
     all: Vec<Window>,
     /// Counts the reads.
     clock: u64,
+    /// Those of them that were at no window's place.
+    opened: u64,
+    has_declared: bool,
 }
 
 #[derive(Debug)]
@@ -89,11 +93,11 @@ impl Window {
     }
 
     /// Grows as it should before a read.
-    fn grow(&mut self, limit: u64) {
+    fn grow(&mut self, first: u64, limit: u64) {
         let waited = std::mem::take(&mut self.had_to_wait);
         let wanted = match self.size {
             _ if self.is_declared => limit,
-            0 => FIRST_BYTES,
+            0 => first,
             size if waited => size.saturating_mul(2),
             size => size,
         };
@@ -124,7 +128,9 @@ impl Windows {
 impl Cursor {
     /// A reader of an object, of which nothing is known yet.
     pub fn new(object: Arc<Opened>) -> Cursor {
-        Cursor { object, windows: Mutex::default(), counters: Arc::default() }
+        let counters = Arc::default();
+        object.tell(&counters);
+        Cursor { object, windows: Mutex::default(), counters }
     }
 
     /// What it reads.
@@ -143,6 +149,17 @@ impl Cursor {
         self.windows.lock().all.iter().map(|window| window.size).sum()
     }
 
+    /// In which order it was read so far.
+    pub fn access(&self) -> Access {
+        let windows = self.windows.lock();
+        match (windows.opened, windows.clock) {
+            _ if windows.has_declared => Access::Declared,
+            // Half of the reads went on where another one had ended.
+            (opened, reads) if opened * 2 <= reads => Access::Sequential,
+            _ => Access::Random,
+        }
+    }
+
     /// Says that a range will be read from its beginning to its end. Its blocks are fetched from now on, as
     /// far as a window reaches.
     pub fn declare(&self, range: Range<u64>) {
@@ -156,6 +173,7 @@ impl Cursor {
         let gone = {
             let mut windows = self.windows.lock();
             windows.clock += 1;
+            windows.has_declared = true;
             window.read_at = windows.clock;
             window.claimed_to = first.end;
             window.held = self.object.claimed(first, true, true, &self.counters);
@@ -197,6 +215,7 @@ impl Cursor {
                 Some(index) => &mut windows.all[index],
                 None if !is_followed => &mut unfollowed,
                 None => {
+                    windows.opened += 1;
                     let (index, oldest) = windows.add(Window::new(at, size));
                     gone = oldest;
                     &mut windows.all[index]
@@ -209,7 +228,8 @@ impl Cursor {
                     (window.is_declared, window.end) = (false, size);
                 }
                 let before = window.size;
-                window.grow(self.object.window_bytes(shared.windows()));
+                let first = self.object.options.first_bytes;
+                window.grow(first, self.object.window_bytes(shared.windows()));
                 match (before, window.size) {
                     (0, 1..) => shared.window_opened(),
                     (1.., 0) => shared.window_closed(),
@@ -240,7 +260,7 @@ impl Cursor {
     ) -> Option<(Range<u64>, u64, &'a mut Vec<Held>)> {
         let from = if window.is_declared || window.claimed_to > at { at } else { ends };
         // Not by slivers.
-        let grain = FIRST_BYTES.min(self.object.block_bytes());
+        let grain = GRAIN_BYTES.min(self.object.block_bytes());
         let to = ends.saturating_add(window.size).div_ceil(grain).saturating_mul(grain);
         let to = to.min(window.end);
         let known_to = window.claimed_to;

@@ -36,6 +36,7 @@ use object_store::client::{
 use parking_lot::Mutex;
 
 use crate::gate::{Gate, Permit};
+use crate::measure::{Flight, Measured, Meter};
 use crate::patience::Patience;
 use crate::ticket::Ticket;
 
@@ -44,11 +45,12 @@ use crate::ticket::Ticket;
 pub struct Endpoint {
     gate: Arc<Gate>,
     patience: Arc<Mutex<Patience>>,
+    meter: Arc<Meter>,
 }
 
 impl Default for Endpoint {
     fn default() -> Self {
-        Endpoint { gate: Gate::new(), patience: Arc::default() }
+        Endpoint { gate: Gate::new(), patience: Arc::default(), meter: Arc::default() }
     }
 }
 
@@ -61,6 +63,17 @@ impl Endpoint {
     /// How many requests may be on their way by now.
     pub fn requests_max(&self) -> usize {
         self.gate.limit()
+    }
+
+    /// Has so many go at once to begin with, from 1 to 256 instead of 16, where that has not changed yet: what
+    /// this process has seen is better than what was once.
+    pub fn start_with(&self, requests: usize) {
+        self.gate.start_with(requests);
+    }
+
+    /// What its answers say of the line to it so far: of those to reads whose bytes are taken as fast as they come.
+    pub fn measured(&self) -> Measured {
+        self.meter.measured()
     }
 
     /// A client whose requests are among those that this counts.
@@ -149,6 +162,7 @@ impl Endpoint {
         is_pinned: bool,
     ) -> Result<HttpResponse, HttpError> {
         let is_read = request.method().as_str() == "GET";
+        let mut flight = (is_read && ticket.is_some()).then(|| self.meter.begin());
         let since = Instant::now();
         let sent = client.execute(request);
         let answer = match timeout {
@@ -157,6 +171,7 @@ impl Endpoint {
         };
         match answer.status().as_u16() {
             429 | 503 => {
+                self.meter.throttled();
                 if let Some(ticket) = ticket {
                     ticket.count(|counters| &counters.throttled);
                 }
@@ -175,7 +190,11 @@ impl Endpoint {
         if ticket.is_none() {
             return Ok(answer);
         }
-        Ok(answer.map(|inner| HttpResponseBody::new(Coming { inner, permit: Some(permit) })))
+        if let Some(flight) = &mut flight {
+            flight.answered();
+        }
+        let permit = Some(permit);
+        Ok(answer.map(|inner| HttpResponseBody::new(Coming { inner, permit, flight })))
     }
 }
 
@@ -230,6 +249,7 @@ impl HttpService for Gated {
 struct Coming {
     inner: HttpResponseBody,
     permit: Option<Permit>,
+    flight: Option<Flight>,
 }
 
 impl Body for Coming {
@@ -241,9 +261,19 @@ impl Body for Coming {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(context);
-        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some(flight), Some(bytes)) = (&mut self.flight, frame.data_ref()) {
+                    flight.add(bytes.len());
+                }
+                if self.inner.is_end_stream() {
+                    // Counted before anybody has its last byte.
+                    self.flight = None;
+                }
+            }
             // Not when it is dropped: who repeats it may keep it meanwhile.
-            self.permit = None;
+            Poll::Ready(None | Some(Err(_))) => (self.permit, self.flight) = (None, None),
+            Poll::Pending => {}
         }
         polled
     }

@@ -188,6 +188,19 @@ impl Gate {
         self.0.lock().rate.limit
     }
 
+    /// Has so many go at once, where nothing else is known yet than to begin with.
+    pub(crate) fn start_with(self: &Arc<Self>, limit: usize) {
+        {
+            let mut state = self.0.lock();
+            if state.rate.cuts > 0 || state.rate.limit != START {
+                return;
+            }
+            state.rate.limit = limit.clamp(1, LIMIT_MAX);
+            state.rate.accepted = 0;
+        }
+        self.pump();
+    }
+
     /// Waits for a slot.
     pub(crate) async fn enter(self: &Arc<Self>, ticket: Option<&Arc<Ticket>>) -> Permit {
         loop {

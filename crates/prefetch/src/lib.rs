@@ -22,6 +22,9 @@
 //! - `endpoint`, `gate`: how many requests may be on their way to a server, and whose?
 //! - `patience`: when is one sent a second time?
 //! - `ticket`: for whom is one made?
+//! - `measure`: what do its answers say of the line?
+//! - `history`: what did those of past runs say?
+//! - `tuner`: which block and window does that ask for?
 //! - `buffer`: how are bytes read while they arrive?
 //! - `pool`: which blocks are there, in which order are they fetched, in how much memory?
 //! - `cursor`: which bytes will be wanted next?
@@ -50,6 +53,8 @@ mod disk;
 pub mod endpoint;
 pub mod error;
 mod gate;
+pub mod history;
+mod measure;
 pub mod origin;
 mod patience;
 pub mod pool;
@@ -58,12 +63,15 @@ mod reader;
 mod stats;
 mod store;
 mod ticket;
+pub mod tuner;
 
 pub use cached::CachedOrigin;
 pub use cursor::Cursor;
 pub use disk::{DiskOptions, DiskStats, DiskTier};
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
+pub use history::History;
+pub use measure::Measured;
 pub use origin::{Origin, Sink, StoreObject};
 pub use pool::{Claims, Opened, Pool};
 pub use reader::PrefetchReader;
@@ -80,11 +88,19 @@ pub struct Options {
     pub window_bytes: u64,
     /// The memory of all that is fetched ahead, of all objects. Default: 512 MiB. Minimum: 1 MiB.
     pub memory_bytes: u64,
+    /// The first window of a place that is read on from without being told of, which then doubles. Default:
+    /// 1 MiB.
+    pub first_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { block_bytes: 8 << 20, window_bytes: 256 << 20, memory_bytes: 512 << 20 }
+        Options {
+            block_bytes: 8 << 20,
+            window_bytes: 256 << 20,
+            memory_bytes: 512 << 20,
+            first_bytes: 1 << 20,
+        }
     }
 }
 

@@ -31,11 +31,11 @@ use crate::stats::{Counters, Stats};
 use crate::ticket::Ticket;
 
 /// So many requests for what may be wanted later are on their way at once …
-const FLYING_MAX: usize = 64;
+pub(crate) const FLYING_MAX: usize = 64;
 /// … for so many bytes, if these are more than one.
-const FLYING_BYTES_MAX: u64 = 192 << 20;
+pub(crate) const FLYING_BYTES_MAX: u64 = 192 << 20;
 /// A block is at most this share of the memory: with fewer blocks at once nothing goes ahead.
-const BLOCKS_MIN: u64 = 16;
+pub(crate) const BLOCKS_MIN: u64 = 16;
 /// The least that a block holds.
 pub(crate) const BLOCK_BYTES_MIN: u64 = 64 << 10;
 
@@ -100,6 +100,8 @@ pub struct Opened {
     pub(crate) origin: Arc<dyn Origin>,
     pub(crate) pool: Pool,
     pub(crate) options: Options,
+    /// From how many past runs those were chosen.
+    past_runs: u64,
 }
 
 /// How a range is claimed.
@@ -210,8 +212,20 @@ impl Pool {
 
     /// One version of an object, to be read through this pool.
     pub fn open(&self, origin: Arc<dyn Origin>, options: Options) -> Arc<Opened> {
+        self.open_chosen(origin, options, 0)
+    }
+
+    /// The same; the options were [chosen](crate::tuner) from so many past runs, which its statistics say.
+    pub fn open_chosen(
+        &self,
+        origin: Arc<dyn Origin>,
+        options: Options,
+        past_runs: u64,
+    ) -> Arc<Opened> {
         let id = self.0.books.lock().new_id();
-        Arc::new(Opened { id, origin, pool: self.clone(), options })
+        let opened = Opened { id, origin, pool: self.clone(), options, past_runs };
+        opened.tell(&self.0.counters);
+        Arc::new(opened)
     }
 }
 
@@ -226,15 +240,20 @@ impl Opened {
         &self.options
     }
 
+    /// Tells whoever counts how it is read.
+    pub(crate) fn tell(&self, counters: &Counters) {
+        counters.read_by(self.block_bytes(), self.window_bytes(1), self.past_runs);
+    }
+
     /// The size of its blocks, memory being what it is.
-    pub(crate) fn block_bytes(&self) -> u64 {
+    pub fn block_bytes(&self) -> u64 {
         let most = (self.pool.memory_bytes() / BLOCKS_MIN).max(BLOCK_BYTES_MIN);
         // The largest power of two up to that.
         self.options.block_bytes.min(1 << most.ilog2()).max(1)
     }
 
     /// How far a window may reach, memory and the other windows being what they are.
-    pub(crate) fn window_bytes(&self, windows: u64) -> u64 {
+    pub fn window_bytes(&self, windows: u64) -> u64 {
         self.options.window_bytes.min(self.pool.memory_bytes() / windows.max(1))
     }
 

@@ -38,6 +38,13 @@ pub struct Stats {
     pub hedges_won: u64,
     /// Blocks that were taken back for reads that could not wait.
     pub taken_back: u64,
+    /// The block that was used for the object that was opened last: what there was memory for. Not counted, and
+    /// the same in a difference.
+    pub block_bytes: u64,
+    /// How far a place was read ahead of at most there.
+    pub window_bytes: u64,
+    /// From how many past runs they were chosen; 0 where they were given, or are the defaults.
+    pub past_runs: u64,
 }
 
 impl Stats {
@@ -60,6 +67,9 @@ impl Stats {
             throttled: self.throttled.saturating_sub(before.throttled),
             hedges: self.hedges.saturating_sub(before.hedges),
             hedges_won: self.hedges_won.saturating_sub(before.hedges_won),
+            block_bytes: self.block_bytes,
+            window_bytes: self.window_bytes,
+            past_runs: self.past_runs,
         }
     }
 }
@@ -81,6 +91,9 @@ pub(crate) struct Counters {
     pub(crate) hedges: AtomicU64,
     pub(crate) hedges_won: AtomicU64,
     pub(crate) taken_back: AtomicU64,
+    pub(crate) block_bytes: AtomicU64,
+    pub(crate) window_bytes: AtomicU64,
+    pub(crate) past_runs: AtomicU64,
 }
 
 impl Counters {
@@ -109,6 +122,16 @@ impl Counters {
             hedges: of(&self.hedges),
             hedges_won: of(&self.hedges_won),
             taken_back: of(&self.taken_back),
+            block_bytes: of(&self.block_bytes),
+            window_bytes: of(&self.window_bytes),
+            past_runs: of(&self.past_runs),
         }
+    }
+
+    /// Notes how an object is read.
+    pub(crate) fn read_by(&self, block_bytes: u64, window_bytes: u64, past_runs: u64) {
+        self.block_bytes.store(block_bytes, Relaxed);
+        self.window_bytes.store(window_bytes, Relaxed);
+        self.past_runs.store(past_runs, Relaxed);
     }
 }

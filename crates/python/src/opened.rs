@@ -562,6 +562,9 @@ pub(crate) fn told<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, P
         ("hedges", stats.hedges),
         ("hedges_won", stats.hedges_won),
         ("taken_back", stats.taken_back),
+        ("block_bytes", stats.block_bytes),
+        ("window_bytes", stats.window_bytes),
+        ("past_runs", stats.past_runs),
     ] {
         told.set_item(name, value)?;
     }

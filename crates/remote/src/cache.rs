@@ -63,8 +63,9 @@ fn tier(folder: &Path, limit_bytes: u64) -> Option<DiskTier> {
     Some(tier)
 }
 
-fn warn(warning: String) {
-    tracing::debug!(warning, "read cache");
+/// Keeps a warning about what is kept here of remote files.
+pub(crate) fn warn(warning: String) {
+    tracing::debug!(warning, "reading");
     WARNINGS.lock().push(warning);
 }
 

@@ -18,6 +18,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::cache::Keeping;
@@ -41,6 +42,7 @@ use super::client::{client, endpoint, root_cause};
 use super::counted;
 use super::options::{StorageOptions, seconds};
 use super::s3::network_hint;
+use super::tuning::{Auto, Tuning};
 
 /// What the first request asks for.
 const PROBE_BYTES: u64 = 1 << 20;
@@ -61,6 +63,8 @@ pub struct Web {
     retry: RetryConfig,
     /// How its files are read.
     reading: tidemill_prefetch::Options,
+    /// What of that is to be chosen, where something is.
+    auto: Option<Auto>,
     /// What is kept of them.
     keeping: Option<Keeping>,
 }
@@ -77,12 +81,14 @@ impl Web {
             None => TIMEOUT,
         };
         let connect = |options: ClientOptions| client(&options).map(HttpClient::new);
+        let (reading, auto) = options.reading()?;
         Ok(Web {
             patient: connect(own.clone().with_timeout_disabled())?,
             client: connect(own.with_timeout(timeout))?,
             timeout,
             retry: options.retry()?,
-            reading: options.reading()?,
+            reading,
+            auto,
             keeping: options.keeping()?,
         })
     }
@@ -319,6 +325,13 @@ impl Resource {
 
     pub(super) fn reading(&self) -> tidemill_prefetch::Options {
         self.web.reading
+    }
+
+    /// What of that is chosen, where something is.
+    pub(super) fn tuning(&self) -> Option<Arc<Tuning>> {
+        let server = server_of(&self.address.url);
+        let auto = self.web.auto.as_ref()?;
+        Some(Tuning::of(&server, server.clone(), &endpoint(&server), auto))
     }
 
     pub(super) fn keeping(&self) -> Option<&Keeping> {

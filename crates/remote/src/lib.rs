@@ -21,6 +21,7 @@
 //! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
 //! - `counted`: what is fetched without its help?
 //! - `cache`: which of the bytes are kept on a disk, for the next run?
+//! - `tuning`: which block and window suit a server, as past runs saw it?
 //! - `upload`: how does an object come to be, at once or not at all?
 //! - `files`: which of them are there, and how are they copied from here to there?
 //!
@@ -46,6 +47,7 @@ pub mod pattern;
 pub mod reader;
 pub mod requests;
 pub mod s3;
+pub mod tuning;
 pub mod upload;
 
 use std::future::Future;

@@ -11,6 +11,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_prefetch::endpoint::at_full_speed;
+use tidemill_prefetch::tuner::Access;
 use tidemill_prefetch::{Error as PrefetchError, Opened, Origin, Sink, StoreObject};
 use tracing::{Instrument, debug_span};
 
@@ -19,6 +20,7 @@ use super::counted::Counted;
 use super::http::{Resource, Web};
 use super::reader::pool;
 use super::s3::{Bucket, Refusal};
+use super::tuning::Tuning;
 
 /// An object as it was when it was listed.
 #[derive(Debug)]
@@ -191,15 +193,34 @@ impl Object {
     /// # Errors
     /// [`Error::Io`] if there can be no threads for the network.
     pub fn opened(&self) -> Result<&Arc<Opened>> {
+        self.opened_for(Access::Declared)
+    }
+
+    /// The same; who asks first says in which order it is going to be read.
+    pub(super) fn opened_for(&self, access: Access) -> Result<&Arc<Opened>> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let reading = match &self.version.at {
+        let (pool, origin) = (pool()?, Arc::clone(self.origin()));
+        Ok(self.opened.get_or_init(|| match self.tuning() {
+            Some(tuning) => tuning.open(pool, origin, access),
+            None => pool.open(origin, self.reading()),
+        }))
+    }
+
+    fn reading(&self) -> tidemill_prefetch::Options {
+        match &self.version.at {
             At::S3 { bucket, .. } => bucket.reading,
             At::Http(resource) => resource.reading(),
-        };
-        let opened = pool()?.open(Arc::clone(self.origin()), reading);
-        Ok(self.opened.get_or_init(|| opened))
+        }
+    }
+
+    /// Who chooses how it is read, if that is asked for.
+    pub(super) fn tuning(&self) -> Option<Arc<Tuning>> {
+        match &self.version.at {
+            At::S3 { bucket, .. } => bucket.tuning.clone(),
+            At::Http(resource) => resource.tuning(),
+        }
     }
 
     /// Where its bytes come from.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::cache::Keeping;
 use crate::error::{Error, Result};
+use crate::tuning::Auto;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
 use tidemill_base::home::cache_folder;
@@ -23,11 +24,15 @@ use tidemill_base::suggest;
 
 /// Settings of stores, by name.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct StorageOptions(BTreeMap<String, String>);
+pub struct StorageOptions {
+    all: BTreeMap<String, String>,
+    /// Whose they are: what past runs of it saw is what counts.
+    job: String,
+}
 
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.all.keys()).finish()
     }
 }
 
@@ -186,14 +191,14 @@ impl StorageOptions {
         let value = value.into();
         check(&name, &key, &value)?;
         // `aws_region` and `region` are one option.
-        self.0.retain(|other, _| other.parse::<Key>().is_ok_and(|other| other != key));
-        self.0.insert(name, value);
+        self.all.retain(|other, _| other.parse::<Key>().is_ok_and(|other| other != key));
+        self.all.insert(name, value);
         Ok(())
     }
 
     /// A text without the values of these options and of the environment's.
     pub(super) fn hidden_in(&self, text: &str) -> String {
-        let own = self.0.values().cloned();
+        let own = self.all.values().cloned();
         let environment = std::env::vars_os()
             .filter(|(name, _)| name.to_string_lossy().to_ascii_uppercase().starts_with("AWS_"))
             .filter_map(|(_, value)| value.into_string().ok());
@@ -204,16 +209,24 @@ impl StorageOptions {
         values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "…"))
     }
 
+    /// Says which job they are of: where block and window are chosen from past runs, its own count first.
+    pub fn set_job(&mut self, name: &str) {
+        name.clone_into(&mut self.job);
+    }
+
     /// Whether none is set.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// These with others over them.
     #[must_use]
     pub fn with(&self, over: &StorageOptions) -> StorageOptions {
         let mut all = self.clone();
-        for (name, value) in &over.0 {
+        if !over.job.is_empty() {
+            all.job.clone_from(&over.job);
+        }
+        for (name, value) in &over.all {
             // Both were checked when they were set.
             let _ = all.set(name, value.clone());
         }
@@ -221,7 +234,7 @@ impl StorageOptions {
     }
 
     fn keys(&self) -> impl Iterator<Item = (&str, Key, &str)> {
-        self.0
+        self.all
             .iter()
             .filter_map(|(name, value)| Some((name.as_str(), name.parse().ok()?, value.as_str())))
     }
@@ -294,19 +307,39 @@ impl StorageOptions {
         Ok(retry)
     }
 
-    /// How objects are read ahead; the memory for it is the run's.
-    pub(super) fn reading(&self) -> Result<tidemill_prefetch::Options> {
+    /// How objects are read ahead, and what of it is to be chosen, if anything is; the memory for it is the
+    /// run's.
+    pub(super) fn reading(&self) -> Result<(tidemill_prefetch::Options, Option<Auto>)> {
         let mut reading = tidemill_prefetch::Options::default();
-        let mut window = None;
+        let (mut block, mut window, mut is_auto) = (None, None, false);
         for (_, key, value) in self.keys() {
             match key {
-                Key::ReadBlock => reading.block_bytes = size(READ_BLOCK, value)?,
+                Key::ReadBlock | Key::ReadWindow if is_auto_value(value) => is_auto = true,
+                Key::ReadBlock => block = Some(size(READ_BLOCK, value)?),
                 Key::ReadWindow => window = Some(size(READ_WINDOW, value)?),
                 _ => {}
             }
         }
+        let auto = is_auto.then(|| {
+            // What is neither given nor to be chosen is the default.
+            let is_chosen =
+                |wanted| self.keys().any(|(_, key, value)| key == wanted && is_auto_value(value));
+            let given = |value: Option<u64>, wanted, default| match value {
+                None if !is_chosen(wanted) => Some(default),
+                value => value,
+            };
+            Auto {
+                block_bytes: given(block, Key::ReadBlock, reading.block_bytes),
+                window_bytes: given(window, Key::ReadWindow, reading.window_bytes),
+                job: self.job.clone(),
+            }
+        });
+        reading.block_bytes = block.unwrap_or(reading.block_bytes);
         // One that was not asked for holds a block at least.
         reading.window_bytes = window.unwrap_or(reading.window_bytes.max(reading.block_bytes));
+        if let Some(auto) = auto.as_ref().filter(|auto| auto.block_bytes.is_none()) {
+            reading = auto.defaults();
+        }
         if reading.window_bytes < reading.block_bytes {
             return Err(Error::usage_hint(
                 format!(
@@ -317,7 +350,7 @@ impl StorageOptions {
                 "a window is some blocks: give a larger window or smaller blocks",
             ));
         }
-        Ok(reading)
+        Ok((reading, auto))
     }
 
     /// The name of one that is about reading, if any is set.
@@ -417,6 +450,7 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
     match key {
         Key::MaxRetries => drop(retries(value)?),
         Key::RetryTimeout => drop(seconds(RETRY_TIMEOUT, value)?),
+        Key::ReadBlock | Key::ReadWindow if is_auto_value(value) => {}
         Key::ReadBlock => at_least(READ_BLOCK, value, READ_BLOCK_BYTES_MIN)?,
         Key::ReadWindow => at_least(READ_WINDOW, value, READ_BLOCK_BYTES_MIN)?,
         Key::ReadMemory => at_least(READ_MEMORY, value, READ_MEMORY_BYTES_MIN)?,
@@ -495,13 +529,23 @@ fn retries(value: &str) -> Result<usize> {
     count.map_err(|_| Error::usage(format!("storage option `{MAX_RETRIES}` is a number")))
 }
 
+/// Whether it is to be chosen from what past runs saw.
+fn is_auto_value(value: &str) -> bool {
+    value.trim().eq_ignore_ascii_case("auto")
+}
+
 /// `8388608`, `8M`, `8MiB`.
 fn size(name: &str, value: &str) -> Result<u64> {
     match parse_size(value) {
         Some(Size::Bytes(bytes)) => Ok(bytes),
         _ => Err(Error::usage_hint(
             format!("storage option `{name}` is a size, and what was given is none"),
-            "such as 8M, 512KiB or 1GB",
+            match name {
+                READ_BLOCK | READ_WINDOW => {
+                    "such as 8M, 512KiB or 1GB; auto chooses one from what past runs saw"
+                }
+                _ => "such as 8M, 512KiB or 1GB",
+            },
         )),
     }
 }
@@ -579,13 +623,13 @@ mod tests {
         let mut options = StorageOptions::default();
         options.set("aws_region", "a").unwrap();
         options.set("REGION", "b").unwrap();
-        assert_eq!(options.0.len(), 1);
+        assert_eq!(options.all.len(), 1);
         options.set("secret_access_key", "hush").unwrap();
         assert_eq!(format!("{options:?}"), r#"{"region", "secret_access_key"}"#);
         let mut over = StorageOptions::default();
         over.set("aws_secret_access_key", "other").unwrap();
-        assert_eq!(options.with(&over).0.len(), 2);
-        assert_eq!(options.with(&over).0["aws_secret_access_key"], "other");
+        assert_eq!(options.with(&over).all.len(), 2);
+        assert_eq!(options.with(&over).all["aws_secret_access_key"], "other");
     }
 
     #[test]
@@ -593,7 +637,7 @@ mod tests {
         let with = |pairs: &[(&str, &str)]| {
             let mut options = StorageOptions::default();
             pairs.iter().try_for_each(|(name, value)| options.set(name, *value))?;
-            Ok((options.reading()?, options.read_memory_bytes()))
+            Ok((options.reading()?.0, options.read_memory_bytes()))
         };
         let (reading, memory) = with(&[]).unwrap();
         assert_eq!((reading, memory), (tidemill_prefetch::Options::default(), None));
@@ -603,10 +647,27 @@ mod tests {
         assert_eq!(memory, Some(64 << 20));
         // A larger block by itself has a window that holds it.
         assert_eq!(with(&[("read_block", "1G")]).unwrap().0.window_bytes, 1 << 30);
+        let auto = |pairs: &[(&str, &str)]| {
+            let mut options = StorageOptions::default();
+            pairs.iter().for_each(|(name, value)| options.set(name, *value).unwrap());
+            let (reading, auto) = options.reading().unwrap();
+            let auto = auto.map(|auto| (auto.block_bytes, auto.window_bytes));
+            (reading.block_bytes >> 20, reading.window_bytes >> 20, auto)
+        };
+        for (pairs, expected) in [
+            (&[("read_block", "4M")][..], (4, 256, None)),
+            (&[("read_block", "auto")], (8, 256, Some((None, Some(256 << 20))))),
+            (&[("read_window", " Auto ")], (8, 256, Some((Some(8 << 20), None)))),
+            (&[("read_block", "auto"), ("read_window", "auto")], (8, 256, Some((None, None)))),
+            (&[("read_block", "auto"), ("read_window", "4M")], (4, 4, Some((None, Some(4 << 20))))),
+        ] {
+            assert_eq!(auto(pairs), expected, "{pairs:?}");
+        }
         for (pairs, expected) in [
             (&[("read_block", "1")][..], "the least is 64 KiB"),
             (&[("read_memory", "1K")], "the least is 1 MiB"),
-            (&[("read_window", "much")], "such as 8M"),
+            (&[("read_window", "much")], "auto chooses one"),
+            (&[("read_memory", "auto")], "such as 8M"),
             (&[("read_window", "50%")], "such as 8M"),
             (&[("read_window", "1M")], "less than a `read_block` of 8 MiB"),
             (&[("read_cache", "1M")], "the least is 16 MiB, and 0 is none"),

@@ -107,6 +107,7 @@ impl Default for Budget {
 impl Drop for Limit {
     fn drop(&mut self) {
         // A run ends with its budget.
+        super::tuning::finish();
         let stats = stats();
         if stats.requests + stats.disk_reads > 0 {
             let kept = super::cache::stats();

@@ -17,6 +17,7 @@ use tidemill_base::redact::visible;
 
 use super::client::{Connector, Kept, OnlyNew, root_cause};
 use super::requests::{Wire, address};
+use super::tuning::Tuning;
 use super::{Fetch, StorageOptions};
 
 /// How long the machine's metadata service may take to give credentials.
@@ -34,6 +35,8 @@ pub struct Bucket {
     pub(super) wire: Wire,
     /// How its objects are read.
     pub(super) reading: tidemill_prefetch::Options,
+    /// What of that is chosen, where something is.
+    pub(super) tuning: Option<Arc<Tuning>>,
     /// What is kept of them.
     pub(super) keeping: Option<Keeping>,
 }
@@ -68,17 +71,20 @@ impl Bucket {
         };
         let builder = settings.builder.clone().with_bucket_name(name);
         let address = address(name, &settings);
-        let connector = Connector(super::client::endpoint(&address));
+        let (reading, auto) = options.reading()?;
+        let asked = super::client::endpoint(&address);
+        let place = format!("s3://{name}");
+        let tuning = auto.map(|auto| Tuning::of(&address, place, &asked, &auto));
+        let connector = Connector(asked);
         let only_new = build(builder.clone().with_http_connector(OnlyNew(connector.clone())))?;
         let kept = Kept::new(connector);
         let store = Arc::new(build(builder.with_http_connector(kept.clone()))?);
         let client =
             kept.client().ok_or_else(|| Error::Internal("a bucket without a client".into()))?;
         let wire = Wire::new(address, &settings, options.retry()?, client);
-        let reading = options.reading()?;
         let keeping = options.keeping()?;
         let name = name.to_owned();
-        let bucket = Bucket { name, store, only_new, endpoint, wire, reading, keeping };
+        let bucket = Bucket { name, store, only_new, endpoint, wire, reading, tuning, keeping };
         let bucket = Arc::new(bucket);
         if asks {
             let asked = Arc::clone(&bucket);

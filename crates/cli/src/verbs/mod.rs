@@ -47,6 +47,8 @@ pub(crate) enum Outcome {
 pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
     let asks_for_stats = verb.read_ahead().is_some_and(|read_ahead| read_ahead.stats);
     let performed = perform_verb(verb);
+    // For what has no run of its own.
+    remote::tuning::finish();
     if asks_for_stats {
         terminal::note(&stats::told(&remote::stats()));
     }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use tidemill_engine::coverage::{grouped, human_bytes};
+use tidemill_engine::memory::human;
 use tidemill_engine::remote::Stats;
 
-/// Two lines: which bytes came from where, and who waited for them.
+/// Two lines: which bytes came from where, and who waited for them; a third about how objects were read ahead, if any
+/// was.
 pub(super) fn told(stats: &Stats) -> String {
     let of = |count: u64, one: &str, several: &str| {
         format!("{} {}", grouped(count), if count == 1 { one } else { several })
@@ -38,9 +40,21 @@ pub(super) fn told(stats: &Stats) -> String {
         0 => String::new(),
         count => format!("; {} given up for want of memory", of(count, "block was", "blocks were")),
     };
+    let used = match stats.block_bytes {
+        0 => String::new(),
+        block => format!(
+            "\nread block {}, window {}{}",
+            human(block),
+            human(stats.window_bytes),
+            match stats.past_runs {
+                0 => String::new(),
+                runs => format!(": from {}", of(runs, "past run", "past runs")),
+            }
+        ),
+    };
     format!(
         "remote files: {} read, {} fetched in {requests}{besides}{disk}, {} of it in vain\n\
-         read ahead: {} of {} had their bytes in memory, the others waited {}{back}",
+         read ahead: {} of {} had their bytes in memory, the others waited {}{back}{used}",
         human_bytes(stats.asked_bytes),
         human_bytes(stats.fetched_bytes),
         human_bytes(stats.wasted_bytes),
@@ -75,12 +89,16 @@ mod tests {
         stats.wasted_bytes = 8_000_000;
         (stats.reads, stats.hits, stats.taken_back) = (1_200, 1_100, 3);
         stats.stall_time = Duration::from_millis(12_340);
+        (stats.block_bytes, stats.window_bytes, stats.past_runs) = (8 << 20, 160 << 20, 3);
         assert_eq!(
             told(&stats),
             "remote files: 932 MB read, 900 MB fetched in 1 request (2 made again, 1 refused as too many, \
              3 sent twice as they were slow, 2 with success), 40.0 MB from the read cache in 5 reads, 8.00 MB of it in vain\n\
              read ahead: 1,100 of 1,200 reads had their bytes in memory, the others waited 12 s; \
-             3 blocks were given up for want of memory"
+             3 blocks were given up for want of memory\n\
+             read block 8 MiB, window 160 MiB: from 3 past runs"
         );
+        (stats.past_runs, stats.taken_back) = (0, 0);
+        assert!(told(&stats).ends_with("waited 12 s\nread block 8 MiB, window 160 MiB"));
     }
 }

@@ -170,7 +170,10 @@ impl Job {
         }
         let mut root = Section { origin, title: None, tree };
         let name = root.text("name")?;
-        let sources = sources(&mut root)?;
+        let mut sources = sources(&mut root)?;
+        for source in &mut sources {
+            source.spec.storage_options.set_job(name.as_deref().unwrap_or_default());
+        }
         let map = map(&mut root)?;
         let tables = tables(&mut root)?;
         if let Some(reduce) = root.take("reduce") {

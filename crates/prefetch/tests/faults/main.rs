@@ -231,7 +231,12 @@ fn check(faults: Vec<Option<Fault>>, steps: Vec<Step>, capacity: usize, memory_b
         runtime.block_on(async {
             let server = Arc::new(Server::new(SIZE, faults));
             server.capacity.store(capacity, Ordering::SeqCst);
-            let options = Options { block_bytes: 64 * KIB, window_bytes: 512 * KIB, memory_bytes };
+            let options = Options {
+                block_bytes: 64 * KIB,
+                window_bytes: 512 * KIB,
+                memory_bytes,
+                ..Options::default()
+            };
             let inner = Arc::new(server.store(&Endpoint::new()));
             let store = PrefetchStore::new(inner, options).unwrap();
             run(&server, &store, steps).await;

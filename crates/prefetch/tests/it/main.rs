@@ -2,7 +2,9 @@
 
 mod disk;
 mod faulty;
+mod history;
 mod memory;
+mod tuner;
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -20,7 +22,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 fn options(memory_bytes: u64) -> Options {
-    Options { block_bytes: 64 * KIB, window_bytes: 512 * KIB, memory_bytes }
+    Options { block_bytes: 64 * KIB, window_bytes: 512 * KIB, memory_bytes, ..Options::default() }
 }
 
 fn store_of(faulty: Arc<Faulty>, options: Options) -> PrefetchStore {

@@ -51,6 +51,7 @@ fn many_readers_hold_no_more_than_the_budget() {
         block_bytes: BLOCK as u64 + 1,
         window_bytes: 1 << 20,
         memory_bytes: (BLOCK as u64 + 1) * 64,
+        ..Options::default()
     };
     let pool = Pool::new(options.memory_bytes, runtime.handle().clone());
     let size = (BLOCK as u64 + 1) * 40;

@@ -2,6 +2,7 @@
 //! much room. One thread does all of it, so each run is the same.
 
 mod hedge;
+mod measured;
 mod pace;
 mod server;
 
@@ -28,7 +29,12 @@ fn on_one_thread(work: impl Future<Output = ()>) {
 }
 
 fn options() -> Options {
-    Options { block_bytes: 64 * KIB, window_bytes: 32 * MIB, memory_bytes: 32 * MIB }
+    Options {
+        block_bytes: 64 * KIB,
+        window_bytes: 32 * MIB,
+        memory_bytes: 32 * MIB,
+        ..Options::default()
+    }
 }
 
 /// A server, and a store that asks it through an endpoint.

@@ -34,7 +34,7 @@ mod read;
 #[cfg(test)]
 mod pace;
 #[cfg(test)]
-mod server;
+pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 

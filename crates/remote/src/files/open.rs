@@ -19,6 +19,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Tick;
 use tidemill_prefetch::ranges::joined;
+use tidemill_prefetch::tuner::Access;
 use tidemill_prefetch::{Claims, Cursor, Error as PrefetchError, Stats};
 
 use super::find::{At, Found, Named, Stores};
@@ -27,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::http::Body;
 use crate::object::Object;
 use crate::reader::{Budget, pool};
+use crate::tuning::Watch;
 
 /// A file on this machine is read in such pieces, with a look at `tick` between them.
 const PIECE_BYTES: usize = 8 << 20;
@@ -42,6 +44,8 @@ pub struct File {
     fetched_bytes: AtomicU64,
     asked_bytes: AtomicU64,
     requests: AtomicU64,
+    /// What it shows of its server, where block or window are chosen by that.
+    watch: Option<Watch>,
     _budget: Budget,
 }
 
@@ -92,13 +96,17 @@ pub fn open(url: &str, settings: &Settings) -> Result<File> {
         )),
     })?;
     let found = one.ok_or_else(folder)?;
-    let mut seen = (0, 0);
+    let (mut seen, mut watch) = ((0, 0), None);
     let place = match found.object()? {
         Some(object) if object.is_stream() => Place::Stream(object, Mutex::default()),
         Some(object) => {
             let is_web = matches!(found.at, At::Web(_));
             seen = if is_web { (object.head_bytes(), 1) } else { seen };
-            let cursor = Cursor::new(Arc::clone(object.opened()?));
+            // How it will be read is not known; windows matter to who reads on.
+            let opened = object.opened_for(Access::Sequential)?;
+            let pool = pool()?;
+            watch = object.tuning().map(|tuning| Watch::new(&tuning, pool, opened));
+            let cursor = Cursor::new(Arc::clone(opened));
             Place::Object(object, cursor)
         }
         None => {
@@ -114,6 +122,7 @@ pub fn open(url: &str, settings: &Settings) -> Result<File> {
         fetched_bytes: AtomicU64::new(seen.0),
         asked_bytes: AtomicU64::default(),
         requests: AtomicU64::new(seen.1),
+        watch,
         _budget: settings.budget(),
     })
 }
@@ -311,6 +320,14 @@ impl File {
         stats.fetched_bytes += self.fetched_bytes.load(Ordering::Relaxed);
         stats.requests += self.requests.load(Ordering::Relaxed);
         stats
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if let (Some(watch), Place::Object(_, cursor)) = (&self.watch, &self.place) {
+            watch.end(cursor.access(), &cursor.stats());
+        }
     }
 }
 

@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-pub(super) struct Server {
+pub(crate) struct Server {
     pub(super) url: String,
     shared: Arc<Shared>,
 }
@@ -136,7 +136,7 @@ impl Server {
         Server { url, shared }
     }
 
-    pub(super) fn with(keys: &[(&str, &[u8])]) -> Server {
+    pub(crate) fn with(keys: &[(&str, &[u8])]) -> Server {
         let server = Server::start(1000);
         for (key, bytes) in keys {
             server.store(key, bytes.to_vec());
@@ -177,7 +177,7 @@ impl Server {
         self.rule(|_| Fault::None);
     }
 
-    pub(super) fn options(&self) -> StorageOptions {
+    pub(crate) fn options(&self) -> StorageOptions {
         let mut options = StorageOptions::default();
         for (name, value) in [
             ("endpoint_url", self.url.as_str()),

@@ -1,0 +1,343 @@
+//! What past runs saw of an endpoint: a small file of lines, each with a checksum.
+//!
+//! ```text
+//!  5f1d0c2a read 1 time=1795737600 place=s3://logs job=daily access=declared object=134217728 …
+//! ```
+//!
+//! A line is believed if it is whole: its CRC-32C fits, and each value is one that a run could have seen. All
+//! others are skipped, so neither a write that was cut off by the end of a process nor a damaged disk, nor two
+//! processes at once, can mislead. There are no words in it but the job's name and the place, which whoever writes
+//! it keeps secrets out of.
+//!
+//! **Writing** is one `write` at the file's end. A file of more than [`FILE_BYTES_MAX`] is written anew with its
+//! latest lines, beside it, and renamed to its place. Whoever appends looks afterwards whether the file is still the one in
+//! that place, and else appends again; whoever renames copies what came into the old one meanwhile. So a line can be there
+//! twice, which reading sees, and is not lost. No process waits for another.
+//!
+//! The folder may be removed at any time.
+
+use std::fmt::Write as _;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use sha2::{Digest, Sha256};
+
+use crate::tuner::{Access, Record};
+
+/// A larger file is written anew …
+pub const FILE_BYTES_MAX: u64 = 64 << 10;
+/// … with so much of its end.
+const KEPT_BYTES: usize = 32 << 10;
+/// Nothing before so much of its end is looked at.
+const READ_BYTES_MAX: u64 = 4 * FILE_BYTES_MAX;
+/// A line of a version.
+const VERSION: &str = "read 1";
+/// A longer word is cut.
+const WORD_BYTES_MAX: usize = 100;
+/// No number of a run is larger.
+const NUMBER_MAX: u64 = 1 << 53;
+/// An appended line may be overtaken by so many renames.
+const TRIES: usize = 4;
+
+/// The records of one endpoint.
+#[derive(Debug, Clone)]
+pub struct History {
+    path: PathBuf,
+}
+
+impl History {
+    /// That of an endpoint, in a folder for all of them. Neither need exist. `endpoint` may have secrets in it:
+    /// only a hash of it reaches the disk.
+    pub fn new(folder: &Path, endpoint: &str) -> History {
+        let hash = Sha256::digest(endpoint.as_bytes());
+        let mut name = String::new();
+        for byte in hash.iter().take(16) {
+            // Writing to a text cannot fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        History { path: folder.join(name) }
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The records that can be believed, oldest first; none where there is no file.
+    ///
+    /// # Errors
+    /// Those of reading a file that is there.
+    pub fn records(&self) -> io::Result<Vec<Record>> {
+        let file = match OpenOptions::new()
+            .read(true)
+            .custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
+            .open(&self.path)
+        {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened?,
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+        }
+        Ok(parse(&end_of(&file)?.0))
+    }
+
+    /// Adds a record. The folder is made if it is missing, for nobody else to look into.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn append(&self, record: &Record) -> io::Result<()> {
+        if let Some(folder) = self.path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let line = line(record);
+        for _ in 0..TRIES {
+            let file = self.open()?;
+            let size = file.metadata()?.size();
+            append(&file, &line)?;
+            if self.is_there(&file)? {
+                if size + line.len() as u64 > FILE_BYTES_MAX {
+                    self.shorten(file)?;
+                }
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).mode(0o600);
+        let file =
+            options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(&self.path)?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")),
+        }
+    }
+
+    /// Whether this is the file that others open.
+    fn is_there(&self, file: &File) -> io::Result<bool> {
+        let own = file.metadata()?;
+        match self.path.symlink_metadata() {
+            Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps the latest lines.
+    fn shorten(&self, mut file: File) -> io::Result<()> {
+        // Another process does it, or has done so.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+            || !self.is_there(&file)?
+        {
+            return Ok(());
+        }
+        let (text, read) = end_of(&file)?;
+        let mut kept = Vec::new();
+        for record in parse(&text).iter().rev() {
+            let line = line(record);
+            if kept.len() + line.len() > KEPT_BYTES {
+                break;
+            }
+            kept.splice(0..0, line.into_bytes());
+        }
+        // Whoever has the lock is the only one to write it; what a process left of it that was killed is
+        // written over.
+        let new = self.path.with_extension("new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options
+            .custom_flags(flags(OFlags::NOFOLLOW))
+            .open(&new)
+            .and_then(|mut written| written.write_all(&kept))
+            .and_then(|()| std::fs::rename(&new, &self.path));
+        if written.is_err() {
+            // Half of it would be of no use.
+            let _ = std::fs::remove_file(&new);
+            return written;
+        }
+        // What came meanwhile went into the old one.
+        let mut late = Vec::new();
+        file.seek(SeekFrom::Start(read))?;
+        file.take(READ_BYTES_MAX).read_to_end(&mut late)?;
+        for record in parse(&late) {
+            append(&self.open()?, &line(&record))?;
+        }
+        Ok(())
+    }
+}
+
+fn flags(flags: OFlags) -> i32 {
+    (flags | OFlags::CLOEXEC).bits().cast_signed()
+}
+
+/// What there is at the end of a file, and where that is.
+fn end_of(mut file: &File) -> io::Result<(Vec<u8>, u64)> {
+    let size = file.metadata()?.size();
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(size.saturating_sub(READ_BYTES_MAX)))?;
+    file.take(READ_BYTES_MAX).read_to_end(&mut text)?;
+    Ok((text, file.stream_position()?))
+}
+
+/// One write at the end; behind a line that was cut off a new one begins.
+fn append(mut file: &File, line: &str) -> io::Result<()> {
+    let size = file.metadata()?.size();
+    let mut last = [b'\n'];
+    if let Some(at) = size.checked_sub(1) {
+        // What cannot be looked at is taken for a line that was cut off.
+        if file.read_at(&mut last, at).is_err() {
+            last = [0];
+        }
+    }
+    let text = if last == [b'\n'] { line.to_owned() } else { format!("\n{line}") };
+    // What a full disk took half of is one damaged line.
+    match file.write(text.as_bytes())? {
+        count if count == text.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// All records of a text, each once.
+fn parse(text: &[u8]) -> Vec<Record> {
+    let mut all: Vec<Record> = Vec::new();
+    for record in text.split(|byte| *byte == b'\n').filter_map(record) {
+        if !all.contains(&record) {
+            all.push(record);
+        }
+    }
+    all
+}
+
+impl Access {
+    /// As a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Access::Declared => "declared",
+            Access::Sequential => "sequential",
+            Access::Random => "random",
+        }
+    }
+}
+
+/// Each number by its name.
+type Numbers<'a> = [(&'static str, &'a mut u64); 15];
+
+fn numbers(record: &mut Record) -> Numbers<'_> {
+    [
+        ("time", &mut record.time),
+        ("object", &mut record.object_bytes),
+        ("memory", &mut record.memory_bytes),
+        ("block", &mut record.block_bytes),
+        ("window", &mut record.window_bytes),
+        ("requests", &mut record.requests),
+        ("bytes", &mut record.bytes),
+        ("first_us", &mut record.first_byte_us),
+        ("rate", &mut record.connection_rate),
+        ("total", &mut record.total_rate),
+        ("busy_ms", &mut record.busy_ms),
+        ("stall_ms", &mut record.stall_ms),
+        ("wasted", &mut record.wasted_bytes),
+        ("throttled", &mut record.throttled),
+        ("at_once", &mut record.requests_max),
+    ]
+}
+
+fn line(record: &Record) -> String {
+    let mut text = VERSION.to_owned();
+    let words = [("place", &record.place), ("job", &record.job)];
+    for (name, word) in words {
+        let _ = write!(text, " {name}={}", escaped(word));
+    }
+    let _ = write!(text, " access={}", record.access.as_str());
+    for (name, number) in numbers(&mut record.clone()) {
+        let _ = write!(text, " {name}={}", (*number).min(NUMBER_MAX));
+    }
+    format!("{:08x} {text}\n", crc32c::crc32c(text.as_bytes()))
+}
+
+/// A record from its line; none of one that is not whole. Names that are not known are not looked at.
+fn record(line: &[u8]) -> Option<Record> {
+    let text = std::str::from_utf8(line).ok()?;
+    let (sum, text) = text.split_once(' ')?;
+    let is_hexadecimal = sum.len() == 8 && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_hexadecimal || u32::from_str_radix(sum, 16).ok()? != crc32c::crc32c(text.as_bytes()) {
+        return None;
+    }
+    let fields = text.strip_prefix(VERSION)?.strip_prefix(' ')?;
+    let field = |wanted: &str| {
+        let mut all = fields.split(' ').filter_map(|field| field.split_once('='));
+        all.find(|(name, _)| *name == wanted).map(|(_, value)| value)
+    };
+    let mut record = Record {
+        time: 0,
+        place: unescaped(field("place")?)?,
+        job: unescaped(field("job")?)?,
+        access: match field("access")? {
+            "declared" => Access::Declared,
+            "sequential" => Access::Sequential,
+            "random" => Access::Random,
+            _ => return None,
+        },
+        object_bytes: 0,
+        memory_bytes: 0,
+        block_bytes: 0,
+        window_bytes: 0,
+        requests: 0,
+        bytes: 0,
+        first_byte_us: 0,
+        connection_rate: 0,
+        total_rate: 0,
+        busy_ms: 0,
+        stall_ms: 0,
+        wasted_bytes: 0,
+        throttled: 0,
+        requests_max: 0,
+    };
+    for (name, number) in numbers(&mut record) {
+        *number = field(name)?.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
+    }
+    Some(record)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte)
+}
+
+/// A word without blanks and what ends a line: other bytes than letters, digits and `-_.:/` as `%` and two
+/// hexadecimal digits.
+fn escaped(word: &str) -> String {
+    let mut text = String::new();
+    let ends = (0..=word.len().min(WORD_BYTES_MAX)).rev();
+    let end = ends.into_iter().find(|end| word.is_char_boundary(*end)).unwrap_or(0);
+    for byte in word.bytes().take(end) {
+        if is_plain(byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02x}");
+        }
+    }
+    text
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        bytes.push(match byte {
+            b'%' => {
+                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte if is_plain(byte) => byte,
+            _ => return None,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}

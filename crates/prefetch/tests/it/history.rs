@@ -1,0 +1,185 @@
+//! What past runs saw, through damage and beside other processes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use proptest::prelude::*;
+use tidemill_prefetch::History;
+use tidemill_prefetch::history::FILE_BYTES_MAX;
+use tidemill_prefetch::tuner::{Access, Record};
+
+/// One as a run would write it, told from others by its number.
+fn numbered(number: u64) -> Record {
+    Record {
+        time: 1_795_737_600 + number,
+        place: "s3://logs".into(),
+        job: format!("a job of {number} words = 100 %\n"),
+        access: [Access::Declared, Access::Sequential, Access::Random][number as usize % 3],
+        object_bytes: 1 << 27,
+        memory_bytes: 1 << 29,
+        block_bytes: 8 << 20,
+        window_bytes: 256 << 20,
+        requests: number,
+        bytes: number << 23,
+        first_byte_us: 30_000,
+        connection_rate: 25_000_000,
+        total_rate: 400_000_000,
+        busy_ms: 5_000,
+        stall_ms: 1_000,
+        wasted_bytes: number,
+        throttled: 0,
+        requests_max: 64,
+    }
+}
+
+fn numbers(history: &History) -> Vec<u64> {
+    history.records().unwrap().iter().map(|record| record.requests).collect()
+}
+
+#[test]
+fn records_are_read_as_they_were_written_and_no_file_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let reads = folder.path().join("reads");
+    let history = History::new(&reads, "https://user:hush-hush@host/logs");
+    assert_eq!(history.records().unwrap(), []);
+    let records: Vec<Record> = (0..5).map(numbered).collect();
+    records.iter().for_each(|record| history.append(record).unwrap());
+    assert_eq!(history.records().unwrap(), records);
+    let other = History::new(&reads, "https://host/logs");
+    assert_eq!(other.records().unwrap(), []);
+    let text = fs::read_to_string(history.path()).unwrap();
+    assert!(!text.contains("hush") && !history.path().to_string_lossy().contains("hush"));
+    use std::os::unix::fs::PermissionsExt;
+    for (path, mode) in [(reads.as_path(), 0o700), (history.path(), 0o600)] {
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode);
+    }
+}
+
+#[test]
+fn a_long_word_is_cut_where_a_letter_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = History::new(folder.path(), "e");
+    let job = "ä".repeat(200) + "b";
+    history.append(&Record { job: format!("x{job}"), ..numbered(1) }).unwrap();
+    let found = history.records().unwrap();
+    assert_eq!(found[0].job, format!("x{}", "ä".repeat(49)));
+}
+
+proptest! {
+    #[test]
+    fn what_is_damaged_is_skipped_and_never_believed(
+        count in 1..8u64,
+        places in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in any::<prop::sample::Index>(),
+        noise in proptest::collection::vec(any::<u8>(), 0..200),
+        is_cut in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::new(folder.path(), "e");
+        let records: Vec<Record> = (0..count).map(numbered).collect();
+        records.iter().for_each(|record| history.append(record).unwrap());
+        let whole = fs::read(history.path()).unwrap();
+        let mut bytes = whole.clone();
+        for (place, byte) in &places {
+            let at = place.index(bytes.len());
+            bytes[at] = *byte;
+        }
+        if is_cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        bytes.extend_from_slice(&noise);
+        fs::write(history.path(), &bytes).unwrap();
+        let found = history.records().unwrap();
+        prop_assert!(found.iter().all(|record| records.contains(record)), "{:?}", found);
+        if !is_cut {
+            // A byte damages a line, or joins two.
+            prop_assert!(found.len() + 2 * places.len() + 1 >= records.len());
+        }
+        // What comes next is a line of its own.
+        history.append(&numbered(99)).unwrap();
+        let after = history.records().unwrap();
+        prop_assert_eq!(after.last(), Some(&numbered(99)));
+        prop_assert_eq!(after.len(), found.len() + 1);
+    }
+}
+
+#[test]
+fn the_latest_records_stay_when_there_are_too_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = History::new(folder.path(), "e");
+    for number in 0..400 {
+        history.append(&numbered(number)).unwrap();
+        let size = fs::metadata(history.path()).unwrap().len();
+        assert!(size <= FILE_BYTES_MAX, "{size} at {number}");
+    }
+    let found = numbers(&history);
+    assert!(found.len() > 80, "{}", found.len());
+    let expected: Vec<u64> = (400 - found.len() as u64..400).collect();
+    assert_eq!(found, expected);
+    // Nothing else is left of it.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// What the test below starts twice: appends as many records as it is told to.
+#[test]
+fn a_process_of_its_own() {
+    let Ok(told) = std::env::var("TIDEMILL_TEST_HISTORY") else { return };
+    let (folder, first) = told.split_once('|').unwrap();
+    let history = History::new(Path::new(folder), "e");
+    let first: u64 = first.parse().unwrap();
+    for number in first..first + 250 {
+        history.append(&numbered(number)).unwrap();
+        if number % 8 > 0 {
+            continue;
+        }
+        let mut own = numbers(&history);
+        own.retain(|found| (first..=number).contains(found));
+        // Nothing that another process does takes its latest one away.
+        assert_eq!(own.last(), Some(&number));
+    }
+}
+
+#[test]
+fn two_processes_append_without_losing_a_line_to_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |first: u64| {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "history::a_process_of_its_own"])
+            .env("TIDEMILL_TEST_HISTORY", format!("{}|{first}", folder.path().display()))
+            .output()
+    };
+    let other = std::thread::scope(|scope| {
+        let other = scope.spawn(|| start(10_000).unwrap());
+        let one = start(20_000).unwrap();
+        assert!(one.status.success(), "{}", String::from_utf8_lossy(&one.stdout));
+        other.join().unwrap()
+    });
+    assert!(other.status.success(), "{}", String::from_utf8_lossy(&other.stdout));
+    let found = numbers(&History::new(folder.path(), "e"));
+    for first in [10_000, 20_000] {
+        let own: Vec<u64> =
+            found.iter().copied().filter(|number| (first..first + 250).contains(number)).collect();
+        // One after another up to the last, or all of them gone for the other's.
+        let from = own.first().copied().unwrap_or(first + 250);
+        assert_eq!(own, (from..first + 250).collect::<Vec<u64>>());
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_and_a_file_that_is_none_are_errors_and_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let history = History::new(&file.join("reads"), "e");
+    assert!(history.append(&numbered(1)).is_err());
+    let history = History::new(folder.path(), "e");
+    fs::create_dir(history.path()).unwrap();
+    assert!(history.append(&numbered(1)).is_err());
+    assert!(history.records().is_err());
+    fs::remove_dir(history.path()).unwrap();
+    // A link may point to what is somebody else's.
+    std::os::unix::fs::symlink(&file, history.path()).unwrap();
+    assert!(history.append(&numbered(1)).is_err());
+    assert_eq!(fs::read(&file).unwrap(), b"");
+}

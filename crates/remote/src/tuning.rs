@@ -1,0 +1,385 @@
+//! Block and window from what past runs saw: `read_block=auto`, `read_window=auto`.
+//!
+//! ```text
+//!  first object of a bucket ─ History ─ choose ─► its block and window, and how many requests go at once
+//!  end of a run, a file is closed ─ what the endpoint measured since ─► one more line of the History
+//! ```
+//!
+//! Histories are in `$TIDEMILL_HOME/reads`, a file a bucket or web server, and are read and written where `auto` was
+//! asked for and nowhere else. What cannot be read or written is a warning, once a process, and the defaults hold.
+//!
+//! A run's waits are those of the process while it lasted; of several endpoints each has the share of its bytes.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tidemill_base::home::Home;
+use tidemill_prefetch::tuner::{Access, Reading, Record, Settings, choose};
+use tidemill_prefetch::{Endpoint, History, Measured, Opened, Options, Origin, Pool, Stats};
+
+/// Fewer bytes say nothing.
+const BYTES_MIN: u64 = 4 << 20;
+/// So many endpoints, and jobs of them, are known at once.
+const KNOWN_MAX: usize = 64;
+
+/// Those of this process, by what tells them from others.
+static KNOWN: Mutex<Option<HashMap<Key, Arc<Tuning>>>> = Mutex::new(None);
+
+/// What a source asks to be chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Auto {
+    /// The block, if it is not.
+    pub(crate) block_bytes: Option<u64>,
+    /// The window, if it is not.
+    pub(crate) window_bytes: Option<u64>,
+    /// The job's name, or nothing.
+    pub(crate) job: String,
+}
+
+impl Auto {
+    /// What holds without a history.
+    pub(crate) fn defaults(&self) -> Options {
+        let reading = Reading {
+            job: String::new(),
+            access: Access::Declared,
+            memory_bytes: Options::default().memory_bytes,
+            block_bytes: self.block_bytes,
+            window_bytes: self.window_bytes,
+        };
+        choose(&[], &reading).options(reading.memory_bytes)
+    }
+}
+
+/// The address of an endpoint, which may have secrets in it, and what is asked of it.
+type Key = (String, Auto);
+
+/// How objects of one endpoint are read, and what that shows.
+#[derive(Debug)]
+pub(crate) struct Tuning {
+    history: Option<History>,
+    place: String,
+    endpoint: Endpoint,
+    auto: Auto,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By how objects are going to be read.
+    chosen: HashMap<Access, Settings>,
+    /// The run that is on its way.
+    run: Option<Run>,
+}
+
+/// What is noted at a run's beginning and while it goes on.
+#[derive(Debug, Clone)]
+struct Run {
+    seen: Measured,
+    stats: Stats,
+    used: Used,
+}
+
+/// How objects were read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    memory_bytes: u64,
+    block_bytes: u64,
+    window_bytes: u64,
+    /// The largest object.
+    object_bytes: u64,
+}
+
+impl Used {
+    fn add(&mut self, pool: &Pool, opened: &Opened) {
+        self.memory_bytes = pool.memory_bytes();
+        self.block_bytes = opened.block_bytes();
+        self.window_bytes = opened.window_bytes(1);
+        self.object_bytes = self.object_bytes.max(opened.size());
+    }
+}
+
+impl Tuning {
+    fn new(
+        folder: Option<PathBuf>,
+        address: &str,
+        place: String,
+        endpoint: Endpoint,
+        auto: Auto,
+    ) -> Tuning {
+        let history = folder.map(|folder| History::new(&folder, address));
+        Tuning { history, place, endpoint, auto, state: Mutex::default() }
+    }
+
+    /// That of an endpoint. `place` is what people know it by, without what may be secret.
+    pub(crate) fn of(address: &str, place: String, endpoint: &Endpoint, auto: &Auto) -> Arc<Self> {
+        Self::of_in(folder, address, place, endpoint, auto)
+    }
+
+    fn of_in(
+        folder: impl FnOnce() -> Option<PathBuf>,
+        address: &str,
+        place: String,
+        endpoint: &Endpoint,
+        auto: &Auto,
+    ) -> Arc<Self> {
+        let key = (address.to_owned(), auto.clone());
+        if let Some(known) = KNOWN.lock().get_or_insert_default().get(&key) {
+            return Arc::clone(known);
+        }
+        let made = Tuning::new(folder(), address, place, endpoint.clone(), auto.clone());
+        let mut known = KNOWN.lock();
+        let known = known.get_or_insert_default();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        Arc::clone(known.entry(key).or_insert_with(|| Arc::new(made)))
+    }
+
+    /// What is chosen for objects that are going to be read so.
+    fn settings(&self, access: Access, memory_bytes: u64) -> Settings {
+        if let Some(chosen) = self.state.lock().chosen.get(&access) {
+            return *chosen;
+        }
+        let records = self.history.as_ref().map(History::records).transpose();
+        let records = records.unwrap_or_else(|error| {
+            let path = self.history.as_ref().map(History::path);
+            warn(&format!(
+                "cannot read `{}`, what past runs saw: {error}; the defaults are used",
+                path.unwrap_or_else(|| "".as_ref()).display()
+            ));
+            None
+        });
+        let Auto { block_bytes, window_bytes, job } = self.auto.clone();
+        let reading = Reading { job, access, memory_bytes, block_bytes, window_bytes };
+        let chosen = choose(&records.unwrap_or_default(), &reading);
+        if let Some(requests) = chosen.requests {
+            self.endpoint.start_with(usize::try_from(requests).unwrap_or(usize::MAX));
+        }
+        tracing::debug!(
+            place = self.place,
+            access = access.as_str(),
+            block_bytes = chosen.block_bytes,
+            window_bytes = chosen.window_bytes,
+            past_runs = chosen.runs,
+            "chosen"
+        );
+        *self.state.lock().chosen.entry(access).or_insert(chosen)
+    }
+
+    /// Opens an object that is going to be read so. What is declared is a run's, which has begun with the first.
+    pub(crate) fn open(&self, pool: &Pool, origin: Arc<dyn Origin>, access: Access) -> Arc<Opened> {
+        let memory_bytes = pool.memory_bytes();
+        let settings = self.settings(access, memory_bytes);
+        let opened = pool.open_chosen(origin, settings.options(memory_bytes), settings.runs);
+        if access == Access::Declared {
+            let mut state = self.state.lock();
+            let run = state.run.get_or_insert_with(|| Run {
+                seen: self.endpoint.measured(),
+                stats: super::stats(),
+                used: Used::default(),
+            });
+            run.used.add(pool, &opened);
+        }
+        opened
+    }
+
+    /// Has what was seen written down. Whoever opens an object from now on has it taken into account.
+    fn append(&self, access: Access, seen: &Measured, used: &Used, waited: (u64, u64)) {
+        let Some(history) = &self.history else { return };
+        let (Some(first), Some(total_rate)) = (seen.first_byte(), seen.total_rate()) else {
+            return;
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let number = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+        let (stall_ms, wasted_bytes) = waited;
+        let record = Record {
+            time: now.as_secs(),
+            place: self.place.clone(),
+            job: self.auto.job.clone(),
+            access,
+            object_bytes: used.object_bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
+            memory_bytes: used.memory_bytes,
+            block_bytes: used.block_bytes,
+            window_bytes: used.window_bytes,
+            requests: seen.requests,
+            bytes: seen.bytes,
+            first_byte_us: number(first.as_micros()).max(1),
+            connection_rate: seen.connection_rate().unwrap_or(0),
+            total_rate,
+            busy_ms: number(seen.busy.as_millis()),
+            stall_ms,
+            wasted_bytes,
+            throttled: seen.throttled,
+            requests_max: self.endpoint.requests_max() as u64,
+        };
+        if let Err(error) = history.append(&record) {
+            warn(&format!(
+                "cannot write to `{}`, what past runs saw: {error}; this run is not remembered",
+                history.path().display()
+            ));
+        }
+        self.state.lock().chosen.clear();
+    }
+}
+
+/// A file that is read on its own, from when it was opened.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    tuning: Arc<Tuning>,
+    seen: Measured,
+    used: Used,
+}
+
+impl Watch {
+    pub(crate) fn new(tuning: &Arc<Tuning>, pool: &Pool, opened: &Opened) -> Watch {
+        let mut used = Used::default();
+        used.add(pool, opened);
+        Watch { tuning: Arc::clone(tuning), seen: tuning.endpoint.measured(), used }
+    }
+
+    /// It is closed.
+    pub(crate) fn end(&self, access: Access, stats: &Stats) {
+        let seen = self.tuning.endpoint.measured().since(&self.seen);
+        if stats.fetched_bytes >= BYTES_MIN && seen.bytes > 0 {
+            let stall_ms = u64::try_from(stats.stall_time.as_millis()).unwrap_or(u64::MAX);
+            self.tuning.append(access, &seen, &self.used, (stall_ms, stats.wasted_bytes));
+        }
+    }
+}
+
+/// A run has ended: what its endpoints showed is written down. Costs nothing where `auto` was not asked for, or
+/// nothing was read since.
+pub fn finish() {
+    let known: Vec<Arc<Tuning>> = KNOWN.lock().iter().flat_map(HashMap::values).cloned().collect();
+    let ended: Vec<(Arc<Tuning>, Run, Measured)> = known
+        .into_iter()
+        .filter_map(|tuning| {
+            let mut state = tuning.state.lock();
+            let seen = tuning.endpoint.measured().since(&state.run.as_ref()?.seen);
+            let run = state.run.take_if(|_| seen.bytes >= BYTES_MIN)?;
+            drop(state);
+            Some((tuning, run, seen))
+        })
+        .collect();
+    let total: u64 = ended.iter().map(|(_, _, seen)| seen.bytes).sum();
+    for (tuning, run, seen) in ended {
+        let stats = super::stats().since(&run.stats);
+        let share = |amount: u128| {
+            let part = amount * u128::from(seen.bytes) / u128::from(total.max(1));
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
+        let waited = (share(stats.stall_time.as_millis()), share(stats.wasted_bytes.into()));
+        tuning.append(Access::Declared, &seen, &run.used, waited);
+    }
+}
+
+/// Where histories are.
+fn folder() -> Option<PathBuf> {
+    let (home, warning) = Home::open();
+    if let Some(warning) = warning {
+        warn(&warning);
+    }
+    home.map(|home| home.path().join("reads"))
+}
+
+/// Once a process.
+fn warn(warning: &str) {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    if !HAS_WARNED.swap(true, Ordering::Relaxed) {
+        super::cache::warn(warning.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::server::Server;
+    use crate::files::{self, Settings as Files};
+    use crate::object::Object;
+    use crate::reader::{self, Reader, pool};
+    use crate::requests::address;
+    use crate::s3::Bucket;
+    use crate::{Budget, client, wait};
+    use tidemill_base::cancel::Cancel;
+
+    const SIZE: usize = 24 << 20;
+
+    fn bytes() -> Vec<u8> {
+        (0..SIZE).map(|at| (at * 31 / 7) as u8).collect()
+    }
+
+    #[test]
+    fn what_a_run_and_a_file_saw_is_written_down_and_the_next_ones_are_read_by_it() {
+        let bytes = bytes();
+        let server = Server::with(&[("a/b", &bytes)]);
+        let mut options = server.options();
+        options.set_job("daily");
+        for (name, value) in [("read_block", "auto"), ("read_window", "AUTO")] {
+            options.set(name, value).unwrap();
+        }
+        let home = tempfile::tempdir().unwrap();
+        let address = address("b", &options.s3().unwrap());
+        let auto = options.reading().unwrap().1.unwrap();
+        assert_eq!((auto.block_bytes, auto.window_bytes, auto.job.as_str()), (None, None, "daily"));
+        let endpoint = client::endpoint(&address);
+        let folder = || Some(home.path().join("reads"));
+        // The bucket finds it here, and not in the state folder.
+        let tuning = Tuning::of_in(folder, &address, "s3://b".into(), &endpoint, &auto);
+        let records = || tuning.history.as_ref().unwrap().records().unwrap();
+
+        let cancel = Cancel::new();
+        let object = || {
+            let bucket = Bucket::open("b", &options, &cancel).unwrap();
+            let found = wait(&cancel, Arc::clone(&bucket).head("a/b".into())).unwrap();
+            Arc::new(Object::listed(&bucket, found.unwrap()))
+        };
+        let run = |object: Arc<Object>| {
+            let access = reader::Access::Until(SIZE as u64);
+            let reader = Reader::new(object, access, Cancel::new(), Budget::new(64 << 20));
+            let mut all = vec![0; SIZE];
+            assert_eq!(reader.read_at(&mut all, 0).unwrap(), SIZE);
+            assert!(all == bytes);
+        };
+        run(object());
+        finish();
+        let first = records();
+        // Runs of other tests may end meanwhile, and cut this one in two.
+        assert!(!first.is_empty());
+        for record in &first {
+            assert_eq!((record.place.as_str(), record.job.as_str()), ("s3://b", "daily"));
+            assert_eq!(record.access, Access::Declared);
+            assert_eq!(record.object_bytes, 32 << 20);
+            assert!(record.connection_rate > 0 && record.first_byte_us > 0, "{record:?}");
+        }
+        assert!(first.iter().map(|record| record.bytes).sum::<u64>() <= SIZE as u64);
+        // Nothing was read since.
+        finish();
+        assert_eq!(records(), first);
+
+        let again = object();
+        let opened = again.opened().unwrap();
+        assert_ne!(opened.options().window_bytes, Options::default().window_bytes);
+        let chosen = tuning.settings(Access::Declared, pool().unwrap().memory_bytes());
+        assert_eq!(chosen.runs, first.len() as u64);
+        run(again);
+
+        let files = Files { storage_options: options.clone(), ..Files::default() };
+        let file = files::open("s3://b/a/b", &files).unwrap();
+        let mut piece = vec![0; 300_000];
+        let mut at = 0;
+        while at < SIZE {
+            let count = file.read_at(&mut piece, at as u64, &mut || Ok(())).unwrap();
+            assert!(piece[..count] == bytes[at..at + count]);
+            at += count;
+        }
+        assert!(file.stats().past_runs > 0);
+        drop(file);
+        let last = records().pop().unwrap();
+        assert_eq!(last.access, Access::Sequential);
+        assert!(last.bytes >= SIZE as u64 && last.wasted_bytes < last.bytes / 10, "{last:?}");
+    }
+}
