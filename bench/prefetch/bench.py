@@ -5,9 +5,11 @@
 - `disk-cold`, `disk-warm`: a second pass over the large object, from the disk, beside a plain file there.
 - `startup`: a small object, listed and read by a command line.
 - `group-by`: a group-by over CSV; `columns`: three of forty columns of Parquet; `q1`, `q6`: TPC-H's.
+- `auto-…`: the same with the defaults, and with block and window from five runs before.
 
 The formats are the shapes: `25-400` is 25 MB/s a connection and 400 MB/s in all, `90-1000` accordingly, both 30 ms to
-the first byte; `loopback` is neither late nor slow. The server is `shaped.rs`, compiled here; it counts requests and
+the first byte; `far` is 150 ms away, with 10 MB/s a connection and 400 MB/s in all, for `auto-…` alone; `loopback` is
+neither late nor slow. The server is `shaped.rs`, compiled here; it counts requests and
 bytes, which the tables have beside time and memory. It takes processor time of the same machine.
 """
 
@@ -27,7 +29,7 @@ from harness import BENCH, Case, Engine, Failure, Report, Run, Settings, say
 HERE = BENCH / "prefetch"
 BUCKET = "bench"
 
-SHAPES = {"25-400": (30, 25, 400), "90-1000": (30, 90, 1000), "loopback": (0, 1e6, 1e6)}
+SHAPES = {"25-400": (30, 25, 400), "90-1000": (30, 90, 1000), "far": (150, 10, 400), "loopback": (0, 1e6, 1e6)}
 RANDOM_READS, SMALL_OBJECTS, SMALL_BYTES = 2000, 1000, 10_000
 # Hadoop's streams, by what `fs.s3a.input.stream.type` calls them.
 S3A = {"s3a": "classic", "s3a-prefetch": "prefetch", "s3a-analytics": "analytics"}
@@ -35,9 +37,16 @@ S3A = {"s3a": "classic", "s3a-prefetch": "prefetch", "s3a-analytics": "analytics
 JAVA_HEAP = "-Xmx512m"
 # Of which one connection is all that they have: at 25 MB/s two gigabytes take 80 seconds.
 PYTHON_READERS = ["synchronous", "boto3", "boto3-download", "s3fs", "pyarrow", "obstore", "obstore-stream"]
-PARQUET_ENGINES = ["pyarrow", "pyarrow-pre-buffer", "polars", "duckdb"]
+QUERY_ENGINES = ["pyarrow", "pyarrow-pre-buffer", "polars", "duckdb"]
 # With as little ahead as there may be: a megabyte, in pieces of 64 KiB.
 PLAIN = ["--read-memory", "1M", "--read-block", "64K", "--read-window", "64K"]
+AUTO_CASES = [
+    ("group-by", "lines.csv", []),
+    ("group-by", "lines.csv", ["--read-memory", "64M"]),
+    ("columns", "columns.parquet", []),
+]
+# What past runs choose, and after how many of them it is measured.
+AUTO, AUTO_RUNS = ["--read-block", "auto", "--read-window", "auto", "--stats"], 5
 
 
 class Server:
@@ -215,6 +224,16 @@ def cases(
     for shape, server in servers.items():
         endpoint = server.endpoint
         own = {name: [*environment(endpoint), binary] for name, binary in binaries.items()}
+        if shape != "loopback" and "tidemill" in own:
+            for name, key, words in AUTO_CASES:
+                command = [*own["tidemill"], "query", *words, questions().SQL[name].format(table=f"'s3://{BUCKET}/{key}'")]
+                home = settings.scratch() / "reads" / f"{shape}-{name}-{len(words)}"
+                cleanup.callback(shutil.rmtree, home, ignore_errors=True)
+                engines = {"tidemill": command, "tidemill auto": ["env", f"TIDEMILL_HOME={home}", *command[:-1], *AUTO, command[-1]]}
+                label = f"auto-{name}" + ("-64M" if words else "")
+                case(label, shape, bucket / key, (bucket / key).stat().st_size if key == "lines.csv" else 0, engines, agree())
+        if shape == "far":
+            continue
         large, size = bucket / "large.bin", settings.rows * 200
         for name, rate in (("sequential", 0), ("paced", 100)):
             if name == "paced" and shape == "loopback":
@@ -277,15 +296,20 @@ def cases(
             cleanup.callback(shutil.rmtree, kept, ignore_errors=True)
             continue
         lines = bucket / "lines.csv"
-        sql = f"SELECT k, count(*) AS n, sum(n) AS s FROM 's3://{BUCKET}/lines.csv' GROUP BY k ORDER BY k"
+        sql = questions().SQL["group-by"].format(table=f"'s3://{BUCKET}/lines.csv'")
         engines = {ours: [*words, "query", sql] for ours, words in own.items()}
+        engines |= {
+            engine: [*python, "query", engine, endpoint, "lines.csv", "group-by"]
+            for engine in QUERY_ENGINES
+            if engine != "pyarrow-pre-buffer"
+        }
         case("group-by", shape, lines, lines.stat().st_size, engines, agree())
         for name, key in (("columns", "columns.parquet"), ("q1", "lineitem.parquet"), ("q6", "lineitem.parquet")):
             sql = questions().SQL[name].format(table=f"'s3://{BUCKET}/{key}'")
             engines = {ours: [*words, "query", sql] for ours, words in own.items()}
             if "tidemill" in own:
                 engines["tidemill, hardly ahead"] = [*own["tidemill"], "query", *PLAIN, sql]
-            engines |= {engine: [*python, "query", engine, endpoint, key, name] for engine in PARQUET_ENGINES}
+            engines |= {engine: [*python, "query", engine, endpoint, key, name] for engine in QUERY_ENGINES}
             case(name, shape, bucket / key, 0, engines, agree())
     return harness.select(found, settings.only, settings.without)
 
@@ -341,6 +365,17 @@ def tables(results: list[dict]) -> str:
     return harness.table(head, rows, 3)
 
 
+def trained(case: Case) -> None:
+    """Has the runs before, whose settings the measured ones start from."""
+    command = [str(word) for word in case.engines["tidemill auto"].command]
+    shutil.rmtree(command[1].partition("=")[2], ignore_errors=True)
+    for _ in range(AUTO_RUNS):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failure(f"`{case.name}` does not run: {done.stderr.strip()}")
+    say(f"  {case.name}, {case.variant}: {done.stderr.strip().splitlines()[-1]}")
+
+
 def plot(folder: Path, servers: dict[str, Server]) -> None:
     """Draws what reading ahead does over time, on the slower of the shapes."""
     own_python = tidemill_python()
@@ -356,7 +391,8 @@ def plot(folder: Path, servers: dict[str, Server]) -> None:
 def run(settings: Settings, report: Report) -> None:
     if settings.list_only:
         names = ["sequential", "paced", "random", "small", "get", "startup", "disk-cold", "disk-warm", "group-by", "columns", "q1", "q6"]
-        engines = ["tidemill", *settings.extra_binaries, *PYTHON_READERS, *S3A, *PARQUET_ENGINES]
+        names += ["auto-group-by", "auto-group-by-64M", "auto-columns"]
+        engines = ["tidemill", *settings.extra_binaries, *PYTHON_READERS, *S3A, *QUERY_ENGINES]
         print("prefetch: " + "; ".join(", ".join(kind) for kind in (names, SHAPES, engines)))
         return
     binaries = {} if settings.prepare_only or settings.plots else harness.tidemill_binaries(settings)
@@ -381,6 +417,8 @@ def run(settings: Settings, report: Report) -> None:
             return
         results = []
         for case in cases(settings, folder, binaries, servers, stack):
+            if case.name.startswith("auto-") and "tidemill auto" in case.engines:
+                trained(case)
             servers[case.variant].counted()
             results.append(harness.compare(case, settings))
             report.add("prefetch", {"results": results})

@@ -1,9 +1,10 @@
-"""The queries over Parquet in a bucket, as SQL, for PyArrow and for Polars. `columns` is over `prepare`'s file of forty
+"""The queries over files in a bucket, as SQL, for PyArrow and for Polars. `group-by` is over CSV, `columns` over `prepare`'s file of forty
 columns; `q1` and `q6` are TPC-H's, with the parameters that its specification validates by."""
 
 import datetime
 
 SQL = {
+    "group-by": "SELECT k, count(*) AS n, sum(n) AS s FROM {table} GROUP BY k ORDER BY k",
     "columns": "SELECT c07 % 10 AS k, sum(c17) AS a, sum(c31) AS b FROM {table} GROUP BY c07 % 10 ORDER BY k",
     "q1": """SELECT l_returnflag, l_linestatus, sum(l_quantity) AS sum_qty, sum(l_extendedprice) AS sum_base_price,
         sum(l_extendedprice * (1 - l_discount)) AS sum_disc_price,
@@ -34,6 +35,9 @@ def of_arrow(name, data, options):
     def table(columns, condition=None):
         return data.to_table(columns=columns, filter=condition, fragment_scan_options=options)
 
+    if name == "group-by":
+        sums = data.to_table(columns=["k", "n"]).group_by("k").aggregate([("n", "count"), ("n", "sum")]).sort_by("k")
+        return list(zip(sums["k"].to_pylist(), sums["n_count"].to_pylist(), sums["n_sum"].to_pylist()))
     if name == "columns":
         found = table({"a": pc.field("c17"), "b": pc.field("c31"), "c": pc.field("c07")})
         # PyArrow has no remainder.
@@ -64,6 +68,8 @@ def of_arrow(name, data, options):
 def of_polars(name, frame):
     import polars as pl
 
+    if name == "group-by":
+        return frame.group_by("k").agg(pl.len(), pl.sum("n")).sort("k").collect().rows()
     if name == "columns":
         asked = frame.group_by((pl.col("c07") % 10).alias("k")).agg(pl.sum("c17"), pl.sum("c31")).sort("k")
         return asked.collect().rows()

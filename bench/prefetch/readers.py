@@ -202,7 +202,7 @@ def query(engine, endpoint, key, name):
 
         options = ParquetFragmentScanOptions(pre_buffer=engine == "pyarrow-pre-buffer")
         began = time.monotonic()
-        data = dataset.dataset(f"{BUCKET}/{key}", format="parquet", filesystem=arrow_system(endpoint))
+        data = dataset.dataset(f"{BUCKET}/{key}", format=key.rpartition(".")[2], filesystem=arrow_system(endpoint))
         answer = queries.of_arrow(name, data, options)
     elif engine == "duckdb":
         import duckdb
@@ -217,7 +217,7 @@ def query(engine, endpoint, key, name):
             "URL_STYLE 'path', USE_SSL false)"
         )
         began = time.monotonic()
-        answer = database.execute(queries.SQL[name].format(table=f"read_parquet('s3://{BUCKET}/{key}')")).fetchall()
+        answer = database.execute(queries.SQL[name].format(table=f"'s3://{BUCKET}/{key}'")).fetchall()
     else:
         import polars
 
@@ -226,7 +226,8 @@ def query(engine, endpoint, key, name):
             "aws_secret_access_key": "bench", "aws_allow_http": "true",
         }
         began = time.monotonic()
-        answer = queries.of_polars(name, polars.scan_parquet(f"s3://{BUCKET}/{key}", storage_options=options))
+        scan = polars.scan_csv if key.endswith(".csv") else polars.scan_parquet
+        answer = queries.of_polars(name, scan(f"s3://{BUCKET}/{key}", storage_options=options))
     return {"work_s": time.monotonic() - began, "answer": queries.settled(answer)}
 
 
