@@ -112,6 +112,7 @@ fn in_our_words(message: &str) -> Option<Error> {
     match OTHER_WORDS.iter().find(|(part, _, _)| message.contains(part)) {
         Some((_, ours, hint)) => Some(Error::usage_hint(*ours, *hint)),
         None => out_of_place(message)
+            .or_else(|| other_arguments(message))
             .or_else(|| bad_pattern(message))
             .or_else(|| arrow_words::in_our_words(message)),
     }
@@ -119,6 +120,25 @@ fn in_our_words(message: &str) -> Option<Error> {
 
 fn in_our_words_or_as_it_is(message: String) -> Error {
     in_our_words(&message).unwrap_or(Error::Query(message))
+}
+
+/// What one of our functions says of arguments that it does not take, where DataFusion says before that it has asked it.
+fn other_arguments(message: &str) -> Option<Error> {
+    let (_, said) = message.split_once("user-defined coercion failed with: External error: ")?;
+    let (said, hint) = said.split_once("\nhint: ")?;
+    // What `weighted_sample` is planned as.
+    if let Some((_, types)) =
+        said.split_once("`sample_rank` takes other arguments than (BIGINT UNSIGNED, ")
+    {
+        let found = types.trim_end_matches(')');
+        return Some(Error::usage_hint(
+            format!(
+                "the weight of `weighted_sample` is a number; its third argument is of type {found}"
+            ),
+            "it is called as weighted_sample(x, n, weight)",
+        ));
+    }
+    Some(Error::usage_hint(said, hint.lines().next().unwrap_or_default()))
 }
 
 /// What is said of a regular expression that does not compile.
@@ -703,7 +723,8 @@ fn plan_error(message: &str) -> Error {
     if let Some((_, call)) = message.split_once("`retract_batch` is not implemented: ") {
         return Error::usage_hint(
             format!("`{}` cannot be taken of a frame that slides", crate::names::call_of(call)),
-            "a frame that begins with UNBOUNDED PRECEDING works for all aggregates",
+            "a frame that begins with UNBOUNDED PRECEDING works for all aggregates; of rows of the days before: FROM days AS a \
+             JOIN days AS b ON b.day BETWEEN a.day - 6 AND a.day GROUP BY a.day",
         );
     }
     let between = |text: &str, start: &str, end: &str| {

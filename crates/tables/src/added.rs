@@ -272,12 +272,19 @@ impl Added {
             }
             Added::TopK if crate::is_rankable(value) => match arguments.get(2) {
                 Some(weight) if !weight.is_integer() => plan_err!(
-                    "the weight of `top_k` is a whole number; its third argument is of type {weight}"
+                    "the weight of `top_k` is a whole number; its third argument is of type {weight}\nhint: \
+                     CAST(round(weight * 1000) AS BIGINT) keeps three digits of it; sums of fractions have no certain bounds"
                 ),
                 weight => Ok(top_k_type(value, weight.is_some())),
             },
             Added::TopK => refuse("numbers, strings, dates, times and booleans"),
-            Added::Quantile if !value.is_numeric() && value != &DataType::Null => refuse("numbers"),
+            Added::Quantile if value.is_temporal() => plan_err!(
+                "`quantile` takes numbers; its argument is of type {value}\nhint: quantile(extract(epoch FROM x), 0.5), and \
+                 to_timestamp of that"
+            ),
+            Added::Quantile if !value.is_numeric() && value != &DataType::Null => plan_err!(
+                "`quantile` takes numbers; its argument is of type {value}\nhint: CAST(x AS DOUBLE)"
+            ),
             Added::Quantile => match arguments {
                 [_, DataType::List(_)] | [_, _, _, ..] => Ok(list_of(&DataType::Float64)),
                 _ => Ok(DataType::Float64),
@@ -288,6 +295,10 @@ impl Added {
                 let bar = vec![edge("low"), edge("high"), count];
                 Ok(list_of(&DataType::Struct(bar.into())))
             }
+            Added::Histogram if value.is_temporal() => plan_err!(
+                "`histogram` takes numbers; its argument is of type {value}\nhint: histogram(extract(epoch FROM x), 10), or \
+                 GROUP BY date_trunc('hour', x)"
+            ),
             Added::Histogram => plan_err!(
                 "`histogram` takes numbers; its argument is of type {value}\nhint: top_k(x, 10) counts the most frequent \
                  values, and GROUP BY x each of them"
@@ -308,7 +319,10 @@ impl Added {
             Added::UniqueExact if crate::is_rankable(value) => Ok(DataType::Int64),
             Added::UniqueExact => refuse("numbers, strings, dates, times and booleans"),
             Added::IdSet if value.is_integer() || value.is_null() => Ok(DataType::BinaryView),
-            Added::IdSet => refuse("whole numbers"),
+            Added::IdSet => plan_err!(
+                "`id_set` takes whole numbers; its argument is of type {value}\nhint: CAST(x AS BIGINT) where they are; \
+                 unique_exact(x) and hll_sketch(x) take texts"
+            ),
             Added::IdSetUnion | Added::IdSetIntersection if is_stored(value) => {
                 Ok(DataType::BinaryView)
             }

@@ -127,7 +127,11 @@ impl AggregateUDFImpl for Declared {
             .filter(|place| Some(*place) != weight)
             .map(|place| match args.exprs[place].downcast_ref::<Literal>() {
                 Some(literal) => Ok(literal.value().clone()),
-                None => plan_err!("the parameters of `{}` are constants", self.name()),
+                None => plan_err!(
+                    "the parameters of `{}` are constants\nhint: it is called as {}",
+                    self.name(),
+                    self.added.usage()
+                ),
             })
             .collect::<PlanResult<Vec<_>>>()?;
         let is_descending = args.order_bys.iter().any(|sort| sort.options.descending);
