@@ -317,7 +317,10 @@ fn what_is_no_sketch_is_refused_with_the_value() {
         ("SELECT id_set(s) FROM '$/f.csv'", ["takes whole numbers", "TEXT"]),
         ("SELECT top_k(s, 3, n / 2) FROM '$/f.csv'", ["whole number", "DOUBLE"]),
         ("SELECT top_k(s, 3, -n) FROM '$/f.csv'", ["whole number from 0", "-1"]),
-        ("SELECT top_k(3, s) FROM '$/f.csv'", ["parameters of `top_k` are constants", "top_k(x, k"]),
+        (
+            "SELECT top_k(3, s) FROM '$/f.csv'",
+            ["parameters of `top_k` are constants", "top_k(x, k"],
+        ),
         (
             "SELECT weighted_sample(n, 3, s) FROM '$/f.csv'",
             ["weight of `weighted_sample` is a number", "TEXT"],
