@@ -290,6 +290,29 @@ fn a_window_of_which_much_is_in_vain_is_halved_and_stays_so() {
 }
 
 #[test]
+fn settings_that_did_better_are_taken_as_long_as_that_is_known() {
+    let model = bucket();
+    let reading = reading(512 << 20);
+    let mut records = vec![model.run(8 << 20, 256 << 20)];
+    let asked = choose(&records, &reading);
+    assert_ne!((asked.block_bytes, asked.window_bytes), (8 << 20, 256 << 20));
+    let mut slower = model.run(asked.block_bytes, asked.window_bytes);
+    slower.total_rate = records[0].total_rate / 10 * 8;
+    records.push(slower.clone());
+    let chosen = choose(&records, &reading);
+    assert_eq!((chosen.block_bytes, chosen.window_bytes), (8 << 20, 256 << 20));
+    // Not what does not fit, nor beside what is fixed.
+    let little = choose(&records, &Reading { memory_bytes: 64 << 20, ..reading.clone() });
+    assert!(little.window_bytes <= 56 << 20, "{little:?}");
+    let fixed = choose(&records, &Reading { window_bytes: Some(96 << 20), ..reading.clone() });
+    assert_eq!(fixed.window_bytes, 96 << 20);
+    // Nor what did so over other bytes.
+    records[0].bytes *= 10;
+    let chosen = choose(&records, &reading);
+    assert_ne!(chosen.window_bytes, 256 << 20);
+}
+
+#[test]
 fn a_job_goes_by_its_own_runs_then_by_those_of_its_kind_then_by_the_line() {
     let slow = Model { consumer: 60e6, ..bucket() };
     let named = |model: Model, job: &str, access| Record {
