@@ -124,6 +124,10 @@ fn in_our_words_or_as_it_is(message: String) -> Error {
 
 /// What one of our functions says of arguments that it does not take, where DataFusion says before that it has asked it.
 fn other_arguments(message: &str) -> Option<Error> {
+    // Of those the call is told, too.
+    if message.contains(NO_SIGNATURE) {
+        return None;
+    }
     let (_, said) = message.split_once("user-defined coercion failed with: External error: ")?;
     let (said, hint) = said.split_once("\nhint: ")?;
     // What `weighted_sample` is planned as.
