@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
 use tidemill_prefetch::History;
@@ -121,7 +122,7 @@ fn the_latest_records_stay_when_there_are_too_many() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// What the test below starts twice: appends as many records as it is told to.
+/// What the test below starts twice: appends 250 records, and says when each was.
 #[test]
 fn a_process_of_its_own() {
     let Ok(told) = std::env::var("TIDEMILL_TEST_HISTORY") else { return };
@@ -129,11 +130,11 @@ fn a_process_of_its_own() {
     let history = History::new(Path::new(folder), "e");
     let first: u64 = first.parse().unwrap();
     for number in first..first + 250 {
-        history.append(&numbered(number)).unwrap();
-        if number % 8 == 0 {
-            // Whatever the other one does meanwhile, the file can be read.
-            assert!(!numbers(&history).is_empty());
-        }
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
+        println!("\nappends {number} {time}");
+        history.append(&Record { time, ..numbered(number) }).unwrap();
+        // Whatever the other one does meanwhile, the file can be read.
+        history.records().unwrap();
     }
 }
 
@@ -142,23 +143,31 @@ fn two_processes_append_without_losing_a_line_to_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let start = |first: u64| {
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "history::a_process_of_its_own"])
+            .args(["--exact", "history::a_process_of_its_own", "--nocapture"])
             .env("TIDEMILL_TEST_HISTORY", format!("{}|{first}", folder.path().display()))
             .output()
     };
-    let other = std::thread::scope(|scope| {
+    let both = std::thread::scope(|scope| {
         let other = scope.spawn(|| start(10_000).unwrap());
-        let one = start(20_000).unwrap();
-        assert!(one.status.success(), "{}", String::from_utf8_lossy(&one.stdout));
-        other.join().unwrap()
+        [start(20_000).unwrap(), other.join().unwrap()]
     });
-    assert!(other.status.success(), "{}", String::from_utf8_lossy(&other.stdout));
-    let found = numbers(&History::new(folder.path(), "e"));
-    let known =
-        |number: &u64| (10_000..10_250).contains(number) || (20_000..20_250).contains(number);
-    assert!(found.iter().all(known), "{found:?}");
-    // After the last line of whoever ended last nobody shortens the file.
-    assert!(found.contains(&10_249) || found.contains(&20_249), "{found:?}");
+    let mut appended: Vec<(u64, u64)> = Vec::new();
+    for one in both {
+        let said = String::from_utf8_lossy(&one.stdout);
+        assert!(one.status.success(), "{said}{}", String::from_utf8_lossy(&one.stderr));
+        appended.extend(said.lines().filter_map(|line| {
+            let (number, time) = line.strip_prefix("appends ")?.split_once(' ')?;
+            Some((time.parse().ok()?, number.parse().ok()?))
+        }));
+    }
+    assert_eq!(appended.len(), 500);
+    appended.sort_unstable();
+    let found = History::new(folder.path(), "e").records().unwrap();
+    assert!(found.is_sorted_by_key(|record| record.time));
+    // Whenever it was shortened, by whom, and however long that took: so many of the latest were kept.
+    for (_, number) in &appended[420..] {
+        assert!(found.iter().any(|record| record.requests == *number), "{number} is lost");
+    }
 }
 
 #[test]
