@@ -13,6 +13,9 @@
 //! window at once and nothing behind its end. Of [`WINDOWS_MAX`] windows the one that was left longest ago
 //! makes room for a new place, so random reading soon has none that reaches anywhere; what is declared stays
 //! until it has been read.
+//!
+//! A read that fails ends what is on its way for its window: what is read next is asked for then, and does not fail
+//! for what was asked for before.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -314,7 +317,7 @@ impl Cursor {
             match reading.wait_here(least, tick) {
                 Ok(()) => {}
                 Err(Error::TakenBack) => continue,
-                Err(error) => return Err(error),
+                Err(error) => return Err(reading.failed(error)),
             }
             let there = reading.there();
             out[done..done + there.len()].copy_from_slice(there);
@@ -351,7 +354,7 @@ impl Cursor {
                     return Ok(reading.view(count));
                 }
                 Err(Error::TakenBack) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(reading.failed(error)),
             }
         }
     }
@@ -382,7 +385,7 @@ impl Cursor {
                     return Ok(reading.view(count));
                 }
                 Err(Error::TakenBack) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(reading.failed(error)),
             }
         }
     }
@@ -490,6 +493,22 @@ impl Reading<'_> {
                 window.next = end;
             }
         }
+    }
+
+    /// Ends what was asked for with it, after it has failed: requests that were made before would most likely fail,
+    /// too, and with them a read that comes when all is well again.
+    fn failed(self, error: Error) -> Error {
+        self.ended_after(0);
+        let dropped = {
+            let mut windows = self.cursor.windows.lock();
+            let own = windows.all.iter_mut().find(|window| window.next == self.at);
+            own.map(|window| {
+                window.claimed_to = window.claimed_to.min(self.at);
+                std::mem::take(&mut window.held)
+            })
+        };
+        self.cursor.object.pool.0.release(dropped.into_iter().flatten());
+        error
     }
 
     fn served(&self, count: usize) -> usize {

@@ -233,7 +233,7 @@ impl RawFile {
         self.asked_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Does something at the place, without the interpreter's lock.
+    /// Does something at the place, without the interpreter's lock; if it fails, the place is where it was.
     fn does<T: Send>(
         &self,
         py: Python<'_>,
@@ -250,7 +250,8 @@ impl RawFile {
         let done = py.detach(|| {
             loop {
                 if let Some(mut place) = self.place.try_lock_for(TICK) {
-                    return work(&mut place, &file, &mut look);
+                    let before = place.at;
+                    return work(&mut place, &file, &mut look).inspect_err(|_| place.at = before);
                 }
                 look()?;
             }

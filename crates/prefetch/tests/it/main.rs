@@ -312,6 +312,50 @@ fn a_replaced_object_is_an_error_and_then_read_anew() {
 }
 
 #[test]
+fn a_read_after_one_that_failed_is_asked_for_then_and_does_not_fail_for_what_was_on_its_way() {
+    // Requests are made in the order of their being wanted.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        for is_declared in [false, true] {
+            let (mut faulty, permits) = Faulty::gated(SIZE);
+            let refused = std::iter::repeat_n(Some(Fault::Refused), 100);
+            let fine = if is_declared { 0 } else { 1 };
+            let faults = std::iter::repeat_n(None, fine).chain(refused);
+            faulty.faults = parking_lot::Mutex::new(faults.collect());
+            let faulty = Arc::new(faulty);
+            let store = store_of(Arc::clone(&faulty), options(16 * MIB));
+            let mut reader = store.open(&Path::from("a")).await.unwrap();
+            let (mut head, mut rest) = (vec![0; 10 * fine], vec![0; 200_000]);
+            if is_declared {
+                reader.declare(0..SIZE);
+            }
+            permits.add_permits(fine);
+            AsyncReadExt::read_exact(&mut reader, &mut head).await.unwrap();
+            let start = head.len() as u64;
+            let asked_before = asked(&faulty).len();
+            let failing = async { AsyncReadExt::read_exact(&mut reader, &mut rest).await };
+            let others_are_on_their_way = async {
+                while asked(&faulty).len() < asked_before + 4 {
+                    tokio::task::yield_now().await;
+                }
+                permits.add_permits(1);
+            };
+            let (failed, ()) = tokio::join!(failing, others_are_on_their_way);
+            failed.unwrap_err();
+            // What is on its way is going to be refused; what is asked for now is not.
+            faulty.faults.lock().clear();
+            for at in [100_000, start] {
+                AsyncSeekExt::seek(&mut reader, SeekFrom::Start(at)).await.unwrap();
+                let reading = async { AsyncReadExt::read_exact(&mut reader, &mut rest).await };
+                let (read, ()) = tokio::join!(reading, async { permits.add_permits(1_000) });
+                read.unwrap();
+                assert!(rest == expected(0, at..at + 200_000));
+            }
+        }
+    });
+}
+
+#[test]
 fn a_body_that_is_cut_off_is_gone_on_with_from_there() {
     on_runtime(async {
         let faults = vec![None, Some(Fault::Reset(128)), Some(Fault::Short(128))];
