@@ -549,6 +549,12 @@ impl Plan {
         Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
     }
 
+    /// What DataFusion runs a plan by whose rows come in order, as do those that its aggregates find equal.
+    fn in_order(&self, plan: LogicalPlan, bytes: usize) -> Result<(SessionState, LogicalPlan)> {
+        let state = session::in_order(&self.context.state(), bytes, &self.settings)?;
+        Ok((state, with_places(plan).told()?))
+    }
+
     /// Has DataFusion run the plan; says why all of its joins have to be sorted, where one that holds a side
     /// does not fit in memory.
     pub(crate) fn engine(&self) -> Result<Result<Background, String>> {
@@ -556,9 +562,9 @@ impl Plan {
         let mut logical = self.logical.clone();
         let state = match &self.joins {
             Joins::Small if is_ordered(&logical)? => {
-                logical = with_places(logical).told()?;
-                let bytes = self.settings.share(1, 2);
-                session::in_order(&state, bytes, &self.settings)?
+                let (state, in_order) = self.in_order(logical, self.settings.share(1, 2))?;
+                logical = in_order;
+                state
             }
             Joins::Small => state,
             Joins::Large => session::joining_large(&state, false),
@@ -600,9 +606,8 @@ impl Plan {
         let held_bytes_max = settings.memory_bytes / HELD_SHARE;
         let mut held_bytes = 0u64;
         for side in sides {
-            let bytes = settings.share(1, 4);
-            let state = session::in_order(&self.context.state(), bytes, settings)?;
-            let mut rows = Background::start(state, side.plan.clone(), 1, &settings.cancel)?;
+            let (state, plan) = self.in_order(side.plan.clone(), settings.share(1, 4))?;
+            let mut rows = Background::start(state, plan, 1, &settings.cancel)?;
             let mut batches = Vec::new();
             while let Some(batch) = rows.next(&settings.cancel)? {
                 let batch = named(batch, side.rows.schema())?;
@@ -705,9 +710,8 @@ impl Plan {
         let finished: Arc<dyn TableProvider> =
             Arc::new(Finished::new(parts.finished_schema(), Box::new(answers)));
         let finish = parts.finish(&self.logical, finished)?;
+        let (state, finish) = self.in_order(finish, self.settings.share(1, 4))?;
         let cancel = self.settings.cancel.clone();
-        let bytes = self.settings.share(1, 4);
-        let state = session::in_order(&self.context.state(), bytes, &self.settings)?;
         let inner = Background::start(state, finish, 1, &cancel)?;
         let schema = Arc::clone(&self.schema);
         let inner = RowSource::Engine(inner);

@@ -13,6 +13,7 @@ pub mod codes;
 mod distinct;
 pub mod estimates;
 pub mod first_rows;
+mod first_values;
 pub mod functions;
 mod groups;
 mod held;

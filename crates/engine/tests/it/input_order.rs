@@ -170,6 +170,80 @@ fn they_are_those_of_a_walk_whatever_the_path_and_the_number_of_threads() {
 }
 
 #[test]
+fn they_are_the_same_above_a_finished_table_and_joined_to_one() {
+    let folder = Folder::new();
+    let rows = rows(&mut Random(12), 5_000, 40);
+    written(&folder, &rows, 1_100);
+    let groups = format!("SELECT k, {CALLS} FROM '$/e/*.csv' GROUP BY k");
+    let twice = |row: Vec<String>| [row.clone(), row];
+    let doubled: Vec<Vec<String>> = expected(&rows).into_iter().flat_map(twice).collect();
+    let beside = |row: Vec<String>| [row.clone(), row].concat();
+    let joined: Vec<Vec<String>> = expected(&rows).into_iter().map(beside).collect();
+    let names = "a, b, c, d, e, f1, g, h, i, j, l, m, o, p, q, r, t, u";
+    for (sql, expected) in [
+        (format!("SELECT * FROM ({groups} UNION ALL {groups}) ORDER BY k"), &doubled),
+        (
+            format!("SELECT * FROM ({groups}) x JOIN ({groups}) y ON x.k = y.k ORDER BY x.k"),
+            &joined,
+        ),
+        (
+            format!("SELECT * FROM ({groups}) x LEFT JOIN ({groups}) y ON x.k = y.k ORDER BY x.k"),
+            &joined,
+        ),
+        (
+            format!(
+                "SELECT k, {names}, k, {names} FROM (SELECT * FROM ({groups}) ORDER BY k DESC \
+                 LIMIT 100) GROUP BY ALL ORDER BY k"
+            ),
+            &joined,
+        ),
+        (
+            format!(
+                "SELECT k, {CALLS} FROM (SELECT DISTINCT ON (id) * FROM '$/e/*.csv' ORDER BY id) \
+                 GROUP BY k ORDER BY k"
+            ),
+            &self::expected(&rows),
+        ),
+    ] {
+        for threads in [1, 4] {
+            let settings = Settings { threads, ..settings() };
+            let found = folder.ask_with(&sql, &settings).rows();
+            let cells = |rows: &[Vec<String>]| rows.concat();
+            let (found, expected) = (cells(&found), cells(expected));
+            let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+            assert_eq!(differs, None, "{sql}");
+            assert_eq!(found.len(), expected.len(), "{sql}");
+        }
+    }
+}
+
+#[test]
+fn of_equals_a_subquery_beside_a_table_takes_those_of_the_input() {
+    let folder = Folder::new();
+    folder.write("t.csv", "g,k,id\na,1,0\na,1,1\na,1,2\na,1,3\na,1,4\na,1,5\n");
+    let first = "SELECT DISTINCT g, k, id FROM '$/t.csv' ORDER BY id DESC LIMIT 5";
+    for (sql, expected) in [
+        ("SELECT last_value(id ORDER BY k) FROM '$/t.csv' GROUP BY g".to_owned(), "5"),
+        (
+            "SELECT (SELECT string_agg(id, '' ORDER BY k) FROM '$/t.csv' y WHERE y.g = x.g) \
+             FROM '$/t.csv' x GROUP BY g"
+                .to_owned(),
+            "012345",
+        ),
+        (
+            "SELECT l FROM (SELECT g, count(*) AS n FROM '$/t.csv' GROUP BY g) x, LATERAL \
+             (SELECT array_agg(id ORDER BY k) AS l FROM '$/t.csv' y WHERE y.g = x.g)"
+                .to_owned(),
+            "[0, 1, 2, 3, 4, 5]",
+        ),
+        (format!("SELECT last_value(id ORDER BY k) FROM ({first})"), "1"),
+        (format!("SELECT array_agg(id ORDER BY k) FROM ({first})"), "[5, 4, 3, 2, 1]"),
+    ] {
+        assert_eq!(folder.ask(&sql).only(), expected, "{sql}");
+    }
+}
+
+#[test]
 fn little_memory_gives_the_same_and_does_spill() {
     let folder = Folder::new();
     let rows = rows(&mut Random(4), 60_000, 15_000);

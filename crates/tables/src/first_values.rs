@@ -1,0 +1,840 @@
+//! The first values of each group by an ORDER BY, or all of them, as DataFusion's accumulators: what `array_agg` becomes on
+//! DataFusion's path.
+//!
+//! ```text
+//!   batch ──► rows that may be among the first ──► pieces: values │ order │ group
+//!                                                    joined two and two, so there are few
+//!   once there are twice as many as were left:
+//!   pieces ──► sorted by group and order, the first of each group left ──► one piece
+//!                                                                          and the last row of each full group:
+//!                                                                          what comes behind it is not taken
+//! ```
+//!
+//! Rows of all groups lie together in columns, whatever the number of groups. Each row is copied as often as their number
+//! has digits, and once more when the answer is made. Rows that are equal by the ORDER BY stay in the order that they
+//! came in.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, ListArray, StructArray, UInt32Array, new_empty_array,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::{concat, interleave, take};
+use arrow::datatypes::{DataType, Field, Fields};
+use arrow::error::ArrowError;
+use arrow::row::{RowConverter, Rows, SortField};
+use datafusion::common::{Result as PlanResult, ScalarValue, exec_err, internal_err};
+use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+
+use crate::value::owned;
+
+/// Of how many rows at least the first are looked for.
+const ROWS_MIN: usize = 1024;
+
+/// So many are copied at a time.
+const ROWS_MAX: usize = 8192;
+
+/// What ordering a row takes: its group, its number, and where it is.
+const ORDERED_BYTES: usize = size_of::<(u32, u32)>() + size_of::<(usize, usize)>();
+
+/// No row of a group is known that others have to come before.
+const NONE: u32 = u32::MAX;
+
+/// What is kept of a group.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    /// So many rows at most.
+    pub(crate) most: usize,
+    /// Whether rows without a value are left out.
+    pub(crate) skips_nulls: bool,
+    /// The type of values.
+    pub(crate) of: DataType,
+    /// What rows are ordered by; by nothing, in the order that they come in.
+    pub(crate) by: Fields,
+    pub(crate) sorted: Vec<SortField>,
+}
+
+/// The first rows of any number of groups.
+#[derive(Debug)]
+pub(crate) struct FirstValues {
+    kept: Kept,
+    converter: Option<RowConverter>,
+    group_count: usize,
+    pieces: Vec<Piece>,
+    row_count: usize,
+    /// What the pieces take.
+    bytes: usize,
+    /// How many rows were left when the first of each group were last looked for.
+    settled_rows: usize,
+    /// Whether there is one piece at most, whose rows are in order.
+    is_settled: bool,
+    full: Full,
+}
+
+/// Rows of the value and of what it is ordered by, and the group of each.
+#[derive(Debug)]
+struct Piece {
+    columns: Vec<ArrayRef>,
+    groups: Vec<u32>,
+}
+
+impl Piece {
+    fn bytes(&self) -> usize {
+        let columns = self.columns.iter().map(|column| column.get_array_memory_size());
+        columns.sum::<usize>() + self.groups.capacity() * size_of::<u32>()
+    }
+}
+
+/// Groups that have as many rows as they may: which others are not looked at.
+#[derive(Debug)]
+enum Full {
+    /// Those that come when there are so many; by group.
+    Counted(Vec<u32>),
+    /// Those that are not before the last of them; by group which of the rows that is.
+    Ordered(Vec<u32>, Option<Rows>),
+}
+
+impl Full {
+    fn bytes(&self) -> usize {
+        match self {
+            Full::Counted(counts) => counts.capacity() * size_of::<u32>(),
+            Full::Ordered(last, rows) => {
+                last.capacity() * size_of::<u32>() + rows.as_ref().map_or(0, Rows::size)
+            }
+        }
+    }
+}
+
+impl FirstValues {
+    pub(crate) fn new(kept: Kept) -> PlanResult<FirstValues> {
+        let sorted = kept.sorted.clone();
+        let converter = (!sorted.is_empty()).then(|| RowConverter::new(sorted)).transpose()?;
+        let full = match converter {
+            Some(_) => Full::Ordered(Vec::new(), None),
+            None => Full::Counted(Vec::new()),
+        };
+        Ok(FirstValues {
+            kept,
+            converter,
+            group_count: 0,
+            pieces: Vec::new(),
+            row_count: 0,
+            bytes: 0,
+            settled_rows: 0,
+            is_settled: true,
+            full,
+        })
+    }
+
+    /// Takes rows of the value and of what it is ordered by, each of the group in `groups`, but for those without a
+    /// `true` in the filter. They have memory of their own from then on.
+    fn add(
+        &mut self,
+        columns: &[ArrayRef],
+        groups: impl Fn(usize) -> usize,
+        wanted: Option<&BooleanArray>,
+        group_count: usize,
+    ) -> PlanResult<()> {
+        let [values, by @ ..] = columns else { return Ok(()) };
+        if by.len() != self.kept.by.len() {
+            return internal_err!("{} columns to order by, not {}", by.len(), self.kept.by.len());
+        }
+        self.group_count = self.group_count.max(group_count);
+        if u32::try_from(self.group_count).is_err() {
+            return exec_err!("{} groups are too many for lists", self.group_count);
+        }
+        let nulls = values.logical_nulls().filter(|_| self.kept.skips_nulls);
+        let is_wanted = |row: usize| {
+            wanted.is_none_or(|wanted| wanted.is_valid(row) && wanted.value(row))
+                && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
+        };
+        // Of many rows at once a copy would be large.
+        for start in (0..values.len()).step_by(ROWS_MAX) {
+            let rows = start..values.len().min(start + ROWS_MAX);
+            let chosen = self.chosen(by, rows.filter(|row| is_wanted(*row)), &groups)?;
+            self.take(columns, chosen)?;
+            let most = self.settled_rows.saturating_mul(2).max(ROWS_MIN);
+            let is_cut = self.converter.is_some() && self.kept.most < usize::MAX;
+            if is_cut && self.row_count >= most {
+                self.settle()?;
+                self.look_for_full()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Which rows may be among the first of their groups.
+    fn chosen(
+        &mut self,
+        by: &[ArrayRef],
+        rows: impl Iterator<Item = usize>,
+        groups: &impl Fn(usize) -> usize,
+    ) -> PlanResult<Vec<(u32, u32)>> {
+        let most = self.kept.most;
+        let all = rows.map(|row| (groups(row) as u32, row as u32));
+        Ok(match &mut self.full {
+            _ if most == usize::MAX => all.collect(),
+            Full::Counted(counts) => {
+                counts.resize(self.group_count, 0);
+                all.filter(|(group, _)| {
+                    let count = &mut counts[*group as usize];
+                    let is_taken = (*count as usize) < most;
+                    *count += u32::from(is_taken);
+                    is_taken
+                })
+                .collect()
+            }
+            Full::Ordered(last, Some(lasts)) => {
+                let all: Vec<(u32, u32)> = all.collect();
+                let (Some((_, first)), Some((_, end)), Some(converter)) =
+                    (all.first(), all.last(), &self.converter)
+                else {
+                    return Ok(all);
+                };
+                let (first, count) = (*first as usize, (*end - *first) as usize + 1);
+                let by: Vec<ArrayRef> = by.iter().map(|by| by.slice(first, count)).collect();
+                let rows = converter.convert_columns(&by)?;
+                let is_before = |(group, row): &(u32, u32)| match last.get(*group as usize) {
+                    None | Some(&NONE) => true,
+                    Some(last) => rows.row(*row as usize - first) < lasts.row(*last as usize),
+                };
+                all.into_iter().filter(is_before).collect()
+            }
+            Full::Ordered(_, None) => all.collect(),
+        })
+    }
+
+    /// Takes the chosen rows, each with its group.
+    fn take(&mut self, columns: &[ArrayRef], chosen: Vec<(u32, u32)>) -> PlanResult<()> {
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let (groups, rows): (Vec<u32>, Vec<u32>) = chosen.into_iter().unzip();
+        let rows = UInt32Array::from(rows);
+        // A slice would keep the batch; and texts stay where they are unless they are compacted.
+        let own = |column: &ArrayRef| Ok::<_, ArrowError>(owned(&take(column, &rows, None)?));
+        let columns = columns.iter().map(own).collect::<Result<Vec<_>, _>>()?;
+        self.row_count += groups.len();
+        self.push(Piece { columns, groups });
+        self.is_settled = false;
+        // The last ones are joined while they are no smaller than half of the one before.
+        while let [.., before, last] = self.pieces.as_slice()
+            && before.groups.len() <= 2 * last.groups.len()
+        {
+            let (Some(last), Some(before)) = (self.pop(), self.pop()) else { break };
+            let both = |index: usize| {
+                let parts = [before.columns[index].as_ref(), last.columns[index].as_ref()];
+                Ok::<_, ArrowError>(owned(&concat(&parts)?))
+            };
+            let columns = (0..=self.kept.by.len()).map(both).collect::<Result<_, _>>()?;
+            self.push(Piece { columns, groups: [before.groups, last.groups].concat() });
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, piece: Piece) {
+        self.bytes += piece.bytes();
+        self.pieces.push(piece);
+    }
+
+    fn pop(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop()?;
+        self.bytes -= piece.bytes();
+        Some(piece)
+    }
+
+    /// Keeps the first rows of each group: in one piece, by group and in their order.
+    fn settle(&mut self) -> PlanResult<()> {
+        if self.is_settled {
+            return Ok(());
+        }
+        let Ok(row_count) = u32::try_from(self.row_count) else {
+            return exec_err!("{} rows are too many for lists", self.row_count);
+        };
+        let groups = self.pieces.iter().flat_map(|piece| &piece.groups);
+        let mut order: Vec<(u32, u32)> = groups.copied().zip(0..row_count).collect();
+        order.sort_unstable();
+        // Where each row is.
+        let ends = self.pieces.iter().scan(0, |end, piece| {
+            *end += piece.groups.len();
+            Some(*end)
+        });
+        let ends: Vec<usize> = ends.collect();
+        let place = |(_, row): &(u32, u32)| {
+            let row = *row as usize;
+            let piece = ends.partition_point(|end| *end <= row);
+            (piece, row - piece.checked_sub(1).map_or(0, |before| ends[before]))
+        };
+        if self.converter.is_some() {
+            self.order_groups(&mut order, &place)?;
+        }
+        let places: Vec<(usize, usize)> = order.iter().map(place).collect();
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let mut columns = Vec::with_capacity(1 + self.kept.by.len());
+        for index in (0..=self.kept.by.len()).rev() {
+            // What has been copied goes before the next is.
+            let parts: Vec<ArrayRef> =
+                pieces.iter_mut().filter_map(|piece| piece.columns.pop()).collect();
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            debug_assert_eq!(pieces.iter().map(|piece| piece.columns.len()).max(), Some(index));
+            // A view keeps the bytes of all others with it.
+            columns.push(owned(&interleave(&parts, &places)?));
+        }
+        columns.reverse();
+        let groups: Vec<u32> = order.iter().map(|(group, _)| *group).collect();
+        (self.row_count, self.settled_rows, self.bytes) = (groups.len(), groups.len(), 0);
+        self.push(Piece { columns, groups });
+        self.is_settled = true;
+        Ok(())
+    }
+
+    /// Brings rows, which are by group, in the order of each group, and leaves its first ones.
+    fn order_groups(
+        &self,
+        order: &mut Vec<(u32, u32)>,
+        place: &impl Fn(&(u32, u32)) -> (usize, usize),
+    ) -> PlanResult<()> {
+        let Some(converter) = &self.converter else { return Ok(()) };
+        let (mut start, mut left) = (0, 0);
+        while start < order.len() {
+            // What rows are compared by is made for some groups at a time.
+            let mut end = order.len().min(start + ROWS_MAX);
+            while end < order.len() && order[end].0 == order[end - 1].0 {
+                end += 1;
+            }
+            let some = order[start..end].to_vec();
+            let places: Vec<(usize, usize)> = some.iter().map(place).collect();
+            let by = (1..=self.kept.by.len()).map(|index| {
+                let parts = self.pieces.iter().map(|piece| piece.columns[index].as_ref());
+                interleave(&parts.collect::<Vec<&dyn Array>>(), &places)
+            });
+            let rows = converter.convert_columns(&by.collect::<Result<Vec<_>, _>>()?)?;
+            let compared =
+                |a: &u32, b: &u32| rows.row(*a as usize).cmp(&rows.row(*b as usize)).then(a.cmp(b));
+            let mut next = 0;
+            for group in some.chunk_by(|(a, _), (b, _)| a == b) {
+                let mut of_group: Vec<u32> = (next..).take(group.len()).collect();
+                next += group.len() as u32;
+                let most = group.len().min(self.kept.most);
+                if most < group.len() {
+                    of_group.select_nth_unstable_by(most, compared);
+                    of_group.truncate(most);
+                }
+                of_group.sort_unstable_by(compared);
+                for row in of_group {
+                    order[left] = some[row as usize];
+                    left += 1;
+                }
+            }
+            start = end;
+        }
+        order.truncate(left);
+        Ok(())
+    }
+
+    /// Finds the last row of each group that has as many as it may, after they were settled.
+    fn look_for_full(&mut self) -> PlanResult<()> {
+        let (Some(converter), Some(piece)) = (&self.converter, self.pieces.first()) else {
+            return Ok(());
+        };
+        let Full::Ordered(last, lasts) = &mut self.full else { return Ok(()) };
+        last.clear();
+        last.resize(self.group_count, NONE);
+        let most = self.kept.most;
+        let mut rows = Vec::new();
+        let mut start = 0;
+        for group in piece.groups.chunk_by(|a, b| a == b) {
+            start += group.len();
+            if group.len() >= most {
+                last[group[0] as usize] = rows.len() as u32;
+                rows.push(start as u32 - 1);
+            }
+        }
+        let rows = UInt32Array::from(rows);
+        let by = piece.columns[1..].iter().map(|by| take(by, &rows, None));
+        *lasts = Some(converter.convert_columns(&by.collect::<Result<Vec<_>, _>>()?)?);
+        Ok(())
+    }
+
+    /// The rows of the first so many groups, as the lists that are a state.
+    fn lists(&mut self, group_count: usize) -> PlanResult<Vec<ArrayRef>> {
+        self.settle()?;
+        let known = self.pieces.first();
+        let groups = known.map(|piece| piece.groups.as_slice()).unwrap_or_default();
+        let end = groups.partition_point(|group| (*group as usize) < group_count);
+        let mut offsets: Vec<i32> = Vec::with_capacity(group_count + 1);
+        let mut row = 0;
+        for group in 0..group_count {
+            offsets.push(row as i32);
+            row += groups[row..end].iter().take_while(|of| **of as usize == group).count();
+        }
+        let Ok(last) = i32::try_from(row) else {
+            return exec_err!("{row} values are too many for lists");
+        };
+        offsets.push(last);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        // A group without rows has no list.
+        let nulls = NullBuffer::from_iter(offsets.lengths().map(|length| length > 0));
+        let list = |of: &DataType, items: ArrayRef| {
+            let field = Arc::new(Field::new_list_field(of.clone(), true));
+            let nulls = Some(nulls.clone()).filter(|nulls| nulls.null_count() > 0);
+            let lists = ListArray::try_new(field, offsets.clone(), items, nulls)?;
+            Ok::<ArrayRef, ArrowError>(Arc::new(lists))
+        };
+        let column = |index: usize, of: &DataType| match known {
+            Some(piece) => piece.columns[index].slice(0, end),
+            None => new_empty_array(of),
+        };
+        let values = list(&self.kept.of, column(0, &self.kept.of))?;
+        if self.kept.by.is_empty() {
+            return Ok(vec![values]);
+        }
+        let by = self.kept.by.iter().enumerate();
+        let by = by.map(|(index, by)| column(index + 1, by.data_type())).collect();
+        let order = StructArray::try_new_with_length(self.kept.by.clone(), by, None, end)?;
+        let of = DataType::Struct(self.kept.by.clone());
+        Ok(vec![values, list(&of, Arc::new(order))?])
+    }
+
+    /// Forgets the first so many groups; the others are counted from there.
+    fn forget(&mut self, group_count: usize) -> PlanResult<()> {
+        if group_count >= self.group_count {
+            *self = FirstValues::new(self.kept.clone())?;
+            return Ok(());
+        }
+        self.group_count -= group_count;
+        let (Full::Counted(of) | Full::Ordered(of, _)) = &mut self.full;
+        of.drain(..group_count.min(of.len()));
+        // Settled, as they were made lists.
+        if let Some(mut piece) = self.pop() {
+            let end = piece.groups.partition_point(|group| (*group as usize) < group_count);
+            let count = piece.groups.len() - end;
+            let columns = piece.columns.iter().map(|column| owned(&column.slice(end, count)));
+            piece.columns = columns.collect();
+            piece.groups.drain(..end);
+            piece.groups.iter_mut().for_each(|group| *group -= group_count as u32);
+            (self.row_count, self.settled_rows) = (count, count);
+            self.push(piece);
+        }
+        Ok(())
+    }
+
+    /// Takes the rows of states, each for the group in `groups`.
+    fn merge(
+        &mut self,
+        states: &[ArrayRef],
+        groups: impl Fn(usize) -> usize,
+        group_count: usize,
+    ) -> PlanResult<()> {
+        let unfit = || internal_err!("the first values of a group and their order do not fit");
+        let list = |index: usize| states.get(index).and_then(|lists| lists.as_list_opt::<i32>());
+        let Some(lists) = list(0) else { return unfit() };
+        let (offsets, mut columns) = (lists.value_offsets(), vec![Arc::clone(lists.values())]);
+        if !self.kept.by.is_empty() {
+            let Some(order) = list(1).filter(|order| order.value_offsets() == offsets) else {
+                return self.merge_apart(states, groups, group_count);
+            };
+            let Some(order) = order.values().as_struct_opt() else { return unfit() };
+            columns.extend_from_slice(order.columns());
+        }
+        let (start, end) = (offsets[0] as usize, offsets[lists.len()] as usize);
+        let columns: Vec<ArrayRef> =
+            columns.iter().map(|column| column.slice(start, end - start)).collect();
+        let mut of_rows = Vec::with_capacity(end - start);
+        for (row, ends) in offsets.windows(2).enumerate() {
+            of_rows.resize(ends[1] as usize - start, groups(row));
+        }
+        // A null has no items that count, whatever it has.
+        let wanted = lists.nulls().map(|nulls| {
+            let items = offsets.windows(2).zip(nulls).flat_map(|(ends, is_valid)| {
+                std::iter::repeat_n(is_valid, (ends[1] - ends[0]) as usize)
+            });
+            BooleanArray::from(items.collect::<Vec<bool>>())
+        });
+        self.add(&columns, |row| of_rows[row], wanted.as_ref(), group_count)
+    }
+
+    /// The same of values and orders whose lists do not lie alike.
+    fn merge_apart(
+        &mut self,
+        states: &[ArrayRef],
+        groups: impl Fn(usize) -> usize,
+        group_count: usize,
+    ) -> PlanResult<()> {
+        let unfit = || internal_err!("the first values of a group and their order do not fit");
+        let list = |index: usize| states.get(index).and_then(|lists| lists.as_list_opt::<i32>());
+        let (Some(lists), Some(orders)) = (list(0), list(1)) else { return unfit() };
+        for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
+            let (values, order) = (lists.value(row), orders.value(row));
+            let Some(order) = order.as_struct_opt().filter(|of| of.len() == values.len()) else {
+                return unfit();
+            };
+            let columns: Vec<ArrayRef> =
+                [values].into_iter().chain(order.columns().iter().cloned()).collect();
+            self.add(&columns, |_| groups(row), None, group_count)?;
+        }
+        Ok(())
+    }
+
+    fn emitted(&self, emit_to: EmitTo) -> usize {
+        match emit_to {
+            EmitTo::All => self.group_count,
+            EmitTo::First(count) => count,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let pieces = self.pieces.capacity() * size_of::<Piece>();
+        let ordered = if self.is_settled { 0 } else { self.row_count * ORDERED_BYTES };
+        size_of_val(self) + self.bytes + pieces + ordered + self.full.bytes()
+    }
+}
+
+impl GroupsAccumulator for FirstValues {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        opt_filter: Option<&BooleanArray>,
+        total_num_groups: usize,
+    ) -> PlanResult<()> {
+        self.add(values, |row| group_indices[row], opt_filter, total_num_groups)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> PlanResult<ArrayRef> {
+        Ok(self.state(emit_to)?.swap_remove(0))
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
+        let group_count = self.emitted(emit_to);
+        let lists = self.lists(group_count)?;
+        self.forget(group_count)?;
+        Ok(lists)
+    }
+
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> PlanResult<()> {
+        self.merge(values, |row| group_indices[row], total_num_groups)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> PlanResult<Vec<ArrayRef>> {
+        let row_count = values.first().map_or(0, |values| values.len());
+        let mut each = FirstValues::new(Kept { most: usize::MAX, ..self.kept.clone() })?;
+        each.add(values, |row| row, opt_filter, row_count)?;
+        each.lists(row_count)
+    }
+
+    fn size(&self) -> usize {
+        self.bytes()
+    }
+}
+
+/// The first rows of all, where there are no groups.
+#[derive(Debug)]
+pub(crate) struct FirstOfAll {
+    first: FirstValues,
+    /// The most that they took between two batches. DataFusion adds up by how much an accumulator has grown with each
+    /// batch, and takes nothing off where it has shrunk.
+    bytes_most: usize,
+}
+
+impl FirstOfAll {
+    pub(crate) fn new(kept: Kept) -> PlanResult<FirstOfAll> {
+        let first = FirstValues::new(kept)?;
+        let bytes_most = first.bytes();
+        Ok(FirstOfAll { first, bytes_most })
+    }
+}
+
+impl Accumulator for FirstOfAll {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
+        self.first.add(values, |_| 0, None, 1)?;
+        self.bytes_most = self.bytes_most.max(self.first.bytes());
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
+        self.first.merge(states, |_| 0, 1)?;
+        self.bytes_most = self.bytes_most.max(self.first.bytes());
+        Ok(())
+    }
+
+    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
+        let lists = self.first.lists(1)?;
+        lists.iter().map(|lists| ScalarValue::try_from_array(lists, 0)).collect()
+    }
+
+    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
+        ScalarValue::try_from_array(&self.first.lists(1)?[0], 0)
+    }
+
+    fn size(&self) -> usize {
+        self.bytes_most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BooleanArray, Int64Array, RecordBatch, StringViewArray};
+    use arrow::compute::{BatchCoalescer, SortOptions};
+    use arrow::datatypes::Schema;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A group, a value, and what it is ordered by.
+    type Row = (usize, Option<String>, Option<i64>);
+
+    fn kept(most: usize, skips_nulls: bool, options: Option<SortOptions>) -> Kept {
+        let by = options.map(|_| Field::new("by_0", DataType::Int64, true));
+        let sorted = options.map(|options| SortField::new_with_options(DataType::Int64, options));
+        Kept {
+            most,
+            skips_nulls,
+            of: DataType::Utf8View,
+            by: by.into_iter().collect(),
+            sorted: sorted.into_iter().collect(),
+        }
+    }
+
+    fn columns(rows: &[Row], is_ordered: bool) -> Vec<ArrayRef> {
+        let values: StringViewArray = rows.iter().map(|(_, value, _)| value.as_deref()).collect();
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(values)];
+        if is_ordered {
+            columns.push(Arc::new(rows.iter().map(|(_, _, by)| *by).collect::<Int64Array>()));
+        }
+        columns
+    }
+
+    /// The lists of groups; none of a null.
+    fn values(lists: &dyn Array) -> Vec<Option<Vec<Option<String>>>> {
+        let of_group = |items: ArrayRef| {
+            items.as_string_view().iter().map(|value| value.map(str::to_owned)).collect()
+        };
+        lists.as_list::<i32>().iter().map(|items| items.map(of_group)).collect()
+    }
+
+    /// The first rows of each group, by a walk over all.
+    fn model(
+        kept: &Kept,
+        options: Option<SortOptions>,
+        rows: &[Row],
+        group_count: usize,
+    ) -> Vec<Option<Vec<Option<String>>>> {
+        let of_group = |group| {
+            let is_in = |row: &&Row| row.0 == group && (!kept.skips_nulls || row.1.is_some());
+            let mut of: Vec<&Row> = rows.iter().filter(is_in).collect();
+            if let Some(options) = options {
+                of.sort_by(|(_, _, a), (_, _, b)| match (a, b) {
+                    (Some(a), Some(b)) if options.descending => b.cmp(a),
+                    (Some(a), Some(b)) => a.cmp(b),
+                    (None, None) => std::cmp::Ordering::Equal,
+                    (None, _) if options.nulls_first => std::cmp::Ordering::Less,
+                    (_, None) if !options.nulls_first => std::cmp::Ordering::Less,
+                    _ => std::cmp::Ordering::Greater,
+                });
+            }
+            let of = of.into_iter().take(kept.most).map(|(_, value, _)| value.clone());
+            Some(of.collect::<Vec<_>>()).filter(|of| !of.is_empty())
+        };
+        (0..group_count).map(of_group).collect()
+    }
+
+    fn row(groups: usize) -> impl Strategy<Value = Row> {
+        let value = prop::option::weighted(0.8, "[a-z]{0,20}");
+        (0..groups, value, prop::option::weighted(0.9, -20..20_i64))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_first_values_are_those_of_all_in_order(
+            (groups, parts) in prop_oneof![Just(1_usize), 1..30_usize, Just(900_usize)].prop_flat_map(|groups| {
+                let batch = prop::collection::vec((row(groups), prop::option::weighted(0.9, prop::bool::weighted(0.9))), 0..1500);
+                let part = (prop::collection::vec(batch, 0..5), 0..3_u8, 0..=groups);
+                (Just(groups), prop::collection::vec(part, 1..4))
+            }),
+            most in prop_oneof![1..5_usize, 1..2000_usize, Just(usize::MAX)],
+            skips_nulls in any::<bool>(),
+            options in prop::option::of((any::<bool>(), any::<bool>())),
+        ) {
+            let options = options.map(|(descending, nulls_first)| SortOptions { descending, nulls_first });
+            let kept = kept(most, skips_nulls, options);
+            let is_ordered = options.is_some();
+            let mut merged = FirstValues::new(kept.clone()).unwrap();
+            let mut all: Vec<Row> = Vec::new();
+            for (batches, way, cut) in &parts {
+                let mut own = FirstValues::new(kept.clone()).unwrap();
+                for batch in batches {
+                    let rows: Vec<Row> = batch.iter().map(|(row, _)| row.clone()).collect();
+                    let filter: BooleanArray = batch.iter().map(|(_, wanted)| *wanted).collect();
+                    let of_rows: Vec<usize> = rows.iter().map(|(group, ..)| *group).collect();
+                    let columns = columns(&rows, is_ordered);
+                    all.extend(batch.iter().filter(|(_, wanted)| *wanted == Some(true)).map(|(row, _)| row.clone()));
+                    match way {
+                        0 => merged.update_batch(&columns, &of_rows, Some(&filter), groups).unwrap(),
+                        1 => {
+                            let states = merged.convert_to_state(&columns, Some(&filter)).unwrap();
+                            merged.merge_batch(&states, &of_rows, groups).unwrap();
+                        }
+                        _ => own.update_batch(&columns, &of_rows, Some(&filter), groups).unwrap(),
+                    }
+                }
+                if *way == 2 && !batches.is_empty() {
+                    // In two goes.
+                    let first = own.state(EmitTo::First(*cut)).unwrap();
+                    merged.merge_batch(&first, &(0..*cut).collect::<Vec<_>>(), groups).unwrap();
+                    let rest = own.state(EmitTo::All).unwrap();
+                    merged.merge_batch(&rest, &(*cut..groups).collect::<Vec<_>>(), groups).unwrap();
+                }
+            }
+            let expected = model(&kept, options, &all, merged.group_count);
+            let cut = parts[0].2.min(merged.group_count);
+            let mut found = values(&merged.evaluate(EmitTo::First(cut)).unwrap());
+            // What comes now is of the groups that are left.
+            let more: Vec<Row> = (cut..expected.len()).map(|group| (group, Some("new".into()), Some(7))).collect();
+            let of_rows: Vec<usize> = more.iter().map(|(group, ..)| group - cut).collect();
+            merged.update_batch(&columns(&more, is_ordered), &of_rows, None, of_rows.len()).unwrap();
+            found.extend(values(&merged.evaluate(EmitTo::All).unwrap()));
+            all.extend(more);
+            let after = model(&kept, options, &all, expected.len());
+            prop_assert_eq!(&found[..cut], &expected[..cut]);
+            prop_assert_eq!(&found[cut..], &after[cut..]);
+            prop_assert_eq!(merged.bytes(), FirstValues::new(kept).unwrap().bytes());
+        }
+
+        #[test]
+        fn without_groups_they_are_those_of_one(
+            batches in prop::collection::vec(prop::collection::vec(row(1), 0..700), 0..6),
+            most in prop_oneof![1..5_usize, 1..2000_usize, Just(usize::MAX)],
+            skips_nulls in any::<bool>(),
+            descending in prop::option::of(any::<bool>()),
+        ) {
+            let options = descending.map(|descending| SortOptions { descending, nulls_first: false });
+            let kept = kept(most, skips_nulls, options);
+            let mut merged = FirstOfAll::new(kept.clone()).unwrap();
+            let mut all = Vec::new();
+            for rows in batches {
+                let mut own = FirstOfAll::new(kept.clone()).unwrap();
+                own.update_batch(&columns(&rows, options.is_some())).unwrap();
+                let before = own.evaluate().unwrap();
+                prop_assert_eq!(before, own.evaluate().unwrap());
+                let state = own.state().unwrap();
+                let state: Vec<ArrayRef> = state.iter().map(|of| of.to_array().unwrap()).collect();
+                merged.merge_batch(&state).unwrap();
+                all.extend(rows);
+            }
+            let found = merged.evaluate().unwrap().to_array().unwrap();
+            prop_assert_eq!(values(&found), model(&kept, options, &all, 1));
+        }
+    }
+
+    #[test]
+    fn lists_and_orders_that_do_not_lie_alike_are_merged_too() {
+        let options = SortOptions::default();
+        let kept = kept(3, false, Some(options));
+        let row = |value: &str, by| (0, Some(value.to_owned()), Some(by));
+        let mut own = FirstValues::new(kept.clone()).unwrap();
+        let rows = [row("b", 2), row("a", 1), row("c", 3)];
+        own.update_batch(&columns(&rows, true), &[0, 1, 1], None, 2).unwrap();
+        let states = own.state(EmitTo::All).unwrap();
+        let lists = states[0].as_list::<i32>();
+        // The same lists, of items that begin elsewhere.
+        let items = concat(&[lists.values().as_ref(), lists.values().as_ref()]).unwrap();
+        let offsets = OffsetBuffer::new(vec![3, 4, 6].into());
+        let field = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+        let moved: ArrayRef = Arc::new(ListArray::new(field, offsets, items, None));
+        let mut merged = FirstValues::new(kept).unwrap();
+        merged.merge_batch(&[moved, Arc::clone(&states[1])], &[1, 0], 2).unwrap();
+        let found = values(&merged.evaluate(EmitTo::All).unwrap());
+        let of = |all: &[&str]| Some(all.iter().map(|one| Some((*one).to_owned())).collect());
+        assert_eq!(found, [of(&["a", "c"]), of(&["b"])]);
+        merged.merge_batch(&states[..1], &[0, 1], 2).unwrap_err();
+    }
+
+    fn text(row: i64) -> String {
+        format!("a text of more than twelve bytes {row}")
+    }
+
+    #[test]
+    fn of_texts_in_structs_no_others_are_kept_either() {
+        let options = SortOptions { descending: true, nulls_first: false };
+        let field = Arc::new(Field::new("b", DataType::Utf8View, true));
+        let of = DataType::Struct(Fields::from(vec![Arc::clone(&field)]));
+        let mut state = FirstValues::new(Kept { of, ..kept(3, false, Some(options)) }).unwrap();
+        for batch in 0..40 {
+            let row = |row: i64| (0, Some(text(row)), Some(batch * 1000 + row));
+            let mut columns = columns(&(0..20_000).map(row).collect::<Vec<_>>(), true);
+            let texts = vec![(Arc::clone(&field), Arc::clone(&columns[0]))];
+            columns[0] = Arc::new(StructArray::from(texts));
+            state.update_batch(&columns, &vec![0; 20_000], None, 1).unwrap();
+            assert!(state.size() < 1 << 20, "{} {:?}", state.size(), state.pieces.len());
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_is_not_asked_for_again() {
+        let options = SortOptions { descending: true, nulls_first: false };
+        let field = Arc::new(Field::new("b", DataType::Utf8View, true));
+        let of = DataType::Struct(Fields::from(vec![Arc::clone(&field)]));
+        let mut state = FirstOfAll::new(Kept { of, ..kept(3, false, Some(options)) }).unwrap();
+        let mut asked = 0;
+        for batch in 0..400 {
+            let row_count = [9000, 1500, 700][batch as usize % 3];
+            let row = |row: i64| (0, Some(text(row)), Some(batch * 1000 + row));
+            let columns = columns(&(0..row_count).map(row).collect::<Vec<_>>(), true);
+            let schema = Schema::new(vec![
+                Field::new("v", DataType::Utf8View, true),
+                Field::new("k", DataType::Int64, true),
+            ]);
+            let rows = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
+            let mut coalescer = BatchCoalescer::new(rows.schema(), 8192)
+                .with_biggest_coalesce_batch_size(Some(4096));
+            let every_second: BooleanArray = (0..row_count).map(|row| Some(row % 2 == 0)).collect();
+            coalescer.push_batch_with_filter(rows, &every_second).unwrap();
+            coalescer.finish_buffered_batch().unwrap();
+            while let Some(rows) = coalescer.next_completed_batch() {
+                let mut columns = rows.columns().to_vec();
+                let texts = vec![(Arc::clone(&field), Arc::clone(&columns[0]))];
+                columns[0] = Arc::new(StructArray::from(texts));
+                let before = state.size();
+                state.update_batch(&columns).unwrap();
+                asked += state.size().saturating_sub(before);
+            }
+        }
+        assert!(asked < 1 << 20, "{asked}");
+    }
+
+    #[test]
+    fn no_more_than_the_first_are_kept() {
+        let descending = SortOptions { descending: true, nulls_first: false };
+        for (options, first) in [(None, 0), (Some(descending), 999)] {
+            for groups in [1_usize, 7] {
+                let mut state = FirstValues::new(kept(10, false, options)).unwrap();
+                for batch in 0..200 {
+                    let row = |row: i64| (0, Some(text(row)), Some(batch * 1000 + row));
+                    let rows: Vec<Row> = (0..1000).map(row).collect();
+                    let of_rows: Vec<usize> = (0..1000).map(|row| row % groups).collect();
+                    let columns = columns(&rows, options.is_some());
+                    state.update_batch(&columns, &of_rows, None, groups).unwrap();
+                    assert!(state.size() < 1 << 20, "{}", state.size());
+                }
+                let found = values(&state.evaluate(EmitTo::All).unwrap());
+                assert!(found.iter().all(|list| list.as_ref().unwrap().len() == 10));
+                // The last row of the first group in a batch, or the first.
+                let first = first - first % groups as i64;
+                assert_eq!(found[0].as_ref().unwrap()[0], Some(text(first)));
+            }
+        }
+    }
+}
