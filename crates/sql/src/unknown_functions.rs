@@ -37,7 +37,7 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
          GROUP BY x)",
     ),
     (
-        &["summap", "minmap", "maxmap"],
+        &["summap", "summapwithoverflow", "minmap", "maxmap"],
         "unnest the map's keys and values in a subquery, and GROUP BY the key",
     ),
     (&["deltasum"], "sum(n - before) of a subquery with lag(n) OVER (ORDER BY ts) AS before"),
@@ -198,6 +198,24 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
     ),
     (&["hll_sketch_estimate", "hll_estimate"], "hll_cardinality(s)"),
     (
+        &["uniqexactstate", "uniqexactmerge", "uniqexactmergestate"],
+        "id_set(x) makes an exact set of whole numbers, id_set_union(s) unites stored ones, and \
+         id_set_cardinality(s) counts",
+    ),
+    (
+        &[
+            "ds_theta",
+            "theta_sketch",
+            "theta_sketch_agg",
+            "theta_union",
+            "theta_sketch_union",
+            "ds_theta_union",
+            "uniqthetastate",
+        ],
+        "hll_sketch(x) makes a sketch of a column, and hll_intersection(a, b) estimates what two have \
+         in common",
+    ),
+    (
         &["groupbitmap", "bitmap_count", "bitmapcardinality", "rb_cardinality"],
         "unique_exact(x) counts exactly; id_set_cardinality(s) of a stored set",
     ),
@@ -206,10 +224,21 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         "id_set(x) makes a set of whole numbers",
     ),
     (
-        &["groupbitmapor", "groupbitmapmerge", "bitmap_or_agg", "rb_or_agg", "bitmap_union"],
+        &[
+            "groupbitmapor",
+            "groupbitmaporstate",
+            "groupbitmapmerge",
+            "groupbitmapmergestate",
+            "bitmap_or_agg",
+            "rb_or_agg",
+            "bitmap_union",
+        ],
         "id_set_union(s) unites stored sets, of many rows or of two columns",
     ),
-    (&["groupbitmapand", "bitmap_and_agg", "rb_and_agg"], "id_set_intersection(s)"),
+    (
+        &["groupbitmapand", "groupbitmapandstate", "bitmap_and_agg", "rb_and_agg"],
+        "id_set_intersection(s)",
+    ),
     (
         &["grouparraysample", "reservoir_sample", "approx_sample", "array_sample"],
         "sample(x, n), and weighted_sample(x, n, weight)",

@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as PlanResult, ScalarValue};
+use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::functions_nested::expr_fn::array_element;
 use datafusion::logical_expr::expr::{AggregateFunction, Sort};
 use datafusion::logical_expr::{
     Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when,
@@ -32,6 +34,7 @@ use tidemill_sketch::{Dialect, Hll, Ids};
 
 use crate::Function;
 use crate::calls::{aggregate_call, function_of};
+use crate::lists;
 
 /// The rule, in the place of DataFusion's.
 #[derive(Debug, Default)]
@@ -259,8 +262,11 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
             None => {
                 let args = vec![column(name.clone())];
                 let filter = Some(Box::new(branch_is(0)));
-                let first = first_value_udaf().as_ref().clone().with_aliases([OF_ONE_ROW]);
-                let first = Arc::new(first);
+                // Of a list, a struct or a map DataFusion would count the whole batch with each group.
+                let is_nested = field.data_type().is_nested();
+                let first = if is_nested { array_agg_udaf() } else { first_value_udaf() };
+                let first = Arc::new(first.as_ref().clone().with_aliases([OF_ONE_ROW]));
+                let first = if is_nested { lists::of_most(first, 1) } else { first };
                 let first = AggregateFunction::new_udf(first, args, false, filter, vec![], None);
                 // Without keys there is an answer to no rows, too.
                 let none = match function_of(call, schema) {
@@ -290,6 +296,7 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
                     _ => None,
                 };
                 let value = column(answer.clone());
+                let value = if is_nested { array_element(value, lit(1i64)) } else { value };
                 let value = match none.filter(|_| aggregate.group_expr.is_empty()) {
                     Some(none) => {
                         when(value.clone().is_null(), Expr::Literal(none, None)).otherwise(value)?

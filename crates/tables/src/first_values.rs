@@ -374,11 +374,8 @@ impl FirstValues {
         };
         offsets.push(last);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        // A group without rows has no list.
-        let nulls = NullBuffer::from_iter(offsets.lengths().map(|length| length > 0));
-        let list = |of: &DataType, items: ArrayRef| {
+        let list = |of: &DataType, items: ArrayRef, nulls| {
             let field = Arc::new(Field::new_list_field(of.clone(), true));
-            let nulls = Some(nulls.clone()).filter(|nulls| nulls.null_count() > 0);
             let lists = ListArray::try_new(field, offsets.clone(), items, nulls)?;
             Ok::<ArrayRef, ArrowError>(Arc::new(lists))
         };
@@ -386,7 +383,10 @@ impl FirstValues {
             Some(piece) => piece.columns[index].slice(0, end),
             None => new_empty_array(of),
         };
-        let values = list(&self.kept.of, column(0, &self.kept.of))?;
+        // A group without rows has no list; its order is an empty one, as DataFusion declares it.
+        let nulls = NullBuffer::from_iter(offsets.lengths().map(|length| length > 0));
+        let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+        let values = list(&self.kept.of, column(0, &self.kept.of), nulls)?;
         if self.kept.by.is_empty() {
             return Ok(vec![values]);
         }
@@ -394,7 +394,7 @@ impl FirstValues {
         let by = by.map(|(index, by)| column(index + 1, by.data_type())).collect();
         let order = StructArray::try_new_with_length(self.kept.by.clone(), by, None, end)?;
         let of = DataType::Struct(self.kept.by.clone());
-        Ok(vec![values, list(&of, Arc::new(order))?])
+        Ok(vec![values, list(&of, Arc::new(order), None)?])
     }
 
     /// Forgets the first so many groups; the others are counted from there.

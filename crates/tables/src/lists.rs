@@ -134,6 +134,10 @@ impl AggregateUDFImpl for Limited {
         self.theirs.name()
     }
 
+    fn aliases(&self) -> &[String] {
+        self.theirs.aliases()
+    }
+
     fn signature(&self) -> &Signature {
         self.theirs.signature()
     }

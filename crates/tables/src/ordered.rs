@@ -142,7 +142,8 @@ const PLACE: &str = "place in the input";
 /// A plan for DataFusion, whose rows come in order, in which equals by an ORDER BY of an aggregate stay in that order:
 /// its sorts leave it open. Beside such an aggregate those without an ORDER BY have the order of the input for theirs, as
 /// DataFusion gives all of them the order that one asks for. Texts and `nth_value` are had of lists, which sort for
-/// themselves where several orders are asked for: DataFusion refuses others then.
+/// themselves, where several orders are asked for: DataFusion refuses others then. So are first and last values that are
+/// nested, of which DataFusion keeps slices that hold a whole batch each.
 ///
 /// # Errors
 /// As DataFusion's plan builder.
@@ -153,8 +154,14 @@ pub fn with_places(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
     let takes_order = |call: &&AggregateFunction| depends_on_order(call) && !call.params.distinct;
+    // Of a list, a struct or a map DataFusion keeps a slice, and counts the whole batch with each.
+    let is_of_nested = |call: &AggregateFunction| {
+        let of = call.params.args.first().and_then(|of| of.get_type(aggregate.input.schema()).ok());
+        matches!(call.func.name(), "first_value" | "last_value" | "any_value")
+            && of.is_some_and(|of| of.is_nested())
+    };
     let calls = || aggregate.aggr_expr.iter().filter_map(aggregate_call).filter(takes_order);
-    if calls().all(|call| call.params.order_by.is_empty()) {
+    if calls().all(|call| call.params.order_by.is_empty() && !is_of_nested(call)) {
         return Ok(Transformed::no(plan));
     }
     let are_several = calls().count() > 1;
@@ -174,7 +181,14 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         };
         let mut call = call.clone();
         let mut of_list = None;
+        let is_last = is_of_nested(&call) && call.func.name() == "last_value";
         match (call.func.name(), call.params.args.get(1)) {
+            (name, _) if is_of_nested(&call) => {
+                if name == "any_value" {
+                    call.params.null_treatment = Some(NullTreatment::IgnoreNulls);
+                }
+                of_list = Some(OfList::One);
+            }
             ("any_value", _) => {
                 // That has no order, and is the first.
                 call.func = first_value_udaf();
@@ -200,6 +214,7 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
                     let most = usize::try_from(*most).unwrap_or(usize::MAX);
                     lists::of_most(array_agg_udaf(), most)
                 }
+                OfList::One => lists::of_most(array_agg_udaf(), 1),
                 _ => array_agg_udaf(),
             };
             call.params.args.truncate(1);
@@ -218,6 +233,11 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
             }
         }
         by.push(Sort::new(place.clone(), true, false));
+        if is_last {
+            // The last of some rows is the first of them the other way round.
+            let turned = |sort: Sort| Sort::new(sort.expr, !sort.asc, !sort.nulls_first);
+            by = by.into_iter().map(turned).collect();
+        }
         call.params.order_by = by;
         calls.push(Expr::AggregateFunction(call).alias(expr.qualified_name().1));
     }
@@ -234,6 +254,7 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
                 let text = array_to_string(list, lit(separator));
                 Expr::Cast(Cast::new(Box::new(text), field.data_type().clone()))
             }
+            Some(OfList::One) => array_element(list, lit(1i64)),
             Some(OfList::Item(at)) => array_element(list, Expr::Literal(at, None)),
             Some(OfList::First(most)) => {
                 let first = array_slice(list.clone(), lit(1i64), Expr::Literal(most, None), None);
@@ -258,6 +279,8 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
 enum OfList {
     /// Its values as one text, with this between them.
     Text(String),
+    /// The only one that it has.
+    One,
     /// Its value of that number.
     Item(ScalarValue),
     /// So many of its values.

@@ -244,6 +244,74 @@ fn of_equals_a_subquery_beside_a_table_takes_those_of_the_input() {
 }
 
 #[test]
+fn first_and_last_lists_and_structs_are_alike_on_either_path() {
+    let folder = Folder::new();
+    let rows = rows(&mut Random(31), 6_000, 50);
+    written(&folder, &rows, 1_700);
+    let nested = "SELECT *, CASE WHEN n IS NOT NULL THEN [id, n] END AS l, {'a': s, 'b': id} AS t \
+        FROM '$/e/*.csv'";
+    let calls = "first_value(l) AS a, last_value(l) AS b, any_value(l) AS c, \
+        first_value(l ORDER BY f) AS d, last_value(l ORDER BY b, f NULLS FIRST) AS e, \
+        first_value(t ORDER BY n DESC) AS g, last_value(t ORDER BY n) AS h, \
+        last_value(l ORDER BY n) IGNORE NULLS AS i, first_value(l) FILTER (WHERE n = 1) AS j";
+    for order in ["", ", array_agg(id ORDER BY n) AS m"] {
+        let sql = format!("SELECT k, {calls}{order} FROM ({nested}) GROUP BY k ORDER BY k");
+        assert_eq!(path(&folder, &sql), "partial tables");
+        let expected = folder.ask(&sql).rows();
+        assert_eq!(expected.len(), 50);
+        let beside = ", approx_percentile_cont_with_weight(1, 1, 0.5) FROM";
+        let beside = sql.replacen(&format!(" FROM ({nested}"), &format!("{beside} ({nested}"), 1);
+        assert_eq!(path(&folder, &beside), "datafusion");
+        let counted = sql.replacen(
+            &format!(" FROM ({nested}"),
+            &format!(", count(DISTINCT s), sum(DISTINCT f) FROM ({nested}"),
+            1,
+        );
+        for sql in [beside, counted] {
+            for threads in [1, 3] {
+                let settings = Settings { threads, ..settings() };
+                let mut found = folder.ask_with(&sql, &settings).rows();
+                found.iter_mut().for_each(|row| row.truncate(expected[0].len()));
+                assert_eq!(found, expected, "{sql}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lists_by_many_groups_take_no_more_than_themselves() {
+    let folder = Folder::new();
+    let line =
+        |n: u64| format!("{},{n},{},a text of some length {n}\n", n % 10_000, n * 7919 % 101);
+    let lines: String = (0..20_000).map(line).collect();
+    folder.write("t.csv", format!("u,id,x,s\n{lines}"));
+    let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+    let first = "a text of some length";
+    for (calls, expected) in [
+        (
+            "collect(s, 2), sum(DISTINCT x), first_value(id ORDER BY x) IGNORE NULLS, collect(id, 4)",
+            vec![
+                format!("[{first} 7, {first} 10007]"),
+                "110".into(),
+                "10007".into(),
+                "[7, 10007]".into(),
+            ],
+        ),
+        (
+            "first_value([s, s] ORDER BY id), count(DISTINCT s), last_value({'s': s})",
+            vec![format!("[{first} 7, {first} 7]"), "2".into(), format!("{{s: {first} 10007}}")],
+        ),
+    ] {
+        for from in
+            ["'$/t.csv'", "(SELECT * FROM '$/t.csv' UNION ALL SELECT * FROM '$/t.csv' WHERE u < 0)"]
+        {
+            let sql = format!("SELECT {calls} FROM {from} GROUP BY u ORDER BY u LIMIT 1 OFFSET 7");
+            assert_eq!(folder.ask_with(&sql, &settings).rows(), [expected.clone()], "{sql}");
+        }
+    }
+}
+
+#[test]
 fn little_memory_gives_the_same_and_does_spill() {
     let folder = Folder::new();
     let rows = rows(&mut Random(4), 60_000, 15_000);
