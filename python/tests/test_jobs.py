@@ -212,6 +212,9 @@ def test_partial_tables_are_kept_and_merged(hits, tmp_path):
     merged = tm.merge(parts)
     assert merged.to_pylist() == expected
     assert merged.coverage["files"] == 2
+    assert tm.merge(f"{tmp_path}/[ab].part").to_pylist() == expected
+    with pytest.raises(tm.NotFoundError):
+        tm.merge(f"{tmp_path}/[xy].part")
     both = tm.merge(parts, partial=tmp_path / "both.part")
     assert both.rows == 2
     assert tm.merge(tmp_path / "both.part").to_pylist() == expected

@@ -186,6 +186,8 @@ def test_a_sum_that_is_too_large_is_an_overflow(tmp_path):
     with pytest.raises(OverflowError) as caught:
         tm.query(f"SELECT sum(x) AS x FROM '{path}'").to_pylist()
     assert isinstance(caught.value, tm.OutOfRangeError)
+    with pytest.raises(tm.CorruptBytesError, match=r"`\\x1234` is no set of ids"):
+        tm.query("SELECT id_set_cardinality('\\x1234')").to_pylist()
 
 
 def test_bad_records_are_counted_located_and_may_be_allowed(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -781,6 +782,14 @@ def run(
     )
 
 
+def _files(partial: Path) -> list[str]:
+    """Name the files that a path or a pattern stands for; itself, if there are none."""
+    path = os.fspath(partial)
+    if isinstance(partial, str) and glob.has_magic(path) and not os.path.exists(path):
+        return sorted(glob.glob(path)) or [path]
+    return [path]
+
+
 @overload
 def merge(
     partials: Path | Sequence[Path],
@@ -831,7 +840,8 @@ def merge(
     Parameters
     ----------
     partials : path or sequence of paths
-        What ``run(job, partial=…)`` or ``tidemill run JOB --partial`` has written.
+        What ``run(job, partial=…)`` or ``tidemill run JOB --partial`` has written. Text with ``*``,
+        ``?`` or ``[…]`` that is no file's name is a pattern, of all such files by their names.
     output, format, compression, overwrite, max_files, sink_exec, storage_options : optional
         As in `query`.
     partial : path or str, optional
@@ -868,7 +878,7 @@ def merge(
     [{'page': '/', 'users': 3}]
     """
     several = [partials] if isinstance(partials, str | os.PathLike) else partials
-    paths = [os.fspath(path) for path in several]
+    paths = [path for one in several for path in _files(one)]
     limits = _options.limits(memory, threads, progress=progress)
     if partial is not None:
         _job.only_partial(output, format, compression, max_files, sink_exec)

@@ -202,6 +202,14 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// A value's bytes are not what they should be: no sketch, no set.
+    #[error("{message}{}", Hint(hint))]
+    Bytes {
+        /// Of which value, and what is wrong.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// A value is none of the type that it is cast to.
     #[error("`{value}` does not fit {to}{}{}", InCast(cast), Hint(hint))]
     Cast {
@@ -536,6 +544,9 @@ impl Error {
             },
             Error::Overflow { message, hint } => {
                 Error::Overflow { message: message.clone(), hint: hint.clone() }
+            }
+            Error::Bytes { message, hint } => {
+                Error::Bytes { message: message.clone(), hint: hint.clone() }
             }
             Error::Cast { value, to, cast, hint } => Error::Cast {
                 value: value.clone(),

@@ -48,6 +48,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         | Error::Changed { .. } => "CorruptFileError",
         Error::BadRecords { .. } => "BadRecordError",
         Error::Overflow { .. } => "OutOfRangeError",
+        Error::Bytes { .. } => "CorruptBytesError",
         Error::Memory { .. } => "MemoryLimitError",
         Error::Internal(_) => "InternalError",
         _ => "TidemillError",

@@ -175,7 +175,12 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 36] = [
+const OTHER_WORDS: [(&str, &str, &str); 37] = [
+    (
+        "NULLS are not permitted for nth_value",
+        "`nth_value` counts nulls, too: it takes no IGNORE NULLS",
+        "(array_agg(x ORDER BY n) FILTER (WHERE x IS NOT NULL))[2] is the second that is not null",
+    ),
     (
         "string_agg delimiter must be a string literal",
         "what `string_agg` puts between texts is one text for all rows, not a column",

@@ -101,7 +101,7 @@ pub fn bytes_of_text(text: &str) -> Result<Vec<u8>, Error> {
         let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok();
         pairs.map(byte).collect::<Option<Vec<u8>>>()
     });
-    bytes.ok_or_else(|| Error::Overflow {
+    bytes.ok_or_else(|| Error::Bytes {
         message: format!("`{}` is no stored sketch or set", brief(text)),
         hint: Some(
             "they are bytes, or text of `\\x` and an even number of hexadecimal digits".into(),
@@ -123,7 +123,8 @@ fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
     if bytes.len() > 16 {
         shown.push('…');
     }
-    let hint = hint.unwrap_or_else(|| {
+    // What a caller of the sketch may allow has no place in SQL.
+    let hint = hint.filter(|hint| !hint.contains("max_log2m")).unwrap_or_else(|| {
         match what {
             "HyperLogLog" => {
                 "`hll_sketch`, PostgreSQL's `hll` and java-hll write them; NULLs are passed over"
@@ -132,7 +133,7 @@ fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
         }
         .into()
     });
-    Error::Overflow { message: format!("`{shown}` is no {what}: {problem}"), hint: Some(hint) }
+    Error::Bytes { message: format!("`{shown}` is no {what}: {problem}"), hint: Some(hint) }
 }
 
 /// Whether values of a type may be stored sketches.
