@@ -69,7 +69,7 @@ def test_every_flag_of_files_is_a_parameter(verb, helped):
     assert flags(helped("fs", verb)) == flags(helped(verb))
 
 
-@pytest.mark.parametrize("verb", ["query", "run", "merge", "convert", "schema", "head"])
+@pytest.mark.parametrize("verb", ["query", "run", "merge", "convert", "schema", "head", "ids"])
 def test_every_flag_is_a_parameter(verb, helped):
     wanted = flags(helped(verb))
     assert "help" in wanted and len(wanted) > 5

@@ -35,6 +35,7 @@ from tidemill._explain import Explain
 from tidemill._files import Copied, Entry, Usage, cat, du, get, ls, put, stat
 from tidemill._formats import Batches, register_format
 from tidemill._hll import Estimate, Hll
+from tidemill._id_files import ids
 from tidemill._ids import IdSet, IdSpace
 from tidemill._job import Job
 from tidemill._jobs import jobs
@@ -103,6 +104,7 @@ __all__ = [
     "explain",
     "get",
     "head",
+    "ids",
     "jobs",
     "ls",
     "merge",

@@ -76,6 +76,18 @@ class Limits(TypedDict, total=False):
     progress: bool | None
 
 
+class IdFiles(TypedDict, total=False):
+    """What `ids` takes."""
+
+    input_format: str | None
+    column: str | None
+    signed: bool
+    sorted: bool
+    storage_options: Mapping[str, object] | None
+    memory: str | int | None
+    threads: int | None
+
+
 class Reading(Limits, total=False):
     """What `query` takes."""
 

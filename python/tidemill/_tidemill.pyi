@@ -301,6 +301,17 @@ def salvage(url: str, out: str, overwrite: bool, storage_options: list[tuple[str
 def check_schema(
     old: str, new: str, old_options: SourceOptions, new_options: SourceOptions
 ) -> list[tuple[str, str]]: ...
+def combine_ids(
+    operation: str,
+    files: list[str],
+    output: str | None,
+    format: str | None,
+    input_format: str | None,
+    column: str | None,
+    flags: tuple[bool, bool, bool],
+    storage_options: list[tuple[str, str]],
+    limits: LimitOptions,
+) -> tuple[bytes, int]: ...
 def sort(words: list[str]) -> tuple[bool, bytes, str, str | None]: ...
 def ls(urls: list[str], recursive: bool, storage_options: list[tuple[str, str]]) -> list[str]: ...
 

@@ -54,6 +54,7 @@ pub(crate) enum Verb {
     Head(HeadArgs),
     Jobs(JobsArgs),
     Sort(SortArgs),
+    Ids(IdsArgs),
     Hll(HllArgs),
     Cat(CatArgs),
     Get(GetArgs),
@@ -417,6 +418,62 @@ pub(crate) struct SortArgs {
     /// Options and files, as GNU sort has them [default: standard input]
     #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<std::ffi::OsString>,
+}
+
+/// Combines sets of 64-bit ids in files, larger than memory if need be: those of any, of all, of the first alone.
+///
+/// Each file is a set: ids that it has twice count once. It is text with a number a line, raw (.raw, .bin, .u64: eight
+/// bytes each, little-endian), or a table of which a column has the ids, in any format that queries read. Files that are in order
+/// are merged as they are read, others are sorted first, beyond memory if need be. Ids come out in order: to
+/// standard output as text, or to a file. `union` is of those in any file, `intersect` in all, `diff` in the first
+/// and no other, `xor` in an odd number of them; `count` says how many there are in any.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill ids count monday.txt tuesday.txt
+  tidemill ids diff all.parquet seen.raw --column user_id -o unseen.parquet
+  zcat ids.txt.gz | tidemill ids intersect - known.u64 --signed --memory 256M")]
+pub(crate) struct IdsArgs {
+    /// Which ids are wanted
+    #[arg(value_name = "OPERATION", value_parser = OneOf(operations))]
+    pub operation: String,
+    /// Files, each a set; `-` is standard input. Tables may be patterns or URLs
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<String>,
+    /// Write the ids to a file, which appears whole or not at all [default: standard output]
+    #[arg(short = 'o', long, value_name = "OUT")]
+    pub output: Option<String>,
+    /// text, raw, or a table's format [default: the output's suffix, else text]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// How all files are stored: text, raw or table [default: the suffix of each, else text]
+    #[arg(long, value_name = "FORMAT")]
+    pub input_format: Option<String>,
+    /// The column of tables that has the ids [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    pub column: Option<String>,
+    /// Ids are numbers in two's complement: negative ones come first
+    #[arg(long)]
+    pub signed: bool,
+    /// All files are in order, which is checked: nothing is sorted, nothing is read twice
+    #[arg(long)]
+    pub sorted: bool,
+    /// Replace an existing output
+    #[arg(long, requires = "output")]
+    pub overwrite: bool,
+    /// Memory for all: 512M, 2GiB, 8e9, 50%; beyond it, it spills to disk
+    /// [env: TIDEMILL_MEMORY] [default: half of what the machine or the container has]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub threads: Option<usize>,
+    #[command(flatten)]
+    pub storage: StorageArgs,
+}
+
+fn operations() -> Vec<&'static str> {
+    tidemill_engine::ids::OPERATIONS.map(|(name, _)| name).to_vec()
 }
 
 /// Checks that rowfiles are whole: reads every byte, looks at every checksum.

@@ -16,6 +16,7 @@ pub mod hashing {
     pub use tidemill_tables::is_hashable;
     pub use tidemill_tables::value::{hash_decimal, hash_nanoseconds, hashes};
 }
+pub mod ids;
 pub mod job;
 mod kept;
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! - `parameters`: how do values reach SQL's parameters?
 //! - `values`: which Python object is a value?
 //! - `convert`: how are files converted and checked?
+//! - `combining`: how are sets of ids in files combined?
 //! - `sorting`: how are lines sorted?
 //! - `files`: how are files and objects listed and copied?
 //! - `opened`: how is one of them read as a file?
@@ -22,6 +23,7 @@
 //! (the coverage, a job, a plan) crosses as JSON text.
 
 mod arrays;
+mod combining;
 mod convert;
 mod errors;
 mod files;
@@ -604,6 +606,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(convert::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(convert::check_schema, module)?)?;
     module.add_function(wrap_pyfunction!(sorting::sort, module)?)?;
+    module.add_function(wrap_pyfunction!(combining::combine_ids, module)?)?;
     module.add_function(wrap_pyfunction!(files::cat, module)?)?;
     module.add_function(wrap_pyfunction!(files::get, module)?)?;
     module.add_function(wrap_pyfunction!(files::put, module)?)?;

@@ -4,6 +4,7 @@ mod check;
 mod convert;
 mod fs;
 mod hll;
+mod ids;
 mod jobs;
 mod look;
 mod output;
@@ -66,6 +67,7 @@ fn perform_verb(verb: Verb) -> anyhow::Result<Outcome> {
         Verb::Head(args) => look::head(&args),
         Verb::Jobs(args) => jobs::jobs(args),
         Verb::Sort(args) => sort::sort(args.words),
+        Verb::Ids(args) => ids::ids(args),
         Verb::Hll(args) => hll::hll(args),
         Verb::Cat(args) | Verb::Fs(FsArgs { verb: FsVerb::Cat(args) }) => fs::cat(&args),
         Verb::Get(args) | Verb::Fs(FsArgs { verb: FsVerb::Get(args) }) => fs::get(args),

@@ -61,3 +61,40 @@ fn what_cannot_be_sorted_is_told_and_leaves_files_alone() {
     let help = place.tidemill(&["sort", "--help"]).output().unwrap();
     assert!(String::from_utf8(help.stdout).unwrap().starts_with("Sorts lines"));
 }
+
+#[test]
+fn sets_of_ids_are_combined() {
+    let place = Place::new();
+    place.write("a.txt", "7\n3\n3\n");
+    place.write("b.csv", "day,user\n1,5\n1,7\n2,\n");
+    let told = |args: &[&str]| {
+        let output = place.tidemill(&[&["ids"], args].concat()).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), told, String::from_utf8(output.stderr).unwrap())
+    };
+    let of = |text: &str| (Some(0), text.to_owned(), String::new());
+    assert_eq!(told(&["union", "a.txt", "b.csv", "--column", "user"]), of("3\n5\n7\n"));
+    assert_eq!(told(&["diff", "a.txt", "b.csv", "--column", "user"]), of("3\n"));
+    assert_eq!(told(&["count", "a.txt", "b.csv", "--column", "user"]), of("3\n"));
+    let (code, _, says) = told(&["xor", "a.txt", "b.csv", "--column", "user", "-o", "x.raw"]);
+    assert_eq!(code, Some(0), "{says}");
+    assert!(says.contains("wrote `x.raw`: 2 ids; 2 in `a.txt`, 2 in `b.csv`"), "{says}");
+    assert_eq!(told(&["union", "x.raw", "--sorted"]), of("3\n5\n"));
+    for (args, status, expected) in [
+        (&["union", "a.txt", "-o", "x.raw"][..], 1, "`x.raw` exists"),
+        (&["unoin", "a.txt"], 2, "did you mean `union`?"),
+        (&["union", "b.csv"], 2, "has 2 columns: `day`, `user`"),
+        (&["union", "a.txt", "--sorted"], 1, "`a.txt` is not in order"),
+        (&["union", "nosuch.txt"], 1, "`nosuch.txt`"),
+        (&["union", "-", "-"], 2, "standard input is read once"),
+        (&["union", "s3://b/a.raw"], 2, "tidemill cat 's3://b/a.raw' | tidemill ids"),
+    ] {
+        let (code, out, says) = told(args);
+        assert_eq!(code, Some(status), "{args:?}: {says}");
+        assert!(says.contains(expected) && out.is_empty(), "{args:?}: {says}");
+    }
+    let mut piped = place.tidemill(&["ids", "intersect", "-", "a.txt"]);
+    let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"9\n7\n").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"7\n");
+}

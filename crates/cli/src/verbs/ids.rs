@@ -1,0 +1,51 @@
+//! `ids`: sets of 64-bit ids in files, combined.
+
+use std::io::{BufWriter, IsTerminal, Write};
+
+use tidemill_engine::coverage::grouped;
+use tidemill_engine::ids::{self, Operation, Request, Stored};
+use tidemill_engine::job::Limits;
+use tidemill_engine::{Error, running};
+
+use super::{Outcome, print};
+use crate::args::IdsArgs;
+use crate::{memory, terminal};
+
+/// `tidemill ids OPERATION FILE…`.
+pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
+    let limits = Limits { memory: args.memory, threads: args.threads, ..Limits::default() };
+    let request = Request {
+        operation: ids::operation(&args.operation)?,
+        input_format: args.input_format.as_deref().map(Stored::named).transpose()?,
+        storage_options: args.storage.options()?,
+        inputs: args.files,
+        column: args.column,
+        signed: args.signed,
+        sorted: args.sorted,
+        output: args.output,
+        format: args.format,
+        overwrite: args.overwrite,
+    };
+    let settings = running::prepare(&limits, &Limits::default())?.settings;
+    memory::keep_some(&settings);
+    terminal::watch_signals(&settings.cancel)?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let counts = ids::run(&request, &settings, &mut out)?;
+    out.flush().map_err(|error| Error::io("write", "standard output", error))?;
+    drop(out);
+    if request.operation == Operation::Count {
+        print(format!("{}\n", counts.output).as_bytes())?;
+    }
+    // What was counted on the way is for people, and for who writes a file.
+    if request.output.is_some() || std::io::stderr().is_terminal() {
+        let of_each = request.inputs.iter().zip(&counts.inputs);
+        let of_each: Vec<String> =
+            of_each.map(|(name, count)| format!("{} in `{name}`", grouped(*count))).collect();
+        let (ids, of_each) = (grouped(counts.output), of_each.join(", "));
+        terminal::note(&match &request.output {
+            Some(output) => format!("wrote `{output}`: {ids} ids; {of_each}"),
+            None => format!("{ids} ids; {of_each}"),
+        });
+    }
+    Ok(Outcome::Complete)
+}

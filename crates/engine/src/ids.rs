@@ -1,0 +1,419 @@
+//! Sets of 64-bit ids in files, of any size: union, intersection, difference.
+//!
+//! ```text
+//!   text, raw ids ──────────────────────┐  sorted, in memory or beyond it,
+//!   a column of a Parquet file, CSV … ──┴─► unless they are in order ──► merged ──► text, raw ids, a table
+//! ```
+//!
+//! Each input is read once, but for files of text and raw ids, which are read once before to see whether they are in
+//! order. Each input that is not is written and read once more where it does not fit into its part of the memory.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::home::RunId;
+use tidemill_base::settings::Settings;
+use tidemill_base::suggest;
+use tidemill_query::{Plan, Query};
+use tidemill_remote::StorageOptions;
+use tidemill_sink::{OutputFormat, Sink, SinkSpec, StagedFile};
+use tidemill_sort::ids::{self, Format, Input, combine};
+use tidemill_source::SourceSpec;
+
+pub use tidemill_sort::ids::{Counts, Operation};
+
+/// The least that an input which has to be sorted is given.
+const INPUT_BYTES_MIN: u64 = 1 << 20;
+
+/// The column of ids in a table that is written.
+const COLUMN: &str = "id";
+
+/// The names of operations.
+pub const OPERATIONS: [(&str, Operation); 5] = [
+    ("union", Operation::Union),
+    ("intersect", Operation::Intersect),
+    ("diff", Operation::Diff),
+    ("xor", Operation::Xor),
+    ("count", Operation::Count),
+];
+
+/// How ids are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// A decimal number a line.
+    Text,
+    /// Eight bytes each, little-endian.
+    Raw,
+    /// A column of a table in a format that queries read.
+    Table,
+}
+
+impl Stored {
+    /// That of a name: `text`, `raw`, `table`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for another one.
+    pub fn named(name: &str) -> Result<Stored> {
+        match name {
+            "text" => Ok(Stored::Text),
+            "raw" => Ok(Stored::Raw),
+            "table" => Ok(Stored::Table),
+            _ => Err(Error::usage_hint(
+                format!("ids are not stored as `{name}`"),
+                "text: a number a line; raw: eight bytes each, little-endian; table: a column of a file that \
+                 queries read",
+            )),
+        }
+    }
+
+    /// That of a file by its name: `.raw`, `.bin` and `.u64` are raw, what queries read by its suffix is a table, all
+    /// else is text.
+    fn of_path(path: &str) -> Stored {
+        let suffix = path.rsplit_once('.').map_or("", |(_, suffix)| suffix).to_ascii_lowercase();
+        match suffix.as_str() {
+            "raw" | "bin" | "u64" => Stored::Raw,
+            _ if OutputFormat::from_path(path).is_some() => Stored::Table,
+            _ => Stored::Text,
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Which ids are wanted.
+    pub operation: Operation,
+    /// Files, each a set; `-` is standard input. Tables may be patterns and URLs, each of them one set.
+    pub inputs: Vec<String>,
+    /// How all of them are stored. Default: as the name of each says.
+    pub input_format: Option<Stored>,
+    /// The column of tables. Default: the only one that they have.
+    pub column: Option<String>,
+    /// Ids are numbers in two's complement, and negative ones come first. Default: no.
+    pub signed: bool,
+    /// All inputs are in order, which is checked: nothing is sorted, nothing is read twice. Default: no.
+    pub sorted: bool,
+    /// The file to write. Default: ids go to the writer that is given.
+    pub output: Option<String>,
+    /// How ids are written: `text`, `raw`, or a table's format. Default: as the output's name says; text.
+    pub format: Option<String>,
+    /// Whether an existing output may be replaced.
+    pub overwrite: bool,
+    /// How stores are reached, beyond what the environment says.
+    pub storage_options: StorageOptions,
+}
+
+/// The operation of a name.
+///
+/// # Errors
+/// [`Error::Usage`] for another one.
+pub fn operation(name: &str) -> Result<Operation> {
+    let found = OPERATIONS.iter().find(|(known, _)| *known == name).map(|(_, of)| *of);
+    found.ok_or_else(|| {
+        let known = OPERATIONS.map(|(known, _)| known);
+        Error::usage_hint(
+            format!("there is no operation `{name}` on sets of ids"),
+            match suggest::nearest(name, known) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => known.join(", "),
+            },
+        )
+    })
+}
+
+/// Combines the sets. Ids are written to the output in order, or else to `out`; nothing for
+/// [`Operation::Count`]. A file appears whole or not at all.
+///
+/// # Errors
+/// [`Error::Usage`] for inputs and options that make no sense, [`Error::Bytes`] for what is no id, and what reading,
+/// sorting and writing meet.
+pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<Counts> {
+    if request.inputs.is_empty() {
+        return Err(Error::usage_hint("no sets of ids", "name at least one file"));
+    }
+    if request.inputs.iter().filter(|input| *input == "-").count() > 1 {
+        return Err(Error::usage("standard input is read once: `-` stands for one set"));
+    }
+    if request.operation == Operation::Count && request.output.is_some() {
+        return Err(Error::usage_hint(
+            "`count` writes no ids",
+            "`union` with an output writes those that it counts",
+        ));
+    }
+    // What is read ahead of the sort has the rest.
+    let memory_bytes = (settings.memory_bytes / 4 * 3).max(INPUT_BYTES_MIN);
+    let mut options = ids::Options::default();
+    options.memory_bytes = memory_bytes;
+    options.threads = settings.threads;
+    options.spill_dirs = vec![settings.spill_folder.clone()];
+    options.signed = request.signed;
+    options.cancel = settings.cancel.flag().into();
+    let mut output = Output::begin(request, settings)?;
+    let mut inputs = Vec::with_capacity(request.inputs.len());
+    for name in &request.inputs {
+        inputs.push(input(name, request, settings, &options)?);
+    }
+    let mut failed = None;
+    let counts = combine(request.operation, inputs, &options, &mut |ids| {
+        let written = output.write(ids, request.signed, out);
+        written.map_err(|error| {
+            failed = Some(error);
+            io::Error::other("refused")
+        })
+    });
+    let counts = counts.map_err(|error| failed.take().unwrap_or_else(|| told(error)))?;
+    output.commit()?;
+    Ok(counts)
+}
+
+/// An error of the sort's as the others are told.
+fn told(error: ids::Error) -> Error {
+    match error {
+        ids::Error::Io { action, name, source } => match source.downcast::<Error>() {
+            Ok(ours) => ours,
+            Err(source) => Error::io(action, name, source),
+        },
+        ids::Error::Sort(tidemill_sort::Error::Cancelled) => Error::Interrupted,
+        ids::Error::Sort(tidemill_sort::Error::Io { action, path, source }) => {
+            Error::io(action, path, source)
+        }
+        ids::Error::Output(source) => Error::io("write", "standard output", source),
+        other => {
+            let text = other.to_string();
+            match text.split_once("\nhint: ") {
+                Some((message, hint)) => {
+                    Error::Bytes { message: message.to_owned(), hint: Some(hint.to_owned()) }
+                }
+                None => Error::Bytes { message: text, hint: None },
+            }
+        }
+    }
+}
+
+fn input(
+    name: &str,
+    request: &Request,
+    settings: &Settings,
+    options: &ids::Options,
+) -> Result<Input<'static>> {
+    let is_standard = name == "-";
+    let stored = request.input_format.unwrap_or_else(|| match is_standard {
+        true => Stored::Text,
+        false => Stored::of_path(name),
+    });
+    let format = match stored {
+        Stored::Table => {
+            let table = table(name, request, settings)?;
+            return Ok(if request.sorted { table.sorted() } else { table });
+        }
+        Stored::Text => Format::Text,
+        Stored::Raw => Format::Raw,
+    };
+    if is_standard {
+        let input = Input::new("standard input", format, io::stdin());
+        return Ok(if request.sorted { input.sorted() } else { input });
+    }
+    if name.contains("://") {
+        return Err(Error::usage_hint(
+            format!(
+                "ids as text and raw ids are read from files of this machine, not from `{name}`"
+            ),
+            format!("tidemill cat '{name}' | tidemill ids … -"),
+        ));
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        return Err(Error::NotFound { path: name.to_owned(), hint: None });
+    }
+    if request.sorted {
+        let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
+        return Ok(Input::new(name, format, file).sorted());
+    }
+    Input::file(path, format, options).map_err(told)
+}
+
+/// The ids of a column.
+fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'static>> {
+    let spec = SourceSpec {
+        url: name.to_owned(),
+        storage_options: request.storage_options.clone(),
+        ..SourceSpec::default()
+    };
+    let column = request.column.clone().map(|column| vec![column]);
+    let query = Query::columns(spec, column.as_deref(), None)?;
+    let mut settings = settings.clone();
+    let tables = request.inputs.len() as u64;
+    // Those that are merged as they are are read at the same time.
+    settings.memory_bytes /= if request.sorted { 4 * tables } else { 4 };
+    let plan = Plan::new(&query, &settings)?;
+    let schema = Arc::clone(plan.schema());
+    let [field] = schema.fields().as_ref() else {
+        let names: Vec<String> =
+            schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
+        return Err(Error::usage_hint(
+            format!("`{name}` has {} columns: {}", names.len(), names.join(", ")),
+            "--column says which of them has the ids (in Python: column=…)",
+        ));
+    };
+    if !field.data_type().is_integer() && field.data_type() != &DataType::Null {
+        return Err(Error::usage_hint(
+            format!(
+                "column `{}` of `{name}` is {}, and ids are whole numbers",
+                field.name(),
+                tidemill_base::types::sql_type(field.data_type()),
+            ),
+            "hll_hash and xxhash64 make numbers of text in a query",
+        ));
+    }
+    let (shown, column, signed) = (name.to_owned(), field.name().clone(), request.signed);
+    // It is read when its turn comes.
+    let mut plan = Some(plan);
+    let mut results = None;
+    Ok(Input::blocks(name, move |ids| {
+        let mut next = || -> Result<()> {
+            if let Some(plan) = plan.take() {
+                results = Some(plan.run()?);
+            }
+            let Some(results) = results.as_mut() else { return Ok(()) };
+            while ids.is_empty() {
+                let Some(batch) = results.next().transpose()? else { return Ok(()) };
+                take_ids(batch.column(0), signed, &shown, &column, ids)?;
+            }
+            Ok(())
+        };
+        next().map_err(io::Error::other)
+    }))
+}
+
+/// The ids of a column, without its nulls.
+fn take_ids(
+    values: &ArrayRef,
+    signed: bool,
+    name: &str,
+    column: &str,
+    ids: &mut Vec<u64>,
+) -> Result<()> {
+    let refused = |value: String| Error::Bytes {
+        message: format!("column `{column}` of `{name}` has {value}, which is no id"),
+        hint: Some(
+            match signed {
+                true => "signed ids go up to 9223372036854775807: leave out --signed",
+                false => "ids are from 0 on: --signed for numbers in two's complement",
+            }
+            .into(),
+        ),
+    };
+    ids.reserve(values.len());
+    if values.data_type().is_unsigned_integer() {
+        let values = cast(values, &DataType::UInt64)?;
+        for id in values.as_primitive::<UInt64Type>().iter().flatten() {
+            if signed && i64::try_from(id).is_err() {
+                return Err(refused(id.to_string()));
+            }
+            ids.push(id);
+        }
+        return Ok(());
+    }
+    let values = cast(values, &DataType::Int64)?;
+    for id in values.as_primitive::<Int64Type>().iter().flatten() {
+        if !signed && id < 0 {
+            return Err(refused(id.to_string()));
+        }
+        ids.push(id.cast_unsigned());
+    }
+    Ok(())
+}
+
+/// Where ids go.
+enum Output {
+    /// To the writer that is given.
+    Given(Format),
+    File(Format, StagedFile, String),
+    Table(Box<Sink>),
+}
+
+impl Output {
+    fn begin(request: &Request, settings: &Settings) -> Result<Output> {
+        let Some(output) = &request.output else {
+            return match request.format.as_deref() {
+                None | Some("text") => Ok(Output::Given(Format::Text)),
+                Some("raw") => Ok(Output::Given(Format::Raw)),
+                Some(other) => Err(Error::usage_hint(
+                    format!("`{other}` is written to a file"),
+                    "name one as output; without one ids are text, or raw",
+                )),
+            };
+        };
+        let stored = match request.format.as_deref() {
+            Some("text") => Stored::Text,
+            Some("raw") => Stored::Raw,
+            Some(_) => Stored::Table,
+            None => Stored::of_path(output),
+        };
+        let format = match stored {
+            Stored::Text => Format::Text,
+            Stored::Raw => Format::Raw,
+            Stored::Table => {
+                let mut spec = SinkSpec::new(output.clone());
+                let named = request.format.as_deref().map(str::parse::<OutputFormat>);
+                spec.format = named.transpose()?;
+                spec.overwrite = request.overwrite;
+                spec.storage_options = request.storage_options.clone();
+                let of = if request.signed { DataType::Int64 } else { DataType::UInt64 };
+                let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, of, false)]));
+                let memory = settings.share(1, 8);
+                let sink = Sink::create(&spec, schema, &RunId::new(), memory)?;
+                return Ok(Output::Table(Box::new(sink)));
+            }
+        };
+        if output.contains("://") {
+            return Err(Error::usage_hint(
+                format!(
+                    "ids as text and raw ids are written to files of this machine, not to `{output}`"
+                ),
+                "a name that ends in .parquet or .csv is written there",
+            ));
+        }
+        let file = StagedFile::create(Path::new(output), request.overwrite, &RunId::new())?;
+        Ok(Output::File(format, file, output.clone()))
+    }
+
+    fn write(&mut self, ids: &[u64], signed: bool, out: &mut dyn Write) -> Result<()> {
+        match self {
+            Output::Given(format) => ids::write(ids, *format, signed, out)
+                .map_err(|error| Error::io("write", "standard output", error)),
+            Output::File(format, file, name) => ids::write(ids, *format, signed, file)
+                .map_err(|error| Error::io("write", name.as_str(), error)),
+            Output::Table(sink) => {
+                let (of, column): (DataType, ArrayRef) = match signed {
+                    true => {
+                        let ids = ids.iter().map(|id| id.cast_signed());
+                        (DataType::Int64, Arc::new(Int64Array::from_iter_values(ids)))
+                    }
+                    false => (DataType::UInt64, Arc::new(UInt64Array::from(ids.to_vec()))),
+                };
+                let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, of, false)]));
+                Ok(sink.write(&RecordBatch::try_new(schema, vec![column])?)?)
+            }
+        }
+    }
+
+    fn commit(self) -> Result<()> {
+        match self {
+            Output::Given(_) => Ok(()),
+            Output::File(_, file, _) => {
+                let bytes = file.bytes();
+                Ok(file.commit(bytes)?)
+            }
+            Output::Table(sink) => {
+                sink.commit()?;
+                Ok(())
+            }
+        }
+    }
+}

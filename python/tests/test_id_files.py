@@ -1,0 +1,121 @@
+"""Sets of ids in files."""
+
+import random
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tidemill as tm
+
+OPERATIONS = {
+    "union": lambda a, b: a | b,
+    "intersect": lambda a, b: a & b,
+    "diff": lambda a, b: a - b,
+    "xor": lambda a, b: a ^ b,
+}
+
+
+def stored(folder, name, ids, kind, signed):
+    """A file of ids of a kind."""
+    path = folder / f"{name}.{kind}"
+    if kind == "txt":
+        path.write_text("".join(f"{id}\n" for id in ids))
+    elif kind == "raw":
+        path.write_bytes(struct.pack(f"<{len(ids)}{'q' if signed else 'Q'}", *ids))
+    elif kind == "parquet":
+        pq.write_table(pa.table({"id": pa.array(ids, pa.int64() if signed else pa.uint64())}), path)
+    else:
+        path.write_text("id\n" + "".join(f"{id}\n" for id in ids))
+    return path
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("kinds", [("txt", "raw"), ("raw", "parquet"), ("csv", "txt")])
+def test_operations_are_those_of_sets(tmp_path, kinds, signed):
+    chance = random.Random(hash(kinds))
+    least = -(2**63) if signed else 0
+    few = [chance.randrange(50) for _ in range(3)] + [least, least + 1, 2**63 - 1]
+    if not signed and "csv" not in kinds:
+        few.append(2**64 - 1)
+    left = [*few, *(chance.randrange(400) for _ in range(1000))]
+    right = [chance.randrange(400) for _ in range(500)] + few[1:]
+    a, b = (
+        stored(tmp_path, name, ids, kind, signed)
+        for name, ids, kind in zip("ab", (left, right), kinds, strict=True)
+    )
+    for operation, of in OPERATIONS.items():
+        expected = sorted(of(set(left), set(right)))
+        found = tm.ids(operation, a, b, signed=signed)
+        assert found.tolist() == expected
+        assert np.frombuffer(found, dtype="i8" if signed else "u8").tolist() == expected
+        for kind in ("txt", "raw", "parquet"):
+            out = tmp_path / f"{operation}.{kind}"
+            assert tm.ids(operation, a, b, signed=signed, output=out) == len(expected)
+            assert tm.ids("union", out, signed=signed, sorted=True).tolist() == expected
+    assert tm.ids("count", a, b, signed=signed) == len({*left, *right})
+
+
+def test_sets_beyond_memory(tmp_path):
+    chance = np.random.default_rng(7)
+    sets = [chance.integers(0, 2**62, 4_000_000, dtype="u8") for _ in range(2)]
+    for name, ids in zip("ab", sets, strict=True):
+        ids.tofile(tmp_path / f"{name}.u64")
+    out = tmp_path / "out.raw"
+    counted = tm.ids("union", tmp_path / "a.u64", tmp_path / "b.u64", output=out, memory="64MiB")
+    expected = np.union1d(*sets)
+    assert counted == len(expected)
+    assert np.array_equal(np.fromfile(out, dtype="u8"), expected)
+
+
+def test_mistakes_are_told(tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("3\nx\n")
+    table = tmp_path / "t.csv"
+    table.write_text("a,b,c\n1,x,-1\n")
+    with pytest.raises(tm.CorruptBytesError, match="a.txt`, line 2: `x` is no id"):
+        tm.ids("union", text)
+    with pytest.raises(tm.UsageError, match="has 3 columns: `a`, `b`, `c`"):
+        tm.ids("union", table)
+    with pytest.raises(tm.UsageError, match="column `b` of .* is TEXT, and ids are whole numbers"):
+        tm.ids("union", table, column="b")
+    with pytest.raises(tm.CorruptBytesError, match="column `c` of .* has -1, which is no id"):
+        tm.ids("union", table, column="c")
+    assert tm.ids("union", table, column="c", signed=True).tolist() == [-1]
+    with pytest.raises(tm.UsageError, match="no operation `unite`"):
+        tm.ids("unite", table)
+    with pytest.raises(tm.NotFoundError):
+        tm.ids("union", tmp_path / "nothing.txt")
+    with pytest.raises(tm.UsageError, match="no sets of ids"):
+        tm.ids("union")
+    with pytest.raises(tm.UsageError, match="read from files of this machine"):
+        tm.ids("union", "s3://bucket/a.raw")
+    text.write_text("3\n1\n")
+    with pytest.raises(tm.CorruptBytesError, match="is not in order"):
+        tm.ids("union", text, sorted=True)
+    out = tmp_path / "out.txt"
+    assert tm.ids("union", text, output=out) == 2
+    with pytest.raises(tm.OutputExistsError):
+        tm.ids("union", text, output=out)
+    assert tm.ids("union", text, text, output=out, overwrite=True) == 2
+    assert out.read_text() == "1\n3\n"
+    with pytest.raises(tm.UsageError, match="`count` writes no ids"):
+        tm.ids("count", text, output=out)
+    with pytest.raises(tm.UsageError, match="no standard|not stored as"):
+        tm.ids("union", text, input_format="hex")
+    with pytest.raises(tm.UsageError, match="without `output`"):
+        tm.ids("union", text, format="raw")
+
+
+def test_a_file_that_cannot_be_finished_is_not_there(tmp_path):
+    good, bad = tmp_path / "a.txt", tmp_path / "b.txt"
+    good.write_text("".join(f"{id}\n" for id in range(100_000)))
+    bad.write_text("".join(f"{id}\n" for id in range(50_000)) + "oops\n")
+    for kind in ("txt", "raw", "parquet"):
+        out = tmp_path / f"out.{kind}"
+        with pytest.raises(tm.CorruptBytesError, match="line 50001"):
+            tm.ids("union", good, bad, sorted=True, output=out)
+        assert not out.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.txt"}
