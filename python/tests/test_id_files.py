@@ -35,7 +35,7 @@ def stored(folder, name, ids, kind, signed):
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("kinds", [("txt", "raw"), ("raw", "parquet"), ("csv", "txt")])
 def test_operations_are_those_of_sets(tmp_path, kinds, signed):
-    chance = random.Random(hash(kinds))
+    chance = random.Random(f"{kinds} {signed}")
     least = -(2**63) if signed else 0
     few = [chance.randrange(50) for _ in range(3)] + [least, least + 1, 2**63 - 1]
     if not signed and "csv" not in kinds:
@@ -75,13 +75,13 @@ def test_mistakes_are_told(tmp_path):
     text.write_text("3\nx\n")
     table = tmp_path / "t.csv"
     table.write_text("a,b,c\n1,x,-1\n")
-    with pytest.raises(tm.CorruptBytesError, match="a.txt`, line 2: `x` is no id"):
+    with pytest.raises(tm.CorruptBytesError, match=r"a.txt`, line 2: `x` is no id"):
         tm.ids("union", text)
     with pytest.raises(tm.UsageError, match="has 3 columns: `a`, `b`, `c`"):
         tm.ids("union", table)
-    with pytest.raises(tm.UsageError, match="column `b` of .* is TEXT, and ids are whole numbers"):
+    with pytest.raises(tm.UsageError, match=r"column `b` of .* is TEXT, and ids are whole numbers"):
         tm.ids("union", table, column="b")
-    with pytest.raises(tm.CorruptBytesError, match="column `c` of .* has -1, which is no id"):
+    with pytest.raises(tm.CorruptBytesError, match=r"column `c` of .* has -1, which is no id"):
         tm.ids("union", table, column="c")
     assert tm.ids("union", table, column="c", signed=True).tolist() == [-1]
     with pytest.raises(tm.UsageError, match="no operation `unite`"):
@@ -103,7 +103,7 @@ def test_mistakes_are_told(tmp_path):
     assert out.read_text() == "1\n3\n"
     with pytest.raises(tm.UsageError, match="`count` writes no ids"):
         tm.ids("count", text, output=out)
-    with pytest.raises(tm.UsageError, match="no standard|not stored as"):
+    with pytest.raises(tm.UsageError, match="not stored as"):
         tm.ids("union", text, input_format="hex")
     with pytest.raises(tm.UsageError, match="without `output`"):
         tm.ids("union", text, format="raw")

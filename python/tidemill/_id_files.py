@@ -18,9 +18,7 @@ Combining = Literal["union", "intersect", "diff", "xor"]
 
 
 @overload
-def ids(
-    operation: Literal["count"], *files: Path, **options: Unpack[_options.IdFiles]
-) -> int: ...
+def ids(operation: Literal["count"], *files: Path, **options: Unpack[_options.IdFiles]) -> int: ...
 @overload
 def ids(
     operation: Combining,
@@ -59,13 +57,14 @@ def ids(
         Which ids are wanted: those in any file, in all, in the first and no other, in an odd number
         of them; or how many there are in any.
     *files : path
-        Each a set, in which an id counts once. Text has a number a line, ``.raw``, ``.bin`` and
-        ``.u64`` have eight bytes each, little-endian, and of a table in any format that queries read
-        a column has the ids. Tables may be patterns and URLs; their nulls are passed over.
+        Each a set, in which an id counts once. Text has a number a line; ``.raw``, ``.bin`` and
+        ``.u64`` have eight bytes each, little-endian; of a table in any format that queries read a
+        column has the ids. Tables may be patterns and URLs; their nulls are passed over.
     output : path, optional
         The file to write, which appears whole or not at all.
     format : str, optional
-        ``"text"``, ``"raw"`` or a table's format. Default: as the name of ``output`` says, else text.
+        ``"text"``, ``"raw"`` or a table's format. Default: as the name of ``output`` says, or
+        text.
     input_format : {"text", "raw", "table"}, optional
         How all files are stored. Default: as the name of each says.
     column : str, optional
@@ -83,7 +82,8 @@ def ids(
     -------
     array.array or int
         The ids in order, eight bytes each, as NumPy takes them without a copy
-        (``numpy.frombuffer(found, dtype="u8")``); with ``output`` or ``"count"`` how many there are.
+        (``numpy.frombuffer(found, dtype="u8")``); with ``output`` or ``"count"`` how many there
+        are.
 
     Raises
     ------

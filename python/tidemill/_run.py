@@ -197,8 +197,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         ``AWS_*`` variables say: ``{"region": "eu-west-1", "timeout": "10s"}``.
     read_block, read_window, read_memory : str or int, optional
         How far these are read ahead: what a request fetches (default: ``"8M"``), how far ahead of a
-        place (``"256M"``), and the memory for all of it (a sixteenth of ``memory``). The first two may
-        be ``"auto"``: what the runs before on the same bucket or server suggest.
+        place (``"256M"``), and the memory for all of it (a sixteenth of ``memory``). The first two
+        may be ``"auto"``: what the runs before on the same bucket or server suggest.
     read_cache : str or int, optional
         How much of what was fetched is kept on a disk, for later runs: ``"10G"``. Default: nothing.
     read_cache_dir : path or str, optional
