@@ -13,7 +13,7 @@ use crate::wait::on_a_thread;
 /// Combines sets of ids: what is written to no file, and how many there are.
 #[pyfunction]
 #[pyo3(signature = (operation, files, output, format, input_format, column, flags, storage_options, limits))]
-#[allow(clippy::too_many_arguments)]
+#[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
 pub(crate) fn combine_ids(
     py: Python<'_>,
     operation: String,
@@ -22,11 +22,12 @@ pub(crate) fn combine_ids(
     format: Option<String>,
     input_format: Option<String>,
     column: Option<String>,
-    (signed, sorted, overwrite): (bool, bool, bool),
+    flags: (bool, bool, bool),
     storage_options: Vec<(String, String)>,
     limits: LimitOptions,
 ) -> PyResult<(Vec<u8>, u64)> {
     let (limits, _) = limits.split();
+    let (signed, sorted, overwrite) = flags;
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));
     let settings = preparation.map_err(|error| raise(py, error))?.settings;
     let cancel: Cancel = settings.cancel.clone();
@@ -41,7 +42,7 @@ pub(crate) fn combine_ids(
             output,
             format,
             overwrite,
-            storage_options: storage(storage_options)?,
+            storage_options: storage(&storage_options)?,
         };
         let mut written = Vec::new();
         let counts = ids::run(&request, &settings, &mut written)?;

@@ -123,8 +123,7 @@ fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
     if bytes.len() > 16 {
         shown.push('…');
     }
-    // What a caller of the sketch may allow has no place in SQL.
-    let hint = hint.filter(|hint| !hint.contains("max_log2m")).unwrap_or_else(|| {
+    let hint = hint.unwrap_or_else(|| {
         match what {
             "HyperLogLog" => {
                 "`hll_sketch`, PostgreSQL's `hll` and java-hll write them; NULLs are passed over"
