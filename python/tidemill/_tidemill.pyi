@@ -27,6 +27,7 @@ __all__ = [
     "cat",
     "check",
     "check_schema",
+    "combine_ids",
     "convert",
     "du",
     "explain_job",
