@@ -171,27 +171,49 @@ pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resul
     Ok(counts)
 }
 
-/// An error of the sort's as the others are told.
+/// An error of a combination as the others are told.
 fn told(error: ids::Error) -> Error {
     match error {
         ids::Error::Io { action, name, source } => match source.downcast::<Error>() {
             Ok(ours) => ours,
             Err(source) => Error::io(action, name, source),
         },
-        ids::Error::Sort(tidemill_sort::Error::Cancelled) => Error::Interrupted,
-        ids::Error::Sort(tidemill_sort::Error::Io { action, path, source }) => {
-            Error::io(action, path, source)
-        }
+        ids::Error::Sort(error) => sort_error(error),
         ids::Error::Output(source) => Error::io("write", "standard output", source),
         other => {
-            let text = other.to_string();
-            match text.split_once("\nhint: ") {
-                Some((message, hint)) => {
-                    Error::Bytes { message: message.to_owned(), hint: Some(hint.to_owned()) }
-                }
-                None => Error::Bytes { message: text, hint: None },
-            }
+            let (message, hint) = parts(&other);
+            Error::Bytes { message, hint }
         }
+    }
+}
+
+/// A message, and the hint behind it.
+fn parts(error: &dyn std::error::Error) -> (String, Option<String>) {
+    let text = error.to_string();
+    match text.split_once("\nhint: ") {
+        Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+        None => (text, None),
+    }
+}
+
+/// An error of a sort as the others are told.
+pub fn sort_error(error: tidemill_sort::Error) -> Error {
+    use tidemill_sort::Error as Sort;
+    let (message, hint) = parts(&error);
+    match error {
+        Sort::Cancelled => Error::Interrupted,
+        Sort::Io { action, path, source } => Error::io(action, path, source),
+        Sort::DiskFull { folders, source, .. } => {
+            let path = folders.into_iter().next().map(|(path, _)| path).unwrap_or_default();
+            Error::io("write", path, io::Error::new(source.kind(), message))
+        }
+        Sort::Corrupt { folder, offset, reason, .. } => {
+            let path = folder.display().to_string();
+            Error::Corrupt { path, offset: Some(offset), reason, hint }
+        }
+        Sort::Output(source) => Error::io("write", "the sorted records", source),
+        Sort::Mismatch { .. } => Error::Internal(message),
+        _ => Error::Usage { message, hint },
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use tidemill_engine::ids::sort_error;
 use tidemill_engine::{Cancel, Error, Result};
 use tidemill_sort::gnu::{self, Command, Io, Options, Outcome};
 
@@ -51,10 +52,7 @@ fn refuse_pipes(command: &Command) -> Result<()> {
 fn told(error: gnu::Error) -> Error {
     match error {
         gnu::Error::Io { action, path, source } => Error::io(action, path, source),
-        gnu::Error::Sort(tidemill_sort::Error::Cancelled) => Error::Interrupted,
-        gnu::Error::Sort(tidemill_sort::Error::Io { action, path, source }) => {
-            Error::io(action, path, source)
-        }
+        gnu::Error::Sort(error) => sort_error(error),
         other => Error::usage(other.to_string()),
     }
 }

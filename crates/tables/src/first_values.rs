@@ -427,12 +427,11 @@ impl FirstValues {
         groups: impl Fn(usize) -> usize,
         group_count: usize,
     ) -> PlanResult<()> {
-        let unfit = || internal_err!("the first values of a group and their order do not fit");
-        let list = |index: usize| states.get(index).and_then(|lists| lists.as_list_opt::<i32>());
-        let Some(lists) = list(0) else { return unfit() };
+        let Some(lists) = lists_of(states, 0) else { return unfit() };
         let (offsets, mut columns) = (lists.value_offsets(), vec![Arc::clone(lists.values())]);
         if !self.kept.by.is_empty() {
-            let Some(order) = list(1).filter(|order| order.value_offsets() == offsets) else {
+            let order = lists_of(states, 1).filter(|order| order.value_offsets() == offsets);
+            let Some(order) = order else {
                 return self.merge_apart(states, groups, group_count);
             };
             let Some(order) = order.values().as_struct_opt() else { return unfit() };
@@ -462,9 +461,9 @@ impl FirstValues {
         groups: impl Fn(usize) -> usize,
         group_count: usize,
     ) -> PlanResult<()> {
-        let unfit = || internal_err!("the first values of a group and their order do not fit");
-        let list = |index: usize| states.get(index).and_then(|lists| lists.as_list_opt::<i32>());
-        let (Some(lists), Some(orders)) = (list(0), list(1)) else { return unfit() };
+        let (Some(lists), Some(orders)) = (lists_of(states, 0), lists_of(states, 1)) else {
+            return unfit();
+        };
         for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
             let (values, order) = (lists.value(row), orders.value(row));
             let Some(order) = order.as_struct_opt().filter(|of| of.len() == values.len()) else {
@@ -489,6 +488,15 @@ impl FirstValues {
         let ordered = if self.is_settled { 0 } else { self.row_count * ORDERED_BYTES };
         size_of_val(self) + self.bytes + pieces + ordered + self.full.bytes()
     }
+}
+
+/// A column of states, which are lists.
+fn lists_of(states: &[ArrayRef], index: usize) -> Option<&ListArray> {
+    states.get(index)?.as_list_opt::<i32>()
+}
+
+fn unfit<T>() -> PlanResult<T> {
+    internal_err!("the first values of a group and their order do not fit")
 }
 
 impl GroupsAccumulator for FirstValues {
