@@ -371,6 +371,12 @@ impl Output {
                 )),
             };
         };
+        if output.ends_with('/') || Path::new(output).is_dir() {
+            return Err(Error::usage_hint(
+                format!("`{output}` is a folder"),
+                "ids are written to one file",
+            ));
+        }
         let stored = match request.format.as_deref() {
             Some("text") => Stored::Text,
             Some("raw") => Stored::Raw,

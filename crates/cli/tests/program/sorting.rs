@@ -86,6 +86,7 @@ fn sets_of_ids_are_combined() {
         (&["union", "b.csv"], 2, "has 2 columns: `day`, `user`"),
         (&["union", "a.txt", "--sorted"], 1, "`a.txt` is not in order"),
         (&["union", "nosuch.txt"], 1, "`nosuch.txt`"),
+        (&["union", "a.txt", "-o", "out/"], 2, "`out/` is a folder"),
         (&["union", "-", "-"], 2, "standard input is read once"),
         (&["union", "s3://b/a.raw"], 2, "tidemill cat 's3://b/a.raw' | tidemill ids"),
     ] {
