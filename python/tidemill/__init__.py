@@ -50,7 +50,7 @@ from tidemill._rowfile import (
 )
 from tidemill._run import explain, head, merge, query, read_text, run, schema
 from tidemill._schema import Schema, SourceSchema
-from tidemill._sort import sort
+from tidemill._sort import sort, sort_files
 from tidemill._tidemill import __version__
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ __all__ = [
     "salvage",
     "schema",
     "sort",
+    "sort_files",
     "stat",
 ]
 

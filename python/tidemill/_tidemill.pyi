@@ -52,6 +52,7 @@ __all__ = [
     "salvage",
     "schema",
     "sort",
+    "sort_files",
     "stat",
     "table_of_rows",
     "unknown_tables",
@@ -297,6 +298,13 @@ def convert(
     sink: SinkOptions,
     limits: LimitOptions,
 ) -> tuple[RawWritten, int]: ...
+def sort_files(
+    urls: list[str],
+    by: str,
+    source: SourceOptions,
+    sink: SinkOptions,
+    limits: LimitOptions,
+) -> RawWritten: ...
 def check(urls: list[str], storage_options: list[tuple[str, str]]) -> list[str]: ...
 def salvage(url: str, out: str, overwrite: bool, storage_options: list[tuple[str, str]]) -> str: ...
 def check_schema(

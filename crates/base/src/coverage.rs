@@ -116,6 +116,16 @@ impl Default for Coverage {
     }
 }
 
+/// How an interval begins where an answer is null because it would have been too large.
+pub const GIVEN_UP: &str = "given up";
+
+impl Estimate {
+    /// Whether some answers are null because they would have been too large.
+    pub fn is_given_up(&self) -> bool {
+        !self.exact && self.interval.starts_with(GIVEN_UP)
+    }
+}
+
 /// So many estimates are in the one line; all are in what is written as JSON.
 const ESTIMATES_SAID: usize = 4;
 

@@ -401,7 +401,8 @@ pub(crate) struct ConvertArgs {
 
 /// Sorts lines, in memory or beyond it, with the options of GNU sort and the order of LC_ALL=C.
 ///
-/// `tidemill sort --help` has all options; `-h` and `-V` are GNU's. `--model records=1e9,size=100,…` alone
+/// `tidemill sort --help` has all options; `-h` and `-V` are GNU's. With `--by` the rows of tables are sorted by
+/// their columns instead: `tidemill sort --by country,revenue:desc sales.csv`. `--model records=1e9,size=100,…` alone
 /// calculates what a cluster would need. The exit status is 1 where `-c` finds a line out of order, and 2
 /// after an error.
 #[derive(Debug, Args)]
@@ -418,6 +419,39 @@ pub(crate) struct SortArgs {
     /// Options and files, as GNU sort has them [default: standard input]
     #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<std::ffi::OsString>,
+}
+
+/// Sorts the rows of files by their columns, in memory or beyond it.
+///
+/// All files are one table, whose columns are written in the order of the first file's. Of rows that are equal in
+/// what they are sorted by, those of one file keep their order where one thread reads.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tidemill sort",
+    bin_name = "tidemill sort",
+    override_usage = "tidemill sort --by COLUMNS [OPTIONS] <IN>...",
+    after_help = "\
+Examples:
+  tidemill sort --by country,revenue:desc sales.csv -o sorted.parquet
+  tidemill sort --by ts:nulls-first 'logs/*.json.zst' -o logs.rowfile --memory 1G
+  tidemill sort --by 'day,ts' events.parquet -o 'days/{day}.csv'"
+)]
+pub(crate) struct SortByArgs {
+    /// Columns with commas between them, `:desc` behind one whose largest values come first; `:nulls-first` and
+    /// `:nulls-last` are there too. A name with a comma or a colon stands in double quotes
+    #[arg(long, value_name = "COLUMNS", required = true)]
+    pub by: String,
+    /// Files, patterns, folders, or `-`
+    #[arg(value_name = "IN", required = true)]
+    pub files: Vec<String>,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
+    pub sink: SinkArgs,
+    #[command(flatten)]
+    pub show: ShowArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
 }
 
 /// Combines sets of 64-bit ids in files, larger than memory if need be: those of any, of all, of the first alone.

@@ -24,7 +24,7 @@ use tidemill_engine::error::without_secrets;
 use tidemill_engine::remote::cache;
 use tidemill_engine::{Error, Kind, spans};
 
-use crate::args::Cli;
+use crate::args::{Cli, SortByArgs};
 
 fn main() -> ExitCode {
     memory::give_back_large_blocks();
@@ -36,7 +36,13 @@ fn main() -> ExitCode {
     }
     // Its words are GNU sort's, of which clap knows nothing.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "sort") {
-        return status(verbs::sort(std::env::args_os().skip(2).collect()));
+        let words: Vec<_> = std::env::args_os().skip(2).collect();
+        if !verbs::is_by_columns(&words) {
+            return status(verbs::sort(words));
+        }
+        let words = std::iter::once("tidemill sort".into()).chain(words);
+        let args = SortByArgs::try_parse_from(words).unwrap_or_else(|error| refused(&error));
+        return status(verbs::sort_by(args));
     }
     // SQL may begin with a comment, which looks like a flag; behind the end of a line it is none.
     let words = std::env::args_os().map(|word| match word.to_str() {
@@ -52,17 +58,22 @@ fn main() -> ExitCode {
             );
             std::process::exit(2);
         }
-        // It repeats the word that it did not understand.
-        let shown = error.render().to_string();
-        if error.use_stderr() && without_secrets(&shown) != shown {
-            terminal::note(shown.trim_end());
-            std::process::exit(error.exit_code());
-        }
-        error.exit()
+        refused(&error)
     });
     let performed =
         spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::perform(cli.verb));
     status(performed)
+}
+
+/// Ends it where the words are no command, or ask for help.
+fn refused(error: &clap::Error) -> ! {
+    // It repeats the word that it did not understand.
+    let shown = error.render().to_string();
+    if error.use_stderr() && without_secrets(&shown) != shown {
+        terminal::note(shown.trim_end());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// What was fetched and is to be kept on a disk has so long to get there when all else is done.

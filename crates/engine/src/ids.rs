@@ -26,6 +26,7 @@ use tidemill_sort::ids::{self, Format, Input, combine};
 use tidemill_source::SourceSpec;
 
 pub use tidemill_sort::ids::{Counts, Operation};
+pub use tidemill_sql::sort_error;
 
 /// The least that an input which has to be sorted is given.
 const INPUT_BYTES_MIN: u64 = 1 << 20;
@@ -193,27 +194,6 @@ fn parts(error: &dyn std::error::Error) -> (String, Option<String>) {
     match text.split_once("\nhint: ") {
         Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
         None => (text, None),
-    }
-}
-
-/// An error of a sort as the others are told.
-pub fn sort_error(error: tidemill_sort::Error) -> Error {
-    use tidemill_sort::Error as Sort;
-    let (message, hint) = parts(&error);
-    match error {
-        Sort::Cancelled => Error::Interrupted,
-        Sort::Io { action, path, source } => Error::io(action, path, source),
-        Sort::DiskFull { folders, source, .. } => {
-            let path = folders.into_iter().next().map(|(path, _)| path).unwrap_or_default();
-            Error::io("write", path, io::Error::new(source.kind(), message))
-        }
-        Sort::Corrupt { folder, offset, reason, .. } => {
-            let path = folder.display().to_string();
-            Error::Corrupt { path, offset: Some(offset), reason, hint }
-        }
-        Sort::Output(source) => Error::io("write", "the sorted records", source),
-        Sort::Mismatch { .. } => Error::Internal(message),
-        _ => Error::Usage { message, hint },
     }
 }
 

@@ -1,4 +1,4 @@
-//! `convert`, `check` and `check_schema`.
+//! `convert`, `sort_files`, `check` and `check_schema`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{SinkSpec, StagedFile};
 use tidemill_engine::source::whole::Files;
 use tidemill_engine::source::{SourceSpec, compatible};
-use tidemill_engine::{Cancel, Error, Progress, Result, RunId};
+use tidemill_engine::{Cancel, Error, Progress, Query, Result, RunId};
 
 use crate::errors::{raise, warn};
 use crate::options::{LimitOptions, SinkOptions, SourceOptions, storage};
@@ -98,6 +98,32 @@ pub(crate) fn convert<'py>(
         stats,
     };
     Ok((Bound::new(py, raw)?.into_any(), converted.skipped))
+}
+
+/// Sorts the rows of files by their columns into one output.
+#[pyfunction]
+pub(crate) fn sort_files<'py>(
+    py: Python<'py>,
+    urls: Vec<String>,
+    by: String,
+    source: SourceOptions,
+    sink: SinkOptions,
+    limits: LimitOptions,
+) -> PyResult<Bound<'py, PyAny>> {
+    let request = py.detach(|| -> Result<_> {
+        let source = spec(source, urls)?;
+        let sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
+        let about = About {
+            verb: "sort",
+            mapper: Some(format!("ORDER BY {by}")),
+            sources: source.urls().cloned().collect(),
+            ..About::default()
+        };
+        let query = Query::sorted(source, &by)?;
+        Ok((Query { keeps_columns: sink.keeps_columns(), ..query }, sink, about))
+    });
+    let (query, sink, about) = request.map_err(|error| raise(py, error))?;
+    run_query(py, query, Some(sink), limits, &Limits::default(), about)
 }
 
 /// What was found of each rowfile, as JSON.

@@ -602,6 +602,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(merge, module)?)?;
     module.add_function(wrap_pyfunction!(merge_partial, module)?)?;
     module.add_function(wrap_pyfunction!(convert::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::sort_files, module)?)?;
     module.add_function(wrap_pyfunction!(convert::check, module)?)?;
     module.add_function(wrap_pyfunction!(convert::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(convert::check_schema, module)?)?;

@@ -45,7 +45,6 @@ impl Query {
         columns: Option<&[String]>,
         condition: Option<&str>,
     ) -> Result<Self> {
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let item = |column: &String| match column.contains('.') {
             false => quoted(column),
             true => {
@@ -78,6 +77,18 @@ impl Query {
         Ok(Query { per_record: true, ..query })
     }
 
+    /// The query that gives all columns of one source, its rows in the order that `by` says: columns with commas
+    /// between them, each with `:asc` or `:desc`, `:nulls-first` or `:nulls-last` behind it if need be. A name
+    /// with a comma or a colon stands in double quotes; `a.b` is field `b` of column `a`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what is no order.
+    pub fn sorted(spec: SourceSpec, by: &str) -> Result<Self> {
+        let order = order_of(by)?;
+        let query = Self::of_source(spec, "*", None)?;
+        Ok(Query { sql: format!("{}\nORDER BY {order}", query.sql), ..query })
+    }
+
     /// The same question with the values of its parameters in their places: `$1` is called `1`, `:name` is
     /// called `name`.
     ///
@@ -97,6 +108,69 @@ impl Query {
         }
         let sources = vec![NamedSource { name: "source".into(), spec }];
         Ok(Query { sql, sources, ..Query::default() })
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// An order as SQL has it behind ORDER BY.
+fn order_of(by: &str) -> Result<String> {
+    const HINT: &str = "columns with commas between them, `:desc` behind one whose largest values come first: \
+                        country,revenue:desc; `:nulls-first` and `:nulls-last` are there too";
+    let mut items = Vec::new();
+    let mut rest = by;
+    loop {
+        let (column, behind) = match rest.trim_start().strip_prefix('"') {
+            Some(name) => {
+                let mut ends = name.match_indices('"').map(|(at, _)| at);
+                // A quote that is doubled is one of the name.
+                let end = loop {
+                    match ends.next() {
+                        Some(at) if name[at + 1..].starts_with('"') => _ = ends.next(),
+                        Some(at) => break at,
+                        None => {
+                            let message = format!("a quote without its end: `{rest}`");
+                            return Err(Error::usage_hint(message, HINT));
+                        }
+                    }
+                };
+                (quoted(&name[..end].replace("\"\"", "\"")), &name[end + 1..])
+            }
+            None => {
+                let end = rest.find([',', ':']).unwrap_or(rest.len());
+                let path: Vec<String> = rest[..end].trim().split('.').map(quoted).collect();
+                (path.join("."), &rest[end..])
+            }
+        };
+        if column == "\"\"" {
+            return Err(Error::usage_hint(format!("no column to sort by in `{by}`"), HINT));
+        }
+        let (how, more) = match behind.split_once(',') {
+            Some((how, more)) => (how, Some(more)),
+            None => (behind, None),
+        };
+        let (mut way, mut nulls) = ("", "");
+        let mut words = how.trim().split(':');
+        let before = words.next().unwrap_or_default();
+        for word in std::iter::once(before).filter(|word| !word.is_empty()).chain(words) {
+            match word.trim() {
+                "asc" if way.is_empty() && before.is_empty() => way = " ASC",
+                "desc" if way.is_empty() && before.is_empty() => way = " DESC",
+                "nulls-first" if nulls.is_empty() && before.is_empty() => nulls = " NULLS FIRST",
+                "nulls-last" if nulls.is_empty() && before.is_empty() => nulls = " NULLS LAST",
+                other => {
+                    let message = format!("`{other}` behind {column} is no way to sort");
+                    return Err(Error::usage_hint(message, HINT));
+                }
+            }
+        }
+        items.push(format!("{column}{way}{nulls}"));
+        match more {
+            Some(more) => rest = more,
+            None => return Ok(items.join(", ")),
+        }
     }
 }
 
@@ -134,5 +208,41 @@ fn one_condition(text: &str) -> Result<()> {
     match parser.peek_token().token {
         Token::EOF => Ok(()),
         other => Err(refused(format!("`{other}` comes after it"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order_of;
+
+    #[test]
+    fn orders_are_what_sql_says() {
+        for (by, expected) in [
+            ("a", "\"a\""),
+            ("a, b:desc", "\"a\", \"b\" DESC"),
+            ("a:desc:nulls-last,b:nulls-first:asc", "\"a\" DESC NULLS LAST, \"b\" ASC NULLS FIRST"),
+            ("s.x:desc", "\"s\".\"x\" DESC"),
+            ("\"a,b:c\":desc , \"q\"\"q.x\"", "\"a,b:c\" DESC, \"q\"\"q.x\""),
+            ("Ünï cödé", "\"Ünï cödé\""),
+        ] {
+            assert_eq!(order_of(by).unwrap(), expected, "{by}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_order_is_told() {
+        for (by, expected) in [
+            ("", "no column to sort by in ``"),
+            ("a,", "no column to sort by in `a,`"),
+            (",a", "no column to sort by in `,a`"),
+            ("a:down", "`down` behind \"a\" is no way to sort"),
+            ("a:desc:asc", "`asc` behind \"a\" is no way to sort"),
+            ("a:", "`` behind \"a\" is no way to sort"),
+            ("\"a\"x:desc", "`x` behind \"a\" is no way to sort"),
+            ("\"a", "a quote without its end: `\"a`"),
+        ] {
+            let error = order_of(by).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{by}: {error}");
+        }
     }
 }

@@ -16,7 +16,7 @@
 //! - `windows`, `in_place`: how are windows run, and within the budget?
 //! - `filters`, `projections`, `sorted_unions`, `large_limits`, `in_lists`: where its plans are mended.
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
-//! - `pool`, `spills`: how much memory do its steps have, and where do they spill?
+//! - `pool`, `spills`: how much memory do its steps have, and where do they spill? `fan_out_sorts`: how are rows sorted?
 //! - `session`: all of it together. `messages`, `parse_hints`, `unknown_functions`: what DataFusion
 //!   says, in our words, and what to write instead.
 
@@ -29,6 +29,7 @@ mod coercion;
 mod constants;
 pub mod dialects;
 pub mod digits;
+mod fan_out_sorts;
 mod filters;
 pub mod floats;
 mod frames;
@@ -72,4 +73,5 @@ pub mod using;
 pub mod windows;
 mod zones;
 
+pub use fan_out_sorts::sort_error;
 pub use messages::{Told, external};

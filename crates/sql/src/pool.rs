@@ -6,7 +6,8 @@
 //!
 //! - What can spill, a sort or a table of groups, has an equal share, and is refused beyond a part
 //!   of it, upon which it spills. One batch is granted to it always: it is in memory by then.
-//! - The merge of a sort has as much again for certain, or a quarter of the pool where that is more;
+//! - Our own sorts know their share when they begin, spill within it, and ask for what they have filled.
+//! - The merge of a sort of DataFusion's has as much again for certain, or a quarter of the pool where that is more;
 //!   refused, it merges fewer runs at a time.
 //! - What merges the partitions of a sort holds a few batches of each. Their text lies in the buffers of all
 //!   runs that they were merged of, and each batch counts all of these: such a merge may have the pool,
@@ -39,7 +40,7 @@ use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 
 use crate::messages::OUT_OF_MEMORY;
-use crate::portions;
+use crate::{fan_out_sorts, portions};
 use crate::windows::{in_parts, running_totals, whole_partitions};
 
 /// What expressions may return whatever there is.
@@ -50,6 +51,8 @@ const ROWS_BYTES_MIN: usize = 1 << 20;
 enum OperatorKind {
     /// Sorts what it holds and writes it out.
     Sort,
+    /// Spills by itself before it has more than its share.
+    FanOut,
     /// Merges what a sort wrote, fewer runs at a time.
     Merge,
     /// Merges sorted partitions, and cannot do with less.
@@ -67,12 +70,18 @@ enum OperatorKind {
 }
 
 impl OperatorKind {
+    /// Whether it has an equal share with its likes.
+    fn shares(self) -> bool {
+        matches!(self, OperatorKind::Sort | OperatorKind::FanOut | OperatorKind::Groups)
+    }
+
     fn of(consumer: &MemoryConsumer) -> Self {
         let name = consumer.name();
         match consumer.can_spill() {
             _ if name.starts_with("ExternalSorterMerge") => OperatorKind::Merge,
             _ if name.starts_with("SortPreservingMerge") => OperatorKind::Partitions,
             true if name.starts_with("ExternalSorter") => OperatorKind::Sort,
+            true if name.starts_with(fan_out_sorts::CONSUMER) => OperatorKind::FanOut,
             true if name.contains("Repartition") => OperatorKind::Channel,
             true => OperatorKind::Groups,
             false if name.starts_with(portions::CONSUMER) => OperatorKind::Rows,
@@ -148,6 +157,16 @@ impl Pool {
         self.bytes / 8
     }
 
+    /// What each of those has that can spill.
+    fn share_of(&self, state: &PoolState) -> usize {
+        (self.bytes - self.headroom()) / state.sharing.max(1)
+    }
+
+    /// What a step of those that can spill may have, as far as they are known by now.
+    pub(crate) fn share(&self) -> usize {
+        self.share_of(&self.state.lock())
+    }
+
     /// Whether `additional` bytes are granted to a consumer, which holds `parts` bytes by
     /// other reservations than the one that asks.
     fn may_grow(
@@ -159,8 +178,10 @@ impl Pool {
     ) -> bool {
         let total = state.bytes.saturating_add(additional);
         let wanted = consumer.bytes.saturating_add(additional);
-        let share = (self.bytes - self.headroom()) / state.sharing.max(1);
+        let share = self.share_of(state);
         match consumer.kind {
+            // It keeps to the share that it was told.
+            OperatorKind::FanOut => true,
             OperatorKind::Sort if consumer.bytes == 0 => wanted <= self.bytes,
             // It sorts what it held, which it took apart for that, and cannot turn back.
             OperatorKind::Sort if parts > 0 => wanted <= share + self.headroom(),
@@ -328,15 +349,14 @@ impl MemoryPool for Pool {
     fn register(&self, consumer: &MemoryConsumer) {
         let kind = OperatorKind::of(consumer);
         let mut state = self.state.lock();
-        state.sharing += usize::from(matches!(kind, OperatorKind::Sort | OperatorKind::Groups));
+        state.sharing += usize::from(kind.shares());
         state.consumers.insert(consumer.id(), Consumer { kind, bytes: 0 });
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
         let mut state = self.state.lock();
         if let Some(gone) = state.consumers.remove(&consumer.id()) {
-            state.sharing -=
-                usize::from(matches!(gone.kind, OperatorKind::Sort | OperatorKind::Groups));
+            state.sharing -= usize::from(gone.kind.shares());
         }
     }
 

@@ -22,6 +22,7 @@ use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimesOfDay};
 use crate::constants::Constants;
 use crate::dialects::ROW_MAKERS;
+use crate::fan_out_sorts::{FanOutSorts, OfRun};
 use crate::filters::{self, Conditions};
 use crate::floats::OneOrder;
 use crate::grouping_sets::{NothingKnown, SetsOfColumns};
@@ -153,7 +154,8 @@ pub fn open(
 ) -> Result<SessionContext> {
     let config = SessionConfig::new()
         .with_information_schema(false)
-        .with_extension(Arc::new(ScanMode::Pooled(settings.threads)));
+        .with_extension(Arc::new(ScanMode::Pooled(settings.threads)))
+        .with_extension(Arc::new(OfRun(settings.clone())));
     let config = fitted(config, budget_bytes, settings.threads)?;
     let limits = LargeLimits { bytes_max: budget_bytes / 16 };
     let portions = KeepToBudget { bytes_max: settings.memory_bytes / portions::SHARE };
@@ -207,6 +209,7 @@ pub fn open(
         .with_physical_optimizer_rule(Arc::new(EqualsAtOnce))
         .with_physical_optimizer_rule(Arc::new(limits))
         .with_physical_optimizer_rule(Arc::new(portions))
+        .with_physical_optimizer_rule(Arc::new(FanOutSorts))
         .build();
     let context = SessionContext::new_with_state(state);
     for (own, theirs) in ROW_MAKERS {

@@ -201,6 +201,25 @@ impl Spill {
         Writer { extent: Arc::clone(&self.extent), buffer: Vec::new() }
     }
 
+    /// Reads what was written to a place of it.
+    ///
+    /// # Errors
+    /// As the disk; [`io::ErrorKind::UnexpectedEof`] where it ends before.
+    pub fn read_exact_at(&self, mut position: u64, mut into: &mut [u8]) -> io::Result<()> {
+        while !into.is_empty() {
+            let read = match self.extent.read_at(position, into) {
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                read => read,
+            };
+            let read = read.map_err(|error| {
+                io::Error::other(Error::io("read a spill in", &self.extent.inner.folder, error))
+            })?;
+            into = &mut into[read..];
+            position += read as u64;
+        }
+        Ok(())
+    }
+
     /// Reads it from its beginning.
     pub fn reader(&self) -> Reader {
         Reader { extent: Arc::clone(&self.extent), position: 0, buffer: Vec::new(), at: 0 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::logical_expr::AggregateUDF;
-use tidemill_base::coverage::Estimate;
+use tidemill_base::coverage::{Estimate, GIVEN_UP};
 use tidemill_sketch::HllParams;
 
 use crate::first_rows::FirstRows;
@@ -170,7 +170,7 @@ impl Function {
             ),
             Function::DistinctValues { most } => (
                 format!("different values (at most {most})"),
-                format!("given up where there are more than {most}"),
+                format!("{GIVEN_UP} where there are more than {most}"),
             ),
             Function::DistinctSample { items } => (
                 format!("sample of different values ({items})"),

@@ -31,7 +31,7 @@ use crate::screen::Pages;
 use crate::terminal;
 
 pub(crate) use self::shell::{is_possible as is_shell_possible, shell};
-pub(crate) use self::sort::sort;
+pub(crate) use self::sort::{is_by_columns, sort, sort_by};
 
 /// How a verb ended, other than with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use tidemill_engine::running::{Next, Preparation, Running, deliver};
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::screen::{Look, ROWS_SHOWN, Screen};
 use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
+use tidemill_engine::coverage::Estimate;
 use tidemill_engine::{Coverage, Error, Kept, Result, coverage};
 
 use super::{Outcome, print, program};
@@ -341,7 +342,8 @@ fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
         ));
     }
     let for_people = sink.format == Some(OutputFormat::Text);
-    let faulty = !found.complete || found.rows.rejected > 0;
+    let gave_up = found.estimates.iter().any(Estimate::is_given_up);
+    let faulty = !found.complete || found.rows.rejected > 0 || gave_up;
     // Of a query that reads nothing there is nothing to say.
     let is_told = how == Say::Coverage && (for_people && found.files > 0 || written.files > 0);
     if how == Say::All || is_told || faulty {

@@ -1,13 +1,19 @@
-//! `sort`: lines in order, as GNU sort has them, in memory or beyond it.
+//! `sort`: lines in order, as GNU sort has them, and rows by their columns, in memory or beyond it.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
 
-use tidemill_engine::{Cancel, Error};
+use tidemill_engine::jobs::About;
+use tidemill_engine::running::Running;
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::{Cancel, Error, Query};
 use tidemill_sort::gnu::{self, Io, Options};
 use tidemill_sort::model::Model;
 
+use super::output::{CoverageSink, Say, finish};
+use super::query::begin;
 use super::{Outcome, print};
+use crate::args::SortByArgs;
 use crate::terminal;
 
 /// `tidemill sort`, with the words behind it.
@@ -28,6 +34,36 @@ pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
         Ok(_) => Ok(Outcome::Complete),
         Err(error) => Err(told(error).into()),
     }
+}
+
+/// Whether the words ask for rows of tables: they have `--by`.
+pub(crate) fn is_by_columns(words: &[OsString]) -> bool {
+    let mut words = words.iter().map(|word| word.to_str().unwrap_or_default());
+    words.by_ref().take_while(|word| *word != "--").any(|word| {
+        word == "--by" || word.starts_with("--by=")
+    })
+}
+
+/// `tidemill sort --by COLUMNS IN…`.
+pub(crate) fn sort_by(args: SortByArgs) -> anyhow::Result<Outcome> {
+    let mut inputs = args.files.into_iter();
+    let url = inputs.next().unwrap_or_default();
+    let source = SourceSpec { url, more: inputs.collect(), ..args.source.spec()? };
+    let mut sink = args.sink.sink(None)?;
+    sink.storage_options = source.storage_options.clone();
+    let about = About {
+        verb: "sort",
+        mapper: Some(format!("ORDER BY {}", args.by)),
+        sources: source.urls().cloned().collect(),
+        output: Some(sink.url.clone()),
+        ..About::default()
+    };
+    let query = Query::sorted(source, &args.by)?;
+    let query = Query { keeps_columns: sink.keeps_columns(), ..query };
+    let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
+    let (preparation, recorder) = begin(&args.limits.limits(), &Default::default(), about)?;
+    let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
+    finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
 
 /// The cluster whose cost is asked for by `--model`.

@@ -1,0 +1,492 @@
+//! `ORDER BY`, and what else is sorted, beyond memory.
+//!
+//! DataFusion's sort merges what it wrote out by rows that it reads one batch at a time from each run, and asks for
+//! memory by the batch; with little of it, it has many passes or none that ends. Here rows become records of bytes,
+//! and [`tidemill_sort`] has them: in memory, or fanned out to partitions that are sorted each by itself.
+//!
+//! ```text
+//!  record   [length of key: u32][key: arrow_row of what is sorted by][how][rest: arrow_row of the other columns]
+//!                                                                      0: in the record; 1: parked
+//! ```
+//!
+//! What is sorted by and is a column is not stored twice: the key gives it back. A rest that is too long for the
+//! sorter is parked on disk, and the record has its place.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
+use tidemill_base::Settings;
+use tidemill_base::error::Error;
+use tidemill_sort::{KeyedOrder, Layout, MEMORY_BYTES_MIN, Options, Shape, Sorted, Sorter, Task};
+use tokio::sync::mpsc::Sender;
+use tokio::task::JoinSet;
+
+use crate::in_place::InPlace;
+use crate::messages::external;
+use crate::pool::Pool;
+use crate::spills::{Spill, SpillSpace, Writer};
+
+/// What the step registers with the memory pool.
+pub(crate) const CONSUMER: &str = "FanOutSort";
+
+/// An entry of the sorter's, beside a record's bytes.
+const ENTRY_BYTES: usize = 18;
+
+/// The rest of a record follows, or the place where it is parked.
+const FOLLOWS: u8 = 0;
+const PARKED: u8 = 1;
+
+/// What the sorts of a session need to know of its run; an extension of the configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct OfRun(pub(crate) Settings);
+
+/// Puts our sorts in the place of DataFusion's, but of the first few rows, which a heap has.
+#[derive(Debug)]
+pub(crate) struct FanOutSorts;
+
+impl PhysicalOptimizerRule for FanOutSorts {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            let run = if let Some(sort) = plan.downcast_ref::<SortExec>() {
+                let is_of_all = sort.fetch().is_none();
+                (is_of_all && is_storable(&sort.schema())).then_some(partition as _)
+            } else if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+                let sort = sort_below(merge);
+                let is_of_all = merge.fetch().is_none();
+                sort.filter(|sort| is_of_all && sort.expr() == merge.expr()).map(|_| whole as _)
+            } else {
+                None
+            };
+            Ok(match run {
+                Some(run) => {
+                    Transformed::yes(Arc::new(InPlace { name: CONSUMER, theirs: plan, run }) as _)
+                }
+                None => Transformed::no(plan),
+            })
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "fan_out_sorts"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The sort whose partitions are merged, if it is one of ours.
+fn sort_below(merge: &SortPreservingMergeExec) -> Option<&SortExec> {
+    let below = merge.input().downcast_ref::<InPlace>()?;
+    below.theirs.downcast_ref::<SortExec>()
+}
+
+fn is_storable(schema: &Schema) -> bool {
+    let of = |field: &Arc<arrow::datatypes::Field>| SortField::new(field.data_type().clone());
+    RowConverter::supports_fields(&schema.fields().iter().map(of).collect::<Vec<_>>())
+}
+
+/// A sort of one partition, or of all, if they are to be one.
+fn partition(
+    theirs: &Arc<dyn ExecutionPlan>,
+    partition: usize,
+    context: Arc<TaskContext>,
+) -> PlanResult<SendableRecordBatchStream> {
+    let Some(sort) = theirs.downcast_ref::<SortExec>() else {
+        return Err(external(Error::Internal("a sort of another kind".into())));
+    };
+    let joined = sort.input().downcast_ref::<CoalescePartitionsExec>();
+    match joined.filter(|joined| joined.fetch().is_none() && !sort.preserve_partitioning()) {
+        Some(joined) => run(sort.expr(), joined.input(), None, &context),
+        None => run(sort.expr(), sort.input(), Some(partition), &context),
+    }
+}
+
+/// A sort of all partitions.
+fn whole(
+    theirs: &Arc<dyn ExecutionPlan>,
+    _: usize,
+    context: Arc<TaskContext>,
+) -> PlanResult<SendableRecordBatchStream> {
+    let merge = theirs.downcast_ref::<SortPreservingMergeExec>();
+    match merge.and_then(sort_below) {
+        Some(sort) => run(sort.expr(), sort.input(), None, &context),
+        None => Err(external(Error::Internal("a merge of another kind".into()))),
+    }
+}
+
+fn run(
+    by: &LexOrdering,
+    input: &Arc<dyn ExecutionPlan>,
+    partition: Option<usize>,
+    context: &Arc<TaskContext>,
+) -> PlanResult<SendableRecordBatchStream> {
+    let config = context.session_config();
+    let Some(OfRun(settings)) = config.get_extension::<OfRun>().map(|of| of.as_ref().clone())
+    else {
+        return Err(external(Error::Internal("a sort of no run".into())));
+    };
+    let schema = input.schema();
+    let count = input.output_partitioning().partition_count();
+    let consumer = MemoryConsumer::new(format!("{CONSUMER}[{}]", partition.unwrap_or_default()));
+    let sort = Sort {
+        form: Arc::new(Form::new(by, &schema)?),
+        // Who shares memory registers before it is first asked for.
+        reservation: consumer.with_can_spill(true).register(context.memory_pool()),
+        threads: partition.map_or(settings.threads, |_| (settings.threads / count).max(1)),
+        batch_rows: config.batch_size(),
+        context: Arc::clone(context),
+        settings,
+    };
+    let partitions = partition.map_or(0..count, |one| one..one + 1);
+    let inputs = partitions.map(|partition| input.execute(partition, Arc::clone(context)));
+    let inputs = inputs.collect::<PlanResult<Vec<_>>>()?;
+    let batches = stream::once(async move { Ok::<_, DataFusionError>(sort.start(inputs)) });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches.try_flatten())))
+}
+
+/// A sort that has not begun.
+struct Sort {
+    form: Arc<Form>,
+    reservation: MemoryReservation,
+    threads: usize,
+    batch_rows: usize,
+    context: Arc<TaskContext>,
+    settings: Settings,
+}
+
+impl Sort {
+    fn start(self, inputs: Vec<SendableRecordBatchStream>) -> SendableRecordBatchStream {
+        let schema = Arc::clone(&self.form.schema);
+        let mut builder = RecordBatchReceiverStream::builder(schema, 2);
+        let sender = builder.tx();
+        builder.spawn(async move {
+            let (batch_rows, form) = (self.batch_rows, Arc::clone(&self.form));
+            let (sorted, held) = self.gathered(inputs).await?;
+            let handed_on = tokio::task::spawn_blocking(move || {
+                hand_on(sorted, &held, &form, batch_rows, &sender)
+            });
+            handed_on.await.unwrap_or_else(|ended| match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The run has ended before.
+                Err(_) => Err(external(Error::Interrupted)),
+            })
+        });
+        builder.build()
+    }
+
+    /// All rows of some inputs, which are read at once.
+    async fn gathered(
+        self,
+        inputs: Vec<SendableRecordBatchStream>,
+    ) -> PlanResult<(Sorted<KeyedOrder>, Arc<Held>)> {
+        let pool = self.context.memory_pool().downcast_ref::<Pool>();
+        let share = pool.map_or(self.settings.share(1, 4), Pool::share) as u64;
+        let mut options = Options::default();
+        options.memory_bytes = share.max(MEMORY_BYTES_MIN);
+        options.threads = self.threads;
+        options.stable = true;
+        options.spill_dirs = vec![self.settings.spill_folder.clone()];
+        options.cancel = self.settings.cancel.flag().into();
+        let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
+        let sorter = Sorter::new(KeyedOrder, Shape::Variable, options).map_err(told)?;
+        let held = Arc::new(Held {
+            record_bytes_max: sorter.sizes().record_bytes_max,
+            memory_bytes,
+            reservation: self.reservation,
+            parked: Mutex::new(Parked::new(&self.settings)),
+            settings: self.settings,
+        });
+        let mut tasks = JoinSet::new();
+        for (index, input) in inputs.into_iter().enumerate() {
+            let (task, form) = (sorter.task(index as u64), Arc::clone(&self.form));
+            tasks.spawn(gather(input, task, form, Arc::clone(&held)));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            match ended.map_err(tokio::task::JoinError::try_into_panic) {
+                Ok(done) => done?,
+                Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                Err(Err(_)) => return Err(external(Error::Interrupted)),
+            }
+        }
+        held.parked.lock().writer.rest()?;
+        let sorted = sorter.finish().map_err(told)?;
+        if sorted.is_spilled() {
+            held.reservation.try_resize(held.memory_bytes)?;
+        }
+        Ok((sorted, held))
+    }
+}
+
+/// What a sort has beside its records.
+struct Held {
+    record_bytes_max: usize,
+    memory_bytes: usize,
+    /// Of the sorter's memory as much as it has filled.
+    reservation: MemoryReservation,
+    parked: Mutex<Parked>,
+    settings: Settings,
+}
+
+impl Held {
+    /// Notes what the sorter was given: it spills when it has no room for more.
+    fn grow(&self, bytes: usize) -> PlanResult<()> {
+        let more = self.memory_bytes.saturating_sub(self.reservation.size()).min(bytes);
+        self.reservation.try_grow(more)
+    }
+}
+
+/// What is too long for the sorter.
+struct Parked {
+    spill: Spill,
+    writer: Writer,
+    end: u64,
+}
+
+impl Parked {
+    fn new(settings: &Settings) -> Self {
+        let spill = SpillSpace::new(&settings.spill_folder, &settings.progress).create();
+        let writer = spill.writer();
+        Parked { spill, writer, end: 0 }
+    }
+
+    /// Where the bytes are now.
+    fn park(&mut self, bytes: &[u8]) -> PlanResult<[u8; 16]> {
+        let place = (u128::from(self.end) << 64 | bytes.len() as u128).to_be_bytes();
+        self.writer.write_all(bytes)?;
+        self.end += bytes.len() as u64;
+        Ok(place)
+    }
+
+    fn fetch(&self, place: &[u8]) -> PlanResult<Vec<u8>> {
+        let damaged = || external(Error::Internal("a parked row without a place".into()));
+        let place = u128::from_be_bytes(place.try_into().map_err(|_| damaged())?);
+        let mut bytes = vec![0; usize::try_from(place as u64).map_err(|_| damaged())?];
+        self.spill.read_exact_at((place >> 64) as u64, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// Makes records of one input's rows.
+async fn gather(
+    mut input: SendableRecordBatchStream,
+    mut task: Task<KeyedOrder>,
+    form: Arc<Form>,
+    held: Arc<Held>,
+) -> PlanResult<()> {
+    let mut record = Vec::new();
+    while let Some(batch) = input.next().await.transpose()? {
+        let bytes = form.push(&batch, &held, &mut record, &mut task)?;
+        held.grow(bytes)?;
+    }
+    task.commit().map_err(told)?;
+    Ok(())
+}
+
+/// Makes rows of records, and sends them until nobody wants more.
+fn hand_on(
+    sorted: Sorted<KeyedOrder>,
+    held: &Held,
+    form: &Form,
+    batch_rows: usize,
+    sender: &Sender<PlanResult<RecordBatch>>,
+) -> PlanResult<()> {
+    let mut blocks = sorted.blocks(Layout::Announced).map_err(told)?;
+    while let Some(block) = blocks.next().map_err(told)? {
+        let records: Vec<&[u8]> = block.records().collect();
+        for some in records.chunks(batch_rows) {
+            if sender.blocking_send(Ok(form.batch(some, held)?)).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    let report = blocks.finish().map_err(told)?;
+    held.settings.progress.add_spilled(report.disk.write_bytes);
+    Ok(())
+}
+
+/// Where a column of the rows is.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Key(usize),
+    Rest(usize),
+}
+
+/// How rows lie in records.
+struct Form {
+    schema: SchemaRef,
+    by: Vec<PhysicalSortExpr>,
+    keys: RowConverter,
+    /// Columns that are no keys, or not as they are.
+    rest: Vec<usize>,
+    rests: RowConverter,
+    places: Vec<Place>,
+}
+
+impl Form {
+    fn new(by: &LexOrdering, schema: &SchemaRef) -> PlanResult<Form> {
+        let by: Vec<PhysicalSortExpr> = by.iter().cloned().collect();
+        let keys = by.iter().map(|key| {
+            let of = key.expr.data_type(schema)?;
+            Ok(SortField::new_with_options(of, key.options))
+        });
+        let keys = RowConverter::new(keys.collect::<PlanResult<Vec<_>>>()?)?;
+        let mut rest = Vec::new();
+        let places = (0..schema.fields().len()).map(|index| {
+            let is_it = |key: &PhysicalSortExpr| {
+                key.expr.downcast_ref::<Column>().is_some_and(|column| column.index() == index)
+            };
+            by.iter().position(is_it).map_or_else(
+                || {
+                    rest.push(index);
+                    Place::Rest(rest.len() - 1)
+                },
+                Place::Key,
+            )
+        });
+        let places: Vec<Place> = places.collect();
+        let field = |index: &usize| SortField::new(schema.field(*index).data_type().clone());
+        let rests = RowConverter::new(rest.iter().map(field).collect())?;
+        Ok(Form { schema: Arc::clone(schema), by, keys, rest, rests, places })
+    }
+
+    /// Gives a batch's rows to the sorter; what they take there.
+    fn push(
+        &self,
+        batch: &RecordBatch,
+        held: &Held,
+        record: &mut Vec<u8>,
+        task: &mut Task<KeyedOrder>,
+    ) -> PlanResult<usize> {
+        let keys = self.by.iter().map(|key| Ok(key.evaluate_to_sort_column(batch)?.values));
+        let keys = self.keys.convert_columns(&keys.collect::<PlanResult<Vec<_>>>()?)?;
+        let rest: Vec<ArrayRef> =
+            self.rest.iter().map(|index| Arc::clone(batch.column(*index))).collect();
+        let rests = self.rests.convert_columns(&rest)?;
+        let mut bytes = 0;
+        for row in 0..batch.num_rows() {
+            let key = keys.row(row).data();
+            let rest: &[u8] =
+                if self.rest.is_empty() { &[] } else { rests.row(row).data() };
+            record.clear();
+            let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
+            record.extend_from_slice(&length.to_le_bytes());
+            record.extend_from_slice(key);
+            if record.len() + 1 + rest.len() <= held.record_bytes_max {
+                record.push(FOLLOWS);
+                record.extend_from_slice(rest);
+            } else {
+                record.push(PARKED);
+                record.extend_from_slice(&held.parked.lock().park(rest)?);
+            }
+            task.push(record).map_err(told)?;
+            bytes += record.len() + ENTRY_BYTES;
+        }
+        Ok(bytes)
+    }
+
+    /// The rows of some records.
+    fn batch(&self, records: &[&[u8]], held: &Held) -> PlanResult<RecordBatch> {
+        let (mut keys, mut rests) = (Vec::with_capacity(records.len()), Vec::new());
+        let mut fetched = Vec::new();
+        for record in records {
+            let (key, rest) = KeyedOrder::split(record);
+            keys.push(key);
+            match rest.split_first() {
+                Some((&FOLLOWS, rest)) => rests.push(Some(rest)),
+                Some((_, place)) => {
+                    fetched.push(held.parked.lock().fetch(place)?);
+                    rests.push(None);
+                }
+                None => return Err(external(Error::Internal("a record cut short".into()))),
+            }
+        }
+        let mut fetched = fetched.iter().map(Vec::as_slice);
+        let rests = rests.into_iter().map(|rest| rest.or_else(|| fetched.next()));
+        let rests: Vec<&[u8]> = rests.map(Option::unwrap_or_default).collect();
+        let columns = |converter: &RowConverter, rows: &[&[u8]]| {
+            let parser = converter.parser();
+            converter.convert_rows(rows.iter().map(|row| parser.parse(row)))
+        };
+        let keys = columns(&self.keys, &keys)?;
+        let rests = match self.rest.is_empty() {
+            true => Vec::new(),
+            false => columns(&self.rests, &rests)?,
+        };
+        let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| {
+            let column = match place {
+                Place::Key(index) => &keys[*index],
+                Place::Rest(index) => &rests[*index],
+            };
+            typed(column, field.data_type())
+        });
+        let columns = columns.collect::<PlanResult<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(records.len()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}
+
+/// A column as the rows have it: what has codes comes back without.
+fn typed(column: &ArrayRef, wanted: &DataType) -> PlanResult<ArrayRef> {
+    match column.data_type() == wanted {
+        true => Ok(Arc::clone(column)),
+        false => Ok(cast(column, wanted)?),
+    }
+}
+
+fn told(error: tidemill_sort::Error) -> DataFusionError {
+    external(sort_error(error))
+}
+
+/// An error of a sort as the others are told.
+pub fn sort_error(error: tidemill_sort::Error) -> Error {
+    use tidemill_sort::Error as Sort;
+    let text = error.to_string();
+    let (message, hint) = match text.split_once("\nhint: ") {
+        Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+        None => (text, None),
+    };
+    match error {
+        Sort::Cancelled => Error::Interrupted,
+        Sort::Io { action, path, source } => Error::io(action, path, source),
+        Sort::DiskFull { folders, source, .. } => {
+            let path = folders.into_iter().next().map(|(path, _)| path).unwrap_or_default();
+            Error::io("write", path, std::io::Error::new(source.kind(), message))
+        }
+        Sort::Corrupt { folder, offset, reason, .. } => {
+            let path = folder.display().to_string();
+            Error::Corrupt { path, offset: Some(offset), reason, hint }
+        }
+        Sort::RecordTooLong { .. } => Error::Memory { message, hint },
+        Sort::Output(source) => Error::io("write", "the sorted records", source),
+        Sort::Mismatch { .. } => Error::Internal(message),
+        _ => Error::Usage { message, hint },
+    }
+}
+
+#[cfg(test)]
+mod tests;
