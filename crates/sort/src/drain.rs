@@ -37,7 +37,7 @@ use crate::parts::Parts;
 use crate::report::Report;
 use crate::rows::{Entry, Rows, Shape, Sorting, place};
 use crate::sorter::{FanOut, Held, Input, Partition, Sorted, in_parallel, sample};
-use crate::space::{Extent, Space};
+use crate::space::{DiskCounts, Extent, Space};
 use crate::tree::{Source, Tree};
 
 /// Rows of a part in memory, about: their entries fit a processor's cache.
@@ -288,6 +288,11 @@ impl Blocks {
             }
         }
         Ok(None)
+    }
+
+    /// What the sort has written and read by now.
+    pub fn disk_counts(&self) -> DiskCounts {
+        self.space.counts()
     }
 
     /// Ends the sort after its last block, and compares what went in with what came out. With blocks

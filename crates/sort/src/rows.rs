@@ -57,15 +57,20 @@ impl Shape {
     /// Appends a record as it is stored.
     #[inline]
     pub(crate) fn store(self, record: &[u8], into: &mut Vec<u8>) {
+        self.announce(record.len(), into);
+        into.extend_from_slice(record);
+    }
+
+    /// Appends what stands before a record of so many bytes.
+    #[inline]
+    pub(crate) fn announce(self, mut length: usize, into: &mut Vec<u8>) {
         if self == Shape::Variable {
-            let mut length = record.len();
             while length >= 0x80 {
                 into.push((length & 0x7F) as u8 | 0x80);
                 length >>= 7;
             }
             into.push(length as u8);
         }
-        into.extend_from_slice(record);
     }
 
     /// At most so many bytes are stored for a record of `length`.

@@ -23,7 +23,7 @@ use crate::order::Order;
 use crate::parts::Parts;
 use crate::report::Report;
 use crate::rows::{ENTRY_BYTES, Shape};
-use crate::space::{Extent, Space};
+use crate::space::{DiskCounts, Extent, Space};
 
 /// Sampled records for each partition: its size then differs from the mean by some 18 %.
 const SAMPLE_PER_PART: usize = 32;
@@ -476,6 +476,30 @@ impl<O: Order> Task<O> {
         Ok(())
     }
 
+    /// Adds a record that lies in several places, one after another.
+    ///
+    /// # Errors
+    /// As [`Task::push`].
+    #[inline]
+    pub fn push_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let stored = self.inner.shape.stored_bytes(length);
+        if self.block.len() + stored > self.block.capacity() {
+            self.make_room(length, stored)?;
+        }
+        if let Shape::Fixed(size) = self.inner.shape
+            && length != size
+        {
+            return Err(Error::RecordSize { expected: size, found: length });
+        }
+        self.inner.shape.announce(length, &mut self.block);
+        let start = self.block.len();
+        parts.iter().for_each(|part| self.block.extend_from_slice(part));
+        self.rows += 1;
+        self.checksum.add(&self.block[start..]);
+        Ok(())
+    }
+
     #[cold]
     fn make_room(&mut self, record_bytes: usize, stored: usize) -> Result<()> {
         let limit = self.inner.sizes.record_bytes_max;
@@ -509,6 +533,11 @@ impl<O: Order> Task<O> {
             Error::option("a task of 2^32 blocks", "divide the input into several tasks")
         })?;
         self.inner.deliver(held)
+    }
+
+    /// What all tasks of the sort have written and read by now.
+    pub fn disk_counts(&self) -> DiskCounts {
+        self.inner.space.counts()
     }
 
     /// Makes the records count, unless another attempt at the task was committed before: then it says

@@ -5,12 +5,14 @@
 //! and [`tidemill_sort`] has them: in memory, or fanned out to partitions that are sorted each by itself.
 //!
 //! ```text
-//!  record   [length of key: u32][key: arrow_row of what is sorted by][how][rest: arrow_row of the other columns]
+//!  record   [length of key: u32][key: arrow_row of what is sorted by][how][rest: the other columns]
 //!                                                                      0: in the record; 1: parked
 //! ```
 //!
-//! What is sorted by and is a column is not stored twice: the key gives it back. A rest that is too long for the
+//! How the rest lies is in `rests`. What is sorted by and is a column is not stored twice: the key gives it back. A rest that is too long for the
 //! sorter is parked on disk, and the record has its place.
+
+mod rests;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -36,7 +38,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use tidemill_base::Settings;
 use tidemill_base::error::Error;
-use tidemill_sort::{KeyedOrder, Layout, MEMORY_BYTES_MIN, Options, Shape, Sorted, Sorter, Task};
+use tidemill_base::progress::Progress;
+use tidemill_sort::{
+    DiskCounts, KeyedOrder, Layout, MEMORY_BYTES_MIN, Options, Shape, Sorted, Sorter, Task,
+};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 
@@ -44,6 +49,7 @@ use crate::in_place::InPlace;
 use crate::messages::external;
 use crate::pool::Pool;
 use crate::spills::{Spill, SpillSpace, Writer};
+use rests::{Encoded, Rests};
 
 /// What the step registers with the memory pool.
 pub(crate) const CONSUMER: &str = "FanOutSort";
@@ -219,7 +225,8 @@ impl Sort {
             memory_bytes,
             reservation: self.reservation,
             parked: Mutex::new(Parked::new(&self.settings)),
-            settings: self.settings,
+            spilled: Mutex::new(0),
+            progress: self.settings.progress,
         });
         let mut tasks = JoinSet::new();
         for (index, input) in inputs.into_iter().enumerate() {
@@ -249,7 +256,9 @@ struct Held {
     /// Of the sorter's memory as much as it has filled.
     reservation: MemoryReservation,
     parked: Mutex<Parked>,
-    settings: Settings,
+    /// Of what was spilled so much is counted.
+    spilled: Mutex<u64>,
+    progress: Progress,
 }
 
 impl Held {
@@ -257,6 +266,13 @@ impl Held {
     fn grow(&self, bytes: usize) -> PlanResult<()> {
         let more = self.memory_bytes.saturating_sub(self.reservation.size()).min(bytes);
         self.reservation.try_grow(more)
+    }
+
+    /// Counts what was spilled since the last time.
+    fn count(&self, disk: DiskCounts) {
+        let mut spilled = self.spilled.lock();
+        self.progress.add_spilled(disk.write_bytes.saturating_sub(*spilled));
+        *spilled = disk.write_bytes.max(*spilled);
     }
 }
 
@@ -298,10 +314,11 @@ async fn gather(
     form: Arc<Form>,
     held: Arc<Held>,
 ) -> PlanResult<()> {
-    let mut record = Vec::new();
+    let mut encoded = Encoded::default();
     while let Some(batch) = input.next().await.transpose()? {
-        let bytes = form.push(&batch, &held, &mut record, &mut task)?;
+        let bytes = form.push(&batch, &held, &mut encoded, &mut task)?;
         held.grow(bytes)?;
+        held.count(task.disk_counts());
     }
     task.commit().map_err(told)?;
     Ok(())
@@ -317,6 +334,7 @@ fn hand_on(
 ) -> PlanResult<()> {
     let mut blocks = sorted.blocks(Layout::Announced).map_err(told)?;
     while let Some(block) = blocks.next().map_err(told)? {
+        held.count(blocks.disk_counts());
         let records: Vec<&[u8]> = block.records().collect();
         for some in records.chunks(batch_rows) {
             if sender.blocking_send(Ok(form.batch(some, held)?)).is_err() {
@@ -324,8 +342,7 @@ fn hand_on(
             }
         }
     }
-    let report = blocks.finish().map_err(told)?;
-    held.settings.progress.add_spilled(report.disk.write_bytes);
+    held.count(blocks.finish().map_err(told)?.disk);
     Ok(())
 }
 
@@ -343,7 +360,7 @@ struct Form {
     keys: RowConverter,
     /// Columns that are no keys, or not as they are.
     rest: Vec<usize>,
-    rests: RowConverter,
+    rests: Rests,
     places: Vec<Place>,
 }
 
@@ -369,8 +386,7 @@ impl Form {
             )
         });
         let places: Vec<Place> = places.collect();
-        let field = |index: &usize| SortField::new(schema.field(*index).data_type().clone());
-        let rests = RowConverter::new(rest.iter().map(field).collect())?;
+        let rests = Rests::new(rest.iter().map(|index| &schema.fields()[*index]))?;
         Ok(Form { schema: Arc::clone(schema), by, keys, rest, rests, places })
     }
 
@@ -379,32 +395,28 @@ impl Form {
         &self,
         batch: &RecordBatch,
         held: &Held,
-        record: &mut Vec<u8>,
+        encoded: &mut Encoded,
         task: &mut Task<KeyedOrder>,
     ) -> PlanResult<usize> {
         let keys = self.by.iter().map(|key| Ok(key.evaluate_to_sort_column(batch)?.values));
         let keys = self.keys.convert_columns(&keys.collect::<PlanResult<Vec<_>>>()?)?;
         let rest: Vec<ArrayRef> =
             self.rest.iter().map(|index| Arc::clone(batch.column(*index))).collect();
-        let rests = self.rests.convert_columns(&rest)?;
+        self.rests.encode(&rest, batch.num_rows(), encoded)?;
         let mut bytes = 0;
         for row in 0..batch.num_rows() {
-            let key = keys.row(row).data();
-            let rest: &[u8] =
-                if self.rest.is_empty() { &[] } else { rests.row(row).data() };
-            record.clear();
-            let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
-            record.extend_from_slice(&length.to_le_bytes());
-            record.extend_from_slice(key);
-            if record.len() + 1 + rest.len() <= held.record_bytes_max {
-                record.push(FOLLOWS);
-                record.extend_from_slice(rest);
-            } else {
-                record.push(PARKED);
-                record.extend_from_slice(&held.parked.lock().park(rest)?);
-            }
-            task.push(record).map_err(told)?;
-            bytes += record.len() + ENTRY_BYTES;
+            let (key, rest) = (keys.row(row).data(), encoded.row(row));
+            let length = u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes();
+            let record_bytes = length.len() + key.len() + 1 + rest.len();
+            let pushed = match record_bytes <= held.record_bytes_max {
+                true => task.push_parts(&[&length, key, &[FOLLOWS], rest]),
+                false => {
+                    let place = held.parked.lock().park(rest)?;
+                    task.push_parts(&[&length, key, &[PARKED], &place])
+                }
+            };
+            pushed.map_err(told)?;
+            bytes += record_bytes.min(held.record_bytes_max) + ENTRY_BYTES;
         }
         Ok(bytes)
     }
@@ -428,15 +440,9 @@ impl Form {
         let mut fetched = fetched.iter().map(Vec::as_slice);
         let rests = rests.into_iter().map(|rest| rest.or_else(|| fetched.next()));
         let rests: Vec<&[u8]> = rests.map(Option::unwrap_or_default).collect();
-        let columns = |converter: &RowConverter, rows: &[&[u8]]| {
-            let parser = converter.parser();
-            converter.convert_rows(rows.iter().map(|row| parser.parse(row)))
-        };
-        let keys = columns(&self.keys, &keys)?;
-        let rests = match self.rest.is_empty() {
-            true => Vec::new(),
-            false => columns(&self.rests, &rests)?,
-        };
+        let parser = self.keys.parser();
+        let keys = self.keys.convert_rows(keys.iter().map(|key| parser.parse(key)))?;
+        let rests = self.rests.decode(&rests)?;
         let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| {
             let column = match place {
                 Place::Key(index) => &keys[*index],
