@@ -1,8 +1,9 @@
 //! The most frequent items of a stream, with the bounds of each count.
 //!
 //! A table counts items exactly. When it holds more than twice its capacity of items, the count
-//! at position capacity + 1, from the largest, is subtracted from all, and the items left with
-//! nothing go: at most `capacity` stay. What was subtracted so far is the *offset*: an item's
+//! at position capacity + 1, from the largest, is subtracted from all, and the first `capacity` items
+//! stay: of those that are left with nothing, which all had the count that was subtracted, the
+//! smaller ones. What was subtracted so far is the *offset*: an item's
 //! true count lies between its count in the table and that plus the offset, and for an item
 //! not in the table between 0 and the offset.
 //!
@@ -18,9 +19,10 @@
 //!
 //! Source: Misra and Gries, *Finding repeated elements* (1982); merging by Agarwal, Cormode,
 //! Huang, Phillips, Wei and Yi, *Mergeable summaries* (2012). DataSketches' frequent items
-//! sketch subtracts an estimated median when its table fills; we subtract by exact rank, so that
-//! the result depends on the sequence of operations alone: all items at or below the cut go,
-//! and the table's iteration order is never asked for. It does depend on that sequence; only
+//! sketch subtracts an estimated median when its table fills; we subtract by exact rank, and break
+//! ties by the items, so that the result depends on the sequence of operations alone: the table's
+//! iteration order is never asked for. That what is left with nothing may stay gives an answer where
+//! all items are about equally frequent, with the error that it has. It does depend on that sequence; only
 //! exact states are independent of order.
 //!
 //! A group of few items costs little: up to eight items are a plain list, up to 32 where all have
@@ -327,7 +329,7 @@ impl TopK {
         2 * self.capacity as usize
     }
 
-    /// Subtracts the count of rank capacity + 1 and drops what has nothing left.
+    /// Subtracts the count of rank capacity + 1 and keeps the first `capacity` items.
     #[cold]
     fn purge(&mut self) {
         let mut counts: Vec<u64> = self.entries().map(|(_, count)| count).collect();
@@ -335,15 +337,22 @@ impl TopK {
         if rank >= counts.len() {
             return;
         }
-        let (_, &mut cut, _) = counts.select_nth_unstable_by(rank, |a, b| b.cmp(a));
+        let (above, &mut cut, _) = counts.select_nth_unstable_by(rank, |a, b| b.cmp(a));
         let (offset, len_max) = (self.offset.saturating_add(cut), self.len_max());
-        let left = |count: &mut u64| {
+        let ties = rank - above.iter().filter(|count| **count > cut).count();
+        // The last item with the cut's count that stays.
+        let mut tied: Vec<&[u8]> =
+            self.entries().filter(|(_, count)| *count == cut).map(|(item, _)| item).collect();
+        let last = ties.checked_sub(1).map(|last| tied.select_nth_unstable(last).1.to_vec());
+        let left = |item: &[u8], count: &mut u64| {
+            let stays =
+                *count > cut || *count == cut && last.as_deref().is_some_and(|last| item <= last);
             *count = count.saturating_sub(cut);
-            *count > 0
+            stays
         };
-        let keep = |entry: &mut Entry| left(&mut entry.count);
+        let keep = |entry: &mut Entry| left(entry.item.as_bytes(), &mut entry.count);
         match &mut self.counts {
-            Counts::Words(words) => words.retain_mut(|word| left(&mut word.count)),
+            Counts::Words(words) => words.retain_mut(|word| left(&word.item, &mut word.count)),
             Counts::List(list) => list.retain_mut(keep),
             Counts::Table(table) => {
                 // Into a new table: the old one would keep marks of what was removed, and
@@ -429,7 +438,7 @@ impl TopK {
     /// The `k` most frequent items it knows, the most frequent first; among equals, the
     /// smaller item.
     ///
-    /// Fewer than `k` if it holds fewer. Cost: O(held + k·log k).
+    /// Fewer than `k` if it holds fewer: of at least `k` different items it holds `k`, up to the capacity. Cost: O(held + k·log k).
     #[must_use]
     pub fn top(&self, k: usize) -> Vec<TopItem<'_>> {
         let order = |a: &TopItem<'_>, b: &TopItem<'_>| {
@@ -553,7 +562,7 @@ impl TopK {
             }
             before = Some(item);
             let count = reader.varint()?;
-            if count == 0 {
+            if count == 0 && state.offset == 0 {
                 return Err(reader.corrupt("an item with count 0"));
             }
             counted += u128::from(count);
@@ -608,5 +617,28 @@ mod tests {
         assert_eq!(kept, [(b'a', 6), (b'b', 5), (b'c', 4), (b'd', 1)]);
         assert_eq!(state.max_error(), 3);
         assert_eq!(state.bounds(b"e"), (0, 3));
+    }
+
+    /// Where all counts tie, some items stay, and say how much they are short of.
+    #[test]
+    fn a_purge_of_equal_counts_leaves_as_many_as_the_capacity() {
+        for items in [9u8, 10, 13, 40] {
+            for times in [1, 3] {
+                let mut state = TopK::new(4).unwrap();
+                for item in 0..items {
+                    state.add(&[item], times);
+                }
+                let top = state.top(4);
+                assert_eq!(top.len(), 4, "{items} items");
+                assert!(top.iter().all(|it| it.lower <= times && times <= it.upper));
+                let mut bytes = Vec::new();
+                state.encode(&mut bytes);
+                assert_eq!(TopK::decode(&bytes).unwrap(), state);
+                let mut merged = TopK::new(4).unwrap();
+                merged.merge(&state);
+                merged.merge(&state);
+                assert_eq!(merged.top(4).len(), 4);
+            }
+        }
     }
 }

@@ -509,7 +509,10 @@ fn unknown_column(
     field: &datafusion::common::Column,
     valid: &[datafusion::common::Column],
 ) -> Error {
-    let names: Vec<&str> = valid.iter().map(|field| field.name()).collect();
+    // ORDER BY sees what is selected and what it is made of.
+    let mut seen = std::collections::HashSet::new();
+    let names = valid.iter().map(|field| field.name()).filter(|name| seen.insert(*name));
+    let names: Vec<&str> = names.collect();
     if let Some(source) = &field.relation {
         let mut sources: Vec<&str> =
             valid.iter().filter_map(|field| Some(field.relation.as_ref()?.table())).collect();

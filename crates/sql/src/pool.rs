@@ -40,8 +40,8 @@ use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 
 use crate::messages::OUT_OF_MEMORY;
-use crate::{fan_out_sorts, portions};
 use crate::windows::{in_parts, running_totals, whole_partitions};
+use crate::{fan_out_sorts, portions};
 
 /// What expressions may return whatever there is.
 const ROWS_BYTES_MIN: usize = 1 << 20;

@@ -60,6 +60,9 @@ fn condition(expr: Expr, _: &DFSchema) -> PlanResult<Transformed<Expr>> {
     {
         not_of_one_group(subquery)?;
     }
+    if let Expr::ScalarSubquery(subquery) = &expr {
+        not_over_one_group(&subquery.subquery)?;
+    }
     named_apart(or_null(expr))
 }
 
@@ -73,6 +76,11 @@ fn step(plan: LogicalPlan, _: &DFSchema) -> PlanResult<Transformed<LogicalPlan>>
         | LogicalPlan::Aggregate(_)
         | LogicalPlan::Window(_)
         | LogicalPlan::Sort(_) => computed_below(plan),
+        // To the right of a LATERAL join.
+        LogicalPlan::Subquery(subquery) => {
+            not_over_one_group(&subquery.subquery)?;
+            Ok(Transformed::no(LogicalPlan::Subquery(subquery)))
+        }
         plan => Ok(Transformed::no(plan)),
     }
 }
@@ -250,17 +258,42 @@ fn without_limit(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 /// Refuses an aggregate without GROUP BY over rows that depend on the row around it: it has a row where
 /// there is none, and a join has not.
 fn not_of_one_group(subquery: &Subquery) -> PlanResult<()> {
-    let is_of_one_group = |plan: &LogicalPlan| match plan {
-        LogicalPlan::Aggregate(aggregate) => {
-            aggregate.group_expr.is_empty() && !aggregate.input.all_out_ref_exprs().is_empty()
-        }
-        _ => false,
-    };
     match subquery.subquery.exists(|plan| Ok(is_of_one_group(plan)))? {
         true => Err(external(Error::usage_hint(
             "`EXISTS`, `IN`, `ANY` and `ALL` do not take an aggregate of rows that depend on the row \
              around the subquery",
             "compare the aggregate itself: WHERE (SELECT count(*) FROM …) = 0",
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Whether a step is an aggregate without GROUP BY over rows that depend on the row around it.
+fn is_of_one_group(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => {
+            aggregate.group_expr.is_empty() && !aggregate.input.all_out_ref_exprs().is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// Refuses an aggregate over such an aggregate's one row: where no row depends on the row around it DataFusion's
+/// join has none, and takes the outer aggregate for one of no rows.
+fn not_over_one_group(plan: &LogicalPlan) -> PlanResult<()> {
+    let is_over = |plan: &LogicalPlan| {
+        let input = match plan {
+            LogicalPlan::Aggregate(aggregate) => &aggregate.input,
+            LogicalPlan::Distinct(distinct) => distinct.input(),
+            LogicalPlan::Window(window) => &window.input,
+            _ => return Ok(false),
+        };
+        input.exists(|plan| Ok(is_of_one_group(plan)))
+    };
+    match plan.exists(is_over)? {
+        true => Err(external(Error::usage_hint(
+            "an aggregate over an aggregate of rows that depend on the row around the subquery is not supported",
+            "there is one row of the inner one: take its value itself, (SELECT count(*) FROM … WHERE …)",
         ))),
         false => Ok(()),
     }

@@ -36,7 +36,7 @@ const HISTOGRAM_VALUES: u32 = 4096;
 pub const TOP_K_MAX: usize = 100_000;
 
 /// The parameters of a sketch where none are given: PostgreSQL's and java-hll's.
-const SKETCH: HllParams =
+pub(crate) const SKETCH: HllParams =
     HllParams { log2m: 11, regwidth: 5, expthresh: ExplicitThreshold::Automatic, sparse: true };
 
 /// The parameter of `unique` that trades memory for accuracy.

@@ -15,11 +15,13 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Signature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
+use tidemill_sketch::{Dialect, Hll, Ids};
 
 use crate::Aggregate;
 use crate::accumulators::OneGroup;
-use crate::added::Added;
+use crate::added::{Added, SKETCH};
 use crate::approximate::Standard;
+use crate::distinct::empty_list;
 use crate::estimates::Precisions;
 
 /// The functions as DataFusion wants them registered, for a run that wants to know how good their
@@ -31,7 +33,7 @@ pub fn all(precisions: &Arc<Precisions>) -> impl Iterator<Item = AggregateUDF> {
     };
     let added = Added::ALL.into_iter();
     let added =
-        added.map(move |added| (added, None, Signature::variadic_any(Volatility::Immutable)));
+        added.map(move |added| (added, None, Signature::user_defined(Volatility::Immutable)));
     let standard = Standard::ALL.into_iter();
     let standard =
         standard.map(|standard| (standard.added(), Some(standard), standard.signature()));
@@ -73,6 +75,16 @@ impl AggregateUDFImpl for Declared {
         &self.signature
     }
 
+    fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
+        // A column without a value has no type; one that the function takes is as good as any.
+        let any = match self.added {
+            Added::HllUnion | Added::IdSetUnion | Added::IdSetIntersection => DataType::BinaryView,
+            _ => DataType::Int64,
+        };
+        let typed = |of: &DataType| if of.is_null() { any.clone() } else { of.clone() };
+        Ok(given.iter().map(typed).collect())
+    }
+
     fn supports_within_group_clause(&self) -> bool {
         self.standard == Some(Standard::PercentileCont)
     }
@@ -102,6 +114,23 @@ impl AggregateUDFImpl for Declared {
     fn default_value(&self, of: &DataType) -> PlanResult<ScalarValue> {
         match self.added {
             Added::Unique | Added::UniqueExact => Ok(ScalarValue::Int64(Some(0))),
+            Added::TopK
+            | Added::Histogram
+            | Added::DistinctValues
+            | Added::DistinctSample
+            | Added::InverseHistogram
+            | Added::Collect => Ok(empty_list(of).unwrap_or(ScalarValue::try_from(of)?)),
+            Added::IdSet => {
+                let mut bytes = Vec::new();
+                Ids::new().encode(&mut bytes);
+                Ok(ScalarValue::BinaryView(Some(bytes)))
+            }
+            // Which parameters the call has is not known here. One of no value has any.
+            Added::HllSketch => {
+                let empty = Hll::new(SKETCH).ok();
+                let bytes = empty.map(|empty| empty.to_bytes(Dialect::default()));
+                Ok(ScalarValue::BinaryView(bytes))
+            }
             _ => ScalarValue::try_from(of),
         }
     }

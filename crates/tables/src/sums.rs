@@ -88,6 +88,8 @@ impl Summing {
                 )])]
             }
         };
+        // Lists, structs and maps of numbers, and columns without a value, which theirs take and have no type for.
+        all.push(TypeSignature::UserDefined);
         match &which.theirs().signature().type_signature {
             TypeSignature::OneOf(theirs) => all.extend(theirs.iter().cloned()),
             other => all.push(other.clone()),
@@ -98,8 +100,6 @@ impl Summing {
             vec![TypeSignatureClass::Native(logical_boolean())],
             NativeType::Int64,
         )]));
-        // Lists, structs and maps of numbers.
-        all.push(TypeSignature::UserDefined);
         let signature = Signature::one_of(all, Volatility::Immutable);
         Summing { which, signature, aliases: which.theirs().aliases().to_vec() }
     }
@@ -190,6 +190,31 @@ impl Summing {
     }
 }
 
+/// A list, struct or map whose numbers are as wide as they are added up, and whose lists have any length.
+fn widened(of: &DataType) -> DataType {
+    let inner = |field: &FieldRef| -> FieldRef {
+        let of = widened(field.data_type());
+        Arc::new(field.as_ref().clone().with_data_type(of))
+    };
+    match of {
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Null => DataType::Int64,
+        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => DataType::UInt64,
+        DataType::Float16 | DataType::Float32 => DataType::Float64,
+        DataType::List(item) | DataType::FixedSizeList(item, _) => DataType::List(inner(item)),
+        DataType::LargeList(item) => DataType::LargeList(inner(item)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
+        DataType::Map(entries, is_ordered) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => {
+                let pair: Fields = vec![Arc::clone(&pair[0]), inner(&pair[1])].into();
+                let entries = Field::new(entries.name(), DataType::Struct(pair), false);
+                DataType::Map(Arc::new(entries), *is_ordered)
+            }
+            _ => of.clone(),
+        },
+        other => other.clone(),
+    }
+}
+
 /// How the values of one call are added up.
 #[derive(Debug, Clone)]
 enum Way {
@@ -270,9 +295,13 @@ impl AggregateUDFImpl for Summing {
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
         match given {
             [of] if state::is_nested(of) => {
-                self.nested_answer(of)?;
-                Ok(vec![of.clone()])
+                let of = widened(of);
+                self.nested_answer(&of)?;
+                Ok(vec![of])
             }
+            // Of a column without a value.
+            [DataType::Null] if self.which == Which::Mean => Ok(vec![DataType::Float64]),
+            [DataType::Null] => Ok(vec![DataType::Int64]),
             _ => {
                 plan_err!("`{}` takes numbers, and lists, structs and maps of numbers", self.name())
             }

@@ -3,12 +3,12 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use tidemill_engine::coverage::Estimate;
 use tidemill_engine::coverage_file::CoverageFile;
 use tidemill_engine::running::{Next, Preparation, Running, deliver};
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::screen::{Look, ROWS_SHOWN, Screen};
 use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
-use tidemill_engine::coverage::Estimate;
 use tidemill_engine::{Coverage, Error, Kept, Result, coverage};
 
 use super::{Outcome, print, program};

@@ -39,9 +39,10 @@ pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
 /// Whether the words ask for rows of tables: they have `--by`.
 pub(crate) fn is_by_columns(words: &[OsString]) -> bool {
     let mut words = words.iter().map(|word| word.to_str().unwrap_or_default());
-    words.by_ref().take_while(|word| *word != "--").any(|word| {
-        word == "--by" || word.starts_with("--by=")
-    })
+    words
+        .by_ref()
+        .take_while(|word| *word != "--")
+        .any(|word| word == "--by" || word.starts_with("--by="))
 }
 
 /// `tidemill sort --by COLUMNS IN…`.

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use crate::Place;
+use crate::endings::{ended, signal, until};
 
 #[test]
 fn lines_are_sorted_by_the_options_of_gnu_sort() {
@@ -33,6 +34,70 @@ fn lines_are_sorted_by_the_options_of_gnu_sort() {
     let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"b\na\nb\n").unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"a\nb\n");
+}
+
+#[test]
+fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
+    let place = Place::new();
+    let rows: Vec<(u64, Option<u64>, String)> = (0..30_000_u64)
+        .map(|n| (n * 7919 % 10, (n % 11 > 0).then_some(n * 31 % 17), format!("row {n}")))
+        .collect();
+    let line = |(a, b, c): &(u64, Option<u64>, String)| {
+        format!("{a},{},{c}\n", b.map(|b| b.to_string()).unwrap_or_default())
+    };
+    let file = |rows: &[(u64, Option<u64>, String)]| {
+        format!("a,b,c\n{}", rows.iter().map(line).collect::<String>())
+    };
+    place.write("in.csv", file(&rows));
+    let done = |args: &[&str]| {
+        let output = place.tidemill(&[&["sort"], args].concat()).output().unwrap();
+        let says = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {says}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let mut expected = rows.clone();
+    expected.sort_by_key(|(a, b, _)| (*a, std::cmp::Reverse(b.unwrap_or(u64::MAX))));
+    // Ties stay as they are where one thread reads.
+    assert!(done(&["--by", "a,b:desc", "in.csv", "--threads", "1"]) == file(&expected));
+    for format in ["parquet", "rowfile", "json", "arrow", "avro"] {
+        let to = format!("out.{format}");
+        assert_eq!(done(&["--by=a,b:desc,c", "in.csv", "-o", &to, "--memory", "64M"]), "");
+        let mut expected = rows.clone();
+        expected.sort_by_key(|(a, b, c)| (*a, std::cmp::Reverse(b.unwrap_or(u64::MAX)), c.clone()));
+        assert!(done(&["--by", "a,b:desc,c", &to]) == file(&expected), "{format}");
+    }
+    expected.sort_by_key(|(_, b, c)| (b.map_or(0, |b| b + 1), c.clone()));
+    assert!(
+        done(&["--by", "b:nulls-first,c", "out.parquet", "--format", "csv"]) == file(&expected)
+    );
+    done(&["--by", "c", "in.csv", "-o", "parts/{a}.csv"]);
+    let third = place.read("parts/3.csv");
+    assert!(third.lines().skip(1).is_sorted() && third.lines().count() > 2_000, "{third}");
+}
+
+#[test]
+fn what_is_no_order_of_rows_is_told() {
+    let place = Place::new();
+    place.write("a.csv", "k,name\n1,x\n");
+    for (args, status, expected) in [
+        (&["sort", "--by", "nam", "a.csv"][..], 2, "unknown column `nam`"),
+        (&["sort", "--by", "k:down", "a.csv"], 2, "`down` behind \"k\" is no way to sort"),
+        (&["sort", "--by", "", "a.csv"], 2, "no column to sort by"),
+        (&["sort", "--by", "k"], 2, "<IN>"),
+        (&["sort", "a.csv", "--by"], 2, "--by"),
+        (&["sort", "--by", "k", "a.csv", "-r"], 2, "-r"),
+        (&["sort", "--by", "k", "a.csv", "-o", "a.csv"], 2, "a.csv"),
+        (&["sort", "--by", "k", "none.csv"], 1, "none.csv"),
+    ] {
+        let output = place.tidemill(args).output().unwrap();
+        let says = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {says}");
+        assert!(says.contains(expected), "{args:?}: {says}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(place.read("a.csv"), "k,name\n1,x\n");
+    let help = place.tidemill(&["sort", "--by", "k", "--help"]).output().unwrap();
+    assert!(String::from_utf8(help.stdout).unwrap().contains("tidemill sort --by COLUMNS"));
 }
 
 #[test]
@@ -98,4 +163,82 @@ fn sets_of_ids_are_combined() {
     let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"9\n7\n").unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"7\n");
+}
+
+/// A sort that is killed once it has spilled leaves no file, and one that is interrupted neither.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_sort_that_is_stopped_leaves_nothing() {
+    let lines: String = (0..3_000_000_u64).map(|n| format!("{}\n", n * 7919 % 999_983)).collect();
+    for (words, number) in [
+        (&["sort", "-S", "16M", "-T", "spill", "-o", "out.csv", "-"][..], libc::SIGKILL),
+        (&["sort", "-S", "16M", "-T", "spill", "-o", "out.csv", "-"], libc::SIGINT),
+        (
+            &[
+                "sort",
+                "--by",
+                "k",
+                "--source-format",
+                "csv",
+                "--memory",
+                "64M",
+                "-o",
+                "out.csv",
+                "-",
+            ],
+            libc::SIGKILL,
+        ),
+        (
+            &[
+                "sort",
+                "--by",
+                "k",
+                "--source-format",
+                "csv",
+                "--memory",
+                "64M",
+                "-o",
+                "out.csv",
+                "-",
+            ],
+            libc::SIGINT,
+        ),
+    ] {
+        let place = Place::new();
+        std::fs::create_dir(place.path().join("spill")).unwrap();
+        let mut command = place.tidemill(words);
+        command.env("TMPDIR", place.path().join("spill"));
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(b"k\n").unwrap();
+        stdin.write_all(lines.as_bytes()).unwrap();
+        stdin.flush().unwrap();
+        // More will come: it waits, and has spilled by then.
+        let spill = place.path().join("spill").canonicalize().unwrap();
+        let files = format!("/proc/{}/fd", child.id());
+        until("it has spilled", || {
+            std::fs::read_dir(&files).is_ok_and(|mut files| {
+                files.any(|file| {
+                    let open = file.ok().map(|file| file.path());
+                    let target = open.as_ref().and_then(|open| std::fs::read_link(open).ok());
+                    let bytes = open.and_then(|open| std::fs::metadata(open).ok());
+                    target.is_some_and(|target| target.starts_with(&spill))
+                        && bytes.is_some_and(|bytes| bytes.len() > 0)
+                })
+            })
+        });
+        signal(&child, number);
+        let (status, stderr) = ended(child);
+        assert!(!status.success(), "{words:?}: {stderr}");
+        assert!(place.names("spill").is_empty(), "{words:?}: {:?}", place.names("spill"));
+        let left = place.names(".");
+        assert!(
+            left.iter().all(|name| name == "spill/" || name.starts_with(".tidemill-")),
+            "{words:?}: {left:?}"
+        );
+        drop(stdin);
+        place.write("small.csv", "k\n2\n1\n");
+        place.ok(&["sort", "--by", "k", "small.csv", "-o", "out.csv"]);
+        assert_eq!(place.read("out.csv"), "k\n1\n2\n");
+    }
 }

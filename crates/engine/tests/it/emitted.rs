@@ -459,3 +459,150 @@ fn nested_numbers_are_added_up_element_by_element() {
     let found: Vec<String> = found.into_iter().map(|row| row[0].clone()).collect();
     assert_eq!(found, keyed);
 }
+
+/// Calls whose answer over no rows is a value.
+const OF_NO_ROWS: &[&str] = &[
+    "top_k(v, 2)",
+    "distinct_values(v, 3)",
+    "inverse_histogram(v)",
+    "histogram(v)",
+    "collect(v, 4)",
+    "distinct_sample(v, 2)",
+    "hll_cardinality(hll_sketch(v))",
+    "id_set_cardinality(id_set(v))",
+    "id_set_contains(id_set(v), 1)",
+    "array_length(top_k(v, 2))",
+    "unique(v)",
+    "unique_exact(v)",
+    "count(DISTINCT v)",
+];
+
+#[test]
+fn a_subquery_whose_rows_depend_on_the_row_around_it_answers_over_none_as_any_other() {
+    let folder = Folder::new();
+    folder.write("a.csv", "k\n9\n1\n");
+    folder.write("b.csv", "k,v\n1,5\n");
+    for call in OF_NO_ROWS {
+        let sql = format!(
+            "SELECT (SELECT {call} FROM '$/b.csv' b WHERE b.k = a.k) AS tied FROM '$/a.csv' a ORDER BY a.k"
+        );
+        let plain =
+            |k| folder.ask(&format!("SELECT {call} FROM '$/b.csv' b WHERE b.k = {k}")).rows();
+        assert_eq!(folder.ask(&sql).rows(), [plain(1), plain(9)].concat(), "{call}");
+        let sql = format!(
+            "SELECT l.x FROM '$/a.csv' a, LATERAL (SELECT {call} AS x FROM '$/b.csv' b WHERE b.k = a.k) l \
+             ORDER BY a.k"
+        );
+        assert_eq!(folder.ask(&sql).rows(), [plain(1), plain(9)].concat(), "{call}");
+    }
+    for sql in [
+        "SELECT a.k FROM '$/a.csv' a WHERE (SELECT sum(c) FROM (SELECT count(v) AS c FROM '$/b.csv' b \
+         WHERE b.k = a.k)) = 0",
+        "SELECT (SELECT DISTINCT c FROM (SELECT count(v) AS c FROM '$/b.csv' b WHERE b.k = a.k)) FROM '$/a.csv' a",
+        "SELECT l.x FROM '$/a.csv' a, LATERAL (SELECT max(c) AS x FROM (SELECT count(v) AS c FROM '$/b.csv' b \
+         WHERE b.k = a.k)) l",
+    ] {
+        let said = folder.refusal(sql);
+        assert!(
+            said.starts_with("an aggregate over an aggregate of rows that depend"),
+            "{sql}: {said}"
+        );
+    }
+    // Of rows that do not, and of groups, there is nothing to refuse.
+    let sql = "SELECT (SELECT sum(c) FROM (SELECT count(v) AS c FROM '$/b.csv')) FROM '$/a.csv' a";
+    assert_eq!(folder.ask(sql).rows(), [["1"], ["1"]]);
+}
+
+#[test]
+fn a_frame_without_a_row_is_answered_as_no_rows_are() {
+    let folder = Folder::new();
+    folder.write("b.csv", "k,v\n1,5\n2,6\n3,5\n");
+    for call in OF_NO_ROWS.iter().filter(|call| call.find('(') == call.rfind('(')) {
+        let none = folder.ask(&format!("SELECT {call} FROM '$/b.csv' WHERE k > 9")).only();
+        for frame in [
+            "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
+            "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
+            "GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
+        ] {
+            let sql = format!("SELECT {call} OVER (ORDER BY k {frame}) FROM '$/b.csv'");
+            let rows = folder.ask(&sql).rows();
+            assert!(rows.iter().any(|row| row[0] == none), "{sql}: {rows:?}");
+        }
+    }
+    for call in ["id_set(v)", "hll_sketch(v)"] {
+        let sql = format!(
+            "SELECT {call} OVER (ORDER BY k ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) = \
+             (SELECT {call} FROM '$/b.csv' WHERE k > 9) FROM '$/b.csv' ORDER BY k"
+        );
+        assert_eq!(folder.ask(&sql).rows(), [["true"], ["false"], ["false"]], "{call}");
+    }
+}
+
+/// Of values that are about equally frequent there are as many as are asked for, each with its error.
+#[test]
+fn equal_counts_have_a_top() {
+    for rows in [2_048, 2_049, 2_050, 6_000] {
+        let folder = Folder::new();
+        let numbers: String = (0..rows).map(|number| format!("{number}\n")).collect();
+        folder.write("x.csv", format!("x\n{numbers}"));
+        let sql = "SELECT array_length(top_k(x, 5)), mode(x) IS NOT NULL FROM '$/x.csv'";
+        assert_eq!(folder.ask(sql).rows(), [["5", "true"]], "{rows} rows");
+    }
+}
+
+/// Numbers of any width, in lists of any kind.
+#[test]
+fn narrow_numbers_in_lists_are_added_up() {
+    let folder = Folder::new();
+    folder.write("x.csv", "a,b\n1,2\n3,4\n");
+    for of in [
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "SMALLINT UNSIGNED",
+        "INT UNSIGNED",
+        "REAL",
+        "DOUBLE",
+    ] {
+        let sql = format!(
+            "SELECT sum(l)[1] = 4, sum(l)[2] = 6, avg(l)[1] = 2, sum(s)['x'] = 4 \
+             FROM (SELECT [CAST(a AS {of}), CAST(b AS {of})] AS l, {{'x': CAST(a AS {of})}} AS s FROM '$/x.csv')"
+        );
+        assert_eq!(folder.ask(&sql).rows(), [["true"; 4]], "{of}");
+    }
+}
+
+/// A column of which nothing is known, as it has no value, is one of no values.
+#[test]
+fn a_column_without_a_type_has_no_values() {
+    let folder = Folder::new();
+    folder.write("x.csv", "k\n1\n2\n");
+    let calls = [
+        ("unique(n)", "0"),
+        ("unique_exact(n)", "0"),
+        ("top_k(n, 2)", "[]"),
+        ("mode(n)", "∅"),
+        ("hll_cardinality(hll_sketch(n))", "0.0"),
+        ("id_set_cardinality(id_set(n))", "0"),
+        ("distinct_values(n, 2)", "[]"),
+        ("distinct_sample(n, 2)", "[]"),
+        ("inverse_histogram(n)", "[]"),
+        ("sum(n)", "∅"),
+        ("avg(n)", "∅"),
+        ("top_k(k, 2, n)", "[]"),
+        ("bootstrap_sum(k, n)['sum']", "3.0"),
+    ];
+    for (call, expected) in calls {
+        for source in [
+            "(SELECT k, NULL AS n FROM '$/x.csv')",
+            "(SELECT k, NULL AS n FROM '$/x.csv' UNION ALL SELECT k, NULL FROM '$/x.csv' WHERE k > 9)",
+        ] {
+            assert_eq!(
+                folder.ask(&format!("SELECT {call} FROM {source}")).only(),
+                expected,
+                "{call}"
+            );
+        }
+    }
+}

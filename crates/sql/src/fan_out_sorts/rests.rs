@@ -198,16 +198,18 @@ impl Rests {
             let parser = nested.parser();
             let mut nested =
                 nested.convert_rows(tails.iter().map(|row| parser.parse(row)))?.into_iter();
-            for (column, of) in columns.iter_mut().zip(&self.types).zip(&self.kinds).filter_map(
-                |(column, kind)| (*kind == Kind::Nested).then_some(column),
-            ) {
+            for (column, of) in columns
+                .iter_mut()
+                .zip(&self.types)
+                .zip(&self.kinds)
+                .filter_map(|(column, kind)| (*kind == Kind::Nested).then_some(column))
+            {
                 let made = nested.next().ok_or_else(damaged)?;
                 *column = if made.data_type() == of { made } else { cast(&made, of)? };
             }
         }
         Ok(columns)
     }
-
 }
 
 fn damaged() -> datafusion::error::DataFusionError {
@@ -249,6 +251,10 @@ fn each_bytes(column: &ArrayRef, take: &mut dyn FnMut(usize, &[u8])) -> PlanResu
         DataType::Dictionary(_, _) => {
             let codes = column.as_any_dictionary();
             let values = codes.values();
+            if values.is_empty() {
+                // All are null.
+                return Ok(());
+            }
             let value_at = bytes_at(values)?;
             for (row, code) in codes.normalized_keys().into_iter().enumerate() {
                 if column.is_valid(row) && values.is_valid(code) {

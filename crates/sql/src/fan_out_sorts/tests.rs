@@ -37,18 +37,36 @@ fn batch(numbers: &[(u8, i64)]) -> RecordBatch {
     );
     let inner: ArrayRef = Arc::new(some(5).collect::<Int64Array>());
     let field = Arc::new(Field::new("x", DataType::Int64, true));
-    let codes: DictionaryArray<Int32Type> = texts(6).collect::<Vec<_>>().iter().map(|it| it.as_deref()).collect();
+    let codes: DictionaryArray<Int32Type> =
+        texts(6).collect::<Vec<_>>().iter().map(|it| it.as_deref()).collect();
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("row", Arc::new(Int64Array::from_iter_values(0..numbers.len() as i64))),
         ("small", Arc::new(some(0).map(|it| it.map(|it| it % 3)).collect::<Int64Array>())),
         ("text", Arc::new(texts(1).collect::<StringArray>())),
         ("view", Arc::new(texts(2).collect::<StringViewArray>())),
-        ("float", Arc::new(some(3).map(|it| it.map(|it| f64::from_bits(it.cast_unsigned()))).collect::<Float64Array>())),
+        (
+            "float",
+            Arc::new(
+                some(3)
+                    .map(|it| it.map(|it| f64::from_bits(it.cast_unsigned())))
+                    .collect::<Float64Array>(),
+            ),
+        ),
         ("list", Arc::new(lists)),
         ("struct", Arc::new(StructArray::new(vec![field].into(), vec![inner], None))),
         ("codes", Arc::new(codes)),
         ("flag", Arc::new(some(7).map(|it| it.map(|it| it % 2 == 0)).collect::<BooleanArray>())),
-        ("bytes", Arc::new(some(8).map(|it| it.map(|it| it.to_be_bytes())).collect::<Vec<_>>().iter().map(|it| it.as_ref().map(|it| &it[..])).collect::<BinaryArray>())),
+        (
+            "bytes",
+            Arc::new(
+                some(8)
+                    .map(|it| it.map(|it| it.to_be_bytes()))
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .map(|it| it.as_ref().map(|it| &it[..]))
+                    .collect::<BinaryArray>(),
+            ),
+        ),
         ("nothing", Arc::new(NullArray::new(numbers.len()))),
     ];
     RecordBatch::try_from_iter_with_nullable(
@@ -68,8 +86,7 @@ fn sorted(
     let table = MemTable::try_new(schema, partitions).unwrap();
     context.register_table("t", Arc::new(table)).unwrap();
     let statement = crate::statement::one_select(&format!("SELECT * FROM t ORDER BY {order}"))?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
         let plan = crate::casts::planned(&context.state(), statement).told()?;
         let frame = context.execute_logical_plan(plan).await.told()?;
@@ -104,7 +121,11 @@ fn model(batch: &RecordBatch, order: &[(usize, SortOptions)]) -> Vec<usize> {
         .collect();
     let mut rows: Vec<usize> = (0..batch.num_rows()).collect();
     rows.sort_by(|a, b| {
-        comparators.iter().map(|compare| compare(*a, *b)).find(|it| it.is_ne()).unwrap_or(Ordering::Equal)
+        comparators
+            .iter()
+            .map(|compare| compare(*a, *b))
+            .find(|it| it.is_ne())
+            .unwrap_or(Ordering::Equal)
     });
     rows
 }

@@ -1,0 +1,50 @@
+"""Rows of files by their columns."""
+
+import random
+
+import pytest
+
+import tidemill as tm
+
+
+def test_rows_come_out_in_order_whatever_the_memory(tmp_path):
+    drawn = random.Random(5)
+    rows = [
+        (drawn.randrange(50), drawn.choice([None, drawn.random()]), f"row {n}")
+        for n in range(5_000)
+    ]
+    lines = [f"{a},{'' if b is None else repr(b)},{c}" for a, b, c in rows]
+    source = tmp_path / "in.csv"
+    source.write_text("\n".join(["a,b,c", *lines]) + "\n")
+    expected = sorted(rows, key=lambda row: (-row[0], row[1] is None, row[1] or 0, row[2]))
+    for memory in ("64MiB", "1GiB"):
+        written = tm.sort_files(
+            source,
+            tmp_path / "out.parquet",
+            by=["a:desc", "b:nulls-last", "c"],
+            memory=memory,
+            overwrite=True,
+        )
+        assert written.rows == len(rows)
+        found = tm.query(f"SELECT * FROM '{tmp_path}/out.parquet'").to_pylist()
+        assert [(row["a"], row["b"], row["c"]) for row in found] == expected
+
+
+def test_several_files_are_one_table(tmp_path):
+    (tmp_path / "x.csv").write_text("k\n3\n1\n")
+    (tmp_path / "y.csv").write_text("k\n2\n")
+    tm.sort_files([tmp_path / "x.csv", tmp_path / "y.csv"], tmp_path / "z.csv", by="k")
+    assert (tmp_path / "z.csv").read_text() == "k\n1\n2\n3\n"
+
+
+def test_mistakes_are_told(tmp_path):
+    source = tmp_path / "x.csv"
+    source.write_text("k\n3\n1\n")
+    with pytest.raises(tm.UsageError, match="`down` behind"):
+        tm.sort_files(source, tmp_path / "z.csv", by="k:down")
+    with pytest.raises(tm.UsageError, match="unknown column `q`"):
+        tm.sort_files(source, tmp_path / "z.csv", by="q")
+    assert not (tmp_path / "z.csv").exists()
+    with pytest.raises(tm.TidemillError):
+        tm.sort_files(source, source, by="k")
+    assert source.read_text() == "k\n3\n1\n"
