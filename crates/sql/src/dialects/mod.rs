@@ -281,7 +281,7 @@ impl VisitorMut for Translation {
             OrderByKind::Expressions(keys) => keys.iter().any(|key| is_place(&key.expr)),
         });
         if let (true, SetExpr::Select(select)) = (has_places, query.body.as_mut()) {
-            name_items(select, |expr| !has_unnest(expr));
+            name_items(select, |expr| !has_rows(expr));
         }
         ControlFlow::Continue(())
     }
@@ -353,12 +353,18 @@ fn is_place(key: &Expr) -> bool {
     matches!(key, Expr::Value(ValueWithSpan { value: Value::Number(_, _), span: _ }))
 }
 
-/// Whether rows are made of a list somewhere in an expression.
-fn has_unnest(expr: &Expr) -> bool {
+/// Whether rows are made of a list somewhere in an expression, or read by a subquery: the URL of what it reads may hold
+/// secrets, which a name would show.
+fn has_rows(expr: &Expr) -> bool {
     struct Found(bool);
 
     impl Visitor for Found {
         type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 = true;
+            ControlFlow::Continue(())
+        }
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             self.0 |= is_unnest(expr);
