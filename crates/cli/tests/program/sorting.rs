@@ -80,6 +80,7 @@ fn sets_of_ids_are_combined() {
     assert_eq!(code, Some(0), "{says}");
     assert!(says.contains("wrote `x.raw`: 2 ids; 2 in `a.txt`, 2 in `b.csv`"), "{says}");
     assert_eq!(told(&["union", "x.raw", "--sorted"]), of("3\n5\n"));
+    assert_eq!(told(&["union", "x.raw", "-o", "-"]), of("3\n5\n"));
     for (args, status, expected) in [
         (&["union", "a.txt", "-o", "x.raw"][..], 1, "`x.raw` exists"),
         (&["unoin", "a.txt"], 2, "did you mean `union`?"),
