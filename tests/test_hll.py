@@ -261,6 +261,7 @@ def test_what_has_no_hash_is_refused_and_nothing_of_its_list_is_added(value, say
     "values, says",
     [
         ("ab", "`values` is a str, which is one value\nhint: add"),
+        ({"a": [1, 2]}, "`values` is a dict, which is no column of values\nhint: list"),
         (b"ab", "`values` is a bytes, which is one value"),
         (5, "must be an array or an iterable, not int\nhint: add"),
         (numpy.array([1j]), "NumPy's type complex128"),

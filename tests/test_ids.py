@@ -9,6 +9,7 @@ import textwrap
 import threading
 
 import numpy
+import pandas
 import polars
 import pyarrow
 import pytest
@@ -136,6 +137,8 @@ def test_a_sign_that_does_not_fit_is_refused():
         (pyarrow.array(["a"]), "ids are whole numbers"),
         ("abc", "`ids` is a str"),
         (5, "`ids` must be an array"),
+        ({5: 6}, "`ids` is a dict(.|\n)*hint: list"),
+        (pandas.Series([5, None]), r"float64, which is DOUBLE(.|\n)*hint: .*x.astype\('Int64'\)"),
     ],
 )
 def test_what_are_no_ids_is_refused(ids, says):

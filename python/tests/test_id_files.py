@@ -90,6 +90,13 @@ def test_mistakes_are_told(tmp_path):
         tm.ids("union", tmp_path / "nothing.txt")
     with pytest.raises(tm.UsageError, match="no sets of ids"):
         tm.ids("union")
+    with pytest.raises(tm.UsageError, match=r"is a list of files(.|\n)*hint: .*\*files"):
+        tm.ids("union", [str(text)])
+    for ids in (pa.array([1]), np.array([1]), [1], {1}, 5, None):
+        with pytest.raises(tm.UsageError, match=r"is of type \w+\nhint: tm.IdSpace"):
+            tm.ids("union", text, ids)
+    with pytest.raises(tm.UsageError, match="has no column `d`(.|\n)*its columns are `a`, `b`"):
+        tm.ids("union", table, column="d")
     with pytest.raises(tm.UsageError, match="read from files of this machine"):
         tm.ids("union", "s3://bucket/a.raw")
     text.write_text("3\n1\n")

@@ -228,8 +228,11 @@ def test_partial_tables_are_kept_and_merged(hits, tmp_path):
             tm.merge(parts, partial=tmp_path / "c.part", **wrong)
     with pytest.raises(tm.UsageError, match="nothing to merge"):
         tm.merge([])
-    with pytest.raises(tm.CorruptFileError):
+    with pytest.raises(tm.CorruptFileError, match=r"made by `tm.run\(job, partial=OUT\)`"):
         tm.merge(hits)
+    for keep in (job.run, lambda partial: tm.merge(parts, partial=partial)):
+        with pytest.raises(tm.UsageError, match="cannot be written to `-`"):
+            keep(partial="-")
     with pytest.raises(tm.UsageError, match="no aggregation"):
         tm.Job(source={"url": hits}).run(partial=tmp_path / "c.part")
 

@@ -127,6 +127,17 @@ def test_what_is_no_parameter_is_refused(sql, params, says):
             ask(sql, params=params)
 
 
+def test_text_that_utf8_has_not_is_refused():
+    for ask in (tm.query, tm.explain):
+        with pytest.raises(tm.UsageError, match=r"the SQL has a surrogate, .*at character 9"):
+            ask("SELECT '\ud800'")
+        for params in ({"a": "\udc80"}, {"a": ["b", "\udc80"]}):
+            with pytest.raises(tm.UsageError, match="parameter `a` has a surrogate"):
+                ask("SELECT :a", params=params)
+    with pytest.raises(TypeError):
+        tm.query(5)
+
+
 def test_a_plan_is_of_the_values(hits):
     sql = f"SELECT count() AS n FROM '{hits}' WHERE day = :day"
     assert "day = Int64(2)" in str(tm.explain(sql, params={"day": 2}))

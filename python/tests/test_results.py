@@ -154,6 +154,36 @@ def test_large_numbers_beside_nulls_are_the_same_within_lists_and_structs():
     assert frame["list"][0].dtype == frame["x"].dtype == "int64"
 
 
+def test_text_and_bytes_within_others_are_pandas_own_objects(tmp_path):
+    rows = [
+        {"l": ["a", None], "s": {"l": ["x"]}, "ls": [{"t": "q", "l": ["z"]}], "ll": [["a"], []]},
+        {"l": [], "s": None, "ls": [None, {"t": None, "l": None}], "ll": None},
+    ]
+    path = tmp_path / "rows.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    frame = tm.query(f"SELECT *, map(['k'], [l]) AS m, l AS l2 FROM '{path}'").df()
+    assert [list(value) for value in frame["l"]] == [["a", None], []]
+    assert [list(value) for value in frame["l2"]] == [["a", None], []]
+    assert list(frame["s"][0]["l"]) == ["x"] and frame["s"][1] is None
+    assert frame["ls"][0][0]["t"] == "q" and list(frame["ls"][0][0]["l"]) == ["z"]
+    assert list(frame["ls"][1]) == [None, {"t": None, "l": None}]
+    assert [list(value) for value in frame["ll"][0]] == [["a"], []] and frame["ll"][1] is None
+    assert list(dict(frame["m"][0])["k"]) == ["a", None]
+    views = pyarrow.table(
+        {
+            "fixed": pyarrow.array([["a"], None], pyarrow.list_(pyarrow.string_view(), 1)),
+            "large": pyarrow.array([[b"a"], None], pyarrow.large_list(pyarrow.binary_view())),
+            "map": pyarrow.array(
+                [[("a", ["b"])], []],
+                pyarrow.map_(pyarrow.string_view(), pyarrow.list_(pyarrow.string_view())),
+            ),
+        }
+    )
+    frame = tm.query("SELECT * FROM views", views=views).df()
+    assert list(frame["fixed"][0]) == ["a"] and list(frame["large"][0]) == [b"a"]
+    assert list(dict(frame["map"][0])["a"]) == ["b"]
+
+
 @pytest.mark.parametrize("select", ["INTERVAL '1 month'", "[INTERVAL '1 day']"])
 def test_polars_is_given_no_intervals(select):
     with pytest.raises(tm.UsageError, match="no type for column `x`, which is INTERVAL"):

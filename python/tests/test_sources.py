@@ -135,6 +135,70 @@ def test_what_is_no_source_is_refused(name, value, part):
         tm.query("SELECT 1 AS one", **{name: value})
 
 
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (polars.Series([1]), r"x=….to_frame\(\)"),
+        (pandas.Series([1]), r"x=….to_frame\(\)"),
+        (pandas.Index([1]), r"x=….to_frame\(\)"),
+        (pa.array([1]), r"x=pyarrow.table\({'x': …}\)"),
+        (pa.chunked_array([[1]]), r"x=pyarrow.table\({'x': …}\)"),
+    ],
+    ids=["polars", "pandas", "index", "array", "chunked"],
+)
+def test_one_column_is_refused_with_how_a_table_is_made_of_it(value, hint):
+    with pytest.raises(tm.UsageError, match=rf"`x` is a \w+, which(.|\n)*hint: .*{hint}"):
+        tm.query("SELECT * FROM x", x=value)
+    x = value
+    with pytest.raises(tm.UsageError, match=hint):
+        tm.query("SELECT * FROM x")
+    assert x is value
+
+
+def test_records_in_one_column_are_a_table():
+    for records in (
+        pa.array([{"a": 1}]),
+        pa.chunked_array([pa.array([{"a": 1}])]),
+        polars.Series([{"a": 1}]),
+    ):
+        assert tm.query("SELECT a FROM x", x=records).to_pylist() == [{"a": 1}]
+
+
+@pytest.mark.skipif(not hasattr(polars, "Int128"), reason="this version has no such type")
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_type_that_arrow_has_not_is_named_with_its_column(nested):
+    frame = polars.DataFrame({"a": [1], "big": [[2] if nested else 2]})
+    kind = polars.List(polars.Int128) if nested else polars.Int128
+    frame = frame.with_columns(polars.col("big").cast(kind))
+    says = "column `big` of `x` is of the type Int128(.|\n)*hint: cast it, to Int64"
+    with pytest.raises(tm.UsageError, match=says):
+        tm.query("SELECT a FROM x", x=frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        polars.DataFrame({"a": [1, 2], "note": [None, None]}),
+        polars.DataFrame({"a": [[None], []]}),
+        polars.DataFrame({"a": [{"z": None, "y": 1}]}),
+        polars.DataFrame({"a": [[{"z": [None]}]]}),
+        polars.DataFrame({"a": []}),
+    ],
+    ids=["column", "list", "struct", "deep", "empty"],
+)
+def test_a_polars_column_of_nothing_but_nulls_is_read(frame):
+    result = tm.query("SELECT * FROM x", x=frame)
+    assert result.to_pylist() == frame.to_dicts()
+    count = tm.query("SELECT count() AS n FROM x", x=frame)
+    assert count.to_pylist() == [{"n": len(frame)}]
+
+
+def test_nulls_of_polars_alone_are_no_values_of_a_sketch():
+    sketch = tm.Hll()
+    sketch.add_values(polars.Series([None, None]))
+    assert sketch == tm.Hll()
+
+
 def test_two_columns_of_one_name_are_refused():
     twice = pandas.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises((tm.UsageError, ValueError), match="a"):

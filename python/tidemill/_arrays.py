@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from tidemill._errors import UsageError
@@ -43,6 +43,11 @@ def given(values: Any, name: str) -> tuple[Literal["arrow", "numpy", "objects"],
         raise UsageError(
             f"`{name}` is a {type(values).__name__}, which is one value\n"
             "hint: add(value) takes one value, and a list several"
+        )
+    if isinstance(values, Mapping):
+        raise UsageError(
+            f"`{name}` is a {type(values).__name__}, which is no column of values\n"
+            "hint: list(x) gives its keys, x.values() what it has for them, x['name'] one of these"
         )
     if not isinstance(values, Iterable):
         raise UsageError(

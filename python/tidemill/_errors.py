@@ -104,7 +104,10 @@ def in_python(message: str) -> str:
     'max_bad=N skips such records'
     >>> in_python("hint: --overwrite replaces it")
     'hint: overwrite=True replaces it'
+    >>> in_python("made by `tidemill run JOB --partial OUT`")
+    'made by `tm.run(job, partial=OUT)`'
     """
+    message = message.replace("`tidemill run JOB --partial OUT`", "`tm.run(job, partial=OUT)`")
     message = message.replace("--overwrite", "overwrite=True")
     message = message.replace("--salvage", "recover=True")
     return re.sub(
@@ -112,6 +115,23 @@ def in_python(message: str) -> str:
         lambda found: found[1].replace("-", "_") + "=",
         message,
     )
+
+
+def encodable(text: str, name: str) -> str:
+    """Give a text back, unless UTF-8 has not all of it. What is no text is for others to refuse.
+
+    >>> encodable("caf\u00e9", "`sql`")
+    'caf\u00e9'
+    """
+    try:
+        str.encode(text) if isinstance(text, str) else None
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{name} has a surrogate, {text[error.start]!a}, which no UTF-8 has, "
+            f"at character {error.start + 1}\n"
+            "hint: text.encode(errors='surrogateescape') gives the bytes it is from"
+        ) from None
+    return text
 
 
 def warn(message: str) -> None:

@@ -181,7 +181,8 @@ def _object(name: str, value: object, options: frozenset[str]) -> NamedObject:
 
 def _converted(name: str, value: object, options: frozenset[str]) -> object:
     kind = type(value)
-    if hasattr(kind, "iloc"):
+    is_column = hasattr(kind, "to_frame")
+    if hasattr(kind, "iloc") and not is_column:
         # pandas before 2.2, which exports no streams.
         import pyarrow
 
@@ -192,6 +193,8 @@ def _converted(name: str, value: object, options: frozenset[str]) -> object:
     )
     if hasattr(kind, "collect"):
         hint = f"collect it first: {name}=….collect()"
+    if is_column:
+        hint = f"make a table of it: {name}=….to_frame()"
     near = _nearest(name, options)
     if near is not None:
         hint = f"did you mean the option `{near}`?"

@@ -107,11 +107,12 @@ def ids(
     """
     if output is None and format is not None:
         raise UsageError("`format` means nothing without `output`: ids are an array then")
-    if "-" in files:
+    names = [_named(file) for file in files]
+    if "-" in names:
         raise UsageError("the standard input of a Python process is not read: name a file")
     found, count = _tidemill.combine_ids(
         operation,
-        [os.fspath(file) for file in files],
+        names,
         None if output is None else os.fspath(output),
         "raw" if output is None else format,
         input_format,
@@ -125,3 +126,19 @@ def ids(
     combined = array("q" if signed else "Q")
     combined.frombytes(found)
     return combined
+
+
+def _named(file: object) -> str:
+    """Give the name of a file of ids; what is none is answered with what to write."""
+    if isinstance(file, str | os.PathLike):
+        return os.fsdecode(file)
+    kind = type(file).__name__
+    if isinstance(file, list | tuple) and all(isinstance(one, str | os.PathLike) for one in file):
+        raise UsageError(
+            f"each set of ids is a file, and this is a {kind} of files\n"
+            "hint: tm.ids('union', *files) names each of them"
+        )
+    raise UsageError(
+        f"each set of ids is a file, and this is of type {kind}\n"
+        "hint: tm.IdSpace().set(x) makes a set of ids in memory, to be combined by |, &, - and ^"
+    )

@@ -188,6 +188,12 @@ unknown='skip' leaves such ids out
             if ids._space is self:
                 return ids._raw.copy()
             ids = ids._ids()
+        if hasattr(type(ids), "iloc") and getattr(getattr(ids, "dtype", None), "kind", "") == "f":
+            raise UsageError(
+                f"ids are whole numbers, and these are pandas' {ids.dtype}, which is DOUBLE\n"
+                "hint: whole numbers of which some are missing are such in pandas: "
+                "x.astype('Int64') has them as they are"
+            )
         kind, ids = _arrays.given(ids, "ids")
         if kind == "arrow":
             return self._raw.set_of_arrow(ids, unknown)

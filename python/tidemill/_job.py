@@ -431,7 +431,9 @@ def without_secrets(value: Any) -> Any:
         return [without_secrets(inner) for inner in value]
     if isinstance(value, str):
         value = re.sub(r"(?<=://)[^\s'\"`/?#]*@", "", value)
-        return re.sub(r"(https?://[^\s'\"`?#]*)[?#][^\s'\"`]*", r"\1?…", value)
+        value = re.sub(r"(https?://[^\s'\"`?#]*)[?#][^\s'\"`]*", r"\1?…", value)
+        # A `?` that no name and `=` follow is a pattern's.
+        return re.sub(r"(s3a?://[^\s'\"`]*?\?(?=[\w.-]+=))[^\s'\"`]*", r"\1…", value)
     return value
 
 

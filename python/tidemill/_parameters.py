@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidemill._errors import UsageError
+from tidemill._errors import UsageError, encodable
 
 #: A value: its kind, its text, and what a list holds.
 Given = tuple[str, str, list[Any]]
@@ -31,7 +31,10 @@ def given(params: Params | None) -> list[tuple[str, Given]]:
     if params is None:
         return []
     if isinstance(params, Mapping):
-        named = [(str(name).lstrip("$:"), value) for name, value in params.items()]
+        named = [
+            (encodable(str(name).lstrip("$:"), "a parameter's name"), value)
+            for name, value in params.items()
+        ]
     elif isinstance(params, str | bytes) or not hasattr(params, "__getitem__"):
         raise UsageError(
             f"`params` must be a mapping or a sequence, not {type(params).__name__}\n"
@@ -61,7 +64,7 @@ def _one(value: Any, name: str) -> tuple[str, str]:
         value = float(value)
         return ("number", repr(value)) if math.isfinite(value) else ("cast DOUBLE", str(value))
     if isinstance(value, str):
-        return "text", str.__str__(value)
+        return "text", encodable(str.__str__(value), f"parameter `{name}`")
     if isinstance(value, bytes | bytearray | memoryview):
         return "bytes", bytes(value).hex()
     if isinstance(value, decimal.Decimal):

@@ -233,7 +233,7 @@ class Result:
         """
         package = _package("pandas", "to_pandas()", "pandas pyarrow")
         arrow = _package("pyarrow", "to_pandas()", "pandas pyarrow")
-        table: pyarrow.Table = self._taken_by(arrow.table)
+        table: pyarrow.Table = _for_pandas(arrow, self._taken_by(arrow.table))
         nullable = {
             getattr(arrow, f"{sign}int{bits}")(): getattr(package, f"{letter}Int{bits}Dtype")()
             for sign, letter in (("", ""), ("u", "U"))
@@ -460,6 +460,39 @@ def _package(name: str, method: str, install: str) -> Any:
     raise MissingPackageError(
         f"`{method}` needs the package `{name}`\nhint: pip install {install}", name=name
     )
+
+
+def _for_pandas(arrow: Any, table: pyarrow.Table) -> pyarrow.Table:
+    """Give a table that PyArrow makes a data frame of, which it does of no list of views."""
+    for i, column in enumerate(table.schema):
+        kind = _without_views(arrow, column.type) if arrow.types.is_nested(column.type) else None
+        if kind is not None and kind != column.type:
+            table = table.set_column(i, column.with_type(kind), table.column(i).cast(kind))
+    return table
+
+
+def _without_views(arrow: Any, kind: pyarrow.DataType) -> pyarrow.DataType:
+    """Give a type whose text and bytes lie one behind the other, of any length together."""
+    types = arrow.types
+
+    def field(inner: pyarrow.Field) -> pyarrow.Field:
+        return inner.with_type(_without_views(arrow, inner.type))
+
+    if types.is_string_view(kind):
+        return arrow.large_string()
+    if types.is_binary_view(kind):
+        return arrow.large_binary()
+    if types.is_struct(kind):
+        return arrow.struct([field(inner) for inner in kind])
+    if types.is_map(kind):
+        return arrow.map_(field(kind.key_field), field(kind.item_field), kind.keys_sorted)
+    if types.is_list(kind):
+        return arrow.list_(field(kind.value_field))
+    if types.is_large_list(kind):
+        return arrow.large_list(field(kind.value_field))
+    if types.is_fixed_size_list(kind):
+        return arrow.list_(field(kind.value_field), kind.list_size)
+    return kind
 
 
 def _is_terminal() -> bool:

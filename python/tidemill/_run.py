@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from tidemill import _formats, _job, _options, _parameters, _replacements, _tidemill
-from tidemill._errors import UsageError
+from tidemill._errors import UsageError, encodable
 from tidemill._explain import Explain
 from tidemill._formats import SourceObject
 from tidemill._job import Job
@@ -311,7 +311,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         has_output=False,
     )
     limits = _options.limits(memory, threads, max_bad, progress)
-    given = _parameters.given(params)
+    sql, given = encodable(sql, "the SQL"), _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))
@@ -661,7 +661,7 @@ def explain(
         ),
     )
     limits = _options.limits(memory, threads, max_bad)
-    given = _parameters.given(params)
+    sql, given = encodable(sql, "the SQL"), _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))

@@ -1,9 +1,9 @@
 //! Hides credentials in text that is kept: command lines, URLs, SQL, errors.
 //!
-//! What is hidden: the user and password in a URL, what a web URL asks for after `?` or `#`, the value
-//! of an assignment whose name says that it is secret, the word after a flag of such a name, the value of a
-//! parameter of such a name wherever it stands ([`hide`]), and the words that go to a program of the user's,
-//! which have rules of its own.
+//! What is hidden: the user and password in a URL, what a web URL asks for after `?` or `#`, the values of
+//! `?name=value` in a store's URL, the value of an assignment whose name says that it is secret, the word after a
+//! flag of such a name, the value of a parameter of such a name wherever it stands ([`hide`]), and the words that
+//! go to a program of the user's, which have rules of its own.
 //! It errs on the side of hiding: a harmless value lost is a smaller fault than a key kept.
 
 use std::collections::VecDeque;
@@ -75,7 +75,7 @@ fn without_values(text: &str) -> String {
 
 /// A text with its credentials hidden.
 pub fn text(text: &str) -> String {
-    assignments(&urls(&without_values(text)))
+    assignments(&queries(&urls(&without_values(text))))
 }
 
 /// A message with its credentials hidden. Only URLs are changed, and words that look as if they
@@ -221,6 +221,49 @@ fn urls(text: &str) -> String {
     shown
 }
 
+/// Hides the values of `?name=value` in URLs that are neither the web's nor a file's.
+fn queries(text: &str) -> String {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
+    let hidden = |word: &str| {
+        let is_of_store = |at: &usize| {
+            let scheme = word[..*at].rsplit(|c| !is_name(c)).next().unwrap_or_default();
+            !is_web(scheme) && !scheme.eq_ignore_ascii_case("file")
+        };
+        let (url, end) = word.split_at(word.trim_end_matches(is_end).len());
+        match word.match_indices("://").map(|(at, _)| at).find(is_of_store) {
+            Some(at) => format!("{}{}{end}", &url[..at], without_query_values(&url[at..])),
+            None => word.to_owned(),
+        }
+    };
+    text.split_inclusive(is_end).map(hidden).collect()
+}
+
+/// What follows the scheme of a URL, without the values of `?name=value&…`. S3 has no such query: whoever writes
+/// one has copied it from a signed URL. A `?` that no `name=` follows is a pattern's.
+fn without_query_values(rest: &str) -> String {
+    let is_named = |pair: &str| {
+        let name = pair.split_once('=').map_or("", |(name, _)| name);
+        !name.is_empty() && name.chars().all(is_name)
+    };
+    let found = rest.match_indices('?').map(|(at, _)| at + 1).find(|at| is_named(&rest[*at..]));
+    let Some(at) = found else { return rest.to_owned() };
+    let mut shown = rest[..at].to_owned();
+    for (number, pair) in rest[at..].split('&').enumerate() {
+        match pair.split_once('=').filter(|_| is_named(pair)) {
+            Some((name, value)) => {
+                shown.push_str(if number > 0 { "&" } else { "" });
+                shown.push_str(name);
+                // One in quotes has ended the URL.
+                shown.push_str(if value.is_empty() { "=" } else { "=***" });
+            }
+            // The rest of a value, of which something is hidden already, or nothing yet.
+            None if shown.ends_with('=') => shown.push_str(HIDDEN),
+            None => {}
+        }
+    }
+    shown
+}
+
 fn is_web(scheme: &str) -> bool {
     ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web))
 }
@@ -274,7 +317,7 @@ fn assignments(text: &str) -> String {
 }
 
 /// A URL as messages show it: without a user's name and password, whatever its scheme, and without
-/// the values of its query, which may be a signature, unless it is a pattern's (`s3://b/a?.csv`).
+/// the values of its query, which may be a signature; a pattern's `?` stays (`s3://b/a?.csv`).
 pub fn shown(url: &str) -> String {
     let Some((0, after)) = next_url(url) else { return url.to_owned() };
     let (prefix, rest) = url.split_at(after);
@@ -308,7 +351,7 @@ pub fn shown(url: &str) -> String {
         _ => rest,
     };
     if is_pattern {
-        return format!("{prefix}{rest}");
+        return format!("{prefix}{}", without_query_values(rest));
     }
     let rest = rest.split('#').next().unwrap_or_default();
     match rest.split_once('?') {
@@ -401,6 +444,13 @@ mod tests {
             ("s3://b/a?b", "s3://b/a?b"),
             ("s3://b/a#@b:c", "s3://b/a#@b:c"),
             ("s3://KEY:SECRET@b/a", "s3://b/a"),
+            ("s3://KEY:SECRET@b/a.csv?X=S", "s3://b/a.csv?X=***"),
+            (
+                "s3a://b/a?.csv?X-Amz-Signature=a/b&Y=c=d&e",
+                "s3a://b/a?.csv?X-Amz-Signature=***&Y=***",
+            ),
+            ("s3://b/day=2026-1?/n=??.csv", "s3://b/day=2026-1?/n=??.csv"),
+            ("s3://b/a?=b", "s3://b/a?=b"),
             ("gs://b/a?sig=s", "gs://b/a?…"),
             ("postgres://u:p@h:5432/db?password=x", "postgres://h:5432/db?…"),
             ("http://u:p/q@h/x", "http://h/x"),
@@ -461,6 +511,16 @@ mod tests {
             ("https://h/x#key", "https://h/x#…"),
             ("https://h/x?X-Amz-Credential=AK/20/s3", "https://h/x?…"),
             ("https://h/x?sig=a%2Fb&se=1", "https://h/x?…"),
+            (
+                "FROM 's3://k:p@b/x?.csv?X=S&Y=T' WHERE a=1",
+                "FROM 's3://***@b/x?.csv?X=***&Y=***' WHERE a=1",
+            ),
+            ("FROM 's3://b/day=1?/x=?.csv' x", "FROM 's3://b/day=1?/x=?.csv' x"),
+            ("gs://b/x?X=S y=1", "gs://b/x?X=*** y=1"),
+            ("s3://b/x?a=S&token='T' y", "s3://b/x?a=***&token='***' y"),
+            ("s3://b/x,http://u:p@h/y?X=S", "s3://b/x,http://***@h/y?…"),
+            ("s3://b/x?a=&S&b=T", "s3://b/x?a=***&b=***"),
+            ("file:///a?b=c/d.csv", "file:///a?b=c/d.csv"),
             ("secret_access_key=abc region=eu", "secret_access_key=*** region=eu"),
             ("aws_secret_access_key = \"a b\", x", "aws_secret_access_key = \"***\", x"),
             ("{\"session_token\": \"abc\", \"n\": 1}", "{\"session_token\": \"***\", \"n\": 1}"),

@@ -156,8 +156,23 @@ pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resul
     options.cancel = settings.cancel.flag().into();
     let mut output = Output::begin(request, settings)?;
     let mut inputs = Vec::with_capacity(request.inputs.len());
+    let (mut is_told, mut untold) = (false, None);
     for name in &request.inputs {
-        inputs.push(input(name, request, settings, &options)?);
+        match input(name, request, settings, &options) {
+            Ok(input) => {
+                is_told = true;
+                inputs.push(input);
+            }
+            // Nothing tells its columns; beside others it is a set all the same.
+            Err(error) if is_without_header(name, request, settings) => {
+                untold.get_or_insert(error);
+                inputs.push(Input::blocks(name, |_| Ok(())));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let (Some(error), false) = (untold, is_told) {
+        return Err(error);
     }
     let mut failed = None;
     let counts = combine(request.operation, inputs, &options, &mut |ids| {
@@ -197,6 +212,14 @@ fn parts(error: &dyn std::error::Error) -> (String, Option<String>) {
     }
 }
 
+/// How an input is stored.
+fn stored(name: &str, request: &Request) -> Stored {
+    request.input_format.unwrap_or_else(|| match name {
+        "-" => Stored::Text,
+        _ => Stored::of_path(name),
+    })
+}
+
 fn input(
     name: &str,
     request: &Request,
@@ -204,11 +227,7 @@ fn input(
     options: &ids::Options,
 ) -> Result<Input<'static>> {
     let is_standard = name == "-";
-    let stored = request.input_format.unwrap_or_else(|| match is_standard {
-        true => Stored::Text,
-        false => Stored::of_path(name),
-    });
-    let format = match stored {
+    let format = match stored(name, request) {
         Stored::Table => {
             let table = table(name, request, settings)?;
             return Ok(if request.sorted { table.sorted() } else { table });
@@ -239,20 +258,27 @@ fn input(
     Input::file(path, format, options).map_err(told)
 }
 
-/// The ids of a column.
-fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'static>> {
-    let spec = SourceSpec {
+/// The source of a table.
+fn source(name: &str, request: &Request) -> SourceSpec {
+    SourceSpec {
         url: name.to_owned(),
         storage_options: request.storage_options.clone(),
         ..SourceSpec::default()
-    };
+    }
+}
+
+/// The ids of a column.
+fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'static>> {
     let column = request.column.clone().map(|column| vec![column]);
-    let query = Query::columns(spec, column.as_deref(), None)?;
+    let query = Query::columns(source(name, request), column.as_deref(), None)?;
     let mut settings = settings.clone();
     let tables = request.inputs.len() as u64;
     // Those that are merged as they are are read at the same time.
     settings.memory_bytes /= if request.sorted { 4 * tables } else { 4 };
-    let plan = Plan::new(&query, &settings)?;
+    let plan = Plan::new(&query, &settings).map_err(|error| match &request.column {
+        Some(column) => unknown_column(name, column, request, &settings).unwrap_or(error),
+        None => error,
+    })?;
     let schema = Arc::clone(plan.schema());
     let [field] = schema.fields().as_ref() else {
         let names: Vec<String> =
@@ -262,14 +288,22 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
             "--column says which of them has the ids (in Python: column=…)",
         ));
     };
-    if !field.data_type().is_integer() && field.data_type() != &DataType::Null {
+    let data_type = field.data_type();
+    if !data_type.is_integer() && data_type != &DataType::Null {
+        // Where there is no value nothing tells a type: a column of a CSV file without rows is text.
+        if is_text(data_type) && !has_value(plan)? {
+            return Ok(Input::blocks(name, |_| Ok(())));
+        }
         return Err(Error::usage_hint(
             format!(
                 "column `{}` of `{name}` is {}, and ids are whole numbers",
                 field.name(),
-                tidemill_base::types::sql_type(field.data_type()),
+                tidemill_base::types::sql_type(data_type),
             ),
-            "hll_hash and xxhash64 make numbers of text in a query",
+            match data_type.is_numeric() {
+                true => "CAST(x AS BIGINT) makes whole numbers of such ones in a query",
+                false => "hash(x) makes numbers of texts and all other values in a query",
+            },
         ));
     }
     let (shown, column, signed) = (name.to_owned(), field.name().clone(), request.signed);
@@ -290,6 +324,70 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
         };
         next().map_err(io::Error::other)
     }))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Whether the only column of a query has any value but null.
+fn has_value(plan: Plan) -> Result<bool> {
+    for batch in plan.run()? {
+        let batch = batch?;
+        if batch.column(0).null_count() < batch.num_rows() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What to say of a column that a table does not have; nothing where something else is wrong.
+fn unknown_column(
+    name: &str,
+    column: &str,
+    request: &Request,
+    settings: &Settings,
+) -> Option<Error> {
+    if name == "-" {
+        return None;
+    }
+    let plan =
+        Plan::new(&Query::columns(source(name, request), None, None).ok()?, settings).ok()?;
+    let names: Vec<&str> =
+        plan.schema().fields().iter().map(|field| field.name().as_str()).collect();
+    // Of `a.b`, a field of a record, the record has to be there.
+    let outer = column.split('.').next().unwrap_or(column);
+    if names.contains(&column) || names.contains(&outer) {
+        return None;
+    }
+    let near = suggest::nearest(column, names.iter().copied());
+    let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    Some(Error::usage_hint(
+        format!("`{name}` has no column `{column}`{meant}"),
+        format!("its columns are {}", names.join(", ")),
+    ))
+}
+
+/// Whether an input is a table of text without a record or a header, so that nothing tells its columns.
+fn is_without_header(name: &str, request: &Request, settings: &Settings) -> bool {
+    if name == "-" || stored(name, request) != Stored::Table {
+        return false;
+    }
+    let rows_of = |spec: SourceSpec| -> Result<usize> {
+        let mut rows = 0;
+        for batch in Plan::new(&Query::columns(spec, None, None)?, settings)?.run()? {
+            rows += batch?.num_rows();
+        }
+        Ok(rows)
+    };
+    let untold = source(name, request);
+    // It has no columns of its own, and no rows once it is given one.
+    let field = Field::new(COLUMN, DataType::Int64, true);
+    let told = SourceSpec { schema: Some(Arc::new(Schema::new(vec![field]))), ..untold.clone() };
+    let has_columns =
+        Query::columns(untold, None, None).and_then(|query| Plan::new(&query, settings)).is_ok();
+    !has_columns && rows_of(told).is_ok_and(|rows| rows == 0)
 }
 
 /// The ids of a column, without its nulls.

@@ -13,7 +13,7 @@ use arrow::array::{
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::error::ArrowError;
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -158,10 +158,12 @@ fn of_arrow_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let (schema, array) = (capsule(0)?, capsule(1)?);
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    // SAFETY: capsules of these names hold a valid schema, which stays theirs, and a valid array,
-    // which is moved out.
-    let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
-    Ok(imported::values(&data.map_err(|error| in_python(object.py(), error))?))
+    let failed = |error: ArrowError| in_python(object.py(), error);
+    // SAFETY: a capsule of this name holds a valid schema, which stays its own.
+    let data_type = DataType::try_from(unsafe { schema.as_ref() }).map_err(failed)?;
+    // SAFETY: a capsule of this name holds a valid array, of the schema beside it. It is moved out.
+    let data = unsafe { imported::data(FFI_ArrowArray::from_raw(array.as_ptr()), data_type) };
+    Ok(imported::values(&data.map_err(failed)?))
 }
 
 /// An array of NumPy's.

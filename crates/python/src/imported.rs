@@ -5,6 +5,9 @@
 //! `ArrayData::slice` slices the fields and keeps the offset, which the array made of it applies once
 //! more. So what comes from outside is settled first: records begin at 0, and their fields are as long
 //! as they are. Offsets are moved, no value is copied.
+//!
+//! Polars (2.1) gives arrays of nothing but nulls a buffer, which they do not have in Arrow, and which
+//! arrow-rs refuses. It is looked past.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -17,6 +20,106 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
+
+/// Why what others export is no table.
+pub(crate) enum NoTable {
+    /// It is one column.
+    Column,
+    /// A column is of a type that nobody else knows.
+    Type {
+        column: String,
+        format: String,
+    },
+    Failed(ArrowError),
+}
+
+impl From<ArrowError> for NoTable {
+    fn from(error: ArrowError) -> Self {
+        NoTable::Failed(error)
+    }
+}
+
+/// The columns of batches.
+///
+/// # Errors
+/// Where there are none, or one is of a type that is not known.
+pub(crate) fn columns(schema: &FFI_ArrowSchema) -> Result<Schema, NoTable> {
+    if schema.format() != "+s" {
+        return Err(NoTable::Column);
+    }
+    for column in schema.children() {
+        if let Some(format) = foreign_type(column) {
+            let (column, format) = (column.name().unwrap_or_default(), format);
+            return Err(NoTable::Type { column: column.to_owned(), format: format.to_owned() });
+        }
+    }
+    Ok(Schema::try_from(schema)?)
+}
+
+/// The type within a column's that is a program's own: Arrow's begin with no `_`.
+fn foreign_type(schema: &FFI_ArrowSchema) -> Option<&str> {
+    let format = schema.format();
+    if format.starts_with('_') {
+        return Some(format);
+    }
+    schema.children().find_map(foreign_type).or_else(|| schema.dictionary().and_then(foreign_type))
+}
+
+/// The data of an array, which is taken over.
+///
+/// # Safety
+/// The array is valid, and of the type.
+///
+/// # Errors
+/// Where it is not laid out as the type is.
+pub(crate) unsafe fn data(
+    mut array: FFI_ArrowArray,
+    data_type: DataType,
+) -> Result<ArrayData, ArrowError> {
+    // SAFETY: the caller's.
+    unsafe { without_buffers_of_nulls(&mut array, &data_type) };
+    // SAFETY: the caller's.
+    unsafe { from_ffi_and_data_type(array, data_type) }
+}
+
+/// Looks past the buffers of arrays of nulls. What they hold is the producer's to release, who keeps
+/// account of it elsewhere.
+///
+/// # Safety
+/// The array is valid, and of the type.
+unsafe fn without_buffers_of_nulls(array: &mut FFI_ArrowArray, data_type: &DataType) {
+    let inner: Vec<&DataType> = match data_type {
+        DataType::Null => {
+            array.n_buffers = 0;
+            return;
+        }
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => vec![field.data_type()],
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        DataType::Union(fields, _) => fields.iter().map(|(_, field)| field.data_type()).collect(),
+        DataType::RunEndEncoded(ends, values) => vec![ends.data_type(), values.data_type()],
+        DataType::Dictionary(_, values) => {
+            // SAFETY: the dictionary of a valid array is one, or is not there.
+            if let Some(dictionary) = unsafe { array.dictionary.as_mut() } {
+                // SAFETY: as above.
+                unsafe { without_buffers_of_nulls(dictionary, values) };
+            }
+            return;
+        }
+        _ => return,
+    };
+    for (index, data_type) in inner.into_iter().enumerate().take(array.num_children()) {
+        // SAFETY: a valid array has as many children as it says, each of them valid.
+        if let Some(child) = unsafe { array.children.add(index).read_unaligned().as_mut() } {
+            // SAFETY: as above.
+            unsafe { without_buffers_of_nulls(child, data_type) };
+        }
+    }
+}
 
 /// The rows of `data`, an array of records.
 ///
@@ -83,7 +186,7 @@ impl Foreign {
             return Ok(None);
         }
         // SAFETY: the stream vouches for its arrays being of its schema.
-        unsafe { from_ffi_and_data_type(array, data_type) }.map(Some)
+        unsafe { data(array, data_type) }.map(Some)
     }
 
     fn last_error(&mut self) -> String {
@@ -110,10 +213,10 @@ impl Stream {
     /// Takes a stream over.
     ///
     /// # Errors
-    /// Where it has been taken over already, or has no schema that is known.
-    pub(crate) fn new(stream: FFI_ArrowArrayStream) -> Result<Self, ArrowError> {
+    /// Where it has been taken over already, or has no columns that are known.
+    pub(crate) fn new(stream: FFI_ArrowArrayStream) -> Result<Self, NoTable> {
         let mut stream = Foreign(stream);
-        Ok(Stream { schema: Arc::new(Schema::try_from(&stream.schema()?)?), stream })
+        Ok(Stream { schema: Arc::new(columns(&stream.schema()?)?), stream })
     }
 
     fn pull(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
@@ -146,7 +249,7 @@ impl Arrays {
     /// Takes a stream over.
     ///
     /// # Errors
-    /// As [`Stream::new`].
+    /// Where it has been taken over already, or has no type that is known.
     pub(crate) fn new(stream: FFI_ArrowArrayStream) -> Result<Self, ArrowError> {
         let mut stream = Foreign(stream);
         let data_type = Field::try_from(&stream.schema()?)?.data_type().clone();

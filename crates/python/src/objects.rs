@@ -12,20 +12,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use parking_lot::{Mutex, RwLock};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator, PyTuple};
 use std::sync::Arc;
+use tidemill_engine::Error;
 use tidemill_engine::formats::{self, Batches, Failure, ReadFormat, WriteFormat};
 use tidemill_engine::source::{Given, SourceSpec};
 
 use crate::errors::raise;
-use crate::imported;
+use crate::imported::{self, NoTable};
 
 /// Whether the interpreter ends. Who calls into Python from a thread of the engine's reads it, and
 /// holds it as long as it is there.
@@ -97,7 +98,7 @@ pub(crate) struct Named {
 impl Named {
     /// Takes over the rows of a stream, or shares those of a table.
     pub(crate) fn spec(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
-        let batches = batches_of(self.object.bind(py))?;
+        let batches = batches_named(self.object.bind(py), Some(&self.name))?;
         let given = match self.is_table {
             false => Given::stream(foreign(batches)),
             true => {
@@ -116,17 +117,24 @@ impl Named {
 
 /// The batches of an object that exports a stream, or an array of structs.
 pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
+    batches_named(object, None)
+}
+
+/// Those of an object that SQL has a name for.
+fn batches_named(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<Batches> {
     if object.hasattr("__arrow_c_stream__")? {
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
         // SAFETY: a capsule of this name holds a valid stream, which is moved out of it: what is
         // left there has been released.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
-        let stream = imported::Stream::new(stream);
-        return Ok(Box::new(stream.map_err(|error| PyValueError::new_err(error.to_string()))?));
+        return match imported::Stream::new(stream) {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(why) => Err(no_table(object, name, why)),
+        };
     }
     if object.hasattr("__arrow_c_array__")? {
-        let batch = batch_of(object)?;
+        let batch = batch_of(object, name)?;
         let schema = batch.schema();
         return Ok(Box::new(RecordBatchIterator::new([Ok(batch)], schema)));
     }
@@ -136,7 +144,45 @@ pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
     )))
 }
 
-fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+/// Says why an object is no table, and what to write.
+fn no_table(object: &Bound<'_, PyAny>, name: Option<&str>, why: NoTable) -> PyErr {
+    let kind = object.get_type().name().map_or_else(|_| "object".to_owned(), |it| it.to_string());
+    let error = match why {
+        NoTable::Failed(error) => return PyValueError::new_err(error.to_string()),
+        NoTable::Column => {
+            let called = name.unwrap_or("x");
+            let hint = match object.hasattr("to_frame") {
+                Ok(true) => format!("make a table of it: {called}=….to_frame()"),
+                _ => format!("make a table of it: {called}=pyarrow.table({{'{called}': …}})"),
+            };
+            match name {
+                Some(name) => Error::usage_hint(
+                    format!("`{name}` is a {kind}, which is one column and no table"),
+                    hint,
+                ),
+                None => Error::usage_hint(
+                    format!("a table is wanted, and this is a {kind}, which is one column"),
+                    hint,
+                ),
+            }
+        }
+        NoTable::Type { column, format } => {
+            let of = name.map(|name| format!(" of `{name}`")).unwrap_or_default();
+            let (data_type, hint) = match &*format {
+                "_pli128" => ("Int128", "cast it, to Int64 or to Decimal(38, 0)"),
+                "_plu128" => ("UInt128", "cast it, to UInt64 or to Decimal(38, 0)"),
+                other => (other, "cast it to one of Arrow's types"),
+            };
+            Error::usage_hint(
+                format!("column `{column}`{of} is of the type {data_type}, which Arrow has not"),
+                hint,
+            )
+        }
+    };
+    raise(object.py(), error)
+}
+
+fn batch_of(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<RecordBatch> {
     let pair = object.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
     let capsule = |index: usize| -> PyResult<Bound<'_, PyCapsule>> {
         Ok(pair.get_item(index)?.cast_into::<PyCapsule>()?)
@@ -144,18 +190,14 @@ fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let (schema, array) = (capsule(0)?, capsule(1)?);
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    // SAFETY: capsules of these names hold a valid schema, which stays theirs, and a valid array,
-    // which is moved out.
-    let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
-    // SAFETY: as above.
-    let fields = unsafe { Schema::try_from(schema.as_ref()) };
+    // SAFETY: a capsule of this name holds a valid schema, which stays its own.
+    let fields = imported::columns(unsafe { schema.as_ref() });
+    let fields = fields.map_err(|why| no_table(object, name, why))?;
+    let data_type = DataType::Struct(fields.fields().clone());
     let in_python = |error: ArrowError| PyValueError::new_err(error.to_string());
-    let (data, fields) = (data.map_err(in_python)?, fields.map_err(in_python)?);
-    if !matches!(data.data_type(), DataType::Struct(_)) {
-        return Err(PyTypeError::new_err(
-            "an array of values is no table: give it a column's name",
-        ));
-    }
+    // SAFETY: a capsule of this name holds a valid array, of the schema beside it. It is moved out.
+    let data = unsafe { imported::data(FFI_ArrowArray::from_raw(array.as_ptr()), data_type) };
+    let data = data.map_err(in_python)?;
     imported::batch(data, &Arc::new(fields)).map_err(in_python)
 }
 

@@ -23,7 +23,7 @@ use tidemill_tables::merge::{Merged, Merger};
 use tidemill_tables::partial::{self, Header, PartialReader, PartialRun};
 use tidemill_tables::{Table, sessions};
 
-use crate::plan::{Plan, respell};
+use crate::plan::{Plan, refuse_standard_output, respell};
 use crate::question::Query;
 use crate::results::Results;
 use crate::scan::{RunState, SourceTable};
@@ -253,8 +253,9 @@ impl Merge {
     /// Merges into one partial table at `out`.
     ///
     /// # Errors
-    /// As [`Merge::run`] and [`StagedFile::create`].
+    /// [`Error::Usage`] where `out` is `-`; else as [`Merge::run`] and [`StagedFile::create`].
     pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
+        refuse_standard_output(out)?;
         let file = StagedFile::create(out, overwrite, run)?;
         let (merged, coverage, runs) = self.fold()?;
         self.plan.keep(self.plan.mergeable()?, merged, out, file, (Some(coverage), runs))

@@ -749,9 +749,10 @@ impl Plan {
     /// Runs map and tables, and keeps the table at `out` instead of finishing it.
     ///
     /// # Errors
-    /// [`Error::Usage`] where the query is not one aggregation over one source; else as
+    /// [`Error::Usage`] where the query is not one aggregation over one source, or `out` is `-`; else as
     /// [`Plan::run`] and [`StagedFile::create`].
     pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
+        refuse_standard_output(out)?;
         let parts = self.mergeable()?;
         self.tell_progress();
         let file = StagedFile::create(out, overwrite, run)?;
@@ -881,6 +882,20 @@ fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bo
     Ok(aggregates
         && build_sides::scanned(plan)?.len() == 1
         && build_sides::scanned(optimised)?.is_empty())
+}
+
+/// Refuses `-` as the place of a partial table.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(crate) fn refuse_standard_output(out: &Path) -> Result<()> {
+    match out == Path::new("-") {
+        true => Err(Error::usage_hint(
+            "a partial table cannot be written to `-`, standard output: it is a file of its own",
+            "name a file, such as monday.part",
+        )),
+        false => Ok(()),
+    }
 }
 
 fn not_mergeable(why: &str) -> Error {

@@ -127,7 +127,7 @@ impl Operation {
 pub enum Format {
     /// Eight bytes each, little-endian.
     Raw,
-    /// A decimal number a line; blanks around it and empty lines do not count.
+    /// A decimal number a line; blanks around it, empty lines and a byte-order mark before the first do not count.
     Text,
 }
 
@@ -338,6 +338,11 @@ impl<'a> Reader<'a> {
         let too_long = end == 0 && self.rest.len() > LINE_BYTES_MAX;
         let cut = too_long.then(|| &self.rest[..64]);
         for line in lines.by_ref().chain(cut) {
+            // A byte-order mark.
+            let line = match self.line {
+                0 => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
+                _ => line,
+            };
             self.line += 1;
             let digits = line.trim_ascii();
             if digits.is_empty() && !too_long {
@@ -690,6 +695,21 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_before_the_first_line_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, expected) in [
+            ("\u{feff}7\r\n5\r\n", &[5, 7][..]),
+            ("\u{feff}\n7\n", &[7]),
+            ("\u{feff}7", &[7]),
+            ("\u{feff}", &[]),
+        ] {
+            let input = Input::new("a.txt", Format::Text, text.as_bytes());
+            let (ids, _) = run(Operation::Union, vec![input], &options(&folder, false)).unwrap();
+            assert_eq!(ids, expected, "{text:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_id_is_named() {
         let folder = tempfile::tempdir().unwrap();
         for (text, signed, line) in [
@@ -700,6 +720,8 @@ mod tests {
             ("-9223372036854775809", true, 1),
             ("-", true, 1),
             (&*"1".repeat(1 << 18), false, 1),
+            ("1\n\u{feff}2\n", false, 2),
+            ("\u{feff}\u{feff}1\n", false, 1),
         ] {
             let input = Input::new("a.txt", Format::Text, text.as_bytes());
             let error = run(Operation::Union, vec![input], &options(&folder, signed)).unwrap_err();

@@ -322,7 +322,20 @@ impl Table {
     fn decoded(&self, batch: &RecordBatch, file: Option<usize>) -> Result<Chunk> {
         let key_count = self.spec.keys.len();
         if batch.num_columns() != key_count + self.columns.len() {
-            return Err(Error::Internal("a chunk of another table was read back".into()));
+            return Err(match file {
+                // The checksums of a file hold whoever wrote it.
+                Some(_) => Error::Corrupt {
+                    path: "partial table".into(),
+                    offset: None,
+                    reason: format!(
+                        "its groups have {} columns, and its query's have {}",
+                        batch.num_columns(),
+                        key_count + self.columns.len(),
+                    ),
+                    hint: None,
+                },
+                None => Error::Internal("a chunk of another table was read back".into()),
+            });
         }
         let (keys, states) = batch.columns().split_at(key_count);
         for (key, field) in keys.iter().zip(&self.spec.keys) {

@@ -22,7 +22,7 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
         column: args.column,
         signed: args.signed,
         sorted: args.sorted,
-        output: args.output,
+        output: args.output.filter(|output| output != "-"),
         format: args.format,
         overwrite: args.overwrite,
     };

@@ -76,6 +76,11 @@ fn partial_tables_merged_are_the_whole() {
     assert_eq!(place.ok(&["merge", "01.part", "2.part"]), whole);
     let says = place.fails(1, &["run", "job.toml", "--partial", "0.part"]);
     assert!(says.contains("--overwrite replaces it"), "{says}");
+    for words in [&["run", "job.toml", "--partial", "-"], &["merge", "01.part", "--partial", "-"]] {
+        let says = place.fails(2, words);
+        assert!(says.contains("cannot be written to `-`") && says.contains("\nhint: "), "{says}");
+    }
+    assert!(!place.folder.path().join("work/-").exists());
 }
 
 #[test]

@@ -34,6 +34,8 @@ fn no_message_and_no_record_has_the_secrets_of_a_url() {
         &["head", "f.csv", "--source-format", "$"],
         &["head", "f.csv?sig=hush"],
         &["head", "http:/bob:hunter2@h/x.csv"],
+        &["query", "SELECT * FROM 's3://bob:hunter2@b/x.csv?X=hush'"],
+        &["query", "SELECT CAST('s3://b/?.csv?X=a&Y=hush' AS INT)"],
         &["query", "SELECT 1", "--memory", "$"],
         &["query", "SELECT 1", "--sink-exec", "$"],
         &["query", "SELECT * FROM '$'.zz"],

@@ -145,10 +145,17 @@ fn sets_of_ids_are_combined() {
     assert_eq!(code, Some(0), "{says}");
     assert!(says.contains("wrote `x.raw`: 2 ids; 2 in `a.txt`, 2 in `b.csv`"), "{says}");
     assert_eq!(told(&["union", "x.raw", "--sorted"]), of("3\n5\n"));
+    assert_eq!(told(&["union", "x.raw", "-o", "-"]), of("3\n5\n"));
     for (args, status, expected) in [
         (&["union", "a.txt", "-o", "x.raw"][..], 1, "`x.raw` exists"),
         (&["unoin", "a.txt"], 2, "did you mean `union`?"),
         (&["union", "b.csv"], 2, "has 2 columns: `day`, `user`"),
+        (
+            &["union", "b.csv", "--column", "usr"],
+            2,
+            "`b.csv` has no column `usr`; did you mean `user`?\nhint: its columns are `day`, `user`\n",
+        ),
+        (&["union", "b.csv", "--column", "usr.id"], 2, "`b.csv` has no column `usr.id`"),
         (&["union", "a.txt", "--sorted"], 1, "`a.txt` is not in order"),
         (&["union", "nosuch.txt"], 1, "`nosuch.txt`"),
         (&["union", "a.txt", "-o", "out/"], 2, "`out/` is a folder"),
@@ -157,6 +164,34 @@ fn sets_of_ids_are_combined() {
     ] {
         let (code, out, says) = told(args);
         assert_eq!(code, Some(status), "{args:?}: {says}");
+        assert!(says.contains(expected) && out.is_empty(), "{args:?}: {says}");
+    }
+    // What has no value has no type, and what has no byte has no columns.
+    place.write("header.csv", "day,user\n");
+    place.write("nulls.csv", "user\n\n\n");
+    place.write("nothing.csv", "");
+    place.write("nothing.json", "");
+    place.write("mark.txt", "\u{feff}7\n8\n");
+    place.write("words.csv", "user\n\nann\n");
+    place.write("halves.csv", "user\n0.5\n");
+    let column = ["--column", "user"];
+    for empty in ["header.csv", "nulls.csv", "nothing.csv", "nothing.json"] {
+        for args in [["union", "b.csv", empty], ["diff", "b.csv", empty], ["xor", empty, "b.csv"]] {
+            assert_eq!(told(&[&args[..], &column].concat()), of("5\n7\n"), "{args:?}");
+        }
+        let both = ["intersect", "b.csv", empty];
+        assert_eq!(told(&[&both[..], &column].concat()), of(""), "{empty}");
+    }
+    assert_eq!(told(&["union", "nulls.csv"]), of(""));
+    assert_eq!(told(&["intersect", "mark.txt", "a.txt"]), of("7\n"));
+    for (args, expected) in [
+        (["union", "nothing.csv", "nothing.json"], "`nothing.csv` is empty: 0 bytes"),
+        (["union", "a.txt", "header.csv"], "has 2 columns"),
+        (["union", "a.txt", "words.csv"], "is TEXT, and ids are whole numbers\nhint: hash(x)"),
+        (["union", "a.txt", "halves.csv"], "is DOUBLE, and ids are whole numbers\nhint: CAST(x"),
+    ] {
+        let (code, out, says) = told(&args);
+        assert_eq!(code, Some(2), "{args:?}: {says}");
         assert!(says.contains(expected) && out.is_empty(), "{args:?}: {says}");
     }
     let mut piped = place.tidemill(&["ids", "intersect", "-", "a.txt"]);

@@ -207,6 +207,43 @@ fn damage_with_a_checksum_that_fits_it_is_an_answer_or_an_error_and_no_fault_of_
     }
 }
 
+/// The sections of a partial table, each with its head.
+fn sections(table: &[u8]) -> Vec<&[u8]> {
+    let (mut sections, mut at) = (Vec::new(), 12);
+    while at < table.len() {
+        let length = u64::from_le_bytes(table[at + 1..at + 9].try_into().unwrap()) as usize;
+        sections.push(&table[at..at + 13 + length]);
+        at += 13 + length;
+    }
+    sections
+}
+
+#[test]
+fn groups_of_another_table_are_refused_with_the_name_of_their_file() {
+    let folder = Folder::new();
+    folder.write("a.csv", "k,x\na,1\nb,2\na,5\n");
+    let read = |sql: &str, out: &str| std::fs::read(keep(&folder, sql, "a.csv", out)).unwrap();
+    let few = read("SELECT k, count(*) AS n FROM source GROUP BY k", "a.part");
+    let many = read("SELECT k, count(*) AS n, max(x) AS m FROM source GROUP BY k", "b.part");
+    for (own, other, columns) in [(&few, &many, "3 columns"), (&many, &few, "2 columns")] {
+        let mut forged = own[..12].to_vec();
+        let of = |table: &[u8], is_of_groups: bool| -> Vec<Vec<u8>> {
+            let sections = sections(table).into_iter();
+            sections
+                .filter(|section| (section[0] == b'G') == is_of_groups)
+                .map(<[u8]>::to_vec)
+                .collect()
+        };
+        let mut around = of(own, false);
+        let end = around.pop().unwrap();
+        around.extend(of(other, true));
+        around.push(end);
+        forged.extend(around.concat());
+        let message = refused(&folder, &forged, columns);
+        assert!(message.contains("damaged.part") && message.contains(columns), "{message}");
+    }
+}
+
 #[test]
 fn a_newer_version_is_refused_by_name() {
     let folder = Folder::new();
