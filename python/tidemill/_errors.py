@@ -7,7 +7,9 @@ import os
 import re
 import sys
 import warnings
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class TidemillError(Exception):
@@ -110,6 +112,7 @@ def in_python(message: str) -> str:
     message = message.replace("`tidemill run JOB --partial OUT`", "`tm.run(job, partial=OUT)`")
     message = message.replace("--overwrite", "overwrite=True")
     message = message.replace("--salvage", "recover=True")
+    message = message.replace("--signed", "signed=True")
     return re.sub(
         r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)[ =]?",
         lambda found: found[1].replace("-", "_") + "=",
@@ -117,20 +120,21 @@ def in_python(message: str) -> str:
     )
 
 
-def encodable(text: str, name: str) -> str:
+def encodable(text: T, name: str) -> T:
     """Give a text back, unless UTF-8 has not all of it. What is no text is for others to refuse.
 
     >>> encodable("caf\u00e9", "`sql`")
     'caf\u00e9'
     """
-    try:
-        str.encode(text) if isinstance(text, str) else None
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"{name} has a surrogate, {text[error.start]!a}, which no UTF-8 has, "
-            f"at character {error.start + 1}\n"
-            "hint: text.encode(errors='surrogateescape') gives the bytes it is from"
-        ) from None
+    if isinstance(text, str):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"{name} has a surrogate, {text[error.start]!a}, which no UTF-8 has, "
+                f"at character {error.start + 1}\n"
+                "hint: text.encode(errors='surrogateescape') gives the bytes it is from"
+            ) from None
     return text
 
 

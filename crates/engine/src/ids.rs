@@ -285,7 +285,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
             schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
         return Err(Error::usage_hint(
             format!("`{name}` has {} columns: {}", names.len(), names.join(", ")),
-            "--column says which of them has the ids (in Python: column=…)",
+            "--column NAME says which of them has the ids",
         ));
     };
     let data_type = field.data_type();
