@@ -354,6 +354,46 @@ fn grouping_sets_take_the_places_of_columns() {
     assert!(said.starts_with("`1` is the place of a column"), "{said}");
 }
 
+/// An expression of keys is sorted by through its place as through its words, and has the name it is written as.
+#[test]
+fn a_place_names_what_is_computed_of_the_keys() {
+    let folder = Folder::new();
+    folder.write(
+        "p.csv",
+        "user_id,page,country,d\n1,/a,de,2026-01-02T03:00:00\n2,/b,,2026-01-03T04:00:00\n,/a,fr,\n",
+    );
+    for (column, keys) in [
+        ("upper(page)", "page"),
+        ("coalesce(country, 'all')", "ROLLUP (country)"),
+        ("coalesce(country, 'all')", "GROUPING SETS ((country), ())"),
+        ("user_id + 1", "user_id"),
+        ("-user_id", "user_id"),
+        ("CASE WHEN page = '/a' THEN 1 ELSE 0 END", "page"),
+        ("CAST(user_id AS TEXT)", "user_id"),
+        ("user_id IS NULL", "user_id"),
+        ("date_trunc('day', d)", "d"),
+        ("page || 'x'", "page"),
+        ("upper(page)", "1"),
+        ("upper(page)", "ALL"),
+        ("2", "page"),
+    ] {
+        let from = format!("FROM '$/p.csv' GROUP BY {keys}");
+        let named =
+            folder.ask(&format!("SELECT {column} AS x, count(*) AS n {from} ORDER BY x, n"));
+        for order in ["1, n", "ALL"] {
+            let sql = format!("SELECT {column}, count(*) AS n {from} ORDER BY {order}");
+            let found = folder.ask(&sql);
+            assert_eq!(found.rows(), named.rows(), "{sql}");
+            assert_eq!(found.columns(), [column, "n"], "{sql}");
+        }
+    }
+    let distinct = "SELECT DISTINCT upper(page) FROM '$/p.csv' GROUP BY page ORDER BY 1 DESC";
+    assert_eq!(folder.ask(distinct).rows(), text(&[&["/B"], &["/A"]]));
+    // What was found by its place before is called as it was.
+    let keys = "SELECT max(p.user_id), upper(p.page) FROM '$/p.csv' AS p GROUP BY 2 ORDER BY 1, 2";
+    assert_eq!(folder.ask(keys).columns(), ["max(user_id)", "upper(page)"]);
+}
+
 /// A key that is one value below ROLLUP, or equal to another, is null above it, too.
 #[test]
 fn rows_of_grouping_sets_are_sorted_by_keys_that_were_constant() {
