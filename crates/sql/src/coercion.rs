@@ -14,6 +14,7 @@
 //! | DATE | TIMESTAMP | the timestamp's unit | the timestamp's type |
 //! | TIMESTAMP | one of nanoseconds | instants, as wide integers | nanoseconds, or an error |
 //! | TIME | TIME of another unit | the finer unit | the finer unit |
+//! | BYTEA | a text that is written in the SQL | BYTEA | |
 //!
 //! The table is `meeting`'s; what casts to and of times are is `cast_times`'s.
 
@@ -50,7 +51,7 @@ use crate::meeting::{
 };
 use crate::messages::external;
 use crate::rewrite::{all_steps, is_comparison, with_types};
-use crate::{frames, spans, times};
+use crate::{bytes, frames, spans, times};
 
 /// Comparisons of times of day: in a select list the planner asks for their type before any rule can
 /// settle it.
@@ -122,6 +123,7 @@ impl AnalyzerRule for CommonTypes {
                 for (left, right) in &mut join.on {
                     let types = [left.get_type(schemas[0])?, right.get_type(schemas[1])?];
                     day_beside_number(&types)?;
+                    bytes::no_text(&types)?;
                     if let Some(sides) = compared(left, right, schemas) {
                         (*left, *right) = sides;
                         changed = true;
@@ -293,6 +295,7 @@ fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
 
 fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     no_day_is_a_number(&expr, schema)?;
+    bytes::none_beside_text(&expr, schema)?;
     if let Expr::BinaryExpr(BinaryExpr {
         left,
         op: op @ (Operator::Plus | Operator::Minus),
@@ -379,6 +382,18 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 )),
                 None => Transformed::no(difference(*left, *right)),
             })
+        }
+        Expr::Like(like) => {
+            bytes::not_like(&like, schema)?;
+            Ok(Transformed::no(Expr::Like(like)))
+        }
+        Expr::AggregateFunction(call) => {
+            bytes::not_joined(call.func.name(), &call.params.args, schema)?;
+            Ok(Transformed::no(Expr::AggregateFunction(call)))
+        }
+        Expr::WindowFunction(call) if call.fun.name() == "string_agg" => {
+            bytes::not_joined(call.fun.name(), &call.params.args, schema)?;
+            Ok(Transformed::no(Expr::WindowFunction(call)))
         }
         Expr::Between(between) => Ok(within(between, schema)),
         Expr::InList(list) => Ok(among(list, schema)),
@@ -564,6 +579,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
     let Ok(of) = of.collect::<PlanResult<Vec<FieldRef>>>() else {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     };
+    bytes::none_as_text(&call, &of)?;
     let is_list = |of: &DataType| {
         matches!(of, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _))
     };
@@ -642,6 +658,13 @@ fn among(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     let Ok(own) = list.expr.get_type(schema) else {
         return Transformed::no(Expr::InList(list));
     };
+    if let (Expr::Literal(_, _), true) = (list.expr.as_ref(), own.is_string()) {
+        let mut types = list.list.iter().filter_map(|item| item.get_type(schema).ok());
+        if let Some(value) = types.find_map(|of| bytes::written_beside(&list.expr, &of)) {
+            let list = InList::new(Box::new(value), list.list, list.negated);
+            return Transformed::yes(among(list, schema).data);
+        }
+    }
     let items: Vec<Expr> = list
         .list
         .iter()
@@ -723,6 +746,9 @@ fn met_by_rows(
         return Ok(None);
     };
     let (qualifier, field) = plan.schema().qualified_field(0);
+    if let Some(bytes) = bytes::written_beside(value, field.data_type()) {
+        return Ok(Some((bytes, subquery.clone())));
+    }
     let Some(meeting) = meeting(&own, field.data_type()) else { return Ok(None) };
     let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
     let column = meeting.side(column, plan.schema()).alias(field.name());

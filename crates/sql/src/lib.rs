@@ -8,7 +8,7 @@
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
 //! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `constants`: what are
 //!   numbers that are written out? `guards`: of which rows
-//!   is it asked? `floats`, `nested`: which float, list, struct is larger? `patterns`: what is SIMILAR TO what?
+//!   is it asked? `floats`, `nested`: which float, list, struct is larger? `bytes`: what is BYTEA beside text? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
 //! - `replaced`, `percentiles`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
 //!   expressions.
@@ -23,6 +23,7 @@
 mod amplify;
 mod arithmetic;
 mod asof;
+mod bytes;
 mod cast_times;
 pub mod casts;
 mod coercion;

@@ -8,6 +8,7 @@ use datafusion::logical_expr::binary::type_union_coercion;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
 
+use crate::bytes;
 use crate::instants::{DAY, Instant, nanoseconds_of};
 
 /// Whether this is the text of a time with more digits than microseconds have.
@@ -57,7 +58,10 @@ fn as_boolean(expr: &Expr, beside: &DataType) -> Option<Expr> {
 /// What a value is beside one of another type, where what it is can be told from how it is written.
 pub(crate) fn beside_of(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     let as_number = as_written(expr, beside);
-    as_number.or_else(|| as_time(expr, own, beside)).or_else(|| as_boolean(expr, beside))
+    as_number
+        .or_else(|| as_time(expr, own, beside))
+        .or_else(|| as_boolean(expr, beside))
+        .or_else(|| bytes::written_beside(expr, beside))
 }
 
 /// What stands in the SQL, a cast of it included.

@@ -19,12 +19,17 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::types::EXACTLY;
 
+use crate::bytes::{Octets, counted, is_bytes, joint_of_bytes, or_of_bytes};
+
 /// All of them.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [
         ScalarUDF::from(Nvl::new()),
+        ScalarUDF::from(Coalesce { theirs: core::coalesce() }),
         ScalarUDF::from(Concat { theirs: string::concat() }),
         ScalarUDF::from(Length::new()),
+        ScalarUDF::from(Octets::new(string::octet_length())),
+        ScalarUDF::from(Octets::new(string::bit_length())),
         ScalarUDF::from(Places { theirs: math::round(), answer: None }),
         ScalarUDF::from(Places { theirs: math::trunc(), answer: None }),
     ]
@@ -65,7 +70,7 @@ impl ScalarUDFImpl for Nvl {
 
     fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
         match arguments {
-            [_, _] => self.coalesce.coerce_types(arguments),
+            [_, _] => types_of_one(&self.coalesce, arguments),
             _ => plan_err!("`nvl` is called as nvl(x, otherwise)"),
         }
     }
@@ -99,6 +104,67 @@ impl ScalarUDFImpl for Nvl {
 
     fn documentation(&self) -> Option<&Documentation> {
         static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(core::nvl);
+        THEIRS.documentation()
+    }
+}
+
+/// What the arguments of `coalesce` are cast to: DataFusion finds no type for bytes that are laid out in different ways,
+/// nor for bytes and nulls.
+fn types_of_one(coalesce: &ScalarUDF, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
+    match joint_of_bytes(arguments) {
+        Some(to) => Ok(vec![to; arguments.len()]),
+        None => coalesce.coerce_types(arguments),
+    }
+}
+
+/// `coalesce`, of all bytes, too.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Coalesce {
+    theirs: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for Coalesce {
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.theirs.signature()
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
+        types_of_one(&self.theirs, arguments)
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        self.theirs.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        self.theirs.return_field_from_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        self.theirs.inner().simplify(args, info)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        self.theirs.invoke_with_args(args)
+    }
+
+    fn conditional_arguments<'a>(
+        &self,
+        args: &'a [Expr],
+    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.theirs.inner().conditional_arguments(args)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.theirs.short_circuits()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(core::coalesce);
         THEIRS.documentation()
     }
 }
@@ -160,7 +226,8 @@ impl ScalarUDFImpl for Concat {
     }
 }
 
-/// `length`, of a list, too. DataFusion's makes a text of what it is given, which a list of structs is not.
+/// `length`, of a list, too, and of bytes. DataFusion's makes a text of what it is given, which a list of structs is
+/// not, and bytes seldom are.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Length {
     theirs: Arc<ScalarUDF>,
@@ -176,7 +243,8 @@ impl Length {
             array_coercion: None,
         });
         let of_text = theirs.signature().type_signature.clone();
-        let signature = Signature::one_of(vec![of_list, of_text], Volatility::Immutable);
+        let all = std::iter::once(of_list).chain(or_of_bytes(of_text)).collect();
+        let signature = Signature::one_of(all, Volatility::Immutable);
         let aliases = theirs.aliases().to_vec();
         Length { theirs, signature, aliases }
     }
@@ -204,6 +272,7 @@ impl ScalarUDFImpl for Length {
         match arguments.first().and_then(Self::function) {
             Some(function) => function.return_type(arguments),
             None if arguments == [DataType::Null] => Ok(DataType::Int32),
+            None if arguments.first().is_some_and(is_bytes) => Ok(DataType::Int64),
             None => self.theirs.return_type(arguments),
         }
     }
@@ -214,6 +283,9 @@ impl ScalarUDFImpl for Length {
             // DataFusion's knows of texts only, and not of a null that has no type.
             None if args.args.first().is_some_and(|of| of.data_type().is_null()) => {
                 Ok(ColumnarValue::Scalar(ScalarValue::Int32(None)))
+            }
+            None if args.args.first().is_some_and(|of| is_bytes(&of.data_type())) => {
+                counted(&args, false)
             }
             None => self.theirs.invoke_with_args(args),
         }

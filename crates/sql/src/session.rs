@@ -18,6 +18,7 @@ use tidemill_base::error::Result;
 
 use crate::arithmetic::{CheckedArithmetic, Quotients};
 use crate::asof::{self, AsOfJoins};
+use crate::bytes::ListsOfBytes;
 use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimesOfDay};
 use crate::constants::Constants;
@@ -189,6 +190,7 @@ pub fn open(
             Arc::new(Quotients),
             Arc::new(Multiples),
             Arc::new(TextParts),
+            Arc::new(ListsOfBytes),
             Arc::new(Ranks),
         ])
         .with_relation_planners(vec![Arc::new(Subqueries)])
