@@ -54,7 +54,7 @@ use crate::finished::Finished;
 use crate::prune;
 use crate::question::Query;
 use crate::results::{Account, Results, RowSource, explained};
-use crate::route::{Route, Tables, misplaced, not_run, refusal_of_map, route};
+use crate::route::{Route, Tables, misplaced, not_optimised, not_run, refusal_of_map, route};
 use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
@@ -296,7 +296,8 @@ impl Plan {
             misplaced(&logical).map_err(external)?;
             // Before rules take aggregates apart, and once more when constants are known.
             let wanted = limited_lists(logical.clone())?;
-            let optimised = state.optimize(&wanted)?;
+            let optimised =
+                state.optimize(&wanted).map_err(|error| not_optimised(&wanted, error))?;
             // A condition that is never true leaves no source to aggregate, and nothing to merge with
             // the tables of other runs.
             let optimised = match has_lost_its_source(&logical, &optimised).map_err(external)? {

@@ -14,15 +14,15 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, TableReference};
+use datafusion::common::{Column, DFSchema, SchemaError, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
-use datafusion::error::Result as PlanResult;
+use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::logical_expr::{
     Aggregate as AggregateNode, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder,
     Projection, SkipType,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::{Told, floats};
+use tidemill_sql::{Told, external, floats};
 use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
 use tidemill_tables::summary::Summary;
 use tidemill_tables::{Aggregate, Function, TableSpec, supports};
@@ -222,7 +222,7 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
 pub(crate) fn not_run(plan: &LogicalPlan) -> Result<()> {
     refuse(plan, |_, expr| match expr {
         Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
-            Some(("a subquery that is not tied to the row by `=` alone".into(), TIED))
+            Some((UNTIED.into(), TIED))
         }
         Expr::OuterReferenceColumn(_, column) => Some((
             format!("`{}` of the query around a subquery", column.name),
@@ -232,6 +232,31 @@ pub(crate) fn not_run(plan: &LogicalPlan) -> Result<()> {
     })
 }
 
+/// What is said of a plan that the optimiser could not make: where it does not find a column that there is, it has moved a
+/// condition of a subquery that it then leaves where it is.
+pub(crate) fn not_optimised(plan: &LogicalPlan, error: DataFusionError) -> DataFusionError {
+    let is_of_column = match error.find_root() {
+        DataFusionError::SchemaError(cause, _) => {
+            matches!(cause.as_ref(), SchemaError::FieldNotFound { .. })
+        }
+        _ => false,
+    };
+    if !is_of_column {
+        return error;
+    }
+    let refused = refuse(plan, |_, expr| match expr {
+        Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
+            Some((UNTIED.into(), TIED))
+        }
+        _ => None,
+    });
+    match refused {
+        Ok(()) => error,
+        Err(refused) => external(refused),
+    }
+}
+
+const UNTIED: &str = "a subquery that is not tied to the row by `=` alone";
 const IN_A_SUBQUERY: &str = "take it in a subquery, and name its column";
 const TIED: &str = "an aggregate of the rows that equal the row's is taken: (SELECT max(x) FROM b WHERE b.k = a.k); \
                     for others, join the sources and group";
