@@ -463,6 +463,11 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 let when = vec![(Box::new(is_null), Box::new(null))];
                 Ok(Transformed::yes(Expr::Case(Case::new(None, when, Some(Box::new(found))))))
             }
+            // No list is as long, and DataFusion takes no larger numbers.
+            "array_slice" if ends_beyond_lists(call.args.get(2)) => {
+                call.args[2] = lit(i64::from(i32::MAX));
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
             "coalesce" | "nvl" | "greatest" | "least" => {
                 if let Some(args) = spans::in_step(&call.args, schema) {
                     call.args = args;
@@ -540,6 +545,15 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             _ => lists_apart(call, schema),
         },
         other => Ok(Transformed::no(other)),
+    }
+}
+
+fn ends_beyond_lists(end: Option<&Expr>) -> bool {
+    let Some(Expr::Literal(end, _)) = end else { return false };
+    match end {
+        ScalarValue::Int64(Some(end)) => *end > i64::from(i32::MAX),
+        ScalarValue::UInt64(Some(end)) => *end > u64::from(i32::MAX.unsigned_abs()),
+        _ => false,
     }
 }
 

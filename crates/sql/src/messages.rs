@@ -175,7 +175,7 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 37] = [
+const OTHER_WORDS: [(&str, &str, &str); 39] = [
     (
         "NULLS are not permitted for nth_value",
         "`nth_value` counts nulls, too: it takes no IGNORE NULLS",
@@ -357,6 +357,16 @@ const OTHER_WORDS: [(&str, &str, &str); 37] = [
         "`nth_value` counts from 1",
         "first_value(x) is nth_value(x, 1)",
     ),
+    (
+        "Nth value indices are 1 based",
+        "`nth_value` counts from 1",
+        "first_value(x) is nth_value(x, 1)",
+    ),
+    (
+        "nth_value not supported for n: ",
+        "the place of `nth_value` is a whole number that stands in the query, from 1 on",
+        "array_agg(x ORDER BY y) is a list, of which list[n] takes a value by a column",
+    ),
 ];
 
 /// What messages of our pool begin with, by which they are found inside of DataFusion's.
@@ -457,6 +467,10 @@ fn no_signature(message: &str) -> Error {
         _ => {}
     }
     let calls = tidemill_functions::calls_of(name).or_else(|| calls_of_theirs(name));
+    let calls = match (name, calls) {
+        ("max" | "min", Some(calls)) => Some(format!("{calls}, {name}(expression, n)")),
+        (_, calls) => calls,
+    };
     // As many arguments as there should be are of the wrong types, and a cast mends it.
     let count = |call: &str| {
         let inner = call.split_once('(').map_or("", |(_, inner)| inner).trim_end_matches(')');
@@ -732,7 +746,8 @@ fn plan_error(message: &str) -> Error {
     if let Some((_, call)) = message.split_once("`retract_batch` is not implemented: ") {
         return Error::usage_hint(
             format!("`{}` cannot be taken of a frame that slides", crate::names::call_of(call)),
-            "a frame that begins with UNBOUNDED PRECEDING works for all aggregates; of rows of the days before: FROM days AS a \
+            "a frame that begins with UNBOUNDED PRECEDING works; count(DISTINCT x), sum, avg, min and max are taken of all \
+             frames; of rows of the days before: FROM days AS a \
              JOIN days AS b ON b.day BETWEEN a.day - 6 AND a.day GROUP BY a.day",
         );
     }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use datafusion::common::{DFSchema, Result as PlanResult};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions_nested::expr_fn::array_element;
 use datafusion::logical_expr::expr::{NullTreatment, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
@@ -21,10 +21,11 @@ impl ExprPlanner for TextParts {
     ) -> PlanResult<PlannerResult<RawFieldAccessExpr>> {
         static SLICE: LazyLock<Option<Arc<ScalarUDF>>> =
             LazyLock::new(|| tidemill_functions::text_slice().map(Arc::new));
-        // DataFusion makes `nth_value` of it, which counts nulls.
+        // DataFusion makes `nth_value` of it, which counts nulls, and fails of the place 0, where no list has an item.
         if let (Expr::AggregateFunction(call), GetFieldAccess::ListIndex { key }) =
             (&expr.expr, &expr.field_access)
-            && call.params.null_treatment == Some(NullTreatment::IgnoreNulls)
+            && (call.params.null_treatment == Some(NullTreatment::IgnoreNulls)
+                || matches!(key.as_ref(), Expr::Literal(ScalarValue::Int64(Some(0)), _)))
         {
             let item = array_element(expr.expr.clone(), key.as_ref().clone());
             return Ok(PlannerResult::Planned(item));

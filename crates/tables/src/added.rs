@@ -240,6 +240,12 @@ impl Added {
             }),
             (Added::Quantile, [ScalarValue::List(list)]) if list.len() == 1 => {
                 let values = list.value(0);
+                if values.is_empty() {
+                    return Err(
+                        "`quantile` is asked for no rank\nhint: a list has one or more, from 0 to 1: quantile(x, [0.5, 0.9])"
+                            .to_owned(),
+                    );
+                }
                 let ranks = (0..values.len())
                     .map(|i| ScalarValue::try_from_array(&values, i).map_err(|e| e.to_string()))
                     .collect::<Result<Vec<_>, _>>()?;
@@ -405,7 +411,7 @@ fn describe(added: Added) -> Documentation {
         ),
         Added::Quantile => (
             format!(
-                "The values at ranks: a DOUBLE, or a list of them for several ranks.\n\n\
+                "The values at ranks: a DOUBLE, or a list of them for several ranks, or for a list of ranks.\n\n\
                  Takes numbers. Between two values it interpolates linearly. Up to {bins} different \
                  values per group the answer is exact; beyond, it lies within an interval that is \
                  certain, and that the coverage gives. Quantiles of one column share one state."

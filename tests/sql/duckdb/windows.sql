@@ -304,7 +304,7 @@ SELECT order_id, median(qty) OVER (ORDER BY order_id ROWS 2 PRECEDING) FROM 'ord
 109,1.0
 
 SELECT arg_max(sku, price) OVER (ORDER BY order_id) FROM 'orders.csv' ORDER BY order_id
---> pending: `FILTER of first_value with OVER` is not supported
+--> pending: `arg_max` is not called over a window
 --> duckdb
 pen
 book

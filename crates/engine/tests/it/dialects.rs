@@ -42,6 +42,22 @@ fn functions_and_operators() {
         ("SELECT list(v ORDER BY v DESC) AS l FROM '$/f.csv'", "l\n[3, 2, 1]"),
         ("SELECT quantile(0.5)(v) AS q, topK(1)(k) AS k FROM '$/f.csv'", "q,k\n2.0,[a]"),
         (
+            "SELECT quantile(v, [0.5]) AS a, quantiles(0.5)(v) AS b, quantile(v, 0.5) AS c, \
+             quantile(v, [0.5]) FILTER (WHERE v > 2) AS d, percentile_approx(v, [0.5]) AS e FROM '$/f.csv'",
+            "a,b,c,d,e\n[2.0],[2.0],2.0,[3.0],[2.0]",
+        ),
+        ("SELECT quantile(v, [0.5]) AS q FROM '$/f.csv' WHERE v > 9", "q\n∅"),
+        ("SELECT quantile(v, [0.5]) OVER () AS q FROM '$/f.csv' LIMIT 1", "q\n[2.0]"),
+        (
+            "SELECT maximum(v, 1 + 1) AS l, sample(v, 2 - 1, 3 * 1)[2] AS s FROM '$/f.csv'",
+            "l,s\n[3, 2],∅",
+        ),
+        (
+            "SELECT array_agg(v ORDER BY v)[1:2147483648] AS a, array_slice([1, 2], 2, 99999999999) AS b, \
+             (array_agg(v ORDER BY v)[0]) AS c FROM '$/f.csv'",
+            "a,b,c\n[1, 2, 3],[2],∅",
+        ),
+        (
             "SELECT array_agg(k ORDER BY k DESC) AS a, array_agg(DISTINCT k ORDER BY k) AS b, \
              string_agg(DISTINCT k, '+' ORDER BY k DESC) AS c, \
              string_agg(DISTINCT k, '+' ORDER BY k) FILTER (WHERE v > 1) AS d FROM '$/f.csv'",

@@ -409,3 +409,72 @@ fn what_there_is_not_is_told_with_what_there_is() {
     assert_eq!(folder.ask("SELECT unnest + 1 AS x FROM unnest([1]) AS t").only(), "2");
     assert_eq!(folder.ask("SELECT x FROM unnest([1]) AS t(x)").only(), "1");
 }
+
+/// What a call leads to is no word of whoever wrote it.
+#[test]
+fn a_call_is_refused_by_the_name_that_it_is_written_with() {
+    let folder = Folder::new();
+    folder.write("w.csv", "k,v,d\na,1,2\nb,3,1\n");
+    for (select, expected) in [
+        (
+            "arg_max(k, v) OVER (ORDER BY d)",
+            "`arg_max` is not called over a window\nhint: first_value(CASE WHEN v IS NOT NULL THEN k END) IGNORE NULLS OVER \
+             (PARTITION BY k ORDER BY v DESC ROWS",
+        ),
+        ("min_by(k, v) OVER ()", "`min_by` is not called over a window\nhint: first_value("),
+        ("argMax(k, v) OVER ()", "`argMax` is not called over a window\nhint: first_value("),
+        ("anyLast(k) OVER ()", "`anyLast` is not called over a window\nhint: last_value(k) IGNORE"),
+        ("max(v, 2) OVER ()", "`max` is not called over a window\nhint: GROUP BY"),
+        ("maximum(v, 2) OVER ()", "`maximum` is not called over a window\nhint: GROUP BY"),
+        ("mad(v) OVER ()", "`mad` is not called over a window\nhint: GROUP BY gives each group"),
+        ("maximum(v, 2 ORDER BY d)", "`maximum` has an order of its own, and takes no ORDER BY"),
+        ("sample(k, 2 ORDER BY d)", "`sample` has an order of its own, and takes no ORDER BY"),
+        ("arg_max(k, v ORDER BY d)", "`arg_max` has an order of its own, and takes no ORDER BY"),
+        ("maximum(NULL, 2)", "`maximum` lists values of rows, and `NULL` is a constant\nhint: "),
+        (
+            "hll_union(k, v, d)",
+            "`hll_union` takes a column, or two; these are 3\nhint: hll_merge(hll_merge(k, v), d)",
+        ),
+        (
+            "id_set_union(k, v, d)",
+            "`id_set_union` takes a column, or two; these are 3\nhint: id_set_merge(id_set_merge(",
+        ),
+        (
+            "max(v, 3, k)",
+            "there is no `max(BIGINT, BIGINT, TEXT)`\nhint: it is called as max(expression), max(expression, n)",
+        ),
+        ("nth_value(v, 0 ORDER BY d)", "`nth_value` counts from 1\nhint: first_value(x) is"),
+        ("nth_value(v, 1 - 1)", "`nth_value` counts from 1\nhint: first_value(x) is"),
+        ("nth_value(v, NULL)", "the place of `nth_value` is a whole number"),
+        ("nth_value(v, d)", "the place of `nth_value` is a whole number"),
+        ("quantile(v, [])", "`quantile` is asked for no rank\nhint: a list has one or more"),
+        ("quantile_cont(v, [])", "`quantile_cont` is asked for no rank\nhint: a list has one or"),
+        ("maximum(v, 1 - 1)", "n of `maximum` is a whole number from 1 to 1000000; found 0"),
+    ] {
+        let said = folder.refusal(&format!("SELECT {select} FROM '$/w.csv'"));
+        assert!(said.starts_with(expected), "{select}: {said}");
+    }
+    let sliding = "SELECT top_k(v, 2) OVER (ORDER BY d ROWS 1 PRECEDING) FROM '$/w.csv'";
+    let hint =
+        "slides\nhint: a frame that begins with UNBOUNDED PRECEDING works; count(DISTINCT x)";
+    let said = folder.refusal(sliding);
+    assert!(said.contains(hint), "{said}");
+    let running = "SELECT count(DISTINCT v) OVER (ORDER BY d ROWS 1 PRECEDING) FROM '$/w.csv'";
+    assert_eq!(folder.ask(running).sorted(), text(&[&["1"], &["2"]]));
+}
+
+#[test]
+fn a_subquery_that_is_not_tied_by_equality_is_told_over_values_as_over_files() {
+    let folder = Folder::new();
+    folder.write("w.csv", "k,v\na,1\n");
+    for source in ["(VALUES (1), (2)) AS t (x)", "(SELECT v AS x FROM '$/w.csv') AS t"] {
+        for tie in ["t.x < w.v", "t.x IS NOT DISTINCT FROM w.v"] {
+            let sql =
+                format!("SELECT (SELECT max(x) FROM {source} WHERE {tie}) FROM '$/w.csv' AS w");
+            let said = folder.refusal(&sql);
+            let expected =
+                "a subquery that is not tied to the row by `=` alone cannot stand in a select list";
+            assert!(said.starts_with(expected), "{sql}: {said}");
+        }
+    }
+}

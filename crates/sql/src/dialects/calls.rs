@@ -1142,6 +1142,13 @@ const OF_TWO_BRACKETS: &[(&str, &str)] = &[
     ("quantileinterpolated(q)(n)", "percentile_cont(n, q)"),
 ];
 
+/// Whether an order is given among arguments.
+fn has_order(args: &FunctionArguments) -> bool {
+    let is_order =
+        |clause: &FunctionArgumentClause| matches!(clause, FunctionArgumentClause::OrderBy(_));
+    matches!(args, FunctionArguments::List(list) if list.clauses.iter().any(is_order))
+}
+
 /// The functions of groups, and of windows, that rows lead to.
 const OF_GROUPS: [&str; 31] = [
     "any_value",
@@ -1185,6 +1192,10 @@ struct Form {
     made: Expr,
     /// How many functions of groups it leads to: their names have the quotes [`OF_A_GROUP`].
     aggregates: usize,
+    /// Whether one of them has an order of its own, which no call beside it may give, and no window has.
+    has_order: bool,
+    /// Whether one of them passes over rows in a way that no window has.
+    is_of_groups_alone: bool,
 }
 
 /// The quotes by which a row's own aggregates are told from those among its arguments.
@@ -1203,11 +1214,14 @@ impl Form {
         let named = arguments.split(", ").filter(|name| !name.is_empty() && !takes_more);
         let parameters = named.map(str::to_owned).collect();
         let mut made = written(&made.replace("x, …", "")).ok()?;
-        let mut marked = Marked(0);
+        let mut marked = Marked::default();
         if is_aggregate {
             walk_expr_mut(&mut made, &mut marked);
         }
-        Some((name, Form { parameters, takes_more, made, aggregates: marked.0 }))
+        let Marked { aggregates, has_order, has_filter } = marked;
+        let is_of_groups_alone = has_order || has_filter;
+        let form = Form { parameters, takes_more, made, aggregates, has_order, is_of_groups_alone };
+        Some((name, form))
     }
 
     /// Whether it is called with these arguments.
@@ -1237,7 +1251,13 @@ fn stands_for_itself(parameter: &str) -> bool {
 }
 
 /// Puts the aggregates of a row into quotes, and counts them.
-struct Marked(usize);
+#[derive(Default)]
+struct Marked {
+    aggregates: usize,
+    has_order: bool,
+    /// Whether one value of several is taken of those that a FILTER chooses.
+    has_filter: bool,
+}
 
 impl VisitorMut for Marked {
     type Break = ();
@@ -1248,7 +1268,10 @@ impl VisitorMut for Marked {
             && OF_GROUPS.contains(&name.value.as_str())
         {
             name.quote_style = Some(OF_A_GROUP);
-            self.0 += 1;
+            self.aggregates += 1;
+            self.has_filter |= call.filter.is_some()
+                && matches!(name.value.as_str(), "first_value" | "last_value");
+            self.has_order |= has_order(&call.args);
         }
         ControlFlow::Continue(())
     }
@@ -1306,10 +1329,28 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
         return Ok(Some(made));
     }
     let Some(arguments) = arguments(call) else { return Ok(None) };
+    if let Some(refused) = of_more_than_two(&name, &arguments) {
+        return Err(refused);
+    }
     if let Some(made) = of_its_own(&name, &arguments) {
         return beside(call, made, 0).map(Some);
     }
     by_a_row(call, &name, &arguments)
+}
+
+/// The refusal of a union, or an intersection, of three columns and more.
+fn of_more_than_two(name: &str, arguments: &[&Expr]) -> Option<Error> {
+    let of_two = match name {
+        "hll_union" => "hll_merge",
+        "id_set_union" => "id_set_merge",
+        "id_set_intersection" => "id_set_common",
+        _ => return None,
+    };
+    let [first, second, third, ..] = arguments else { return None };
+    Some(Error::usage_hint(
+        format!("`{name}` takes a column, or two; these are {}", arguments.len()),
+        format!("{of_two}({of_two}({first}, {second}), {third})"),
+    ))
 }
 
 /// `count(DISTINCT a, b)`, which counts the pairs of which neither is null.
@@ -1339,6 +1380,35 @@ fn distinct_together(call: &Function, name: &str) -> Option<Expr> {
 fn by_a_row(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Option<Expr>> {
     let forms = forms().get(name).map(Vec::as_slice).unwrap_or_default();
     let Some(form) = forms.iter().find(|form| form.takes(arguments)) else { return Ok(None) };
+    if call.over.is_some() && form.is_of_groups_alone {
+        return Err(not_over_a_window(call, name, arguments));
+    }
+    if form.has_order && has_order(&call.args) {
+        return Err(Error::usage_hint(
+            format!("`{}` has an order of its own, and takes no ORDER BY", call.name),
+            "array_slice(array_agg(x ORDER BY y), 1, 3) has the first three by another",
+        ));
+    }
+    if let ("maximum" | "minimum" | "max" | "min", true, Some(of @ Expr::Value(_))) =
+        (name, form.has_order, arguments.first())
+    {
+        return Err(Error::usage_hint(
+            format!("`{}` lists values of rows, and `{of}` is a constant", call.name),
+            format!("{}(x, 3) lists those of a column", call.name),
+        ));
+    }
+    let whole: Vec<Expr>;
+    let mut arguments = arguments.to_vec();
+    if FIRST_ROWS.iter().any(|(of, _)| *of == name) {
+        // What follows the values, as far as it is calculated of numbers alone.
+        let values = arguments.iter().map(|argument| match whole_number(argument) {
+            Some(number) => Expr::value(Value::Number(number.to_string(), false)),
+            None => (*argument).clone(),
+        });
+        whole = values.collect();
+        arguments = arguments.iter().take(1).copied().chain(whole.iter().skip(1)).collect();
+    }
+    let arguments = arguments.as_slice();
     if let Some(seed) = FIRST_ROWS.iter().find(|(of, _)| *of == name).map(|(_, seed)| *seed) {
         first_rows_checked(call, name, arguments, seed)?;
     }
@@ -1349,6 +1419,58 @@ fn by_a_row(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Option<E
         walk_expr_mut(&mut made, &mut Filled { names: &form.parameters, arguments });
     }
     beside(call, made, form.aggregates).map(Some)
+}
+
+/// The number that an expression of whole numbers alone is.
+fn whole_number(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => number.parse().ok(),
+        Expr::Nested(inner) => whole_number(inner),
+        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => whole_number(expr),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole_number(expr)?.checked_neg(),
+        Expr::BinaryOp { left, op, right } => {
+            let (left, right) = (whole_number(left)?, whole_number(right)?);
+            match op {
+                BinaryOperator::Plus => left.checked_add(right),
+                BinaryOperator::Minus => left.checked_sub(right),
+                BinaryOperator::Multiply => left.checked_mul(right),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The refusal of a call over a window that leads to what no window has, with what is written instead.
+fn not_over_a_window(call: &Function, name: &str, arguments: &[&Expr]) -> Error {
+    let of_groups = format!(
+        "GROUP BY gives each group its own, and a join puts it beside the rows: FROM t JOIN (SELECT k, {call_of_it} AS y \
+         FROM t GROUP BY k) USING (k)",
+        call_of_it = Expr::Function(Function { over: None, ..call.clone() }),
+    );
+    let hint = match (name.trim_end_matches("()"), arguments) {
+        ("arg_max" | "argmax" | "max_by" | "arg_max_null", [of, by]) => first_over(of, by, " DESC"),
+        ("arg_min" | "argmin" | "min_by" | "arg_min_null", [of, by]) => first_over(of, by, ""),
+        ("anylast" | "any_last", [of]) => format!(
+            "last_value({of}) IGNORE NULLS OVER (PARTITION BY k ORDER BY ts) is the last one so far"
+        ),
+        (
+            "max" | "min" | "maximum" | "minimum" | "sample" | "weighted_sample",
+            [_, _, ..],
+        ) => "GROUP BY gives each group its own; QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC) <= 3 keeps \
+              rows"
+            .to_owned(),
+        _ => of_groups,
+    };
+    Error::usage_hint(format!("`{}` is not called over a window", call.name), hint)
+}
+
+/// The value of the first row of a partition by an order, as a window has it.
+fn first_over(of: &Expr, by: &Expr, direction: &str) -> String {
+    format!(
+        "first_value(CASE WHEN {by} IS NOT NULL THEN {of} END) IGNORE NULLS OVER (PARTITION BY k ORDER BY {by}{direction} \
+         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) is that of a partition"
+    )
 }
 
 /// The rows that keep the first of a group's rows by an order, and which of their arguments is a seed.
@@ -1362,19 +1484,13 @@ const FIRST_ROWS_MAX: u64 = 1_000_000;
 /// themselves.
 ///
 /// # Errors
-/// [`Error::Usage`] for a number of rows, or a seed, that is none, and for a call over a window.
+/// [`Error::Usage`] for a number of rows, or a seed, that is none.
 fn first_rows_checked(
     call: &Function,
     name: &str,
     arguments: &[&Expr],
     seed: Option<usize>,
 ) -> Result<()> {
-    if call.over.is_some() {
-        return Err(Error::usage_hint(
-            format!("`{name}` is not called over a window"),
-            "GROUP BY gives each group its own; QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC) <= 3 keeps rows",
-        ));
-    }
     let is_whole = |argument: &Expr, range: std::ops::RangeInclusive<u64>| match argument {
         Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
             number.parse().is_ok_and(|number: u64| range.contains(&number))
@@ -1589,7 +1705,16 @@ fn with_parameters(call: &Function, name: &str) -> Result<Option<Expr>> {
         made.name = Ident::new("quantile").into();
         made.parameters = FunctionArguments::None;
         let mut all = arguments.clone();
-        all.args.extend(parameters.args.iter().cloned());
+        match parameters.args.as_slice() {
+            // The plural's answer is a list, of one rank, too.
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(rank))]
+                if name.starts_with("quantiles") =>
+            {
+                let ranks = call_of("make_array", vec![rank.clone()]);
+                all.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(ranks)));
+            }
+            ranks => all.args.extend(ranks.iter().cloned()),
+        }
         made.args = FunctionArguments::List(all);
         return Ok(Some(Expr::Function(made)));
     }
@@ -1656,7 +1781,14 @@ fn of_several(call: &Function, name: &str) -> Result<Option<Expr>> {
     else {
         return Ok(None);
     };
-    let Some(asked) = items(last).filter(|asked| !asked.is_empty()) else { return Ok(None) };
+    let is_asked = EXACT.contains(&name) || ESTIMATED.contains(&name) && before.len() == 1;
+    let Some(asked) = items(last).filter(|_| is_asked) else { return Ok(None) };
+    if asked.is_empty() {
+        return Err(Error::usage_hint(
+            format!("`{name}` is asked for no rank"),
+            format!("a list has one or more, from 0 to 1: {name}(x, [0.5, 0.9])"),
+        ));
+    }
     let with = |asked: &[Expr]| {
         let asked = asked.iter().cloned();
         let mut made = call.clone();
@@ -1666,13 +1798,14 @@ fn of_several(call: &Function, name: &str) -> Result<Option<Expr>> {
         made.args = FunctionArguments::List(list);
         made
     };
-    if ESTIMATED.contains(&name) && before.len() == 1 {
+    if ESTIMATED.contains(&name) {
+        // A list of one rank stays one, and so does the answer.
+        if asked.len() == 1 {
+            return Ok(None);
+        }
         let mut made = with(&asked);
         made.name = Ident::new("quantile").into();
         return Ok(Some(Expr::Function(made)));
-    }
-    if !EXACT.contains(&name) {
-        return Ok(None);
     }
     let of_each = asked.iter().map(|one| {
         let made = with(std::slice::from_ref(one));
@@ -2167,8 +2300,15 @@ mod tests {
             ("sumIf(a, b)", "sum(a) FILTER (WHERE b)"),
             ("uniqIf(a, b)", "unique(a) FILTER (WHERE b)"),
             (
-                "arg_max(a, b) OVER (PARTITION BY c)",
-                "first_value(a ORDER BY b DESC) FILTER (WHERE a IS NOT NULL AND b IS NOT NULL) OVER (PARTITION BY c)",
+                "arg_max(a, b) FILTER (WHERE c)",
+                "first_value(a ORDER BY b DESC) FILTER (WHERE (a IS NOT NULL AND b IS NOT NULL) AND (c))",
+            ),
+            ("quantiles(0.5)(a)", "quantile(a, make_array(0.5))"),
+            ("quantiles(0.5, 0.9)(a)", "quantile(a, 0.5, 0.9)"),
+            ("quantile(a, [0.5])", "quantile(a, [0.5])"),
+            (
+                "minimum(a, 1 + 2)",
+                "array_slice(array_agg(a ORDER BY a) FILTER (WHERE a IS NOT NULL), 1, 3)",
             ),
             ("list(DISTINCT a)", "array_agg(DISTINCT a)"),
             ("list(a ORDER BY b)", "array_agg(a ORDER BY b)"),
@@ -2252,6 +2392,9 @@ mod tests {
             "year(a) FILTER (WHERE b)",
             "weighted_avg(DISTINCT a, b)",
             "percentile_disc(0.5) WITHIN GROUP (ORDER BY a DESC)",
+            "arg_max(a, b) OVER (PARTITION BY c)",
+            "maximum(a, 2 ORDER BY b)",
+            "quantile(a, [])",
         ] {
             let Expr::Function(parsed) = written(call).unwrap() else { panic!("{call}") };
             assert!(translated(&parsed).is_err(), "{call}");
