@@ -771,7 +771,8 @@ fn plan_error(message: &str) -> Error {
     if let Some(function) = between(message, "Function '", "' failed to match any signature")
         && let Some(found) = between(message, "but received ", ".,")
     {
-        let data_type = found.split_once("(DataType: ");
+        // A hint of the planner's own may follow.
+        let data_type = found.lines().next().and_then(|line| line.split_once("(DataType: "));
         let data_type = data_type.and_then(|(_, of)| Some(of.rsplit_once(')')?.0));
         let found = in_sql_words(data_type.unwrap_or(&found));
         let is_time = ["DATE", "TIMESTAMP", "TIME", "INTERVAL"].contains(&found.as_str());

@@ -377,7 +377,6 @@ SELECT bit_length('abc'), length('é')
 24,1
 
 SELECT octet_length('abc'::BLOB)
---> pending: there is no `octet_length(Binary)`
 --> duckdb
 3
 

@@ -116,6 +116,9 @@ fn bytes_are_no_text() {
             Folder::new().refusal(&format!("SELECT {what} AS x FROM (SELECT 'ab'::bytea AS b)"));
         assert!(said.starts_with(&format!("there is no `{expected}`\nhint: CAST")), "{said}");
     }
+    let said = Folder::new().refusal("SELECT substr(b, 1) FROM (SELECT 'ab'::bytea AS b)");
+    let expected = "`substr` does not take an argument of type BYTEA\nhint: CAST";
+    assert!(said.starts_with(expected), "{said}");
     // What has an answer of bytes, or shows them, has it.
     for (what, expected) in
         [("concat(b, b) = '\\x61626162'", "true"), ("hex(b)", "6162"), ("encode(b, 'hex')", "6162")]

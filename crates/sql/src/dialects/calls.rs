@@ -2392,6 +2392,9 @@ mod tests {
             "year(a) FILTER (WHERE b)",
             "weighted_avg(DISTINCT a, b)",
             "percentile_disc(0.5) WITHIN GROUP (ORDER BY a DESC)",
+            "arg_max(a, b) OVER (PARTITION BY c)",
+            "maximum(a, 2 ORDER BY b)",
+            "quantile(a, [])",
         ] {
             let Expr::Function(parsed) = written(call).unwrap() else { panic!("{call}") };
             assert!(translated(&parsed).is_err(), "{call}");

@@ -1,6 +1,8 @@
 //! What a statement leaves away or says in words that the planner does not take, written out: `FROM 'f.csv'`
 //! alone, `ORDER BY ALL`, `ROLLUP (1, 2)`, `x = ANY([a, b])`, columns that have no name of their own.
 
+use std::collections::BTreeSet;
+
 use datafusion::sql::sqlparser::ast::{
     Array, BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, OrderByExpr, OrderByKind, Query,
     Select, SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef,
@@ -77,7 +79,7 @@ pub(crate) fn complete(statement: &mut Statement) {
         }
 
         /// What is ordered by its number has a name: the planner puts the expression there in full, and a
-        /// window over groups is none of those that it has computed, nor what is made of aggregates.
+        /// window over groups is none of those that it has computed, nor what is made of aggregates, or of keys.
         fn pre_visit_query(&mut self, query: &mut Query) -> std::ops::ControlFlow<()> {
             for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
                 name_columns(&mut cte.query, &cte.alias);
@@ -96,14 +98,16 @@ pub(crate) fn complete(statement: &mut Statement) {
                 GroupByExpr::All(_) => true,
                 GroupByExpr::Expressions(exprs, _) => !exprs.is_empty(),
             };
+            let group_by = select.group_by.clone();
             for key in keys {
-                let item = place_of(&key.expr).and_then(|at| select.projection.get_mut(at));
-                if let Some(item) = item
+                let Some(at) = place_of(&key.expr) else { continue };
+                if let Some(item) = select.projection.get_mut(at)
                     && let SelectItem::UnnamedExpr(expr) = item
                     && (has(
                         expr,
                         |expr| matches!(expr, Expr::Function(call) if call.over.is_some()),
-                    ) || is_grouped && is_of_calls(expr))
+                    ) || is_grouped && is_of_calls(expr)
+                        || is_of_keys(expr, at, &group_by))
                 {
                     let alias = Ident::with_quote('"', names::as_written(expr));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
@@ -272,6 +276,47 @@ fn is_of_calls(expr: &Expr) -> bool {
         false
     });
     calls > usize::from(is_call(expr))
+}
+
+/// Whether something at a place is made of what rows are grouped by, and is none of that itself.
+fn is_of_keys(expr: &Expr, at: usize, group_by: &GroupByExpr) -> bool {
+    let GroupByExpr::Expressions(keys, _) = group_by else { return false };
+    let mut expr = expr;
+    while let Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    let is_key = keys.iter().any(|key| key == expr || place_of(key) == Some(at));
+    if keys.is_empty() || is_key || name_of(expr).is_some() {
+        return false;
+    }
+    // What makes rows of a list takes no name, and that of a subquery would show which files it reads.
+    let is_of_rows = |expr: &Expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => true,
+        Expr::Function(call) => call.name.to_string().eq_ignore_ascii_case("unnest"),
+        _ => false,
+    };
+    if has(expr, is_of_rows) {
+        return false;
+    }
+    // A call of no key is one of an aggregate, whose name the planner finds.
+    let mut names = BTreeSet::new();
+    for key in keys {
+        has(key, |expr| {
+            names.extend(name_of(expr));
+            false
+        });
+    }
+    !matches!(expr, Expr::Function(_))
+        || has(expr, |expr| name_of(expr).is_some_and(|name| names.contains(&name)))
+}
+
+/// The name of a column, without that of its source.
+fn name_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(name) => Some(names::folded(name)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(names::folded),
+        _ => None,
+    }
 }
 
 /// Which column's place a number is, the first being 0.
