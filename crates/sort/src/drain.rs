@@ -464,13 +464,7 @@ impl<O: Order> Drain<O> {
                 }
                 Stage::Spilled(fan_out) => {
                     let partition = mem::take(&mut *fan_out.partitions[index].lock());
-                    self.partition(
-                        partition,
-                        index,
-                        fan_out.parts.ties(index),
-                        &mut worker,
-                        &mut outlet,
-                    )
+                    self.partition(partition, fan_out.parts.ties(index), &mut worker, &mut outlet)
                 }
             };
             let done = done.and_then(|()| outlet.end());
@@ -522,13 +516,12 @@ impl<O: Order> Drain<O> {
     fn partition(
         &self,
         partition: Partition,
-        index: usize,
         ties: bool,
         worker: &mut Worker,
         outlet: &mut Outlet<'_, O>,
     ) -> Work {
         let need = partition.need();
-        let number = index as u32;
+        let number = partition.number;
         if ties && !(self.stable && partition.out_of_order) {
             self.totals.report.lock().partitions_tied += 1;
             self.pass_on(partition, number, worker, outlet)

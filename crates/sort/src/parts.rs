@@ -12,6 +12,8 @@ struct Boundary {
     record: Vec<u8>,
     /// Whether records that tie with it are before it.
     above: bool,
+    /// Whether all records of the part before it tie.
+    tied: bool,
 }
 
 /// Boundaries between parts; there is one part more than boundaries.
@@ -47,7 +49,19 @@ impl Parts {
 
     fn push<O: Order>(&mut self, order: &O, record: &[u8], above: bool) {
         self.prefixes.push(order.prefix(record));
-        self.boundaries.push(Boundary { record: record.to_vec(), above });
+        self.boundaries.push(Boundary { record: record.to_vec(), above, tied: above });
+    }
+
+    /// A part more, behind all others, for what comes after a record that none of the last part is behind.
+    pub(crate) fn end_last<O: Order>(&mut self, order: &O, most: Vec<u8>) {
+        self.prefixes.push(order.prefix(&most));
+        self.boundaries.push(Boundary { record: most, above: true, tied: false });
+    }
+
+    /// A part more, before all others, for what comes before a record that none of the first part is before.
+    pub(crate) fn begin_first<O: Order>(&mut self, order: &O, least: Vec<u8>) {
+        self.prefixes.insert(0, order.prefix(&least));
+        self.boundaries.insert(0, Boundary { record: least, above: false, tied: false });
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -56,7 +70,7 @@ impl Parts {
 
     /// Whether all records of a part tie.
     pub(crate) fn ties(&self, part: usize) -> bool {
-        part > 0 && self.boundaries.get(part).is_some_and(|boundary| boundary.above)
+        part > 0 && self.boundaries.get(part).is_some_and(|boundary| boundary.tied)
     }
 
     /// The part of a record with this prefix.

@@ -6,13 +6,18 @@
 //! records are appended, as a frame a partition, to the partitions' buffers, which all tasks
 //! share, so that the number of writes depends on the bytes alone and not on the number of tasks.
 //! A buffer that is full is one write; what is in the buffers at the end stays there.
+//!
+//! Input that is in order already, or the other way round, would all be in the last partition, or the first.
+//! One of these that has as much as is sorted at once, and most of what comes, ends there: what comes behind it, or
+//! before it, gets a partition of its own.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::checksum::Checksum;
 use crate::drain::{Blocks, Layout};
@@ -57,6 +62,10 @@ pub(crate) struct Partition {
     last: Option<(u64, u32)>,
     /// Frames of a later task, or of a later block of the same, came first.
     pub(crate) out_of_order: bool,
+    /// What its frames are called by.
+    pub(crate) number: u32,
+    /// The record that none is behind, of the last partition; that none is before, of the first.
+    edge: Option<(u64, Vec<u8>)>,
 }
 
 impl Partition {
@@ -66,15 +75,16 @@ impl Partition {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FanOut {
     pub(crate) parts: Parts,
+    /// In their order; none once the input has ended.
     pub(crate) partitions: Vec<Mutex<Partition>>,
 }
 
 enum State {
     Holding { blocks: Vec<Held>, cost: u64 },
-    FannedOut(Arc<FanOut>),
+    FannedOut(Arc<RwLock<FanOut>>),
 }
 
 #[derive(Default)]
@@ -100,6 +110,13 @@ pub(crate) struct Inner<O> {
     space: Arc<Space>,
     /// Blocks and scratch space for others to use.
     spare: Mutex<(Vec<Vec<u8>>, Vec<Scratch>)>,
+}
+
+/// A partition that has no other beyond it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    First,
+    Last,
 }
 
 /// What takes a block apart.
@@ -232,7 +249,7 @@ impl<O: Order> Sorter<O> {
                 blocks.sort_by_key(|held| (held.task, held.sequence));
                 Input::Memory(blocks)
             }
-            State::FannedOut(fan_out) => Input::Spilled(fan_out),
+            State::FannedOut(fan_out) => Input::Spilled(Arc::new(mem::take(&mut *fan_out.write()))),
         };
         Ok(Sorted {
             order: Arc::clone(&inner.order),
@@ -279,7 +296,7 @@ impl<O: Order> Inner<O> {
                     return Ok(());
                 }
                 let mut blocks = mem::take(blocks);
-                let fan_out = Arc::new(self.fan_out(&blocks, &held));
+                let fan_out = Arc::new(RwLock::new(self.fan_out(&blocks, &held)));
                 *state = State::FannedOut(Arc::clone(&fan_out));
                 drop(state);
                 blocks.push(held);
@@ -303,11 +320,13 @@ impl<O: Order> Inner<O> {
                 count,
             )
         };
-        let partitions = (0..parts.count()).map(|_| Mutex::default()).collect();
+        let partition =
+            |number| Mutex::new(Partition { number: number as u32, ..Partition::default() });
+        let partitions = (0..parts.count()).map(partition).collect();
         FanOut { parts, partitions }
     }
 
-    fn take_all_apart(&self, fan_out: &FanOut, blocks: Vec<Held>) -> Result<()> {
+    fn take_all_apart(&self, fan_out: &RwLock<FanOut>, blocks: Vec<Held>) -> Result<()> {
         let next = Mutex::new(blocks.into_iter());
         let work = || {
             loop {
@@ -327,8 +346,69 @@ impl<O: Order> Inner<O> {
     }
 
     /// Appends each record of a block to its partition.
-    fn take_apart(&self, fan_out: &FanOut, mut held: Held) -> Result<()> {
+    fn take_apart(&self, fan_out: &RwLock<FanOut>, held: Held) -> Result<()> {
         self.options.cancel.check()?;
+        // Boundaries are what they are as long as records go by them.
+        let full = self.appended(&fan_out.read(), held)?;
+        match full {
+            Some(end) => self.end_full(&mut fan_out.write(), end),
+            None => Ok(()),
+        }
+    }
+
+    /// What the first partition, or the last, has at most.
+    fn full_bytes(&self) -> u64 {
+        self.sizes.share(self.options.threads, self.sizes.memory_bytes / 4).part_bytes / 2
+    }
+
+    /// Gives what comes beyond a full partition at the ends one of its own.
+    fn end_full(&self, fan_out: &mut FanOut, end: End) -> Result<()> {
+        let full_bytes = self.full_bytes();
+        let FanOut { parts, partitions } = fan_out;
+        let new =
+            |count: usize| Mutex::new(Partition { number: count as u32, ..Partition::default() });
+        let number = partitions.len();
+        let full = match end {
+            End::First => partitions.first_mut(),
+            End::Last => partitions.last_mut(),
+        };
+        // Another task may have been here before.
+        let Some(full) = full.map(Mutex::get_mut).filter(|full| full.need() >= full_bytes) else {
+            return Ok(());
+        };
+        let Some((_, edge)) = full.edge.take() else { return Ok(()) };
+        self.empty_buffer(full)?;
+        match end {
+            End::First => {
+                parts.begin_first(&*self.order, edge);
+                partitions.insert(0, new(number));
+            }
+            End::Last => {
+                parts.end_last(&*self.order, edge);
+                partitions.push(new(number));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what a partition has gathered, and gives its memory to another.
+    fn empty_buffer(&self, partition: &mut Partition) -> Result<()> {
+        let buffer = mem::take(&mut partition.buffer);
+        if !buffer.is_empty() {
+            let extent = self.space.write(&buffer)?;
+            partition.extents.push((extent, mem::take(&mut partition.buffer_rows)));
+        }
+        Ok(())
+    }
+
+    /// Appends each record of a block to its partition: which one at the ends is full, and has most of the block.
+    fn appended(&self, fan_out: &FanOut, mut held: Held) -> Result<Option<End>> {
+        let Some(last) = fan_out.partitions.len().checked_sub(1) else {
+            // The input has ended without this task.
+            return Ok(None);
+        };
+        let full_bytes = self.full_bytes();
+        let mut full = None;
         let mut scratch = self.spare.lock().1.pop().unwrap_or_default();
         let Scratch { records, ordered, starts } = &mut scratch;
         records.clear();
@@ -357,7 +437,20 @@ impl<O: Order> Inner<O> {
         }
         for (index, pair) in starts.windows(2).enumerate() {
             if pair[0] < pair[1] {
-                self.append(&fan_out.partitions[index], index, &held, &ordered[pair[0]..pair[1]])?;
+                let records = &ordered[pair[0]..pair[1]];
+                let mut partition = fan_out.partitions[index].lock();
+                let end = match index {
+                    index if index == last => Some(End::Last),
+                    0 => Some(End::First),
+                    _ => None,
+                };
+                if let Some(end) = end {
+                    self.note_edge(&mut partition, &held, records, end);
+                }
+                self.append(&mut partition, &held, records)?;
+                if 2 * records.len() >= ordered.len() && partition.need() >= full_bytes {
+                    full = end;
+                }
             }
         }
         let mut spare = self.spare.lock();
@@ -367,18 +460,32 @@ impl<O: Order> Inner<O> {
             spare.0.push(held.bytes);
         }
         spare.1.push(scratch);
-        Ok(())
+        Ok(full)
     }
 
-    fn append(
-        &self,
-        partition: &Mutex<Partition>,
-        index: usize,
-        held: &Held,
-        records: &[(u32, u32)],
-    ) -> Result<()> {
-        let mut partition = partition.lock();
-        let partition = &mut *partition;
+    /// Notes the record that none is behind, or before.
+    fn note_edge(&self, partition: &mut Partition, held: &Held, records: &[(u32, u32)], end: End) {
+        // How what was noted compares to what is beyond it.
+        let wanted = if end == End::Last { Less } else { Greater };
+        let mut edge: Option<(u64, &[u8])> = None;
+        let known = partition.edge.as_ref().map(|(prefix, record)| (*prefix, record.as_slice()));
+        let is_beyond = |other: (u64, &[u8]), prefix, record: &[u8]| match other.0.cmp(&prefix) {
+            Equal => self.order.compare(other.1, record) == wanted,
+            ordering => ordering == wanted,
+        };
+        for (offset, _) in records {
+            let Some((record, _)) = self.shape.next(&held.bytes, *offset as usize) else { break };
+            let prefix = self.order.prefix(record);
+            if edge.or(known).is_none_or(|other| is_beyond(other, prefix, record)) {
+                edge = Some((prefix, record));
+            }
+        }
+        if let Some((prefix, record)) = edge {
+            partition.edge = Some((prefix, record.to_vec()));
+        }
+    }
+
+    fn append(&self, partition: &mut Partition, held: &Held, records: &[(u32, u32)]) -> Result<()> {
         let now = (held.task, held.sequence);
         partition.out_of_order |= partition.last.is_some_and(|last| last > now);
         partition.last = Some(now);
@@ -399,8 +506,15 @@ impl<O: Order> Inner<O> {
                 rows += 1;
             }
             let Held { task, attempt, sequence, .. } = *held;
-            let header =
-                Header { bytes: 0, rows, task, attempt, sequence, before, partition: index as u32 };
+            let header = Header {
+                bytes: 0,
+                rows,
+                task,
+                attempt,
+                sequence,
+                before,
+                partition: partition.number,
+            };
             before += (partition.buffer.len() - start - frame::HEADER_BYTES) as u32;
             frame::finish(&mut partition.buffer, start, header);
             partition.bytes += (partition.buffer.len() - start) as u64;

@@ -218,6 +218,35 @@ fn a_sample_of_sorted_input_spares_its_merge() {
     assert_eq!(report.partitions_merged, 0, "{report:?}");
 }
 
+/// Input in order, or the other way round, is written once, also where something else comes before or between.
+#[test]
+fn input_in_order_needs_no_run_without_a_sample_either() {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in [Kind::Ascending, Kind::Descending] {
+        for disturbed in [false, true] {
+            let mut input = records(kind, 12 << 20, 6);
+            if disturbed {
+                for (at, record) in records(Kind::Random, 1 << 20, 7).into_iter().enumerate() {
+                    let at = at * 31 % input.len();
+                    input[at] = record;
+                }
+            }
+            let mut expected = input.clone();
+            expected.sort();
+            for tasks in [1, 2] {
+                let (sorted, report) =
+                    sort_with(ByteOrder, options(&folder), &input, tasks, |_| ()).unwrap();
+                assert!(sorted == expected, "{kind:?}");
+                // Of two halves at once the second one's end is ahead of the first one's.
+                if tasks == 1 && !disturbed {
+                    assert_eq!(report.partitions_merged, 0, "{kind:?}: {report:?}");
+                    assert!(report.spilled_bytes_per_byte() < 2.6, "{kind:?}: {report:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_fits_touches_no_file() {
     let nowhere =

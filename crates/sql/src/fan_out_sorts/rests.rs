@@ -4,20 +4,24 @@
 //!  row   [a bit for each column: null?][values of one size, each at its place][length, bytes]…[arrow_row of the others]
 //! ```
 //!
-//! Values of one size lie as Arrow has them, whatever is there where one is null. Text and bytes come behind, a LEB128 number and
+//! Text that comes with codes gets codes of the sort's own, as long as its values are few, and comes out with codes; what
+//! has none of these follows as other text does. Values of one size lie as Arrow has them, whatever is there where one is null. Text and bytes come behind, a LEB128 number and
 //! so many bytes, nothing where one is null. Lists, structs, maps and what else there is are rows of Arrow's.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, GenericBinaryArray,
-    GenericStringArray, NullArray, OffsetSizeTrait, make_array,
+    Array, ArrayData, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, DictionaryArray,
+    GenericBinaryArray, GenericStringArray, Int32Array, NullArray, OffsetSizeTrait, UInt32Array,
+    make_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use arrow::row::{RowConverter, SortField};
 use datafusion::error::Result as PlanResult;
+use parking_lot::Mutex;
 use tidemill_base::error::Error;
 
 use crate::messages::external;
@@ -31,6 +35,8 @@ enum Kind {
     Bit(usize),
     /// So many bytes at its place.
     Fixed { at: usize, bytes: usize },
+    /// A code at its place; without one, behind what has a place.
+    Coded { at: usize, nth: usize },
     /// Behind what has a place.
     Bytes,
     /// Behind all others, together.
@@ -44,6 +50,39 @@ pub(super) struct Rests {
     /// Bits and values of one size.
     head_bytes: usize,
     nested: Option<RowConverter>,
+    /// Of each column that has codes.
+    codes: Vec<Mutex<Codes>>,
+}
+
+/// So many values of a column have codes, of so many bytes together.
+const CODES_MAX: usize = 1 << 16;
+const CODED_BYTES_MAX: usize = 1 << 20;
+
+/// The code of a value that has none.
+const UNCODED: u32 = u32::MAX;
+
+/// Values that have codes, in all inputs the same.
+#[derive(Default)]
+struct Codes {
+    known: HashMap<Arc<[u8]>, u32>,
+    values: Vec<Arc<[u8]>>,
+    bytes: usize,
+}
+
+impl Codes {
+    fn of(&mut self, value: &[u8]) -> u32 {
+        if let Some(code) = self.known.get(value) {
+            return *code;
+        }
+        if self.values.len() == CODES_MAX || self.bytes + value.len() > CODED_BYTES_MAX {
+            return UNCODED;
+        }
+        let (code, value) = (self.values.len() as u32, Arc::<[u8]>::from(value));
+        self.bytes += value.len();
+        self.values.push(Arc::clone(&value));
+        self.known.insert(value, code);
+        code
+    }
 }
 
 /// The rows of a batch.
@@ -53,6 +92,10 @@ pub(super) struct Encoded {
     /// Where each row begins, and the last one ends.
     starts: Vec<usize>,
     cursors: Vec<usize>,
+    /// Of each column that has codes those of the rows.
+    codes: Vec<Vec<u32>>,
+    /// The same of the values that it came with, which the next batch may share.
+    own: Vec<Option<(ArrayRef, Vec<u32>)>>,
 }
 
 impl Encoded {
@@ -69,6 +112,7 @@ impl Rests {
             head_bytes += bytes;
             head_bytes - bytes
         };
+        let mut coded = 0;
         let kinds = types.iter().map(|of| match of {
             DataType::Null => Kind::Null,
             DataType::Boolean => Kind::Bit(place(1)),
@@ -76,6 +120,12 @@ impl Rests {
                 Ok(bytes) => Kind::Fixed { at: place(bytes), bytes },
                 Err(_) => Kind::Nested,
             },
+            DataType::Dictionary(keys, values)
+                if is_bytes(values) && matches!(**keys, DataType::Int32 | DataType::UInt32) =>
+            {
+                coded += 1;
+                Kind::Coded { at: place(4), nth: coded - 1 }
+            }
             DataType::Dictionary(_, values) if is_bytes(values) => Kind::Bytes,
             of if is_bytes(of) => Kind::Bytes,
             of => match of.primitive_width() {
@@ -87,7 +137,8 @@ impl Rests {
         let nested = types.iter().zip(&kinds).filter(|(_, kind)| **kind == Kind::Nested);
         let nested: Vec<_> = nested.map(|(of, _)| SortField::new(of.clone())).collect();
         let nested = (!nested.is_empty()).then(|| RowConverter::new(nested)).transpose()?;
-        Ok(Rests { types, kinds, head_bytes, nested })
+        let codes = (0..coded).map(|_| Mutex::default()).collect();
+        Ok(Rests { types, kinds, head_bytes, nested, codes })
     }
 
     /// The rows of some columns of these types.
@@ -97,7 +148,7 @@ impl Rests {
         rows: usize,
         into: &mut Encoded,
     ) -> PlanResult<()> {
-        let Encoded { bytes, starts, cursors } = into;
+        let Encoded { bytes, starts, cursors, codes, own } = into;
         let of_kind = |kind| columns.iter().zip(&self.kinds).filter(move |(_, it)| **it == kind);
         let nested = self.nested.as_ref().map(|converter| {
             let columns = of_kind(Kind::Nested).map(|(column, _)| Arc::clone(column));
@@ -109,6 +160,15 @@ impl Rests {
         starts.resize(rows + 1, self.head_bytes);
         for (column, _) in of_kind(Kind::Bytes) {
             each_bytes(column, &mut |row, value| {
+                starts[row] += value.len() + number_bytes(value.len());
+            })?;
+        }
+        codes.resize(self.codes.len(), Vec::new());
+        own.resize(self.codes.len(), None);
+        for (column, kind) in columns.iter().zip(&self.kinds) {
+            let Kind::Coded { nth, .. } = *kind else { continue };
+            self.put_codes(nth, column, &mut own[nth], &mut codes[nth])?;
+            uncoded(column, &codes[nth], &mut |row, value| {
                 starts[row] += value.len() + number_bytes(value.len());
             })?;
         }
@@ -144,11 +204,16 @@ impl Rests {
                     let values = &data.buffers()[0].as_slice()[data.offset() * width..];
                     place_all(values, width, &starts[..rows], at, bytes);
                 }
+                Kind::Coded { at, nth } => {
+                    for (code, start) in codes[nth].iter().zip(&starts[..rows]) {
+                        bytes[start + at..start + at + 4].copy_from_slice(&code.to_le_bytes());
+                    }
+                    uncoded(column, &codes[nth], &mut |row, value| {
+                        put_bytes(value, &mut cursors[row], bytes);
+                    })?;
+                }
                 Kind::Bytes => each_bytes(column, &mut |row, value| {
-                    let cursor = &mut cursors[row];
-                    *cursor = put_number(value.len(), *cursor, bytes);
-                    bytes[*cursor..*cursor + value.len()].copy_from_slice(value);
-                    *cursor += value.len();
+                    put_bytes(value, &mut cursors[row], bytes);
                 })?,
             }
         }
@@ -158,6 +223,95 @@ impl Rests {
             }
         }
         Ok(())
+    }
+
+    /// The codes of a column's rows; of nulls any.
+    fn put_codes(
+        &self,
+        nth: usize,
+        column: &ArrayRef,
+        own: &mut Option<(ArrayRef, Vec<u32>)>,
+        into: &mut Vec<u32>,
+    ) -> PlanResult<()> {
+        /// Not looked up yet.
+        const NEW: u32 = u32::MAX - 1;
+        let theirs = column.as_any_dictionary();
+        let values = theirs.values();
+        let same = own.as_ref().is_some_and(|(before, _)| Arc::ptr_eq(before, values));
+        if !same {
+            *own = Some((Arc::clone(values), vec![NEW; values.len()]));
+        }
+        into.clear();
+        let (Some((_, own)), false) = (own, values.is_empty()) else {
+            into.resize(column.len(), 0);
+            return Ok(());
+        };
+        let value_at = bytes_at(values)?;
+        let mut codes = self.codes[nth].lock();
+        for (row, key) in theirs.normalized_keys().into_iter().enumerate() {
+            if column.is_null(row) || values.is_null(key) {
+                into.push(0);
+                continue;
+            }
+            let code = &mut own[key];
+            if *code == NEW {
+                *code = codes.of(value_at(key));
+            }
+            into.push(*code);
+        }
+        Ok(())
+    }
+
+    /// The rows' values of a column with codes, as the column is.
+    fn decoded(
+        &self,
+        nth: usize,
+        at: usize,
+        of: &DataType,
+        rows: &[&[u8]],
+        tails: &mut [&[u8]],
+        nulls: Option<NullBuffer>,
+    ) -> PlanResult<ArrayRef> {
+        let DataType::Dictionary(keys, plain) = of else { return Err(damaged()) };
+        let known = self.codes[nth].lock();
+        let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        // Of each code where it is among the values of these rows.
+        let mut places = vec![UNCODED; known.values.len()];
+        let mut values: Vec<&[u8]> = Vec::new();
+        let mut codes: Vec<u32> = Vec::with_capacity(rows.len());
+        for (row, bytes) in rows.iter().enumerate() {
+            if is_null(row) {
+                codes.push(0);
+                continue;
+            }
+            let code = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>).ok_or_else(damaged)?;
+            let code = u32::from_le_bytes(*code);
+            if code == UNCODED {
+                let (value, rest) = split_bytes(tails[row])?;
+                tails[row] = rest;
+                codes.push(values.len() as u32);
+                values.push(value);
+                continue;
+            }
+            let place = places.get_mut(code as usize).ok_or_else(damaged)?;
+            if *place == UNCODED {
+                *place = values.len() as u32;
+                values.push(&known.values[code as usize]);
+            }
+            codes.push(*place);
+        }
+        let values = plain_bytes(plain, &values, None)?;
+        Ok(match **keys {
+            DataType::UInt32 => {
+                let codes = UInt32Array::new(codes.into(), nulls);
+                Arc::new(DictionaryArray::try_new(codes, values)?)
+            }
+            _ => {
+                let codes = codes.into_iter().map(u32::cast_signed).collect::<Vec<_>>();
+                let codes = Int32Array::new(codes.into(), nulls);
+                Arc::new(DictionaryArray::try_new(codes, values)?)
+            }
+        })
     }
 
     /// The columns of some rows.
@@ -184,6 +338,7 @@ impl Rests {
                         .nulls(nulls);
                     make_array(data.build()?)
                 }
+                Kind::Coded { at, nth } => self.decoded(nth, at, of, rows, &mut tails, nulls)?,
                 Kind::Bytes => {
                     let plain = match of {
                         DataType::Dictionary(_, values) => values.as_ref(),
@@ -354,11 +509,21 @@ fn take_bytes<'a>(
             values.push(&[]);
             continue;
         }
-        let (length, rest) = take_number(row).ok_or_else(damaged)?;
-        let (value, rest) = rest.split_at_checked(length).ok_or_else(damaged)?;
+        let (value, rest) = split_bytes(row)?;
         values.push(value);
         *row = rest;
     }
+    plain_bytes(of, &values, nulls)
+}
+
+/// A value's bytes, and what follows them.
+fn split_bytes(row: &[u8]) -> PlanResult<(&[u8], &[u8])> {
+    let (length, rest) = take_number(row).ok_or_else(damaged)?;
+    rest.split_at_checked(length).ok_or_else(damaged)
+}
+
+/// A column of these values.
+fn plain_bytes(of: &DataType, values: &[&[u8]], nulls: Option<NullBuffer>) -> PlanResult<ArrayRef> {
     let views = |nulls: Option<NullBuffer>| {
         let mut views = BinaryViewBuilder::with_capacity(values.len());
         for (row, value) in values.iter().enumerate() {
@@ -372,17 +537,36 @@ fn take_bytes<'a>(
     Ok(match of {
         DataType::Utf8View => Arc::new(views(nulls).to_string_view()?),
         DataType::BinaryView => Arc::new(views(nulls)),
-        DataType::Utf8 => Arc::new(text::<i32>(&values, nulls)?),
-        DataType::LargeUtf8 => Arc::new(text::<i64>(&values, nulls)?),
+        DataType::Utf8 => Arc::new(text::<i32>(values, nulls)?),
+        DataType::LargeUtf8 => Arc::new(text::<i64>(values, nulls)?),
         DataType::Binary => {
-            let (offsets, bytes) = joined::<i32>(&values)?;
+            let (offsets, bytes) = joined::<i32>(values)?;
             Arc::new(GenericBinaryArray::try_new(offsets, bytes, nulls)?)
         }
         _ => {
-            let (offsets, bytes) = joined::<i64>(&values)?;
+            let (offsets, bytes) = joined::<i64>(values)?;
             Arc::new(GenericBinaryArray::try_new(offsets, bytes, nulls)?)
         }
     })
+}
+
+/// Calls `take` with the bytes of each row that has a value and no code.
+fn uncoded(column: &ArrayRef, codes: &[u32], take: &mut dyn FnMut(usize, &[u8])) -> PlanResult<()> {
+    match codes.contains(&UNCODED) {
+        false => Ok(()),
+        true => each_bytes(column, &mut |row, value| {
+            if codes[row] == UNCODED {
+                take(row, value);
+            }
+        }),
+    }
+}
+
+/// Writes a value's bytes behind their length.
+fn put_bytes(value: &[u8], cursor: &mut usize, into: &mut [u8]) {
+    *cursor = put_number(value.len(), *cursor, into);
+    into[*cursor..*cursor + value.len()].copy_from_slice(value);
+    *cursor += value.len();
 }
 
 fn text<O: OffsetSizeTrait>(
