@@ -88,8 +88,6 @@ impl Summing {
                 )])]
             }
         };
-        // Lists, structs and maps of numbers, and columns without a value, which theirs take and have no type for.
-        all.push(TypeSignature::UserDefined);
         match &which.theirs().signature().type_signature {
             TypeSignature::OneOf(theirs) => all.extend(theirs.iter().cloned()),
             other => all.push(other.clone()),
@@ -100,6 +98,8 @@ impl Summing {
             vec![TypeSignatureClass::Native(logical_boolean())],
             NativeType::Int64,
         )]));
+        // Lists, structs and maps of numbers.
+        all.push(TypeSignature::UserDefined);
         let signature = Signature::one_of(all, Volatility::Immutable);
         Summing { which, signature, aliases: which.theirs().aliases().to_vec() }
     }
@@ -299,9 +299,6 @@ impl AggregateUDFImpl for Summing {
                 self.nested_answer(&of)?;
                 Ok(vec![of])
             }
-            // Of a column without a value.
-            [DataType::Null] if self.which == Which::Mean => Ok(vec![DataType::Float64]),
-            [DataType::Null] => Ok(vec![DataType::Int64]),
             _ => {
                 plan_err!("`{}` takes numbers, and lists, structs and maps of numbers", self.name())
             }

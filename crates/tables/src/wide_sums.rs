@@ -37,6 +37,8 @@ pub(crate) fn settled(argument: &DataType, is_mean: bool) -> DataType {
             DataType::Decimal128(*precision, *scale)
         }
         DataType::Interval(_) => SPAN,
+        // A column without a value has no type.
+        DataType::Null if !is_mean => DataType::Int64,
         other => other.clone(),
     }
 }

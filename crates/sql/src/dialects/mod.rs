@@ -23,14 +23,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, UnaryOperator, Value, ValueWithSpan, Visitor, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Statement,
+    TableFactor, UnaryOperator, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::{walk_expr, walk_expr_mut, walk_mut};
+use tidemill_planning::{walk_expr_mut, walk_mut};
 
 use crate::names;
 use crate::syntax::Spoken;
@@ -273,22 +273,39 @@ struct Translation {
 impl VisitorMut for Translation {
     type Break = ();
 
-    /// Names what ORDER BY gives the place of. The planner takes a place for a column of the result, and over groups
-    /// finds the one that has a name alone.
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let has_places = query.order_by.as_ref().is_some_and(|order| match &order.kind {
-            OrderByKind::All(_) => true,
-            OrderByKind::Expressions(keys) => keys.iter().any(|key| is_place(&key.expr)),
-        });
-        if let (true, SetExpr::Select(select)) = (has_places, query.body.as_mut()) {
-            name_items(select, |expr| !has_rows(expr));
-        }
-        ControlFlow::Continue(())
-    }
-
     /// Names what will be written otherwise as it is written now.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        name_items(select, is_changed);
+        let mut names = BTreeSet::new();
+        for item in &mut select.projection {
+            let SelectItem::UnnamedExpr(expr) = item else { continue };
+            let written = match &*expr {
+                Expr::Identifier(name) => names::folded(name),
+                Expr::CompoundIdentifier(_) => continue,
+                // As many columns as a struct has fields.
+                other if is_unnest(other) => continue,
+                // As many as it stands for, each of which is told apart by its own.
+                other if stands_for_columns(other) => {
+                    if is_changed(other) {
+                        let alias = Ident::with_quote('"', names::as_written(other));
+                        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                    }
+                    continue;
+                }
+                other => names::as_written(other),
+            };
+            let is_twice = names.contains(&written);
+            if !is_twice && !is_changed(expr) {
+                names.insert(written);
+                continue;
+            }
+            // The second of a name is told apart by a number, as DuckDB does.
+            let numbered = (1..).map(|number| format!("{written}_{number}"));
+            let mut free = std::iter::once(written.clone()).chain(numbered);
+            let Some(name) = free.find(|name| !names.contains(name)) else { continue };
+            names.insert(name.clone());
+            let alias = Ident::with_quote('"', name);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
         ControlFlow::Continue(())
     }
 
@@ -310,71 +327,6 @@ impl VisitorMut for Translation {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// Gives the expressions of a select list that need a name the one that they are written as, and the second of two
-/// that are written alike a number.
-fn name_items(select: &mut Select, needs_name: impl Fn(&Expr) -> bool) {
-    let mut names = BTreeSet::new();
-    for item in &mut select.projection {
-        let SelectItem::UnnamedExpr(expr) = item else { continue };
-        let (written, is_column) = match &*expr {
-            Expr::Identifier(name) => (names::folded(name), true),
-            Expr::CompoundIdentifier(_) => continue,
-            // As many columns as a struct has fields.
-            other if is_unnest(other) => continue,
-            // As many as it stands for, each of which is told apart by its own.
-            other if stands_for_columns(other) => {
-                if is_changed(other) {
-                    let alias = Ident::with_quote('"', names::as_written(other));
-                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-                }
-                continue;
-            }
-            other => (names::as_written(other), false),
-        };
-        let is_twice = names.contains(&written);
-        if !is_twice && (is_column || !needs_name(expr)) {
-            names.insert(written);
-            continue;
-        }
-        // The second of a name is told apart by a number, as DuckDB does.
-        let numbered = (1..).map(|number| format!("{written}_{number}"));
-        let mut free = std::iter::once(written.clone()).chain(numbered);
-        let Some(name) = free.find(|name| !names.contains(name)) else { continue };
-        names.insert(name.clone());
-        let alias = Ident::with_quote('"', name);
-        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-    }
-}
-
-/// Whether a key of ORDER BY is the number of a column.
-fn is_place(key: &Expr) -> bool {
-    matches!(key, Expr::Value(ValueWithSpan { value: Value::Number(_, _), span: _ }))
-}
-
-/// Whether rows are made of a list somewhere in an expression, or read by a subquery: the URL of what it reads may hold
-/// secrets, which a name would show.
-fn has_rows(expr: &Expr) -> bool {
-    struct Found(bool);
-
-    impl Visitor for Found {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.0 = true;
-            ControlFlow::Continue(())
-        }
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            self.0 |= is_unnest(expr);
-            ControlFlow::Continue(())
-        }
-    }
-
-    let mut found = Found(false);
-    walk_expr(expr, &mut found);
-    found.0
 }
 
 /// Whether it makes rows of a list, or columns of a struct's fields.
