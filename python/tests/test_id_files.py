@@ -95,7 +95,7 @@ def test_mistakes_are_told(tmp_path):
     for ids in (pa.array([1]), np.array([1]), [1], {1}, 5, None):
         with pytest.raises(tm.UsageError, match=r"is of type \w+\nhint: tm.IdSpace"):
             tm.ids("union", text, ids)
-    with pytest.raises(tm.UsageError, match="has no column `d`(.|\n)*its columns are `a`, `b`"):
+    with pytest.raises(tm.UsageError, match=r"has no column `d`(.|\n)*its columns are `a`, `b`"):
         tm.ids("union", table, column="d")
     with pytest.raises(tm.UsageError, match="read from files of this machine"):
         tm.ids("union", "s3://bucket/a.raw")
