@@ -72,7 +72,8 @@ fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
     );
     done(&["--by", "c", "in.csv", "-o", "parts/{a}.csv"]);
     let third = place.read("parts/3.csv");
-    assert!(third.lines().skip(1).is_sorted() && third.lines().count() > 2_000, "{third}");
+    let last = third.lines().skip(1).map(|line| line.rsplit(',').next().unwrap());
+    assert!(last.clone().is_sorted() && last.count() > 2_000, "{third}");
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn what_is_no_order_of_rows_is_told() {
         (&["sort", "--by", "k"], 2, "<IN>"),
         (&["sort", "a.csv", "--by"], 2, "--by"),
         (&["sort", "--by", "k", "a.csv", "-r"], 2, "-r"),
-        (&["sort", "--by", "k", "a.csv", "-o", "a.csv"], 2, "a.csv"),
+        (&["sort", "--by", "k", "a.csv", "-o", "a.csv"], 1, "a.csv"),
         (&["sort", "--by", "k", "none.csv"], 1, "none.csv"),
     ] {
         let output = place.tidemill(args).output().unwrap();
