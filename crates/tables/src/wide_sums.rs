@@ -37,8 +37,8 @@ pub(crate) fn settled(argument: &DataType, is_mean: bool) -> DataType {
             DataType::Decimal128(*precision, *scale)
         }
         DataType::Interval(_) => SPAN,
-        // A column without a value has no type.
-        DataType::Null if !is_mean => DataType::Int64,
+        // A column without a value has no type; its state is one of floats.
+        DataType::Null if !is_mean => DataType::Float64,
         other => other.clone(),
     }
 }
