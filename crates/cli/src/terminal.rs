@@ -151,6 +151,13 @@ impl Bar {
         bar
     }
 
+    /// The same for ids, which are counted as they come out.
+    pub(crate) fn of_ids(progress: &Progress) -> Self {
+        let mut bar = Bar::new(progress);
+        bar.unit = "ids";
+        bar
+    }
+
     /// Redraws, if it is time to.
     pub(crate) fn tick(&mut self) {
         let Some(bar) = &self.bar else { return };

@@ -154,6 +154,9 @@ pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resul
     options.spill_dirs = vec![settings.spill_folder.clone()];
     options.signed = request.signed;
     options.cancel = settings.cancel.flag().into();
+    let progress = settings.progress.clone();
+    options.on_read = Some(Arc::new(move |bytes| progress.add_bytes(bytes)));
+    announce(request, settings);
     let mut output = Output::begin(request, settings)?;
     let mut inputs = Vec::with_capacity(request.inputs.len());
     let (mut is_told, mut untold) = (false, None);
@@ -176,6 +179,7 @@ pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resul
     }
     let mut failed = None;
     let counts = combine(request.operation, inputs, &options, &mut |ids| {
+        settings.progress.add_rows(ids.len() as u64);
         let written = output.write(ids, request.signed, out);
         written.map_err(|error| {
             failed = Some(error);
@@ -185,6 +189,19 @@ pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resul
     let counts = counts.map_err(|error| failed.take().unwrap_or_else(|| told(error)))?;
     output.commit()?;
     Ok(counts)
+}
+
+/// Says how many bytes will be read: of files that may have to be sorted, those of the look at their order, too.
+fn announce(request: &Request, settings: &Settings) {
+    let bytes = request.inputs.iter().map(|name| match stored(name, request) {
+        // Their own reading says so.
+        Stored::Table => None,
+        Stored::Text | Stored::Raw => std::fs::metadata(name).ok().map(|file| file.len()),
+    });
+    let bytes: u64 = bytes.flatten().sum();
+    if bytes > 0 {
+        settings.progress.set_bytes_total(if request.sorted { bytes } else { 2 * bytes });
+    }
 }
 
 /// An error of a combination as the others are told.

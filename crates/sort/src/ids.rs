@@ -20,6 +20,7 @@
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::cancel::Cancel;
 use crate::drain::{Block, Blocks, Layout};
@@ -131,8 +132,11 @@ pub enum Format {
     Text,
 }
 
+/// Is told how many bytes were read.
+pub type OnRead = Arc<dyn Fn(u64) + Send + Sync>;
+
 /// How sets are combined.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
     /// Memory, in bytes. Default: 1 GiB. Minimum: 1 MiB for each input that has to be sorted.
@@ -143,15 +147,28 @@ pub struct Options {
     pub spill_dirs: Vec<PathBuf>,
     /// Ids are numbers in two's complement, and negative ones come first. Default: no.
     pub signed: bool,
+    /// Is told of each read of an input of bytes, the look at its order included. Default: nobody.
+    pub on_read: Option<OnRead>,
     /// Stops it from another thread.
     pub cancel: Cancel,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("memory_bytes", &self.memory_bytes)
+            .field("threads", &self.threads)
+            .field("spill_dirs", &self.spill_dirs)
+            .field("signed", &self.signed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
         let crate::Options { memory_bytes, threads, spill_dirs, cancel, .. } =
             crate::Options::default();
-        Options { memory_bytes, threads, spill_dirs, signed: false, cancel }
+        Options { memory_bytes, threads, spill_dirs, signed: false, on_read: None, cancel }
     }
 }
 
@@ -259,6 +276,7 @@ pub struct Counts {
 struct Reader<'a> {
     input: Input<'a>,
     cancel: Cancel,
+    on_read: Option<OnRead>,
     signed: bool,
     line: u64,
     /// The beginning of an id.
@@ -271,6 +289,7 @@ impl<'a> Reader<'a> {
         Reader {
             input,
             cancel: options.cancel.clone(),
+            on_read: options.on_read.clone(),
             signed: options.signed,
             line: 0,
             rest: Vec::new(),
@@ -304,6 +323,9 @@ impl<'a> Reader<'a> {
                     };
                     let read = read.map_err(failed)?;
                     self.rest.truncate(start + read);
+                    if let Some(on_read) = &self.on_read {
+                        on_read(read as u64);
+                    }
                     self.ended = read == 0;
                     match format {
                         Format::Raw => self.raw(ids)?,

@@ -72,7 +72,9 @@ impl Amplifier {
             "array_to_string" => Amplifier::Join,
             "string_to_array" | "string_split" => Amplifier::Split,
             "id_set_ids" => Amplifier::Ids,
-            "id_set_merge" | "id_set_common" | "id_set_difference" => Amplifier::TwoSets,
+            "id_set_merge" | "id_set_common" | "id_set_difference" | "id_set_jaccard" => {
+                Amplifier::TwoSets
+            }
             _ => return None,
         })
     }

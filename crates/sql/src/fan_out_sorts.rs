@@ -38,6 +38,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use tidemill_base::Settings;
 use tidemill_base::error::Error;
+use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 use tidemill_sort::{
     DiskCounts, KeyedOrder, Layout, MEMORY_BYTES_MIN, Options, Shape, Sorted, Sorter, Task,
@@ -47,7 +48,7 @@ use tokio::task::JoinSet;
 
 use crate::in_place::InPlace;
 use crate::messages::external;
-use crate::pool::Pool;
+use crate::pool::{Pool, size_above};
 use crate::spills::{Spill, SpillSpace, Writer};
 use rests::{Encoded, Rests};
 
@@ -56,6 +57,9 @@ pub(crate) const CONSUMER: &str = "FanOutSort";
 
 /// An entry of the sorter's, beside a record's bytes.
 const ENTRY_BYTES: usize = 18;
+
+/// A batch that is handed on has so much, or one row.
+const PORTION_BYTES: u64 = 4 << 20;
 
 /// The rest of a record follows, or the place where it is parked.
 const FOLLOWS: u8 = 0;
@@ -336,7 +340,10 @@ fn hand_on(
     while let Some(block) = blocks.next().map_err(told)? {
         held.count(blocks.disk_counts());
         let records: Vec<&[u8]> = block.records().collect();
-        for some in records.chunks(batch_rows) {
+        let mut rest = records.as_slice();
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(portion(rest, batch_rows));
+            rest = others;
             if sender.blocking_send(Ok(form.batch(some, held)?)).is_err() {
                 return Ok(());
             }
@@ -344,6 +351,24 @@ fn hand_on(
     }
     held.count(blocks.finish().map_err(told)?.disk);
     Ok(())
+}
+
+/// How many of the next records are a batch: as many as have few bytes with what is parked of them, at least one.
+fn portion(records: &[&[u8]], batch_rows: usize) -> usize {
+    let mut bytes = 0u64;
+    let within = |record: &&&[u8]| {
+        bytes = bytes.saturating_add(record.len() as u64).saturating_add(parked_bytes(record));
+        bytes <= PORTION_BYTES
+    };
+    records.iter().take(batch_rows).take_while(within).count().max(1)
+}
+
+/// How much of a row is parked.
+fn parked_bytes(record: &[u8]) -> u64 {
+    match KeyedOrder::split(record).1.split_first() {
+        Some((&PARKED, place)) => place.last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)),
+        _ => 0,
+    }
 }
 
 /// Where a column of the rows is.
@@ -465,7 +490,21 @@ fn typed(column: &ArrayRef, wanted: &DataType) -> PlanResult<ArrayRef> {
 }
 
 fn told(error: tidemill_sort::Error) -> DataFusionError {
-    external(sort_error(error))
+    external(match error {
+        tidemill_sort::Error::RecordTooLong { bytes, limit_bytes } => Error::Memory {
+            message: format!(
+                "out of memory: what a row is sorted by has {}, more than the {} that it may have",
+                human(bytes),
+                human(limit_bytes),
+            ),
+            // An eighth of a share, which is nearly all of the half that steps have.
+            hint: Some(format!(
+                "--memory {} or more may do; or sort by the beginning of it: left(x, 100)",
+                size_above(bytes.saturating_mul(19))
+            )),
+        },
+        other => sort_error(other),
+    })
 }
 
 /// An error of a sort as the others are told.
@@ -487,7 +526,6 @@ pub fn sort_error(error: tidemill_sort::Error) -> Error {
             let path = folder.display().to_string();
             Error::Corrupt { path, offset: Some(offset), reason, hint }
         }
-        Sort::RecordTooLong { .. } => Error::Memory { message, hint },
         Sort::Output(source) => Error::io("write", "the sorted records", source),
         Sort::Mismatch { .. } => Error::Internal(message),
         _ => Error::Usage { message, hint },

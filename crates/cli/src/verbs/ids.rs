@@ -7,9 +7,11 @@ use tidemill_engine::ids::{self, Operation, Request, Stored};
 use tidemill_engine::job::Limits;
 use tidemill_engine::{Error, running};
 
+use super::check::beside;
 use super::{Outcome, print};
 use crate::args::IdsArgs;
-use crate::{memory, terminal};
+use crate::memory;
+use crate::terminal::{self, Bar};
 
 /// `tidemill ids OPERATION FILE…`.
 pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
@@ -29,10 +31,15 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
     let settings = running::prepare(&limits, &Limits::default())?.settings;
     memory::keep_some(&settings);
     terminal::watch_signals(&settings.cancel)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let counts = ids::run(&request, &settings, &mut out)?;
-    out.flush().map_err(|error| Error::io("write", "standard output", error))?;
-    drop(out);
+    let mut bar = Bar::of_ids(&settings.progress);
+    let counts = beside(&mut bar, || {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        let counts = ids::run(&request, &settings, &mut out)?;
+        out.flush().map_err(|error| Error::io("write", "standard output", error))?;
+        Ok(counts)
+    });
+    bar.clear();
+    let counts = counts?;
     if request.operation == Operation::Count {
         print(format!("{}\n", counts.output).as_bytes())?;
     }

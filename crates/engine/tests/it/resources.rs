@@ -388,8 +388,13 @@ fn two_sets_that_would_take_more_than_there_is_are_refused() {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     folder.write("x.csv", format!("s\n\\x{hex}\n"));
     let spill = Folder::new();
-    for function in ["id_set_union", "id_set_intersection", "id_set_difference"] {
-        let sql = format!("SELECT id_set_cardinality({function}(s, s)) FROM '$/x.csv'");
+    for call in [
+        "id_set_cardinality(id_set_union(s, s))",
+        "id_set_cardinality(id_set_intersection(s, s))",
+        "id_set_cardinality(id_set_difference(s, s))",
+        "id_set_jaccard(s, s)",
+    ] {
+        let sql = format!("SELECT {call} FROM '$/x.csv'");
         let Err(error) = folder.try_ask(&sql, &little(spill.path(), 2)) else {
             panic!("{sql} was answered")
         };

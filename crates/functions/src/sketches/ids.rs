@@ -1,11 +1,11 @@
 //! What stored sets of whole numbers tell: `id_set_cardinality`, `id_set_contains`, `id_set_ids`, and of two of them
-//! `id_set_merge`, `id_set_common` and `id_set_difference`. All of it is exact.
+//! `id_set_merge`, `id_set_common`, `id_set_difference` and `id_set_jaccard`. All of it is exact.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, Int64Array, Int64Builder,
-    ListBuilder,
+    Array, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, Float64Array, Int64Array,
+    Int64Builder, ListBuilder,
 };
 use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
 use datafusion_common::{Result, ScalarValue};
@@ -28,16 +28,19 @@ pub(super) enum OfIds {
     Common,
     /// `id_set_difference`
     Difference,
+    /// `id_set_jaccard`
+    Jaccard,
 }
 
 impl OfIds {
-    pub(super) const ALL: [OfIds; 6] = [
+    pub(super) const ALL: [OfIds; 7] = [
         OfIds::Cardinality,
         OfIds::Contains,
         OfIds::List,
         OfIds::Merge,
         OfIds::Common,
         OfIds::Difference,
+        OfIds::Jaccard,
     ];
 }
 
@@ -50,6 +53,7 @@ impl Function for OfIds {
             OfIds::Merge => &["id_set_merge"],
             OfIds::Common => &["id_set_common"],
             OfIds::Difference => &["id_set_difference"],
+            OfIds::Jaccard => &["id_set_jaccard"],
         }
     }
 
@@ -73,6 +77,10 @@ impl Function for OfIds {
                 "id_set_difference(a, b)",
                 "The numbers that the first of two stored sets has and the second has not.",
             ),
+            OfIds::Jaccard => (
+                "id_set_jaccard(a, b)",
+                "The share of the numbers of two stored sets that both have, from 0 to 1; 0 of two empty ones.",
+            ),
         };
         Told { section: SECTION, calls, what }
     }
@@ -89,7 +97,7 @@ impl Function for OfIds {
                 };
                 vec![as_sketch(set).ok_or_else(refused)?, id]
             }
-            (OfIds::Merge | OfIds::Common | OfIds::Difference, [left, right]) => {
+            (OfIds::Merge | OfIds::Common | OfIds::Difference | OfIds::Jaccard, [left, right]) => {
                 vec![as_sketch(left).ok_or_else(refused)?, as_sketch(right).ok_or_else(refused)?]
             }
             _ => return Err(refused()),
@@ -102,6 +110,7 @@ impl Function for OfIds {
             OfIds::Contains => DataType::Boolean,
             OfIds::List => DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true))),
             OfIds::Merge | OfIds::Common | OfIds::Difference => DataType::BinaryView,
+            OfIds::Jaccard => DataType::Float64,
         })
     }
 
@@ -147,6 +156,19 @@ impl Function for OfIds {
                     }
                 }
                 Arc::new(lists.finish())
+            }
+            OfIds::Jaccard => {
+                let others = Sets::of(given, 1)?;
+                let shares = all.map(|row| {
+                    let pair = sets.at(row)?.zip(others.at(row)?);
+                    Ok(pair.map(|(mut left, right)| {
+                        let both = left.len() + right.len();
+                        left.intersect_with(&right);
+                        let shared = left.len();
+                        shared as f64 / (both - shared).max(1) as f64
+                    }))
+                });
+                Arc::new(shares.collect::<Result<Float64Array>>()?)
             }
             OfIds::Merge | OfIds::Common | OfIds::Difference => {
                 let others = Sets::of(given, 1)?;

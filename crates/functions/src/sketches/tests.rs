@@ -73,6 +73,10 @@ fn stored_sets_are_asked() {
         (&format!("id_set_merge('{three}', '{two}')"), &set(&[7, 8, -1, 1 << 40])[2..]),
         (&format!("id_set_common('{three}', '{two}')"), &set(&[7])[2..]),
         (&format!("id_set_difference('{two}', '{three}')"), &set(&[8])[2..]),
+        (&format!("id_set_jaccard('{three}', '{two}')"), "0.25"),
+        (&format!("id_set_jaccard('{two}', '{two}')"), "1.0"),
+        (&format!("id_set_jaccard('{0}', '{0}')", set(&[])), "0.0"),
+        (&format!("id_set_jaccard('{two}', NULL)"), "NULL"),
         (&format!("id_set_cardinality('{}')", set(&[])), "0"),
         ("id_set_ids(NULL)", "NULL"),
     ]);
