@@ -217,7 +217,7 @@ fn rows_that_are_too_long_for_the_sorter_are_parked() {
     assert!(text.iter().map(Option::unwrap).eq(expected.iter().map(|(_, text)| *text)));
     let error = sorted(vec![vec![all]], "text", 4 << 20, &settings).unwrap_err();
     let said = error.to_string();
-    assert!(said.starts_with("out of memory: what a row is sorted by has 684 KiB"), "{said}");
+    assert!(said.starts_with("out of memory: what a row is sorted by has "), "{said}");
 }
 
 #[test]
