@@ -66,6 +66,8 @@ pub(crate) struct Partition {
     pub(crate) number: u32,
     /// The record that none is behind, of the last partition; that none is before, of the first.
     edge: Option<(u64, Vec<u8>)>,
+    /// It was at an end, and has another beyond it: of what it has by then nothing is noted at the other end.
+    ended: bool,
 }
 
 impl Partition {
@@ -377,6 +379,7 @@ impl<O: Order> Inner<O> {
             return Ok(());
         };
         let Some((_, edge)) = full.edge.take() else { return Ok(()) };
+        full.ended = true;
         self.empty_buffer(full)?;
         match end {
             End::First => {
@@ -444,7 +447,7 @@ impl<O: Order> Inner<O> {
                     0 => Some(End::First),
                     _ => None,
                 };
-                if let Some(end) = end {
+                if let Some(end) = end.filter(|_| !partition.ended) {
                     self.note_edge(&mut partition, &held, records, end);
                 }
                 self.append(&mut partition, &held, records)?;
