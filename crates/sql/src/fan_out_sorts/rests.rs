@@ -121,13 +121,14 @@ impl Rests {
                 Err(_) => Kind::Nested,
             },
             DataType::Dictionary(keys, values)
-                if is_bytes(values) && matches!(**keys, DataType::Int32 | DataType::UInt32) =>
+                if is_text_or_bytes(values)
+                    && matches!(**keys, DataType::Int32 | DataType::UInt32) =>
             {
                 coded += 1;
                 Kind::Coded { at: place(4), nth: coded - 1 }
             }
-            DataType::Dictionary(_, values) if is_bytes(values) => Kind::Bytes,
-            of if is_bytes(of) => Kind::Bytes,
+            DataType::Dictionary(_, values) if is_text_or_bytes(values) => Kind::Bytes,
+            of if is_text_or_bytes(of) => Kind::Bytes,
             of => match of.primitive_width() {
                 Some(bytes) => Kind::Fixed { at: place(bytes), bytes },
                 None => Kind::Nested,
@@ -371,7 +372,7 @@ fn damaged() -> datafusion::error::DataFusionError {
     external(Error::Internal("a sorted row is not what it was".into()))
 }
 
-fn is_bytes(of: &DataType) -> bool {
+fn is_text_or_bytes(of: &DataType) -> bool {
     matches!(
         of,
         DataType::Utf8
