@@ -107,6 +107,12 @@ pub(crate) fn complain(error: &anyhow::Error) {
     labelled(label, &text);
 }
 
+/// Ends the process as an interrupted run ends it.
+pub(crate) fn end_interrupted() -> ! {
+    complain(&Error::Interrupted.into());
+    std::process::exit(INTERRUPTED)
+}
+
 /// The progress bar of a run, on standard error if that is a terminal.
 ///
 /// It is drawn by whoever waits for the run, calling [`Bar::tick`].
@@ -142,6 +148,13 @@ impl Bar {
             hidden: true,
             unit: "rows",
         }
+    }
+
+    /// One that is never shown.
+    pub(crate) fn none() -> Self {
+        let mut bar = Bar::new(&Progress::default());
+        bar.bar = None;
+        bar
     }
 
     /// The same for files, which are counted as rows are.

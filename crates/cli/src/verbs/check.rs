@@ -1,8 +1,6 @@
 //! `check`: are rowfiles whole?
 
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
 use serde_json::json;
 use tidemill_engine::coverage::{grouped, human_bytes};
@@ -13,6 +11,7 @@ use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::whole::{Checked, Damage, Files, Kept};
 use tidemill_engine::{Error, Result, RunId};
 
+use super::beside::beside_until;
 use super::{Outcome, print};
 use crate::args::{CheckArgs, Plain};
 use crate::terminal::{self, Bar};
@@ -45,13 +44,15 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
             )
             .into());
         }
-        let kept = beside(&mut bar, || salvage(&files, out, args.overwrite, &preparation.id));
+        let kept = beside_until(&settings.cancel, &mut bar, || {
+            salvage(&files, out, args.overwrite, &preparation.id)
+        });
         bar.clear();
         return say_kept(&kept?, out, args.format);
     }
     let mut bad = 0u64;
     for index in 0..files.count() {
-        let checked = beside(&mut bar, || Ok(files.check(index)?));
+        let checked = beside_until(&settings.cancel, &mut bar, || Ok(files.check(index)?));
         match checked {
             Ok(found) => {
                 bad += u64::from(!found.whole);
@@ -79,29 +80,6 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
         });
     }
     Ok(if bad == 0 { Outcome::Complete } else { Outcome::No })
-}
-
-/// What `work` returns, done on a thread of its own while the bar moves.
-pub(super) fn beside<T: Send>(bar: &mut Bar, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let (done, wait) = channel();
-        let worker = std::thread::Builder::new().name("check".into());
-        worker
-            .spawn_scoped(scope, move || {
-                // Whoever waits is there until this has been sent.
-                let _ = done.send(work());
-            })
-            .map_err(|error| Error::io("start", "a thread", error))?;
-        loop {
-            match wait.recv_timeout(Duration::from_millis(50)) {
-                Ok(result) => return result,
-                Err(RecvTimeoutError::Timeout) => bar.tick(),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::Internal("a check ended without an answer".to_owned()));
-                }
-            }
-        }
-    })
 }
 
 fn salvage(files: &Files, out: &Path, overwrite: bool, run: &RunId) -> Result<(Kept, u64)> {

@@ -16,7 +16,7 @@ use tidemill_engine::remote::{self, StorageOptions};
 use tidemill_engine::{Error, Result};
 
 use super::Outcome;
-use super::check::beside;
+use super::beside::{beside, beside_until};
 use crate::args::{CatArgs, CopyArgs, DuArgs, GetArgs, LsArgs, Plain, PutArgs, StatArgs};
 use crate::terminal::{self, Bar};
 
@@ -199,11 +199,12 @@ pub(super) fn cat(args: &CatArgs) -> anyhow::Result<Outcome> {
         })?;
         out.flush()
     };
-    if io::stdout().is_terminal() {
-        work()?;
-    } else {
-        beside(&mut Bar::of_files(&settings.progress), work)?;
-    }
+    // A bar would be in the midst of what is shown.
+    let mut bar = match io::stdout().is_terminal() {
+        true => Bar::none(),
+        false => Bar::of_files(&settings.progress),
+    };
+    beside_until(&settings.cancel, &mut bar, work)?;
     Ok(Outcome::Complete)
 }
 

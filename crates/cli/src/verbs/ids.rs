@@ -7,7 +7,7 @@ use tidemill_engine::ids::{self, Operation, Request, Stored};
 use tidemill_engine::job::Limits;
 use tidemill_engine::{Error, running};
 
-use super::check::beside;
+use super::beside::beside_until;
 use super::{Outcome, print};
 use crate::args::IdsArgs;
 use crate::memory;
@@ -32,7 +32,7 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
     memory::keep_some(&settings);
     terminal::watch_signals(&settings.cancel)?;
     let mut bar = Bar::of_ids(&settings.progress);
-    let counts = beside(&mut bar, || {
+    let counts = beside_until(&settings.cancel, &mut bar, || {
         let mut out = BufWriter::new(std::io::stdout().lock());
         let counts = ids::run(&request, &settings, &mut out)?;
         out.flush().map_err(|error| Error::io("write", "standard output", error))?;

@@ -1,5 +1,6 @@
 //! What each verb does.
 
+mod beside;
 mod check;
 mod convert;
 mod fs;

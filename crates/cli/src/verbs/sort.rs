@@ -10,11 +10,12 @@ use tidemill_engine::{Cancel, Error, Query};
 use tidemill_sort::gnu::{self, Io, Options};
 use tidemill_sort::model::Model;
 
+use super::beside::beside_until;
 use super::output::{CoverageSink, Say, finish};
 use super::query::begin;
 use super::{Outcome, print};
 use crate::args::SortByArgs;
-use crate::terminal;
+use crate::terminal::{self, Bar};
 
 /// `tidemill sort`, with the words behind it.
 pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
@@ -27,13 +28,15 @@ pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
     let command = command.map_err(|error| Error::usage_hint(error.message, error.hint))?;
     let cancel = Cancel::new();
     terminal::watch_signals(&cancel)?;
-    let mut io = Io::of_process();
-    io.cancel = cancel.flag().into();
-    match gnu::run(&command, &mut io) {
-        Ok(gnu::Outcome::Disorder { .. }) => Ok(Outcome::No),
-        Ok(_) => Ok(Outcome::Complete),
-        Err(error) => Err(told(error).into()),
-    }
+    let outcome = beside_until(&cancel, &mut Bar::none(), || {
+        let mut io = Io::of_process();
+        io.cancel = cancel.flag().into();
+        gnu::run(&command, &mut io).map_err(told)
+    })?;
+    Ok(match outcome {
+        gnu::Outcome::Disorder { .. } => Outcome::No,
+        _ => Outcome::Complete,
+    })
 }
 
 /// Whether the words ask for rows of tables: they have `--by`.

@@ -27,7 +27,7 @@ pub(crate) fn signal(child: &Child, number: i32) {
 }
 
 /// Whether the process has begun to handle SIGINT itself.
-fn handles_signals(child: &Child) -> bool {
+pub(crate) fn handles_signals(child: &Child) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{}/status", child.id())) else {
         return false;
     };
@@ -60,9 +60,24 @@ fn waiting_run(place: &Place, words: &[&str], folder: &str) -> Child {
 }
 
 pub(crate) fn ended(mut child: Child) -> (ExitStatus, String) {
-    let mut stderr = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    (child.wait().unwrap(), stderr)
+    let mut pipe = child.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut stderr = String::new();
+        pipe.read_to_string(&mut stderr).unwrap();
+        stderr
+    });
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if started.elapsed() > Duration::from_secs(300) {
+            let _ = child.kill();
+            panic!("it has not ended: {}", reader.join().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    (status, reader.join().unwrap())
 }
 
 const ROWS: [&str; 6] =

@@ -1,10 +1,12 @@
 //! Lines in order.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ChildStdin, Stdio};
 
 use crate::Place;
-use crate::endings::{ended, signal, until};
+use crate::endings::{ended, handles_signals, signal, until};
 
 #[test]
 fn lines_are_sorted_by_the_options_of_gnu_sort() {
@@ -206,39 +208,14 @@ fn sets_of_ids_are_combined() {
 #[cfg(target_os = "linux")]
 fn a_sort_that_is_stopped_leaves_nothing() {
     let lines: String = (0..3_000_000_u64).map(|n| format!("{}\n", n * 7919 % 999_983)).collect();
+    let of_lines = ["sort", "-S", "16M", "-T", "spill", "-o", "out.csv", "-"];
+    let by =
+        ["sort", "--by", "k", "--source-format", "csv", "--memory", "64M", "-o", "out.csv", "-"];
     for (words, number) in [
-        (&["sort", "-S", "16M", "-T", "spill", "-o", "out.csv", "-"][..], libc::SIGKILL),
-        (&["sort", "-S", "16M", "-T", "spill", "-o", "out.csv", "-"], libc::SIGINT),
-        (
-            &[
-                "sort",
-                "--by",
-                "k",
-                "--source-format",
-                "csv",
-                "--memory",
-                "64M",
-                "-o",
-                "out.csv",
-                "-",
-            ],
-            libc::SIGKILL,
-        ),
-        (
-            &[
-                "sort",
-                "--by",
-                "k",
-                "--source-format",
-                "csv",
-                "--memory",
-                "64M",
-                "-o",
-                "out.csv",
-                "-",
-            ],
-            libc::SIGINT,
-        ),
+        (&of_lines[..], libc::SIGKILL),
+        (&of_lines, libc::SIGINT),
+        (&by, libc::SIGKILL),
+        (&by, libc::SIGINT),
     ] {
         let place = Place::new();
         std::fs::create_dir(place.path().join("spill")).unwrap();
@@ -249,7 +226,7 @@ fn a_sort_that_is_stopped_leaves_nothing() {
         stdin.write_all(b"k\n").unwrap();
         stdin.write_all(lines.as_bytes()).unwrap();
         stdin.flush().unwrap();
-        // More will come: it waits, and has spilled by then.
+        // More will come: it has spilled by then, and is stuck in a read.
         let spill = place.path().join("spill").canonicalize().unwrap();
         let files = format!("/proc/{}/fd", child.id());
         until("it has spilled", || {
@@ -263,9 +240,14 @@ fn a_sort_that_is_stopped_leaves_nothing() {
                 })
             })
         });
+        until("all has been taken", || is_empty(&stdin));
         signal(&child, number);
         let (status, stderr) = ended(child);
-        assert!(!status.success(), "{words:?}: {stderr}");
+        if number == libc::SIGINT {
+            assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"));
+        } else {
+            assert_eq!(status.signal(), Some(number));
+        }
         assert!(place.names("spill").is_empty(), "{words:?}: {:?}", place.names("spill"));
         let left = place.names(".");
         assert!(
@@ -276,5 +258,43 @@ fn a_sort_that_is_stopped_leaves_nothing() {
         place.write("small.csv", "k\n2\n1\n");
         place.ok(&["sort", "--by", "k", "small.csv", "-o", "out.csv"]);
         assert_eq!(place.read("out.csv"), "k\n1\n2\n");
+    }
+}
+
+/// Whether what was written to a pipe has been read.
+#[cfg(target_os = "linux")]
+fn is_empty(pipe: &ChildStdin) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: it asks for the bytes in an open pipe, and has a place for their number.
+    assert_eq!(unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }, 0);
+    bytes == 0
+}
+
+/// What neither reads nor writes looks at no flag.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupt_ends_what_is_stuck_in_a_pipe() {
+    let place = Place::new();
+    let pipe = std::ffi::CString::new(place.path().join("pipe").to_str().unwrap()).unwrap();
+    // SAFETY: the name ends with a zero.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    place.write("lines", &"line\n".repeat(1 << 20));
+    for words in [
+        &["sort", "pipe"][..],
+        &["sort", "-c", "pipe"],
+        &["sort", "lines"],
+        &["ids", "union", "pipe", "--input-format", "text"],
+        &["cat", "lines"],
+    ] {
+        let mut command = place.tidemill(words);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        until("it handles signals", || handles_signals(&child));
+        signal(&child, libc::SIGINT);
+        let (status, stderr) = ended(child);
+        assert_eq!(status.code(), Some(130), "{words:?}: {stderr}");
+        assert_eq!(stderr, "error: interrupted\n", "{words:?}");
+        drop(stdout);
     }
 }

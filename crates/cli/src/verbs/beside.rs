@@ -1,0 +1,57 @@
+//! Work on a thread of its own, while the bar moves and an interrupt is looked for.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use tidemill_engine::running::GRACE;
+use tidemill_engine::{Cancel, Error, Result};
+
+use crate::terminal::{self, Bar};
+
+/// How often the bar moves and the flag is looked at.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What `work` returns, done on a thread of its own while the bar moves. It ends itself when it is to stop.
+pub(super) fn beside<T: Send>(bar: &mut Bar, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    waiting(work, || bar.tick())
+}
+
+/// The same for what may be stuck where no flag is looked at: in a read from a pipe that nobody writes to, in a
+/// write to one that nobody reads. [`GRACE`] after `cancel` is raised the process ends without it. What was
+/// staged has no name yet, and goes with the process; on a file system without such files it stays, hidden.
+pub(super) fn beside_until<T: Send>(
+    cancel: &Cancel,
+    bar: &mut Bar,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    let mut since: Option<Instant> = None;
+    waiting(work, || {
+        bar.tick();
+        if cancel.is_cancelled() && since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+            bar.clear();
+            terminal::end_interrupted();
+        }
+    })
+}
+
+fn waiting<T: Send>(work: impl FnOnce() -> Result<T> + Send, mut tick: impl FnMut()) -> Result<T> {
+    std::thread::scope(|scope| {
+        let (done, wait) = channel();
+        let worker = std::thread::Builder::new().name("work".into());
+        worker
+            .spawn_scoped(scope, move || {
+                // Whoever waits is there until this has been sent.
+                let _ = done.send(work());
+            })
+            .map_err(|error| Error::io("start", "a thread", error))?;
+        loop {
+            match wait.recv_timeout(TICK) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) => tick(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Internal("the work ended without an answer".to_owned()));
+                }
+            }
+        }
+    })
+}
