@@ -178,6 +178,48 @@ def test_small_objects_cost_one_request_each_and_no_head(s3, proxy, through_prox
     assert [r.path for r in proxy.requests if r.method == "HEAD"] == ["/logs/small/*.csv"]
 
 
+@pytest.mark.parametrize("answer", [None, Status(400), Status(416), Status(503), Cut(1000)])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "empty.csv"])
+def test_what_is_read_first_comes_with_what_an_object_is(
+    s3, proxy, through_proxy, csv, table, name, answer
+):
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(table, sink)
+    content = {
+        "a.csv": csv,
+        "a.csv.gz": gzip.compress(csv),
+        "a.parquet": sink.getvalue(),
+        "empty.csv": b"",
+    }[name]
+    put(s3, name, content)
+    if answer is not None:
+        proxy.rules = [first(1, answer)]
+    if name == "empty.csv":
+        assert "is empty" in through_proxy.query(totals(name), expect=2)
+        return
+    assert through_proxy.query(totals(name)) == TOTALS
+    heads = len([r for r in proxy.requests if r.method == "HEAD"])
+    if isinstance(answer, Cut):
+        # It may be gone on with.
+        assert heads <= 1
+    else:
+        # What is tried again needs no other question.
+        assert heads == (answer is not None and answer.status != 503)
+    if answer is None:
+        spans = [r.headers["range"].removeprefix("bytes=").split("-") for r in proxy.reads()]
+        read = sum(int(last) - int(first) + 1 if first else int(last) for first, last in spans)
+        # The sample is not asked for twice, nor is the end.
+        assert read <= max(len(content), 1 << 20)
+
+
+def test_a_folder_may_be_called_as_a_file(s3, tidemill):
+    for number in range(3):
+        put(s3, f"days.csv/part-{number}.csv", f"n\n{number}\n".encode())
+    assert tidemill.query("SELECT sum(n) AS n FROM 's3://logs/days.csv'") == "n\n3\n"
+    error = tidemill.query("SELECT * FROM 's3://logs/day.csv'", expect=1)
+    assert "`s3://logs/day.csv` is not there" in error or "no such" in error, error
+
+
 def test_objects_that_differ_are_unified_and_small_ones_are_still_asked_for_once(
     s3, proxy, through_proxy
 ):
@@ -216,8 +258,11 @@ def test_only_wanted_columns_of_parquet_are_asked_for(s3, proxy, through_proxy, 
     pyarrow.parquet.write_table(table, sink, row_group_size=100_000, compression="none")
     put(s3, "a.parquet", sink.getvalue())
     assert through_proxy.query(totals("a.parquet")) == TOTALS
-    spans = (r.headers["range"].removeprefix("bytes=").split("-") for r in proxy.reads())
-    read = sum(int(last) - int(first) + 1 for first, last in spans)
+    spans = [r.headers["range"].removeprefix("bytes=").split("-") for r in proxy.reads()]
+    # What it is is asked for together with its end.
+    assert [first for first, _ in spans].index("") == 0
+    read = sum(int(last) - int(first) + 1 if first else int(last) for first, last in spans)
+    assert all(r.method == "GET" for r in proxy.requests)
     assert read < len(sink.getvalue()) / 2
     assert len(proxy.reads()) <= 1 + ROWS // 100_000
 

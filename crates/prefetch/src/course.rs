@@ -29,6 +29,21 @@ pub struct Leg {
     pub in_blocks: bool,
 }
 
+impl Leg {
+    fn bytes(&self) -> u64 {
+        self.ranges.iter().map(length).sum()
+    }
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
+/// Of a task.
+fn bytes(legs: &[Leg]) -> u64 {
+    legs.iter().map(Leg::bytes).sum()
+}
+
 /// Tasks in the order in which they are taken, and what each reads.
 #[derive(Debug)]
 pub struct Course {
@@ -39,6 +54,8 @@ pub struct Course {
 #[derive(Debug, Default)]
 struct State {
     tasks: Vec<Vec<Leg>>,
+    /// How many bytes the tasks have that have not been claimed.
+    left_bytes: u64,
     claims: HashMap<usize, Vec<Claims>>,
     claimed_bytes: u64,
     /// The first task that has not been claimed.
@@ -48,7 +65,8 @@ struct State {
 impl Course {
     /// Tasks, of which so many bytes are claimed before they are taken.
     pub fn new(tasks: Vec<Vec<Leg>>, window_bytes: u64) -> Course {
-        let state = Mutex::new(State { tasks, ..State::default() });
+        let left_bytes = tasks.iter().map(|task| bytes(task)).sum();
+        let state = Mutex::new(State { tasks, left_bytes, ..State::default() });
         let course = Course { window_bytes, state };
         course.go_on(None);
         course
@@ -66,20 +84,30 @@ impl Course {
             if let Some(task) = taken {
                 gone = state.claims.remove(&task).unwrap_or_default();
                 state.claimed_bytes -= gone.iter().map(Claims::bytes).sum::<u64>();
-                state.next = state.next.max(task + 1);
+                while state.next <= task {
+                    let passed = state.next;
+                    state.left_bytes -= state.tasks.get(passed).map_or(0, |legs| bytes(legs));
+                    state.next += 1;
+                }
             }
             while state.claimed_bytes < self.window_bytes && state.next < state.tasks.len() {
                 let task = state.next;
                 state.next += 1;
-                let claims: Vec<Claims> = std::mem::take(&mut state.tasks[task])
-                    .into_iter()
-                    .flat_map(|Leg { object, ranges, in_blocks }| match in_blocks {
-                        true => {
-                            ranges.into_iter().map(|range| object.claim_blocks(range)).collect()
-                        }
-                        false => vec![object.claim(&ranges)],
-                    })
-                    .collect();
+                let mut claims = Vec::new();
+                for leg in std::mem::take(&mut state.tasks[task]) {
+                    let mut left = state.left_bytes;
+                    state.left_bytes -= leg.bytes();
+                    let Leg { object, ranges, in_blocks } = leg;
+                    if !in_blocks {
+                        claims.push(object.claim(&ranges));
+                        continue;
+                    }
+                    for range in ranges {
+                        let bytes = length(&range);
+                        claims.push(object.claim_blocks(range, left));
+                        left -= bytes;
+                    }
+                }
                 state.claimed_bytes += claims.iter().map(Claims::bytes).sum::<u64>();
                 state.claims.insert(task, claims);
             }

@@ -35,6 +35,8 @@ use crate::tuner::Access;
 const GRAIN_BYTES: u64 = 1 << 20;
 /// So many places of an object are followed at once.
 const WINDOWS_MAX: usize = 16;
+/// A block stays until reading is so far behind its end: who looks for where a record begins goes back to there.
+const BEHIND_BYTES: u64 = 64 << 10;
 /// A step forward that is not longer than this still goes on at a place.
 const SKIP_BYTES_MAX: u64 = 1 << 20;
 
@@ -179,7 +181,8 @@ impl Cursor {
             windows.has_declared = true;
             window.read_at = windows.clock;
             window.claimed_to = first.end;
-            window.held = self.object.claimed(first, true, true, &self.counters);
+            let left = Some(self.object.left(range.start, shared.windows()));
+            window.held = self.object.claimed(first, true, true, left, &self.counters);
             windows.add(window).1
         };
         self.forget(gone);
@@ -238,7 +241,8 @@ impl Cursor {
                     (1.., 0) => shared.window_closed(),
                     _ => {}
                 }
-                let is_passed = |held: &mut Held| held.range.end <= at;
+                let behind = at.saturating_sub(BEHIND_BYTES);
+                let is_passed = |held: &mut Held| held.range.end <= behind;
                 released.extend(window.held.extract_if(.., is_passed));
             }
             window.next = ends;

@@ -38,6 +38,11 @@ pub(crate) const FLYING_BYTES_MAX: u64 = 192 << 20;
 pub(crate) const BLOCKS_MIN: u64 = 16;
 /// The least that a block holds.
 pub(crate) const BLOCK_BYTES_MIN: u64 = 64 << 10;
+/// Of what is left to read there are at least so many blocks: whole ones would leave most connections without work
+/// while the last few of them come.
+const LAST_BLOCKS: u64 = 16;
+/// They are no smaller for that than this: a request has to be worth the wait for its first byte.
+const LAST_BLOCK_BYTES_MIN: u64 = 1 << 20;
 
 /// What all readers of a process share: the memory for what is read ahead, and the order in which it
 /// is fetched. Cloning shares it.
@@ -110,6 +115,8 @@ struct How {
     known_to: u64,
     /// By blocks of the object, or by itself.
     aligned: bool,
+    /// So many bytes are going to be read from its beginning on, if that is known.
+    left: Option<u64>,
     /// For a reader at this place …
     from: u64,
     /// … when all readers have read so much; none where no reader has come near.
@@ -252,6 +259,21 @@ impl Opened {
         self.options.block_bytes.min(1 << most.ilog2()).max(1)
     }
 
+    /// What is left to read from a place on, where so many windows share the line: what one of them reads of it ends
+    /// where another one begins, or here.
+    pub(crate) fn left(&self, at: u64, windows: u64) -> u64 {
+        self.size().saturating_sub(at).saturating_mul(windows.max(1))
+    }
+
+    /// The size of the blocks where so many bytes are left to read: towards the end they are halved.
+    fn block_bytes_of(&self, left: u64) -> u64 {
+        let mut bytes = self.block_bytes();
+        while bytes / 2 >= LAST_BLOCK_BYTES_MIN && left < bytes.saturating_mul(LAST_BLOCKS) {
+            bytes /= 2;
+        }
+        bytes
+    }
+
     /// How far a window may reach, memory and the other windows being what they are.
     pub fn window_bytes(&self, windows: u64) -> u64 {
         self.options.window_bytes.min(self.pool.memory_bytes() / windows.max(1))
@@ -271,16 +293,17 @@ impl Opened {
     ) -> Claims {
         let mut held = Vec::new();
         for range in ranges {
-            held.append(&mut self.claimed(range.clone(), false, false, counters));
+            held.append(&mut self.claimed(range.clone(), false, false, None, counters));
         }
         Claims { shared: Arc::clone(&self.pool.0), held }
     }
 
-    /// The same of one range, by whole blocks: up to the end of the one that it ends in.
-    pub fn claim_blocks(self: &Arc<Self>, range: Range<u64>) -> Claims {
-        let bytes = self.block_bytes();
+    /// The same of one range, by whole blocks: up to the end of the one that it ends in. So many bytes are left
+    /// to read from its beginning on, here and elsewhere: the last blocks are smaller.
+    pub fn claim_blocks(self: &Arc<Self>, range: Range<u64>, left: u64) -> Claims {
+        let bytes = self.block_bytes_of(left.saturating_sub(range.end - range.start));
         let range = range.start..range.end.div_ceil(bytes).saturating_mul(bytes);
-        let held = self.claimed(range, true, false, &self.pool.0.counters);
+        let held = self.claimed(range, true, false, Some(left), &self.pool.0.counters);
         Claims { shared: Arc::clone(&self.pool.0), held }
     }
 
@@ -289,12 +312,13 @@ impl Opened {
         range: Range<u64>,
         aligned: bool,
         soon: bool,
+        left: Option<u64>,
         counters: &Arc<Counters>,
     ) -> Vec<Held> {
         let range = range.start..range.end.min(self.size());
         let mut held = Vec::new();
         let read = soon.then(|| self.pool.0.counters.asked_bytes.load(Ordering::Relaxed));
-        let how = How { known_to: 0, aligned, from: range.start, read };
+        let how = How { known_to: 0, aligned, left, from: range.start, read };
         self.pool.0.books.lock().cover(self, range, &how, counters, &mut held);
         self.pool.0.pump();
         held
@@ -330,7 +354,8 @@ impl Shared {
             }
             if let Some((range, known_to, held)) = ahead {
                 let read = Some(self.counters.asked_bytes.load(Ordering::Relaxed));
-                let how = How { known_to, aligned: true, from: at, read };
+                let left = Some(object.left(range.start, books.windows));
+                let how = How { known_to, aligned: true, left, from: at, read };
                 books.cover(object, range, &how, counters, held);
             }
             books.find(self, object, at, bytes, counters, &mut after)
@@ -490,7 +515,6 @@ impl Books {
         counters: &Arc<Counters>,
         held: &mut Vec<Held>,
     ) {
-        let bytes = object.block_bytes();
         let mut at = range.start;
         while at < range.end {
             if at < how.known_to
@@ -500,7 +524,13 @@ impl Books {
                 continue;
             }
             let id = self.at(object, at).unwrap_or_else(|| {
+                let left = how.left.map(|left| left.saturating_sub(at - range.start));
+                let bytes = left.map_or(object.block_bytes(), |left| object.block_bytes_of(left));
                 let cut = if how.aligned { (at / bytes + 1) * bytes } else { at + bytes };
+                // The last one of the smaller ones takes a sliver with it.
+                let is_last =
+                    bytes < object.block_bytes() && object.size().saturating_sub(cut) < bytes / 4;
+                let cut = if is_last { object.size() } else { cut };
                 let next = self.next_start(object, at).unwrap_or(u64::MAX);
                 let id = self.add(object, at..cut.min(next).min(range.end), counters);
                 self.queue.insert((FAR + id, id));

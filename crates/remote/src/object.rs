@@ -46,6 +46,8 @@ struct Version {
     /// Its first bytes, once they have been read: a sample for the schema is read again with
     /// the first split.
     head: OnceLock<Bytes>,
+    /// Bytes from a place up to its end, if those were read first.
+    tail: OnceLock<(u64, Bytes)>,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl Object {
             size: meta.size,
             modified_ns: meta.last_modified.timestamp_nanos_opt().map_or(0, i128::from),
             head: OnceLock::new(),
+            tail: OnceLock::new(),
             at: At::S3 {
                 bucket: Arc::clone(bucket),
                 object: Box::new(StoreObject::new(store, meta)),
@@ -86,6 +89,7 @@ impl Object {
             size: resource.size().unwrap_or(0),
             modified_ns: resource.modified_ns(),
             head: keep,
+            tail: OnceLock::new(),
             at: At::Http(Box::new(resource)),
         })
     }
@@ -181,6 +185,20 @@ impl Object {
     /// How much of its beginning is here, and need not be asked for again.
     pub fn head_bytes(&self) -> u64 {
         self.head().map_or(0, |head| head.len() as u64)
+    }
+
+    /// Keeps bytes of one of its ends.
+    pub(super) fn keep(&self, start: u64, bytes: Bytes) {
+        let _ = match start {
+            0 => self.version.head.set(bytes).is_ok(),
+            _ => self.version.tail.set((start, bytes)).is_ok(),
+        };
+    }
+
+    /// Where the bytes up to its end begin that are here, if there are any.
+    pub fn tail_start(&self) -> Option<u64> {
+        let whole = || self.head().filter(|head| head.len() as u64 == self.size()).map(|_| 0);
+        self.version.tail.get().map(|(start, _)| *start).or_else(whole)
     }
 
     /// Keeps its beginning.
@@ -284,9 +302,15 @@ impl Version {
         if range.start >= range.end {
             return Some(Bytes::new());
         }
-        let head = self.head.get().filter(|head| range.end <= head.len() as u64)?;
-        let place = |at: u64| usize::try_from(at).ok();
-        Some(head.slice(place(range.start)?..place(range.end)?))
+        let is_within = |start: u64, bytes: &Bytes| {
+            start <= range.start && range.end - start <= bytes.len() as u64
+        };
+        let head = self.head.get().map(|bytes| (0, bytes));
+        let tail = self.tail.get().map(|(start, bytes)| (*start, bytes));
+        let (start, bytes) =
+            [head, tail].into_iter().flatten().find(|(start, bytes)| is_within(*start, bytes))?;
+        let place = |at: u64| usize::try_from(at - start).ok();
+        Some(bytes.slice(place(range.start)?..place(range.end)?))
     }
 
     /// Hands over a range of this version.

@@ -33,7 +33,7 @@ const TAIL_BYTES: u64 = 64 << 10;
 /// The least that is asked for.
 const LEAST_BYTES: u64 = 64 << 10;
 /// A sample starts with so much.
-const SAMPLE_BYTES: u64 = 1 << 20;
+pub const SAMPLE_BYTES: u64 = 1 << 20;
 /// The memory for what is read ahead where no run has said.
 const MEMORY_BYTES_DEFAULT: u64 = 64 << 20;
 

@@ -8,14 +8,19 @@ use std::time::Duration;
 
 use crate::cache::Keeping;
 use crate::error::{Error, Result};
+use bytes::Bytes;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStoreExt};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 use tidemill_base::cancel::{Cancel, Tick};
 use tidemill_base::redact::visible;
+use tidemill_prefetch::endpoint::at_full_speed;
+use tracing::{Instrument, debug_span};
 
 use super::client::{Connector, Kept, OnlyNew, root_cause};
+use super::counted;
+use super::object::Object;
 use super::requests::{Wire, address};
 use super::tuning::Tuning;
 use super::{Fetch, StorageOptions};
@@ -39,6 +44,15 @@ pub struct Bucket {
     pub(super) tuning: Option<Arc<Tuning>>,
     /// What is kept of them.
     pub(super) keeping: Option<Keeping>,
+}
+
+/// Which bytes of an object are read first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// So many from its beginning.
+    First(u64),
+    /// So many before its end.
+    Last(u64),
 }
 
 impl Bucket {
@@ -153,6 +167,65 @@ impl Bucket {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.refused("read", &key, None, &error)),
         }
+    }
+
+    /// An object, with bytes of one of its ends, which the same request brings where the server answers it and where
+    /// nothing of objects is kept on a disk; none if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Remote`].
+    pub async fn find(self: Arc<Self>, key: String, end: End) -> Result<Option<Object>> {
+        if self.keeping.is_none()
+            && let Ok(path) = self.path(&key)
+        {
+            match at_full_speed(self.read_end(&path, end)).await {
+                Ok(found) => {
+                    let (meta, start, bytes) = found;
+                    counted::answered(bytes.len() as u64);
+                    let object = Object::listed(&self, meta);
+                    object.keep(start, bytes);
+                    return Ok(Some(object));
+                }
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                // An empty object has no such bytes, not every server knows ends, and a body may break off: then it is
+                // asked what there is.
+                Err(error) => {
+                    let Refusal { status, retries, .. } = Refusal::of(&error);
+                    let is_asked = match status {
+                        Some(416) => true,
+                        // Another question would have the same answer, as late.
+                        _ if retries.is_some() => false,
+                        status => matches!(status, None | Some(400 | 405 | 501)),
+                    };
+                    if !is_asked {
+                        return Err(self.refused("read", &key, None, &error));
+                    }
+                }
+            }
+        }
+        let meta = Arc::clone(&self).head(key).await?;
+        Ok(meta.map(|meta| Object::listed(&self, meta)))
+    }
+
+    /// What is known of an object, where bytes of one of its ends begin, and these.
+    async fn read_end(
+        &self,
+        path: &Path,
+        end: End,
+    ) -> object_store::Result<(ObjectMeta, u64, Bytes)> {
+        let range = match end {
+            End::First(bytes) => GetRange::Bounded(0..bytes),
+            End::Last(bytes) => GetRange::Suffix(bytes),
+        };
+        let options = GetOptions { range: Some(range), ..GetOptions::default() };
+        let request = debug_span!("request", key = %path, end = ?end);
+        let answer = self.store.get_opts(path, options).instrument(request.clone()).await?;
+        let (meta, range) = (answer.meta.clone(), answer.range.clone());
+        let bytes = answer.bytes().instrument(request).await?;
+        if bytes.len() as u64 == range.end.saturating_sub(range.start) && range.end <= meta.size {
+            return Ok((meta, range.start, bytes));
+        }
+        Err(object_store::Error::Generic { store: "S3", source: "the body broke off".into() })
     }
 
     /// All objects whose keys begin with `prefix`, which need not end with a `/`; page by page.

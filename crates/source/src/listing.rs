@@ -28,7 +28,8 @@ use tidemill_remote::object::{Object, probe_all};
 use tidemill_remote::pattern::{
     Pattern, alternatives, from_home, is_pattern, literal_prefix, local_path, on_disk,
 };
-use tidemill_remote::s3::Bucket;
+use tidemill_remote::reader::SAMPLE_BYTES;
+use tidemill_remote::s3::{Bucket, End};
 use tidemill_remote::wait;
 use tidemill_text::values;
 
@@ -193,6 +194,12 @@ fn list_bucket(
             }
             Err(error) => return Err(error.into()),
         }
+    } else if let Some(end) = read_first(key) {
+        // One request tells what it is and brings what is read of it first.
+        if let Some(object) = wait(cancel, Arc::clone(bucket).find(key.to_owned(), end))? {
+            return Ok(vec![listed(object)?]);
+        }
+        bucket_folder(bucket, key, any_suffix, cancel, &mut objects)?;
     } else {
         bucket_expand(bucket, key, any_suffix, cancel, &mut objects)?;
     }
@@ -206,15 +213,26 @@ fn list_bucket(
             hint: Some(format!("no key matches the pattern; looked in `{}`", bucket.url(folder))),
         });
     }
-    let found = |meta: ObjectMeta| {
-        let object = Arc::new(Object::listed(bucket, meta));
-        let shown = Arc::clone(object.shown());
-        let path = shown.strip_prefix("s3://").unwrap_or(&shown);
-        let folders = path.split('/').skip(1);
-        let keys = partition_keys(folders, &shown)?;
-        Ok(elsewhere(object, Arc::clone(&shown), keys))
-    };
-    objects.into_iter().map(found).collect()
+    objects.into_iter().map(|meta| listed(Object::listed(bucket, meta))).collect()
+}
+
+/// Which bytes of an object are read first, by its name; none where nobody knows.
+fn read_first(key: &str) -> Option<End> {
+    let format = Format::from_path(key)?;
+    match format.typed().map(|typed| typed.end_bytes()) {
+        Some(0) => None,
+        Some(bytes) => Some(End::Last(bytes)),
+        None => Some(End::First(SAMPLE_BYTES)),
+    }
+}
+
+fn listed(object: Object) -> Result<ListedFile> {
+    let object = Arc::new(object);
+    let shown = Arc::clone(object.shown());
+    let path = shown.strip_prefix("s3://").unwrap_or(&shown);
+    let folders = path.split('/').skip(1);
+    let keys = partition_keys(folders, &shown)?;
+    Ok(elsewhere(object, Arc::clone(&shown), keys))
 }
 
 /// The objects whose keys a pattern matches.
@@ -273,6 +291,18 @@ fn bucket_expand(
         objects.push(meta);
         return Ok(());
     }
+    bucket_folder(bucket, key, any_suffix, cancel, objects)
+}
+
+/// All data files beneath a prefix that is a folder, or is none at all.
+fn bucket_folder(
+    bucket: &Arc<Bucket>,
+    key: &str,
+    any_suffix: bool,
+    cancel: &Cancel,
+    objects: &mut Vec<ObjectMeta>,
+) -> Result<()> {
+    let folder = key.trim_end_matches('/');
     let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
     let listed = wait(cancel, Arc::clone(bucket).list(prefix.clone()))?;
     let before = objects.len();

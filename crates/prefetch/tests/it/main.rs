@@ -14,9 +14,10 @@ use faulty::{Fault, Faulty, byte};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use proptest::prelude::*;
-use tidemill_prefetch::{Options, PrefetchStore};
+use tidemill_prefetch::course::{Course, Leg};
+use tidemill_prefetch::{Options, Pool, PrefetchStore, StoreObject};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -240,6 +241,82 @@ fn a_declared_range_is_on_its_way_whole_before_a_byte_is_read_and_nothing_behind
         ranges.sort_by_key(|range| range.start);
         assert_eq!((ranges.len(), ranges[0].start, ranges[5].end), (6, 100_000, 400_000));
         assert_eq!(reader.stats().wasted_bytes, 0);
+    });
+}
+
+#[test]
+fn towards_the_end_blocks_are_halved_so_that_no_connection_is_without_work() {
+    on_runtime(async {
+        let size = 40 * MIB + 5;
+        let faulty = Arc::new(Faulty::new(size, Vec::new()));
+        let store = store_of(Arc::clone(&faulty), Options::default());
+        let reader = store.open(&Path::from("a")).await.unwrap();
+        reader.declare(0..size);
+        while asked(&faulty).iter().map(|range| range.end - range.start).sum::<u64>() < size {
+            tokio::task::yield_now().await;
+        }
+        let mut ranges = asked(&faulty);
+        ranges.sort_by_key(|range| range.start);
+        assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
+        let lengths: Vec<u64> = ranges.iter().map(|range| range.end - range.start).collect();
+        assert_eq!(lengths, [vec![2 * MIB; 5], vec![MIB; 29], vec![MIB + 5]].concat());
+    });
+}
+
+#[test]
+fn the_last_of_many_files_is_in_small_blocks_and_the_others_are_not() {
+    on_runtime(async {
+        let pool = Pool::new(512 * MIB, Handle::current());
+        let mut tasks = Vec::new();
+        let mut all = Vec::new();
+        // The same size as one of 40 megabytes has by itself, behind more than is cut.
+        for size in [100 * MIB, 40 * MIB] {
+            let faulty = Arc::new(Faulty::new(size, Vec::new()));
+            let meta = faulty.head(&Path::from("a")).await.unwrap();
+            let origin = StoreObject::new(Arc::clone(&faulty) as Arc<dyn ObjectStore>, meta);
+            let object = pool.open(Arc::new(origin), Options::default());
+            let ranges: Vec<_> = (0..size).step_by(20 << 20).map(|at| at..at + 20 * MIB).collect();
+            tasks.extend(ranges.into_iter().map(|range| {
+                vec![Leg { object: Arc::clone(&object), ranges: vec![range], in_blocks: true }]
+            }));
+            all.push(faulty);
+        }
+        let course = Course::new(tasks, 512 * MIB);
+        let fetched = |faulty: &Faulty| -> u64 {
+            asked(faulty).iter().map(|range| range.end - range.start).sum()
+        };
+        while all.iter().any(|faulty| fetched(faulty) < faulty.size) {
+            tokio::task::yield_now().await;
+        }
+        drop(course);
+        let longest =
+            |faulty: &Faulty| asked(faulty).iter().map(|range| range.end - range.start).max();
+        let shortest =
+            |faulty: &Faulty| asked(faulty).iter().map(|range| range.end - range.start).min();
+        assert_eq!((longest(&all[0]), shortest(&all[0])), (Some(8 * MIB), Some(2 * MIB)));
+        assert_eq!((longest(&all[1]), shortest(&all[1])), (Some(2 * MIB), Some(MIB)));
+    });
+}
+
+/// As who looks for the first end of a line does.
+#[test]
+fn a_look_over_the_end_of_a_block_and_a_step_back_fetch_nothing_twice() {
+    on_runtime(async {
+        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+        let store = store_of(Arc::clone(&faulty), options(4 * MIB));
+        let mut reader = store.open(&Path::from("a")).await.unwrap();
+        let (start, end) = (128 * KIB - 1_000, 320 * KIB);
+        reader.declare(start..end);
+        AsyncSeekExt::seek(&mut reader, SeekFrom::Start(start)).await.unwrap();
+        AsyncReadExt::read_exact(&mut reader, &mut vec![0; 20_000]).await.unwrap();
+        AsyncSeekExt::seek(&mut reader, SeekFrom::Start(start + 10)).await.unwrap();
+        let mut bytes = vec![0; (end - start - 10) as usize];
+        AsyncReadExt::read_exact(&mut reader, &mut bytes).await.unwrap();
+        assert!(bytes == expected(0, start + 10..end));
+        let mut ranges = asked(&faulty);
+        ranges.sort_by_key(|range| range.start);
+        assert_eq!((ranges[0].start, ranges.last().unwrap().end), (start, end));
+        assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
     });
 }
 

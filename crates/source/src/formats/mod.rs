@@ -264,6 +264,11 @@ pub(crate) trait TypedFormat: Send + Sync {
         None
     }
 
+    /// So much of a file's end is read before all else, where it is elsewhere; 0 where that is not so.
+    fn end_bytes(&self) -> u64 {
+        0
+    }
+
     /// Whether what can only be read from front to back can be of it.
     fn is_read_forwards(&self) -> bool {
         false

@@ -68,8 +68,13 @@ const GROUP_BYTES_MAX: u64 = 32 << 20;
 const GAP_BYTES_MAX: u64 = 256 << 10;
 /// … of at most about this size.
 const REQUEST_BYTES: u64 = 4 << 20;
-/// A footer elsewhere is nearly always in this much of the file's end.
+/// A footer elsewhere is nearly always in this much of the file's end, or in its share of the file, up to the
+/// most.
 const FOOTER_BYTES: u64 = 64 << 10;
+const FOOTER_SHARE: u64 = 2048;
+const FOOTER_BYTES_MAX: u64 = 1 << 20;
+/// Of a file whose size is not known yet.
+const END_BYTES: u64 = 256 << 10;
 /// So many footers are asked for at once.
 const FOOTERS_AT_ONCE: usize = 16;
 
@@ -121,6 +126,10 @@ impl TypedFormat for Parquet {
         _: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<Columns> {
         columns(files, layouts)
+    }
+
+    fn end_bytes(&self) -> u64 {
+        END_BYTES
     }
 
     fn ranges(
@@ -315,7 +324,10 @@ impl<'a> Tails<'a> {
             if let FileLocation::Object(object) = &file.place
                 && !object.is_stream()
             {
-                let start = object.size().saturating_sub(FOOTER_BYTES);
+                // What is here already, or as much as has the footer of nearly all files: it grows with them.
+                let bytes = (object.size() / FOOTER_SHARE).clamp(FOOTER_BYTES, FOOTER_BYTES_MAX);
+                let start = object.size().saturating_sub(bytes);
+                let start = object.tail_start().unwrap_or(start);
                 let fetch = object.fetch(start..object.size())?;
                 self.coming.push_back((file.index, start, fetch));
             }
