@@ -28,7 +28,7 @@ use tidemill_base::redact::shown;
 use tidemill_query::{Plan, Query, Results, named};
 use tidemill_remote::location::Location;
 use tidemill_remote::{Budget, Course};
-use tidemill_sink::{FileSet, OutputFormat, Sink, SinkSpec, Written};
+use tidemill_sink::{FileSet, OutputFormat, Room, Sink, SinkSpec, Written};
 use tidemill_source::{
     Compression, Format, ReadOptions, Rejects, Source, SourceSpec, Split, SplitReader, files_of,
 };
@@ -398,7 +398,9 @@ impl Conversion {
         let target = task.target.replace('{', "{{").replace('}', "}}");
         let url = format!("{}/{target}", self.sink.url.trim_end_matches('/'));
         let spec = SinkSpec { url, ..self.sink.clone() };
-        let mut sink = match Sink::create_with(&spec, schema, run, limit, cancel, &mut wait) {
+        // Several files are written at once.
+        let room = Room { memory_limit: limit, threads: 1 };
+        let mut sink = match Sink::create_with(&spec, schema, run, room, cancel, &mut wait) {
             Err(tidemill_sink::Error::Exists { .. }) if self.skip_existing => {
                 return Ok((Coverage::default(), Written::default()));
             }

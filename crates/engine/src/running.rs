@@ -25,7 +25,7 @@ use tidemill_base::home::{Home, RunId};
 use tidemill_base::{MaxBad, Settings, memory};
 use tidemill_jobs::{About, Ending, Recorder};
 use tidemill_query::{Merge, Plan, Query, Repeats, Results};
-use tidemill_sink::{Sink, SinkSpec, Written};
+use tidemill_sink::{Room, Sink, SinkSpec, Written};
 
 use crate::job::Limits;
 use crate::rowfiles::Rowfiles;
@@ -146,6 +146,8 @@ pub struct Running {
     schema: Option<SchemaRef>,
     coverage: Option<Coverage>,
     cancel: Cancel,
+    /// That the run has, for what is made of its rows too.
+    threads: usize,
     cancelled_at: Option<Instant>,
     recorder: Option<Recorder>,
     rows: u64,
@@ -159,7 +161,7 @@ impl Running {
     /// [`Error::Io`] if no thread can be started; all others come from [`Running::schema`] and
     /// [`Running::next`].
     pub fn query(query: Query, settings: Settings) -> Result<Running> {
-        Running::spawn(settings.cancel.clone(), move |messages| {
+        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let plan = Plan::new(&query, &settings)?;
             if let Some(warning) = plan.warning() {
                 messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
@@ -173,7 +175,7 @@ impl Running {
     /// # Errors
     /// As [`Running::query`].
     pub fn merge(partials: Vec<PathBuf>, repeats: Repeats, settings: Settings) -> Result<Running> {
-        Running::spawn(settings.cancel.clone(), move |messages| {
+        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let merge = Merge::with_repeats(&partials, repeats, &settings)?;
             hand_over(messages, merge.schema().clone(), || merge.run())
         })
@@ -184,7 +186,7 @@ impl Running {
     /// # Errors
     /// As [`Running::query`].
     pub fn rowfiles(files: Arc<Rowfiles>, settings: Settings) -> Result<Running> {
-        Running::spawn(settings.cancel.clone(), move |messages| {
+        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
             send(Message::Schema(Arc::clone(files.schema())))?;
             let Settings { threads, cancel, progress, .. } = &settings;
@@ -200,11 +202,12 @@ impl Running {
         cancel: Cancel,
         work: impl FnOnce() -> Result<Coverage> + Send + 'static,
     ) -> Result<Running> {
-        Running::spawn(cancel, move |_| work())
+        Running::spawn(cancel, 1, move |_| work())
     }
 
     fn spawn(
         cancel: Cancel,
+        threads: usize,
         work: impl FnOnce(&SyncSender<Message>) -> Result<Coverage> + Send + 'static,
     ) -> Result<Running> {
         let (sender, messages) = sync_channel(BATCHES_AHEAD);
@@ -221,6 +224,7 @@ impl Running {
             schema: None,
             coverage: None,
             cancel,
+            threads,
             cancelled_at: None,
             recorder: None,
             rows: 0,
@@ -461,9 +465,10 @@ fn write_out(
     tick: &mut dyn FnMut(u64) -> Result<(), Interrupted>,
 ) -> Result<Written> {
     let schema = running.schema(|| tick(0))?;
-    let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
+    let memory_limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
+    let room = Room { memory_limit, threads: running.threads };
     let cancel = running.cancel.clone();
-    let mut sink = Sink::create_with(sink, schema, id, limit, &cancel, &mut || {
+    let mut sink = Sink::create_with(sink, schema, id, room, &cancel, &mut || {
         tick(0)?;
         cancel.check()
     })?;

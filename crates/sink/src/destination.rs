@@ -22,7 +22,7 @@ use crate::places::{descriptor_copy, direct, is_direct};
 use crate::spec::{Parsed, SinkSpec};
 use crate::template::{self, Template, below};
 use crate::writer::{RowWriter, Writing, conform};
-use crate::{PATHS_SHOWN, Written, staged_file};
+use crate::{PATHS_SHOWN, Room, Written, staged_file};
 
 /// Where rows go. Dropped before its commit, it removes what it has written.
 pub(crate) trait Destination: Send {
@@ -50,7 +50,7 @@ pub(crate) fn open(
     spec: &SinkSpec,
     schema: SchemaRef,
     run: &RunId,
-    memory_limit: usize,
+    room: Room,
     cancel: &Cancel,
     tick: Tick<'_>,
 ) -> Result<Box<dyn Destination>> {
@@ -70,7 +70,8 @@ pub(crate) fn open(
         is_stream,
         null: spec.null.clone(),
         name: spec.url.clone(),
-        memory_limit,
+        memory_limit: room.memory_limit,
+        threads: room.threads,
         cancel: cancel.clone(),
     };
     let writing = Writing { format, encoding, exec: spec.exec.clone() };

@@ -87,6 +87,15 @@ pub struct Written {
     pub warning: Option<String>,
 }
 
+/// What an output may take of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes of what waits to be written.
+    pub memory_limit: usize,
+    /// Threads that encode the columns of one file, at least one; its bytes do not depend on them.
+    pub threads: usize,
+}
+
 /// An output being written. Nothing is visible before [`commit`](Sink::commit); dropped
 /// without it, everything written is removed.
 pub struct Sink {
@@ -99,7 +108,7 @@ impl Sink {
     /// Begins an output. Runs that died while they wrote to the same folder are finished or
     /// removed first.
     ///
-    /// `memory_limit` bounds, in bytes, what waits to be written.
+    /// `memory_limit` bounds, in bytes, what waits to be written. One thread encodes.
     ///
     /// # Errors
     /// [`Error::Usage`] for a template or a format that does not fit the schema,
@@ -111,10 +120,11 @@ impl Sink {
         run: &RunId,
         memory_limit: usize,
     ) -> Result<Sink> {
-        Self::create_with(spec, schema, run, memory_limit, &Cancel::new(), &mut || Ok(()))
+        let room = Room { memory_limit, threads: 1 };
+        Self::create_with(spec, schema, run, room, &Cancel::new(), &mut || Ok(()))
     }
 
-    /// The same; while another run's commit holds the destination, `tick` is called every few
+    /// The same, with the threads that there are; while another run's commit holds the destination, `tick` is called every few
     /// milliseconds, and its error ends the wait. `cancel` ends a program that the bytes go
     /// through, and with it the writing.
     ///
@@ -124,11 +134,11 @@ impl Sink {
         spec: &SinkSpec,
         schema: SchemaRef,
         run: &RunId,
-        memory_limit: usize,
+        room: Room,
         cancel: &Cancel,
         tick: Tick<'_>,
     ) -> Result<Sink> {
-        let destination = destination::open(spec, schema, run, memory_limit, cancel, tick)?;
+        let destination = destination::open(spec, schema, run, room, cancel, tick)?;
         Ok(Sink { destination, overwrite: spec.overwrite, rows: 0 })
     }
 
@@ -173,7 +183,7 @@ impl Sink {
         self.commit_with(&mut || Ok(()))
     }
 
-    /// The same; while another run's commit holds the destination, `tick` is called every few
+    /// The same, with the threads that there are; while another run's commit holds the destination, `tick` is called every few
     /// milliseconds, and its error ends the wait. Nothing is visible then.
     ///
     /// # Errors

@@ -61,6 +61,8 @@ impl FileSet {
             null: spec.null.clone(),
             name: spec.url.clone(),
             memory_limit,
+            // Several files are written at once.
+            threads: 1,
             cancel: cancel.clone(),
         };
         let writing = Writing { format, encoding, exec: spec.exec.clone() };

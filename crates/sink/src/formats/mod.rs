@@ -153,6 +153,8 @@ pub(crate) struct Encoding {
     pub(crate) name: String,
     /// In bytes.
     pub(crate) memory_limit: usize,
+    /// That may encode, at least one.
+    pub(crate) threads: usize,
     /// Ends what runs beside: a program, a writer of the user's.
     pub(crate) cancel: Cancel,
 }

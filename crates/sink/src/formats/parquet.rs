@@ -85,7 +85,8 @@ impl FileFormat for Parquet {
             .with_properties(properties)
             .with_skip_arrow_metadata(days.is_some());
         let written = days.as_ref().unwrap_or(schema);
-        let writer = ParquetWriter::new(out, written, options, encoding.memory_limit)?;
+        let Encoding { memory_limit, threads, .. } = *encoding;
+        let writer = ParquetWriter::new(out, written, options, memory_limit, threads)?;
         Ok(Box::new(File { writer, days }))
     }
 }

@@ -1,8 +1,11 @@
 //! Parquet files, of few columns and of thousands.
 //!
-//! Arrow's writer encodes all columns of a row group side by side, and each of them takes some
-//! [`COLUMN_BYTES`] before its first value: a table of its dictionary, the state of its compression, a
-//! page. For 5,000 columns that is more than 1 GB. Where it is more than there is, rows wait as they are
+//! All columns of a row group are encoded side by side, on several threads where there are some: batches are
+//! gathered to some [`GATHERED_ROWS`] rows, of which each thread encodes one column after another. Whether the row
+//! group is full is looked at in between, so that a file is the same bytes on any number of threads.
+//!
+//! Each column takes some [`COLUMN_BYTES`] before its first value: a table of its dictionary, the state of its
+//! compression, a page. For 5,000 columns that is more than 1 GB. Where it is more than there is, rows wait as they are
 //! until they make a row group, and its columns are encoded some at a time. The row groups of both are
 //! alike.
 
@@ -13,8 +16,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
+use parking_lot::Mutex;
 use parquet::arrow::arrow_writer::{
-    ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
+    ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
 };
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::errors::ParquetError;
@@ -36,16 +40,23 @@ const COLUMNS_AT_ONCE: usize = 32;
 /// What an array takes beside its values, about.
 const ARRAY_BYTES: usize = 256;
 
+/// So many rows are encoded in one go, or batches of so many bytes.
+const GATHERED_ROWS: usize = 1 << 16;
+const GATHERED_BYTES: usize = 8 << 20;
+
+/// A thread is worth starting for so many values.
+const THREAD_VALUES: usize = 1 << 16;
+
 /// A file in encoding.
 pub(super) enum ParquetWriter<W: Write + Send> {
     /// All columns at once.
-    Together { writer: Box<ArrowWriter<W>>, row_group_bytes: usize },
+    Together(Box<Together<W>>),
     /// Some columns at a time.
     InTurns(Box<InTurns<W>>),
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
-    /// A file that takes `memory_limit` bytes, or twice that where its columns are many.
+    /// A file that takes `memory_limit` bytes, or twice that where its columns are many, encoded by so many threads.
     ///
     /// # Errors
     /// As Arrow's writer.
@@ -54,14 +65,16 @@ impl<W: Write + Send> ParquetWriter<W> {
         schema: &SchemaRef,
         options: ArrowWriterOptions,
         memory_limit: usize,
+        threads: usize,
     ) -> Result<Self, ParquetError> {
         let writer = ArrowWriter::try_new_with_options(out, Arc::clone(schema), options)?;
         let leaves = schema.flattened_fields().len();
+        let (file, factory) = writer.into_serialized_writer()?;
         if leaves.saturating_mul(COLUMN_BYTES) <= memory_limit {
             let row_group_bytes = ROW_GROUP_BYTES.min(memory_limit / 2).max(1 << 20);
-            return Ok(ParquetWriter::Together { writer: Box::new(writer), row_group_bytes });
+            let together = Together::new(file, factory, schema, row_group_bytes, threads);
+            return Ok(ParquetWriter::Together(Box::new(together)));
         }
-        let (file, _) = writer.into_serialized_writer()?;
         let bytes_max = ROW_GROUP_BYTES.min(memory_limit.saturating_mul(2)).max(1 << 20);
         Ok(ParquetWriter::InTurns(Box::new(InTurns::new(file, schema, bytes_max)?)))
     }
@@ -72,10 +85,7 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// As Arrow's writer.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
         match self {
-            ParquetWriter::Together { writer, row_group_bytes } => {
-                writer.write(batch)?;
-                if writer.memory_size() >= *row_group_bytes { writer.flush() } else { Ok(()) }
-            }
+            ParquetWriter::Together(writer) => writer.write(batch),
             ParquetWriter::InTurns(writer) => writer.write(batch),
         }
     }
@@ -86,13 +96,186 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// As Arrow's writer.
     pub(super) fn into_inner(self) -> Result<W, ParquetError> {
         match self {
-            ParquetWriter::Together { writer, .. } => writer.into_inner(),
+            ParquetWriter::Together(mut writer) => {
+                writer.encode()?;
+                writer.flush()?;
+                writer.file.into_inner()
+            }
             ParquetWriter::InTurns(mut writer) => {
                 writer.flush()?;
                 writer.file.into_inner()
             }
         }
     }
+}
+
+/// A file whose columns are encoded side by side.
+pub(super) struct Together<W: Write + Send> {
+    file: SerializedFileWriter<W>,
+    factory: ArrowRowGroupWriterFactory,
+    schema: SchemaRef,
+    /// How many leaves each column has.
+    leaves: Vec<usize>,
+    /// The columns in the order in which they are begun: those that take longest first.
+    order: Vec<usize>,
+    /// The row group's, one a leaf; none before its first row.
+    writers: Vec<ArrowColumnWriter>,
+    /// Rows that have been encoded for it.
+    rows: usize,
+    /// What is to be encoded next.
+    gathered: Vec<RecordBatch>,
+    gathered_rows: usize,
+    gathered_bytes: usize,
+    row_group_bytes: usize,
+    threads: usize,
+}
+
+impl<W: Write + Send> Together<W> {
+    fn new(
+        file: SerializedFileWriter<W>,
+        factory: ArrowRowGroupWriterFactory,
+        schema: &SchemaRef,
+        row_group_bytes: usize,
+        threads: usize,
+    ) -> Self {
+        let mut leaves = vec![0; schema.fields().len()];
+        let columns = file.schema_descr();
+        for leaf in 0..columns.num_columns() {
+            if let Some(count) = leaves.get_mut(columns.get_column_root_idx(leaf)) {
+                *count += 1;
+            }
+        }
+        let mut order: Vec<usize> = (0..leaves.len()).collect();
+        // Text is hashed, compared and copied, and what is nested has several columns.
+        order.sort_by_key(|column| {
+            let is_number = schema.field(*column).data_type().primitive_width().is_some();
+            (is_number, std::cmp::Reverse(leaves[*column]))
+        });
+        Together {
+            file,
+            factory,
+            schema: Arc::clone(schema),
+            leaves,
+            order,
+            writers: Vec::new(),
+            rows: 0,
+            gathered: Vec::new(),
+            gathered_rows: 0,
+            gathered_bytes: 0,
+            row_group_bytes,
+            threads,
+        }
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
+        let mut start = 0;
+        while start < batch.num_rows() {
+            let room = ROW_GROUP_ROWS - self.rows - self.gathered_rows;
+            let count = room.min(batch.num_rows() - start);
+            let part = batch.slice(start, count);
+            start += count;
+            self.gathered_rows += count;
+            self.gathered_bytes += part.get_array_memory_size();
+            self.gathered.push(part);
+            let is_full = count == room;
+            if is_full
+                || self.gathered_rows >= GATHERED_ROWS
+                || self.gathered_bytes >= GATHERED_BYTES.min(self.row_group_bytes / 4)
+            {
+                self.encode()?;
+            }
+            let bytes = || self.writers.iter().map(ArrowColumnWriter::memory_size).sum::<usize>();
+            if is_full || (self.gathered.is_empty() && bytes() >= self.row_group_bytes) {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes what has been gathered.
+    fn encode(&mut self) -> Result<(), ParquetError> {
+        let batches = std::mem::take(&mut self.gathered);
+        let rows = std::mem::take(&mut self.gathered_rows);
+        self.gathered_bytes = 0;
+        if batches.is_empty() {
+            return Ok(());
+        }
+        if self.writers.is_empty() {
+            let row_group = self.file.flushed_row_groups().len();
+            self.writers = self.factory.create_column_writers(row_group)?;
+        }
+        self.rows += rows;
+        let mut left = self.writers.as_mut_slice();
+        let mut columns = Vec::with_capacity(self.leaves.len());
+        for count in &self.leaves {
+            let (own, others) = left.split_at_mut(*count);
+            columns.push(Some(own));
+            left = others;
+        }
+        let columns: Vec<_> =
+            self.order.iter().filter_map(|at| Some((*at, columns[*at].take()?))).collect();
+        let schema = &self.schema;
+        let threads = self.threads.min(rows.saturating_mul(self.leaves.len()) / THREAD_VALUES);
+        shared(columns, threads, |(column, writers)| {
+            for batch in &batches {
+                let leaves = compute_leaves(schema.field(column), batch.column(column))?;
+                for (writer, leaf) in writers.iter_mut().zip(&leaves) {
+                    writer.write(leaf)?;
+                }
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// Writes the row group, if it has rows.
+    fn flush(&mut self) -> Result<(), ParquetError> {
+        let writers = std::mem::take(&mut self.writers);
+        let rows = std::mem::take(&mut self.rows);
+        if writers.is_empty() {
+            return Ok(());
+        }
+        let threads = self.threads.min(rows.saturating_mul(writers.len()) / THREAD_VALUES);
+        let chunks = shared(writers, threads, ArrowColumnWriter::close)?;
+        let mut row_group = self.file.next_row_group()?;
+        for chunk in chunks {
+            chunk.append_to_row_group(&mut row_group)?;
+        }
+        row_group.close()?;
+        Ok(())
+    }
+}
+
+/// What `work` makes of each, in their order, done by up to so many threads, this one among them.
+fn shared<T: Send, U: Send>(
+    tasks: Vec<T>,
+    threads: usize,
+    work: impl Fn(T) -> Result<U, ParquetError> + Sync,
+) -> Result<Vec<U>, ParquetError> {
+    let helpers = threads.min(tasks.len()).saturating_sub(1);
+    if helpers == 0 {
+        return tasks.into_iter().map(work).collect();
+    }
+    let results: Vec<Mutex<Option<Result<U, ParquetError>>>> =
+        tasks.iter().map(|_| Mutex::new(None)).collect();
+    let left = Mutex::new(tasks.into_iter().enumerate());
+    let take_part = || {
+        loop {
+            let next = left.lock().next();
+            let Some((place, task)) = next else { return };
+            *results[place].lock() = Some(work(task));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..helpers {
+            // Where there can be no more threads, those that there are do it.
+            let _ =
+                std::thread::Builder::new().name("encode".into()).spawn_scoped(scope, take_part);
+        }
+        take_part();
+    });
+    let missing = || Err(ParquetError::General("a column that nobody encoded".into()));
+    results.into_iter().map(|result| result.into_inner().unwrap_or_else(missing)).collect()
 }
 
 /// A file whose columns are encoded some at a time.
@@ -267,9 +450,14 @@ mod tests {
     }
 
     fn written(batches: &[RecordBatch], memory_limit: usize) -> (Vec<u8>, bool) {
+        written_by(batches, memory_limit, 1)
+    }
+
+    fn written_by(batches: &[RecordBatch], memory_limit: usize, threads: usize) -> (Vec<u8>, bool) {
         let schema = batches[0].schema();
         let options = ArrowWriterOptions::new();
-        let mut writer = ParquetWriter::new(Vec::new(), &schema, options, memory_limit).unwrap();
+        let mut writer =
+            ParquetWriter::new(Vec::new(), &schema, options, memory_limit, threads).unwrap();
         let is_in_turns = matches!(writer, ParquetWriter::InTurns(_));
         batches.iter().for_each(|batch| writer.write(batch).unwrap());
         (writer.into_inner().unwrap(), is_in_turns)
@@ -281,6 +469,59 @@ mod tests {
         let (together, false) = written(&one, 1 << 30) else { panic!("the columns are few") };
         let (in_turns, true) = written(&one, 1 << 20) else { panic!("the columns are many") };
         assert!(together == in_turns);
+    }
+
+    #[test]
+    fn a_file_is_the_same_bytes_on_any_number_of_threads_and_those_of_arrows_writer() {
+        let ends = [0i64, 1, 5_000, 5_000, 90_000, 90_100, 200_000, 290_000];
+        let batches: Vec<_> = ends.windows(2).map(|two| batch(9, two[0]..two[1])).collect();
+        // Row groups that end by their bytes, by their rows, and not at all.
+        for memory_limit in [9 * COLUMN_BYTES * 2, 1 << 30] {
+            let (one, false) = written_by(&batches, memory_limit, 1) else { panic!("few columns") };
+            for threads in [2, 3, 16] {
+                assert!(written_by(&batches, memory_limit, threads).0 == one, "{threads} threads");
+            }
+            let groups = |file: &[u8]| {
+                let file = bytes::Bytes::copy_from_slice(file);
+                let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+                reader.metadata().num_row_groups()
+            };
+            assert_eq!(groups(&one) > 1, memory_limit < 1 << 30, "{} groups", groups(&one));
+            if groups(&one) == 1 {
+                let mut arrow =
+                    ArrowWriter::try_new(Vec::new(), batches[0].schema(), None).unwrap();
+                batches.iter().for_each(|batch| arrow.write(batch).unwrap());
+                assert!(arrow.into_inner().unwrap() == one);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_group_ends_with_its_last_row() {
+        let rows = ROW_GROUP_ROWS as i64;
+        let column = |range: std::ops::Range<i64>| {
+            let column: ArrayRef = Arc::new(Int64Array::from_iter_values(range.map(|n| n % 3)));
+            RecordBatch::try_from_iter([("a", column)]).unwrap()
+        };
+        let batches = [column(0..rows - 1), column(rows - 1..rows + 10), column(0..3 * rows)];
+        let (file, false) = written_by(&batches, 1 << 30, 2) else { panic!("a column is few") };
+        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).unwrap();
+        let groups = reader.metadata().row_groups().iter().map(|group| group.num_rows());
+        assert_eq!(groups.collect::<Vec<_>>(), [rows, rows, rows, rows, 10]);
+    }
+
+    #[test]
+    fn what_cannot_be_encoded_is_an_error_on_any_number_of_threads() {
+        for threads in [1, 4] {
+            let tasks: Vec<u64> = (0..20).collect();
+            let done = shared(tasks, threads, |task| match task {
+                7 => Err(ParquetError::General("seven".into())),
+                task => Ok(task * 2),
+            });
+            assert!(done.unwrap_err().to_string().contains("seven"));
+            let done = shared((0..20).collect::<Vec<u64>>(), threads, |task| Ok(task * 2));
+            assert_eq!(done.unwrap(), (0..20).map(|task| task * 2).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -287,8 +287,9 @@ fn a_cancelled_run_stops_between_the_files_of_a_move() {
     let temp = quick();
     let cancel = Cancel::new();
     let spec = template(&temp, "{n}.parquet");
+    let room = Room { memory_limit: 1 << 20, threads: 2 };
     let mut sink =
-        Sink::create_with(&spec, batch.schema(), &RunId::new(), 1 << 20, &cancel, &mut || Ok(()))
+        Sink::create_with(&spec, batch.schema(), &RunId::new(), room, &cancel, &mut || Ok(()))
             .unwrap();
     sink.write(&batch).unwrap();
     cancel.cancel();

@@ -126,6 +126,7 @@ fn stream<W: Write + Send + 'static>(
         null: null.map(str::to_owned),
         name: "a stream".into(),
         memory_limit: 128 << 20,
+        threads: 2,
         cancel: Cancel::new(),
     };
     let writing = Writing { format, encoding, exec: None };
