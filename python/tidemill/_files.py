@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill import _options, _progress, _tidemill
-from tidemill._errors import TidemillError
+from tidemill._errors import TidemillError, in_python
 
 Path = str | os.PathLike[str]
 
@@ -423,7 +423,7 @@ def put(
 def _copied(what: str, raw: tuple[int, int, int, int, list[tuple[str, str]]]) -> Copied:
     files, size, resumed, skipped, failed = raw
     if failed:
-        first = "".join(f"\n  {said}" for _, said in failed[:10])
+        first = "".join(f"\n  {in_python(said)}" for _, said in failed[:10])
         more = f"\n  … and {len(failed) - 10} more" if len(failed) > 10 else ""
         raise TidemillError(f"{len(failed)} files could not be {what}:{first}{more}")
     return Copied(files, size, resumed, skipped)

@@ -129,7 +129,7 @@ class File(io.BufferedIOBase):
     It is what ``open(path, "rb")`` gives: ``read``, ``readinto``, ``readline``, lines by iteration,
     ``seek``, ``tell``, a context manager. So it goes where such files go: PyArrow, pandas, Polars,
     ``zipfile``, ``gzip``, ``io.TextIOWrapper``. It may be used by several threads, one call at a
-    time. A call that waits lets other threads run, and Ctrl-C ends it. After a call that was ended
+    time; where each seeks before it reads, as DuckDB's do, they need no lock. A call that waits lets other threads run, and Ctrl-C ends it. After a call that was ended
     or that failed the file is where it was before, and can be read on.
 
     Examples
@@ -226,7 +226,7 @@ class File(io.BufferedIOBase):
     def __iter__(self) -> Iterator[bytes]:
         """Give the lines."""
         self._check()
-        return iter(self._raw.readline, b"")
+        return self
 
     def __next__(self) -> bytes:
         """Give the next line."""
@@ -292,6 +292,7 @@ class File(io.BufferedIOBase):
 
 def open(
     url: Path,
+    mode: str = "rb",
     *,
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -311,6 +312,8 @@ def open(
     url : path or str
         A file, ``file://``, ``s3://``, ``http://`` or ``https://``; by its own name, and no
         pattern.
+    mode : str, default "rb"
+        Only that: bytes, to be read. ``io.TextIOWrapper`` makes text of them.
     storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir : optional
         As in `query`.
 
@@ -324,6 +327,8 @@ def open(
         If there is no such file.
     UsageError
         For a folder, and for a pattern.
+    ValueError
+        For another mode.
     CorruptFileError
         From then on, if an object changes while it is read: bytes of two versions are never mixed.
     InputOutputError
@@ -338,6 +343,8 @@ def open(
     ...     file.read()
     b'n\n1\n2\n'
     """
+    if mode != "rb":
+        raise ValueError(f"mode {mode!r} is not there: files are read as bytes, 'rb'")
     options = _options.read_ahead(
         storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
     )

@@ -6,6 +6,7 @@ import io
 import os
 import random
 import signal
+import sys
 import threading
 import zipfile
 
@@ -235,6 +236,49 @@ def test_threads_share_a_file(s3, moto, large):
     # Each has its own, and none is given twice.
     assert failures == [] and sum(map(len, pieces)) == len(large)
     assert sorted(pieces) == sorted(large[at : at + 10_007] for at in range(0, len(large), 10_007))
+
+
+def test_threads_that_seek_before_they_read_need_no_lock(s3, moto, large):
+    s3.put_object(Bucket="logs", Key="a", Body=large)
+    file = tm.open("s3://logs/a", storage_options=options_of(moto), read_block="64K")
+    wrong = []
+
+    def read(seed):
+        places = random.Random(seed)
+        for number in range(150):
+            at, size = places.randrange(len(large)), places.choice([1, 100, 5_000, 200_000])
+            file.seek(at)
+            if number % 3 == 0:
+                file.seek(-(at // 2), io.SEEK_CUR)
+                at -= at // 2
+            if file.tell() != at or file.read(size) != large[at : at + size]:
+                wrong.append((at, size))
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(6)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+    # Where one has gone and another has read, the file is behind that.
+    file.seek(100)
+    reader = threading.Thread(target=lambda: file.read(50))
+    reader.start()
+    reader.join()
+    assert file.tell() == 150 and file.read(3) == large[150:153]
+
+
+def test_lines_keep_their_file_open(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("n\n1\n2\n")
+    assert [line for line in tm.open(path)] == [b"n\n", b"1\n", b"2\n"]
+    file = tm.open(path)
+    assert iter(file) is file and next(file) == b"n\n" and list(file) == [b"1\n", b"2\n"]
 
 
 def test_errors_are_those_of_the_package(s3, moto, tmp_path):

@@ -178,7 +178,9 @@ def test_small_objects_cost_one_request_each_and_no_head(s3, proxy, through_prox
     assert [r.path for r in proxy.requests if r.method == "HEAD"] == ["/logs/small/*.csv"]
 
 
-@pytest.mark.parametrize("answer", [None, Status(400), Status(416), Status(503), Cut(1000)])
+@pytest.mark.parametrize(
+    "answer", [None, Status(400, "InvalidArgument"), Status(416), Status(503), Cut(1000)]
+)
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "empty.csv"])
 def test_what_is_read_first_comes_with_what_an_object_is(
     s3, proxy, through_proxy, csv, table, name, answer
@@ -210,6 +212,19 @@ def test_what_is_read_first_comes_with_what_an_object_is(
         read = sum(int(last) - int(first) + 1 if first else int(last) for first, last in spans)
         # The sample is not asked for twice, nor is the end.
         assert read <= max(len(content), 1 << 20)
+
+
+@pytest.mark.parametrize("status, code", [(400, "ExpiredToken"), (403, "SignatureDoesNotMatch")])
+def test_why_a_server_refuses_is_told_though_head_has_no_body(
+    s3, proxy, through_proxy, status, code
+):
+    put(s3, "a.csv", b"n\n1\n")
+    proxy.rules = [always(Status(status, code, "No."), lambda request: True)]
+    for words in (
+        ("query", "SELECT * FROM 's3://logs/a.csv'"),
+        ("cat", "s3://logs/a.csv"),
+    ):
+        assert code in through_proxy.run(*words, expect=1), words
 
 
 def test_a_folder_may_be_called_as_a_file(s3, tidemill):

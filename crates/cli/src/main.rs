@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use tidemill_engine::error::without_secrets;
 use tidemill_engine::remote::cache;
 use tidemill_engine::{Error, Kind, spans};
@@ -41,7 +41,19 @@ fn main() -> ExitCode {
             return status(verbs::sort(words));
         }
         let words = std::iter::once("tidemill sort".into()).chain(words);
-        let args = SortByArgs::try_parse_from(words).unwrap_or_else(|error| refused(&error));
+        let args = SortByArgs::try_parse_from(words).unwrap_or_else(|error| {
+            let unknown = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+            match (error.kind(), unknown) {
+                (ErrorKind::UnknownArgument, Some(unknown)) => {
+                    let message = format!("`{unknown}` does not go with `--by`");
+                    let hint = "GNU sort's options are of lines; of rows it is `:desc` behind a column, --memory, --threads, \
+                                --output: `tidemill sort --by COLUMNS --help` has them all";
+                    terminal::complain(&Error::usage_hint(message, hint).into());
+                    std::process::exit(2);
+                }
+                _ => refused(&error),
+            }
+        });
         return status(verbs::sort_by(args));
     }
     // SQL may begin with a comment, which looks like a flag; behind the end of a line it is none.

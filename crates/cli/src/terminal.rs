@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tidemill_engine::coverage::{grouped, human_bytes};
 use tidemill_engine::error::{visible, without_secrets};
+use tidemill_engine::running::GRACE;
+use tidemill_engine::sink::is_writing_directly;
 use tidemill_engine::{Cancel, Error, Progress};
 
 use crate::screen;
@@ -37,7 +39,16 @@ pub(crate) fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
         let cancel = RUNS.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match cancel {
-            Some(cancel) if !cancel.is_cancelled() => cancel.cancel(),
+            Some(cancel) if !cancel.is_cancelled() => {
+                cancel.cancel();
+                // What has ended is not here any more, and a write to a pipe that nobody reads never does.
+                if !IS_SHELL.load(Ordering::Relaxed) && !screen::is_paged() {
+                    std::thread::sleep(GRACE);
+                    if is_writing_directly() {
+                        end_interrupted();
+                    }
+                }
+            }
             // A pager that is left behind would keep the terminal; a shell goes on.
             Some(_) if screen::is_paged() || IS_SHELL.load(Ordering::Relaxed) => {}
             _ => std::process::exit(INTERRUPTED),

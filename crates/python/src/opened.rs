@@ -2,11 +2,14 @@
 //! and lines; what is larger goes straight into the object, or the buffer, that Python is given.
 //!
 //! What is held is read and handed out with the interpreter's lock held, as it takes less than letting go of
-//! it; all else without. Where another thread reads the same file, its end is waited for.
+//! it; all else without. Where another thread reads the same file, its end is waited for. Where a thread has gone to
+//! a place and not read yet, others do not move it: DuckDB's threads share a file, and each seeks and then reads.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ThreadId;
 
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
@@ -73,6 +76,7 @@ impl RawStore {
             name,
             file: Mutex::new(Some(Arc::new(file))),
             place: Mutex::default(),
+            sought: Mutex::default(),
             is_closed: AtomicBool::new(false),
             asked_bytes: AtomicU64::default(),
             last: Mutex::default(),
@@ -140,6 +144,8 @@ pub(crate) struct RawFile {
     /// None once it is closed.
     file: Mutex<Option<Arc<File>>>,
     place: Mutex<Place>,
+    /// Where threads have gone to and not read yet. Locked before the place, if both are.
+    sought: Mutex<HashMap<ThreadId, u64>>,
     is_closed: AtomicBool,
     /// What Python was given.
     asked_bytes: AtomicU64,
@@ -233,10 +239,40 @@ impl RawFile {
         self.asked_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Does something at the place, without the interpreter's lock; if it fails, the place is where it was.
+    /// Where this thread has gone to and not read yet.
+    fn sought(&self) -> Option<u64> {
+        self.sought.lock().get(&std::thread::current().id()).copied()
+    }
+
+    /// The same, as it reads now. Who reads where the file is by now, takes the places of others for given up.
+    fn reads_at(&self) -> Option<u64> {
+        let mut sought = self.sought.lock();
+        let own = sought.remove(&std::thread::current().id());
+        if own.is_none() {
+            sought.clear();
+        }
+        own
+    }
+
+    /// Reads at this thread's place, without the interpreter's lock; if it fails, the place is where it was.
     fn does<T: Send>(
         &self,
         py: Python<'_>,
+        work: impl FnOnce(&mut Place, &File, Look<'_>) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let from = self.reads_at();
+        let done = self.does_from(py, from, work);
+        if let (Err(_), Some(at)) = (&done, from) {
+            self.sought.lock().insert(std::thread::current().id(), at);
+        }
+        done
+    }
+
+    /// Does something from a place, or where the file is by now.
+    fn does_from<T: Send>(
+        &self,
+        py: Python<'_>,
+        from: Option<u64>,
         work: impl FnOnce(&mut Place, &File, Look<'_>) -> Result<T> + Send,
     ) -> PyResult<T> {
         let file = self.file()?;
@@ -251,6 +287,7 @@ impl RawFile {
             loop {
                 if let Some(mut place) = self.place.try_lock_for(TICK) {
                     let before = place.at;
+                    place.at = from.unwrap_or(before);
                     return work(&mut place, &file, &mut look).inspect_err(|_| place.at = before);
                 }
                 look()?;
@@ -271,9 +308,20 @@ impl RawFile {
         size: usize,
         work: impl FnOnce(&mut [u8], &mut Place, &File, Look<'_>) -> Result<usize> + Send,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        self.filled_by(py, size, |out| {
+            self.does(py, |place, file, look| work(out, place, file, look))
+        })
+    }
+
+    fn filled_by<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        work: impl FnOnce(&mut [u8]) -> PyResult<usize>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let mut count = 0;
         let bytes = PyBytes::new_with(py, size, |out| {
-            count = self.does(py, |place, file, look| work(out, place, file, look))?;
+            count = work(out)?;
             Ok(())
         })?;
         self.gave(count);
@@ -292,18 +340,27 @@ impl RawFile {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(closed());
         }
+        let own = self.sought();
         let Some(mut place) = self.place.try_lock() else { return Ok(None) };
+        let before = place.at;
+        place.at = own.unwrap_or(before);
         let here = place.here();
-        let Some(count) = count(here) else { return Ok(None) };
+        let Some(count) = count(here) else {
+            place.at = before;
+            return Ok(None);
+        };
         let bytes = PyBytes::new(py, &here[..count]);
         place.at += count as u64;
+        drop(place);
+        self.reads_at();
         self.gave(count);
         Ok(Some(bytes))
     }
 
     /// How many bytes there are from the place on; none if nobody knows.
     fn left(&self, file: &File) -> Option<u64> {
-        let at = self.place.try_lock().map_or(0, |place| place.at);
+        let here = || self.place.try_lock().map_or(0, |place| place.at);
+        let at = self.sought().unwrap_or_else(here);
         Some(file.size()?.saturating_sub(at))
     }
 
@@ -390,7 +447,7 @@ impl RawFile {
 
     /// What is held, at least a byte if there is one, without going on behind it.
     fn peek<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let here = self.does(py, |place, file, look| {
+        let here = self.does_from(py, self.sought(), |place, file, look| {
             if place.here().is_empty() {
                 place.hold(file, look)?;
             }
@@ -456,23 +513,31 @@ impl RawFile {
                 )));
             }
         };
-        let to = self.does(py, move |place, _, _| {
-            let from = [0, place.at, end][usize::from(whence)];
-            let to = from.checked_add_signed(offset);
-            if let Some(to) = to {
-                place.at = to;
-            }
-            Ok(to)
-        })?;
-        to.ok_or_else(|| PyValueError::new_err(format!("negative seek value {offset}")))
+        let from = match whence {
+            1 => self.tell(py)?,
+            _ => end,
+        };
+        let to = from
+            .checked_add_signed(offset)
+            .ok_or_else(|| PyValueError::new_err(format!("negative seek value {offset}")))?;
+        self.file()?;
+        self.sought.lock().insert(std::thread::current().id(), to);
+        // Who reads meanwhile ends where that ends.
+        if let Some(mut place) = self.place.try_lock() {
+            place.at = to;
+        }
+        Ok(to)
     }
 
     fn tell(&self, py: Python<'_>) -> PyResult<u64> {
         self.file()?;
+        if let Some(at) = self.sought() {
+            return Ok(at);
+        }
         if let Some(place) = self.place.try_lock() {
             return Ok(place.at);
         }
-        self.does(py, |place, _, _| Ok(place.at))
+        self.does_from(py, None, |place, _, _| Ok(place.at))
     }
 
     /// Ranges, each by itself, fetched concurrently. The place stays.
@@ -496,8 +561,8 @@ impl RawFile {
             for range in now {
                 let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
                 let at = range.start;
-                let bytes = self.filled(py, length, move |out, _, file, look| {
-                    Ok(file.read_at(out, at, look)?)
+                let bytes = self.filled_by(py, length, |out| {
+                    self.does_from(py, None, move |_, file, look| Ok(file.read_at(out, at, look)?))
                 })?;
                 all.push(bytes);
             }
@@ -531,7 +596,7 @@ impl RawFile {
 impl RawFile {
     /// Where the end is of what has no size: all of it is read for that.
     fn seek_to_the_end(&self, py: Python<'_>) -> PyResult<u64> {
-        self.does(py, |place, file, look| {
+        self.does_from(py, self.sought(), |place, file, look| {
             let mut piece = vec![0; PIECE_BYTES];
             let mut end = place.at;
             loop {

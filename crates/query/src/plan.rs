@@ -933,6 +933,8 @@ type PerSplit = (Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>);
 
 /// Of a column that there is not and that stands in double quotes: that a text stands in single ones.
 fn text_in_quotes(error: Error, sql: &str) -> Error {
+    // What `Query::sorted` puts there is of names.
+    let sql = sql.split_once("\nFROM source\nORDER BY ").map_or(sql, |(before, _)| before);
     match error {
         Error::Usage { message, hint: None } => {
             let name = message.strip_prefix("unknown column `");

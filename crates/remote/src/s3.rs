@@ -165,7 +165,18 @@ impl Bucket {
         match self.store.head(&path).await {
             Ok(meta) => Ok(Some(meta)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.refused("read", &key, None, &error)),
+            Err(error) => {
+                let refusal = Refusal::of(&error);
+                // An answer to HEAD has no body, which would say why: that to a question for a byte has.
+                if refusal.code.is_none()
+                    && matches!(refusal.status, Some(400 | 403))
+                    && let Err(told) = self.read_end(&path, End::First(1)).await
+                    && Refusal::of(&told).code.is_some()
+                {
+                    return Err(self.refused("read", &key, None, &told));
+                }
+                Err(self.refused("read", &key, None, &error))
+            }
         }
     }
 
@@ -190,12 +201,23 @@ impl Bucket {
                 // An empty object has no such bytes, not every server knows ends, and a body may break off: then it is
                 // asked what there is.
                 Err(error) => {
-                    let Refusal { status, retries, .. } = Refusal::of(&error);
+                    const NOT_KNOWN: [&str; 5] = [
+                        "InvalidArgument",
+                        "InvalidRange",
+                        "InvalidRequest",
+                        "MethodNotAllowed",
+                        "NotImplemented",
+                    ];
+                    let Refusal { status, retries, code, .. } = Refusal::of(&error);
                     let is_asked = match status {
                         Some(416) => true,
                         // Another question would have the same answer, as late.
                         _ if retries.is_some() => false,
-                        status => matches!(status, None | Some(400 | 405 | 501)),
+                        None => true,
+                        Some(400 | 405 | 501) => {
+                            code.is_none_or(|code| NOT_KNOWN.contains(&code.as_str()))
+                        }
+                        Some(_) => false,
                     };
                     if !is_asked {
                         return Err(self.refused("read", &key, None, &error));

@@ -22,7 +22,7 @@ use crate::places::{descriptor_copy, direct, is_direct};
 use crate::spec::{Parsed, SinkSpec};
 use crate::template::{self, Template, below};
 use crate::writer::{RowWriter, Writing, conform};
-use crate::{PATHS_SHOWN, Room, Written, staged_file};
+use crate::{PATHS_SHOWN, Room, Written, directly, staged_file};
 
 /// Where rows go. Dropped before its commit, it removes what it has written.
 pub(crate) trait Destination: Send {
@@ -123,7 +123,7 @@ impl Direct {
 
 impl Destination for Direct {
     fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
-        self.0.write(batch)
+        directly(|| self.0.write(batch))
     }
 
     fn recovered(&self) -> Option<&Recovered> {
@@ -131,7 +131,8 @@ impl Destination for Direct {
     }
 
     fn commit(self: Box<Self>, _: bool, _: Tick<'_>) -> Result<Written> {
-        Ok(Written { bytes: self.0.finish()?.bytes, ..Written::default() })
+        let finished = directly(|| self.0.finish())?;
+        Ok(Written { bytes: finished.bytes, ..Written::default() })
     }
 }
 

@@ -50,6 +50,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_base::cancel::{Cancel, Tick};
@@ -85,6 +87,27 @@ pub struct Written {
     pub root: String,
     /// What the user should be told once, if anything.
     pub warning: Option<String>,
+}
+
+/// Writes to what is no file, such as standard output, that have not come back.
+static DIRECTLY: AtomicUsize = AtomicUsize::new(0);
+
+/// Does what writes to what is no file: if that is a pipe that nobody reads, it does not come back.
+pub fn directly<T>(write: impl FnOnce() -> T) -> T {
+    struct Ends;
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            DIRECTLY.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    DIRECTLY.fetch_add(1, Ordering::Relaxed);
+    let _ends = Ends;
+    write()
+}
+
+/// Whether something writes [`directly`] at the moment.
+pub fn is_writing_directly() -> bool {
+    DIRECTLY.load(Ordering::Relaxed) > 0
 }
 
 /// What an output may take of the machine.

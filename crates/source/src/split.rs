@@ -14,6 +14,8 @@ use super::SourceFile;
 pub(crate) const SPLIT_BYTES_MIN: u64 = 1 << 20;
 /// The most that a split of a cut file holds.
 pub(crate) const SPLIT_BYTES_MAX: u64 = 32 << 20;
+/// … of which there are about so many at most.
+const SPLITS_MAX: u64 = 1 << 18;
 
 /// A part of a file.
 #[derive(Debug, Clone)]
@@ -94,9 +96,10 @@ impl Cutting<'_> {
     }
 }
 
-/// The size that splits of `total` bytes aim at.
+/// The size that splits of `total` bytes aim at: of 8 TB and more larger ones, as all of them are listed, and a server
+/// may say anything.
 pub(crate) fn target_bytes(total: u64) -> u64 {
-    (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX)
+    (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX.max(total / SPLITS_MAX))
 }
 
 /// Collects pieces into splits of about the target size, in order.

@@ -22,6 +22,7 @@ use tidemill_engine::error::visible;
 use tidemill_engine::job::Limits;
 use tidemill_engine::program::Program;
 use tidemill_engine::remote::{self, StorageOptions};
+use tidemill_engine::sink::directly;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
@@ -48,7 +49,15 @@ pub(crate) enum Outcome {
 /// Does what was asked.
 pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
     let asks_for_stats = verb.read_ahead().is_some_and(|read_ahead| read_ahead.stats);
-    let performed = perform_verb(verb);
+    told(asks_for_stats, || perform_verb(verb))
+}
+
+/// Does it, and tells what reading remote files did, if that is asked for.
+fn told(
+    asks_for_stats: bool,
+    work: impl FnOnce() -> anyhow::Result<Outcome>,
+) -> anyhow::Result<Outcome> {
+    let performed = work();
     // For what has no run of its own.
     remote::tuning::finish();
     if asks_for_stats {
@@ -92,9 +101,11 @@ fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
 fn print(bytes: &[u8]) -> Result<()> {
     let text = visible(&String::from_utf8_lossy(bytes), &['\n', '\t']);
     let mut pages = Pages::new(true);
-    let written = pages.write_all(text.as_bytes());
-    written.map_err(|error| Error::io("write", "standard output", error))?;
-    pages.finish()
+    directly(|| {
+        let written = pages.write_all(text.as_bytes());
+        written.map_err(|error| Error::io("write", "standard output", error))?;
+        pages.finish()
+    })
 }
 
 /// The text of a file, or of standard input for `-`.

@@ -7,7 +7,7 @@ use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Cancel, Error, Query};
-use tidemill_sort::gnu::{self, Io, Options};
+use tidemill_sort::gnu::{self, Command, Io, Options};
 use tidemill_sort::model::Model;
 
 use super::beside::beside_until;
@@ -17,6 +17,13 @@ use super::{Outcome, print};
 use crate::args::SortByArgs;
 use crate::terminal::{self, Bar};
 
+/// What stands behind the help of sorting lines.
+const BY: &str = "
+With --by COLUMNS the rows of tables are sorted, of any format, here or in a bucket:
+  tidemill sort --by country,revenue:desc sales.csv -o sorted.parquet
+`tidemill sort --by COLUMNS --help` has the options of that.
+";
+
 /// `tidemill sort`, with the words behind it.
 pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
     if let Some(model) = model_of(&words)? {
@@ -24,15 +31,33 @@ pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
         print(format!("{model}\n").as_bytes())?;
         return Ok(Outcome::Complete);
     }
+    let elsewhere = |word: &OsString| {
+        let word = word.to_string_lossy();
+        ["s3://", "http://", "https://"]
+            .iter()
+            .any(|scheme| word.starts_with(scheme))
+            .then(|| word.into_owned())
+    };
+    if let Some(url) = words.iter().find_map(elsewhere) {
+        return Err(Error::usage_hint(
+            format!("`{url}`: lines are sorted of files on this machine"),
+            "tidemill cat URL | tidemill sort; rows of tables are sorted wherever they are: tidemill sort --by COLUMNS URL",
+        )
+        .into());
+    }
     let command = Options::parse(words);
     let command = command.map_err(|error| Error::usage_hint(error.message, error.hint))?;
+    let is_help = matches!(command, Command::Help);
     let cancel = Cancel::new();
     terminal::watch_signals(&cancel)?;
     let outcome = beside_until(&cancel, &mut Bar::none(), || {
         let mut io = Io::of_process();
         io.cancel = cancel.flag().into();
-        gnu::run(&command, &mut io).map_err(told)
+        gnu::run(&command, &mut io).map_err(gnu_error)
     })?;
+    if is_help {
+        print(BY.as_bytes())?;
+    }
     Ok(match outcome {
         gnu::Outcome::Disorder { .. } => Outcome::No,
         _ => Outcome::Complete,
@@ -50,6 +75,11 @@ pub(crate) fn is_by_columns(words: &[OsString]) -> bool {
 
 /// `tidemill sort --by COLUMNS IN…`.
 pub(crate) fn sort_by(args: SortByArgs) -> anyhow::Result<Outcome> {
+    let asks_for_stats = args.source.read_ahead.stats;
+    super::told(asks_for_stats, || rows_sorted(args))
+}
+
+fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
     let mut inputs = args.files.into_iter();
     let url = inputs.next().unwrap_or_default();
     let source = SourceSpec { url, more: inputs.collect(), ..args.source.spec()? };
@@ -89,7 +119,7 @@ fn model_of(words: &[OsString]) -> Result<Option<String>, Error> {
 }
 
 /// An error as the other verbs tell it. GNU sort's status of all errors is 2, as 1 says that a file is out of order.
-fn told(error: gnu::Error) -> Error {
+fn gnu_error(error: gnu::Error) -> Error {
     match error {
         gnu::Error::Io { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
             Error::ClosedPipe

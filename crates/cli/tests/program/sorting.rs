@@ -278,13 +278,18 @@ fn an_interrupt_ends_what_is_stuck_in_a_pipe() {
     let pipe = std::ffi::CString::new(place.path().join("pipe").to_str().unwrap()).unwrap();
     // SAFETY: the name ends with a zero.
     assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
-    place.write("lines", &"line\n".repeat(1 << 20));
+    place.write("lines", "line\n".repeat(1 << 20));
+    place.write("lines.csv", "line\n".repeat(1 << 20));
     for words in [
         &["sort", "pipe"][..],
         &["sort", "-c", "pipe"],
         &["sort", "lines"],
         &["ids", "union", "pipe", "--input-format", "text"],
         &["cat", "lines"],
+        &["query", "SELECT * FROM 'lines.csv'"],
+        &["sort", "--by", "line", "lines.csv"],
+        &["convert", "lines.csv", "-", "--format", "json"],
+        &["head", "--rows", "1000000", "lines.csv"],
     ] {
         let mut command = place.tidemill(words);
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -84,6 +84,12 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
                 "name a file or a folder, or leave --output away for the names that the objects have",
             ));
         }
+        if output == "-" {
+            return Err(refused(
+                "--output `-` would be a file of that name",
+                "`tidemill cat` writes to standard output; `./-` is the file",
+            ));
+        }
         if Location::parse(output)?.is_some() {
             return Err(refused(
                 format!("--output `{}` is not on this machine", visible(&shown(output), &[])),

@@ -157,6 +157,10 @@ impl<'a> Scientific<'a> {
         (all, point)
     }
 
+    fn is_zero(&self) -> bool {
+        self.whole.iter().chain(self.fraction).all(|digit| *digit == b'0')
+    }
+
     fn compare(&self, other: &Self) -> Ordering {
         let magnitude = |a: &Self, b: &Self| {
             let ((x, x_point), (y, y_point)) = (a.normal(), b.normal());
@@ -178,6 +182,8 @@ impl<'a> Scientific<'a> {
         match (self.negative, other.negative) {
             (false, false) => magnitude(self, other),
             (true, true) => magnitude(other, self),
+            // A zero has no sign.
+            _ if self.is_zero() && other.is_zero() => Ordering::Equal,
             (a, b) => b.cmp(&a),
         }
     }
@@ -340,6 +346,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_zero_has_no_sign() {
+        for (a, b) in [("0", "-0"), ("-0.00", "0x0"), ("-0e7", "00"), ("-0x0", "0.")] {
+            let (x, y) = (General::parse(a.as_bytes()), General::parse(b.as_bytes()));
+            assert_eq!(
+                (x.compare(&y), y.compare(&x)),
+                (Ordering::Equal, Ordering::Equal),
+                "{a} {b}"
+            );
+            assert_eq!(x.prefix(), y.prefix(), "{a} {b}");
+        }
+        let order =
+            |a: &str, b: &str| General::parse(a.as_bytes()).compare(&General::parse(b.as_bytes()));
+        assert_eq!(order("-1e-400", "0"), Ordering::Less);
+        assert_eq!(order("0", "1e-400"), Ordering::Less);
     }
 
     #[test]

@@ -97,7 +97,8 @@ fn field(random: &mut Random) -> Vec<u8> {
         8 => format!("{}e{}", random.below(50), random.below(5) as i32 - 2).into_bytes(),
         9 => random
             .one(&[
-                "nan", "-nan", "inf", "-inf", "0x1F", "1e400", "-1e400", "1e-400", "infinity", "e5",
+                "nan", "-nan", "inf", "-inf", "0x1F", "1e400", "-1e400", "1e-400", "infinity",
+                "e5", "0", "-0", "-0.0", "0x0", "-0x0", "0e9", "-00",
             ])
             .as_bytes()
             .to_vec(),
