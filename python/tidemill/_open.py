@@ -129,8 +129,9 @@ class File(io.BufferedIOBase):
     It is what ``open(path, "rb")`` gives: ``read``, ``readinto``, ``readline``, lines by iteration,
     ``seek``, ``tell``, a context manager. So it goes where such files go: PyArrow, pandas, Polars,
     ``zipfile``, ``gzip``, ``io.TextIOWrapper``. It may be used by several threads, one call at a
-    time; where each seeks before it reads, as DuckDB's do, they need no lock. A call that waits lets other threads run, and Ctrl-C ends it. After a call that was ended
-    or that failed the file is where it was before, and can be read on.
+    time; where each seeks before it reads, as DuckDB's do, they need no lock. A call that waits
+    lets other threads run, and Ctrl-C ends it. After a call that was ended or that failed the file
+    is where it was before, and can be read on.
 
     Examples
     --------

@@ -17,6 +17,9 @@ use parking_lot::Mutex;
 
 use crate::pool::{Claims, Opened};
 
+/// So much of a range is claimed whatever the window: more than what one task mostly reads.
+const CLAIMED_MIN: u64 = 64 << 20;
+
 /// Ranges of an object that a task reads.
 #[derive(Debug, Clone)]
 pub struct Leg {
@@ -98,14 +101,18 @@ impl Course {
                     let mut left = state.left_bytes;
                     state.left_bytes -= leg.bytes();
                     let Leg { object, ranges, in_blocks } = leg;
+                    // Of what is longer its reader claims the rest as he comes to it.
+                    let most = self.window_bytes.max(CLAIMED_MIN);
+                    let begun =
+                        |range: &Range<u64>| range.start..range.start + length(range).min(most);
                     if !in_blocks {
+                        let ranges: Vec<_> = ranges.iter().map(begun).collect();
                         claims.push(object.claim(&ranges));
                         continue;
                     }
                     for range in ranges {
-                        let bytes = length(&range);
-                        claims.push(object.claim_blocks(range, left));
-                        left -= bytes;
+                        claims.push(object.claim_blocks(begun(&range), left));
+                        left -= length(&range);
                     }
                 }
                 state.claimed_bytes += claims.iter().map(Claims::bytes).sum::<u64>();

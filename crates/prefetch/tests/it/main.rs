@@ -11,11 +11,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use faulty::{Fault, Faulty, byte};
+use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use proptest::prelude::*;
 use tidemill_prefetch::course::{Course, Leg};
-use tidemill_prefetch::{Options, Pool, PrefetchStore, StoreObject};
+use tidemill_prefetch::{Options, Origin, Pool, PrefetchStore, Sink, StoreObject};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::runtime::{Handle, Runtime};
 
@@ -295,6 +296,38 @@ fn the_last_of_many_files_is_in_small_blocks_and_the_others_are_not() {
             |faulty: &Faulty| asked(faulty).iter().map(|range| range.end - range.start).min();
         assert_eq!((longest(&all[0]), shortest(&all[0])), (Some(8 * MIB), Some(2 * MIB)));
         assert_eq!((longest(&all[1]), shortest(&all[1])), (Some(2 * MIB), Some(MIB)));
+    });
+}
+
+/// Something as large as a server may say, which never comes.
+#[derive(Debug)]
+struct Endless;
+
+impl Origin for Endless {
+    fn size(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        _: Range<u64>,
+        _: &'a mut dyn Sink,
+    ) -> BoxFuture<'a, tidemill_prefetch::Result<()>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn of_a_task_without_end_a_window_is_claimed() {
+    on_runtime(async {
+        let pool = Pool::new(32 * MIB, Handle::current());
+        let object = pool.open(Arc::new(Endless), Options::default());
+        for in_blocks in [true, false] {
+            let leg = Leg { object: Arc::clone(&object), ranges: vec![0..u64::MAX / 2], in_blocks };
+            let course = Course::new(vec![vec![leg]], 256 * MIB);
+            assert!(pool.used_bytes() <= 32 * MIB);
+            drop(course);
+        }
     });
 }
 
