@@ -171,9 +171,11 @@ impl Bucket {
                 if refusal.code.is_none()
                     && matches!(refusal.status, Some(400 | 403))
                     && let Err(told) = self.read_end(&path, End::First(1)).await
-                    && Refusal::of(&told).code.is_some()
                 {
-                    return Err(self.refused("read", &key, None, &told));
+                    let Refusal { status, code, .. } = Refusal::of(&told);
+                    if code.is_some() && status == refusal.status {
+                        return Err(self.refused("read", &key, None, &told));
+                    }
                 }
                 Err(self.refused("read", &key, None, &error))
             }
