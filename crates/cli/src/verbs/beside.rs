@@ -18,7 +18,7 @@ pub(super) fn beside<T: Send>(bar: &mut Bar, work: impl FnOnce() -> Result<T> + 
 
 /// The same for what may be stuck where no flag is looked at: in a read from a pipe that nobody writes to, in a
 /// write to one that nobody reads. [`GRACE`] after `cancel` is raised the process ends without it. What was
-/// staged has no name yet, and goes with the process; on a file system without such files it stays, hidden.
+/// staged without a name goes with the process; what has one stays, hidden, as after a kill.
 pub(super) fn beside_until<T: Send>(
     cancel: &Cancel,
     bar: &mut Bar,

@@ -11,7 +11,7 @@ use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::whole::{Checked, Damage, Files, Kept};
 use tidemill_engine::{Error, Result, RunId};
 
-use super::beside::beside_until;
+use super::beside::{beside, beside_until};
 use super::{Outcome, print};
 use crate::args::{CheckArgs, Plain};
 use crate::terminal::{self, Bar};
@@ -44,9 +44,8 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
             )
             .into());
         }
-        let kept = beside_until(&settings.cancel, &mut bar, || {
-            salvage(&files, out, args.overwrite, &preparation.id)
-        });
+        // What is staged goes with its owner, who is waited for.
+        let kept = beside(&mut bar, || salvage(&files, out, args.overwrite, &preparation.id));
         bar.clear();
         return say_kept(&kept?, out, args.format);
     }
