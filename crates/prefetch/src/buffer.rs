@@ -73,8 +73,9 @@ impl Buffer {
             counters,
             _share: share,
         });
-        let writer = Writer { buffer: Arc::clone(&buffer), count: 0 };
-        (buffer, writer)
+        let counters = buffer.counters.clone();
+        let inlet = Inlet(Arc::new(Mutex::new(Some(Arc::clone(&buffer)))));
+        (buffer, Writer { inlet, counters, count: 0 })
     }
 
     /// What is there.
@@ -85,6 +86,17 @@ impl Buffer {
     /// Whether it will never be whole.
     pub(crate) fn has_failed(&self) -> bool {
         self.state.load(Ordering::SeqCst) == FAILED
+    }
+
+    /// Whether as many of its bytes were served as it has.
+    pub(crate) fn is_read_out(&self) -> bool {
+        self.served.load(Ordering::Relaxed) >= self.length as u64
+    }
+
+    /// Whether anybody keeps it besides a pool and what fills it.
+    pub(crate) fn is_looked_at(self: &Arc<Self>) -> bool {
+        let is_filling = self.state.load(Ordering::SeqCst) == FILLING;
+        Arc::strong_count(self) > 1 + usize::from(is_filling)
     }
 
     /// Some bytes of it, all of which must be there.
@@ -170,6 +182,31 @@ impl Buffer {
         }
     }
 
+    /// Writes bytes behind those that are there; through its one [`Inlet`] alone.
+    fn append(&self, bytes: &[u8], counter: impl Fn(&Counters) -> &AtomicU64) {
+        let at = self.filled.load(Ordering::Relaxed);
+        let bytes = &bytes[..bytes.len().min(self.length - at)];
+        if bytes.is_empty() {
+            return;
+        }
+        let mut start = self.start.load(Ordering::Relaxed);
+        if start.is_null() {
+            start = Box::into_raw(Box::<[u8]>::new_uninit_slice(self.length)).cast();
+            self.start.store(start, Ordering::SeqCst);
+        }
+        // SAFETY: this is the only writer, as the inlet is locked; there is room for so many bytes, and no reader
+        // looks behind `filled`.
+        unsafe { start.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        for counters in &self.counters {
+            counter(counters).fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        let filled = at + bytes.len();
+        self.filled.store(filled, Ordering::SeqCst);
+        if filled >= self.least.load(Ordering::SeqCst) {
+            self.wake(filled);
+        }
+    }
+
     fn wake(&self, up_to: usize) {
         let woken: Vec<Waker> = {
             let mut waiting = self.waiting.lock();
@@ -208,57 +245,70 @@ impl Drop for Buffer {
     }
 }
 
+/// The way into a buffer, open until it is [closed](Self::close): what fills it holds its memory through nothing
+/// else.
+#[derive(Clone)]
+pub(crate) struct Inlet(Arc<Mutex<Option<Arc<Buffer>>>>);
+
+impl Inlet {
+    /// Has it filled no further, and whoever waits for more told so. When this returns its memory is held by those
+    /// alone who read it: a task that is aborted goes when its thread comes to it.
+    pub(crate) fn close(&self) {
+        self.end(Err(Error::TakenBack));
+    }
+
+    fn end(&self, result: Result<()>) {
+        // Held until it lets go of the buffer: whoever closes what is closed already waits for that, too.
+        let mut open = self.0.lock();
+        let Some(buffer) = open.take() else { return };
+        let state = if result.is_ok() { WHOLE } else { FAILED };
+        if let Err(error) = result {
+            let _ = buffer.error.set(error);
+        }
+        buffer.state.store(state, Ordering::SeqCst);
+        buffer.wake(usize::MAX);
+    }
+}
+
+impl std::fmt::Debug for Inlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Inlet")
+    }
+}
+
 /// What fills a buffer, front to back. Dropped before [`finish`](Self::finish), it has failed.
 pub(crate) struct Writer {
-    buffer: Arc<Buffer>,
+    inlet: Inlet,
+    counters: Vec<Arc<Counters>>,
     count: u64,
 }
 
 impl Writer {
+    /// Closes it from elsewhere.
+    pub(crate) fn inlet(&self) -> Inlet {
+        self.inlet.clone()
+    }
+
     /// Says how it went.
     pub(crate) fn finish(&mut self, result: Result<()>) {
-        let state = match result {
-            Ok(()) if self.count == self.buffer.length as u64 => WHOLE,
-            result => {
-                let short = || Error::Answer {
-                    path: String::new(),
-                    offset: self.count,
-                    reason: "the answer is not as long as was asked for".into(),
-                };
-                let _ = self.buffer.error.set(result.err().unwrap_or_else(short));
-                FAILED
-            }
-        };
-        let states = &self.buffer.state;
-        let _ = states.compare_exchange(FILLING, state, Ordering::SeqCst, Ordering::SeqCst);
-        self.buffer.wake(usize::MAX);
+        let length = self.inlet.0.lock().as_ref().map(|buffer| buffer.length as u64);
+        let is_short = result.is_ok() && length.is_some_and(|length| length != self.count);
+        self.inlet.end(if is_short { Err(self.short()) } else { result });
     }
-}
 
-impl Writer {
+    fn short(&self) -> Error {
+        Error::Answer {
+            path: String::new(),
+            offset: self.count,
+            reason: "the answer is not as long as was asked for".into(),
+        }
+    }
+
     /// Puts bytes behind those that are there, as far as there is room, counts them and tells who waits.
     fn append(&mut self, bytes: &[u8], counter: impl Fn(&Counters) -> &AtomicU64) {
-        let at = self.buffer.filled.load(Ordering::Relaxed);
         self.count += bytes.len() as u64;
-        let bytes = &bytes[..bytes.len().min(self.buffer.length - at)];
-        if bytes.is_empty() {
-            return;
-        }
-        let mut start = self.buffer.start.load(Ordering::Relaxed);
-        if start.is_null() {
-            start = Box::into_raw(Box::<[u8]>::new_uninit_slice(self.buffer.length)).cast();
-            self.buffer.start.store(start, Ordering::SeqCst);
-        }
-        // SAFETY: this is the only writer, there is room for so many bytes, and no reader looks
-        // behind `filled`.
-        unsafe { start.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        for counters in &self.buffer.counters {
-            counter(counters).fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        }
-        let filled = at + bytes.len();
-        self.buffer.filled.store(filled, Ordering::SeqCst);
-        if filled >= self.buffer.least.load(Ordering::SeqCst) {
-            self.buffer.wake(filled);
+        if let Some(buffer) = self.inlet.0.lock().as_ref() {
+            buffer.append(bytes, counter);
         }
     }
 }
@@ -273,19 +323,19 @@ impl Sink for Writer {
     }
 
     fn requested(&mut self) {
-        for counters in &self.buffer.counters {
+        for counters in &self.counters {
             counters.requests.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     fn retried(&mut self) {
-        for counters in &self.buffer.counters {
+        for counters in &self.counters {
             counters.retries.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     fn read_from_disk(&mut self) {
-        for counters in &self.buffer.counters {
+        for counters in &self.counters {
             counters.disk_reads.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -295,20 +345,19 @@ impl Sink for Writer {
     }
 
     fn shared(&self, from: u64) -> Bytes {
-        let filled = self.buffer.filled();
+        let Some(buffer) = self.inlet.0.lock().clone() else { return Bytes::new() };
+        let filled = buffer.filled();
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(filled);
-        if filled - from < self.buffer.length / 2 {
+        if filled - from < buffer.length / 2 {
             // Not a large block for the sake of a small part.
-            return Bytes::copy_from_slice(self.buffer.slice(from..filled));
+            return Bytes::copy_from_slice(buffer.slice(from..filled));
         }
-        Arc::clone(&self.buffer).view(from..filled)
+        buffer.view(from..filled)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if self.buffer.state.load(Ordering::SeqCst) == FILLING {
-            self.finish(Err(Error::TakenBack));
-        }
+        self.inlet.close();
     }
 }

@@ -526,6 +526,6 @@ impl Reading<'_> {
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        self.cursor.object.pool.0.release(std::iter::once(self.held.clone()));
+        self.cursor.object.pool.0.was_read(&self.held);
     }
 }

@@ -40,7 +40,8 @@
 //! disk is copied twice, and checked.
 //!
 //! **Memory.** What is on its way, there, or still looked at is within [`Options::memory_bytes`]. A
-//! read that cannot wait is never refused: for it, what is wanted last is taken back. So there is more only
+//! read that cannot wait is never refused: for it are taken back blocks that have been read, then what is wanted
+//! last, and it begins when they have given their memory back. So there is more only
 //! where the reads that wait at one moment, of at most a block each, and the bytes that callers were given
 //! and keep, are more than that by themselves. What waits to be written to a disk is part of it, at most a
 //! quarter.

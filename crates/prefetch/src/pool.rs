@@ -4,7 +4,7 @@
 //!              ┌ queue, in the order of being wanted┐
 //!  claims ───► [ block ][ block ][ block ] ·········     a block starts when there is memory for it
 //!                 │                                      and a free place among the requests
-//!                 ▼                        ┌───────────► taken back, the last wanted first, when a read
+//!                 ▼                        ┌───────────► taken back, what has been read first, when a read
 //!  reads ──► [ on its way ]··[ there ]──── ┴ dropped      that cannot wait needs the memory
 //!            at once, whatever               with its last claim
 //!            is in the queue
@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::Options;
-use crate::buffer::{Buffer, Writer};
+use crate::buffer::{Buffer, Inlet, Writer};
 use crate::error::{Error, Result};
 use crate::origin::Origin;
 use crate::stats::{Counters, Stats};
@@ -68,8 +68,8 @@ struct Books {
     objects: HashMap<u64, BTreeMap<u64, u64>>,
     /// Told and not started, by rank.
     queue: BTreeSet<(u64, u64)>,
-    /// Started ahead of any read, by rank: they may be taken back.
-    ahead: BTreeSet<(u64, u64)>,
+    /// Started, by rank: those that nobody reads may be taken back.
+    started: BTreeSet<(u64, u64)>,
     flying: usize,
     flying_bytes: u64,
     /// Windows that are open, in the whole pool.
@@ -82,6 +82,8 @@ struct Block {
     counters: Arc<Counters>,
     range: Range<u64>,
     claims: usize,
+    /// How many reads of it are going on, each of which has a claim, too.
+    reads: usize,
     was_read: bool,
     /// When it will be wanted, in bytes that all readers will have read by then; what was claimed without a
     /// reader comes behind all that was claimed by one, in the order of being told.
@@ -95,7 +97,7 @@ const FAR: u64 = 1 << 63;
 #[derive(Debug)]
 enum Stage {
     Queued,
-    Started { buffer: Arc<Buffer>, ticket: Arc<Ticket>, task: Option<AbortHandle> },
+    Started { buffer: Arc<Buffer>, inlet: Inlet, ticket: Arc<Ticket>, task: Option<AbortHandle> },
 }
 
 /// One version of an object, whose blocks all of its readers share.
@@ -127,7 +129,6 @@ struct How {
 #[derive(Default)]
 struct After {
     launches: Vec<Launch>,
-    aborts: Vec<AbortHandle>,
     dropped: Vec<Stage>,
     /// What is on its way or waits for its turn, and is wanted by now.
     wanted: Option<Arc<Ticket>>,
@@ -374,6 +375,19 @@ impl Shared {
         self.finish(after);
     }
 
+    /// Ends a read, and its claim.
+    pub(crate) fn was_read(self: &Arc<Self>, held: &Held) {
+        let mut after = After::default();
+        {
+            let mut books = self.books.lock();
+            if let Some(block) = books.blocks.get_mut(&held.id) {
+                block.reads -= 1;
+            }
+            books.release(held, &mut after);
+        }
+        self.finish(after);
+    }
+
     pub(crate) fn windows(&self) -> u64 {
         self.books.lock().windows
     }
@@ -411,7 +425,6 @@ impl Shared {
                     break;
                 }
                 let Some(share) = self.take(bytes) else { break };
-                books.ahead.insert((rank, id));
                 books.flying += 1;
                 books.flying_bytes += bytes;
                 books.start(self, id, share, true, &mut after);
@@ -422,11 +435,16 @@ impl Shared {
 
     /// What the lock must not be held for.
     fn finish(self: &Arc<Self>, after: After) {
-        after.aborts.iter().for_each(AbortHandle::abort);
+        // Before what is launched takes the memory.
+        for stage in after.dropped {
+            if let Stage::Started { inlet, task, .. } = stage {
+                task.inspect(AbortHandle::abort);
+                inlet.close();
+            }
+        }
         if let Some(ticket) = after.wanted {
             ticket.wanted();
         }
-        drop(after.dropped);
         for launch in after.launches {
             let Launch { id, origin, range, mut writer, ticket, is_ahead } = launch;
             let flight =
@@ -474,6 +492,30 @@ impl Block {
     fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
+
+    /// What it is kept for; none where taking it back would give no memory.
+    fn worth(&self) -> Option<Worth> {
+        let Stage::Started { buffer, .. } = &self.stage else { return None };
+        if self.reads > 0 || buffer.is_looked_at() {
+            return None;
+        }
+        Some(match self.was_read {
+            _ if buffer.is_read_out() => Worth::ReadOut,
+            true => Worth::Begun,
+            false => Worth::Ahead,
+        })
+    }
+}
+
+/// What a block is kept for; of the greatest the memory is taken first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    /// Somebody has read some of it, and goes on there.
+    Begun,
+    /// Nobody has come to it.
+    Ahead,
+    /// As many bytes were read as it has: whoever comes back to it fetches it again.
+    ReadOut,
 }
 
 impl Books {
@@ -500,7 +542,8 @@ impl Books {
         let (object, counters) = (Arc::clone(object), Arc::clone(counters));
         let stage = Stage::Queued;
         let rank = FAR + id;
-        let block = Block { object, counters, range, claims: 0, was_read: false, rank, stage };
+        let block =
+            Block { object, counters, range, claims: 0, reads: 0, was_read: false, rank, stage };
         self.blocks.insert(id, block);
         id
     }
@@ -557,7 +600,7 @@ impl Books {
         if let Stage::Started { ticket, .. } = &block.stage {
             ticket.nearer(rank + 1);
         }
-        for set in [&mut self.queue, &mut self.ahead] {
+        for set in [&mut self.queue, &mut self.started] {
             if set.remove(&(before, id)) {
                 set.insert((rank, id));
             }
@@ -575,15 +618,12 @@ impl Books {
     fn remove(&mut self, id: u64, after: &mut After) {
         let Some(block) = self.blocks.remove(&id) else { return };
         self.queue.remove(&(block.rank, id));
-        self.ahead.remove(&(block.rank, id));
+        self.started.remove(&(block.rank, id));
         if let Some(starts) = self.objects.get_mut(&block.object.id) {
             starts.remove(&block.range.start);
             if starts.is_empty() {
                 self.objects.remove(&block.object.id);
             }
-        }
-        if let Stage::Started { task: Some(task), .. } = &block.stage {
-            after.aborts.push(task.clone());
         }
         after.dropped.push(block.stage);
     }
@@ -619,6 +659,7 @@ impl Books {
         }
         let Some(block) = self.blocks.get_mut(&id) else { unreachable!("the block of a read") };
         block.claims += 1;
+        block.reads += 1;
         block.was_read = true;
         let Stage::Started { buffer, ticket, .. } = &block.stage else {
             unreachable!("the block of a read has been started")
@@ -628,22 +669,28 @@ impl Books {
         Found { buffer: Arc::clone(buffer), skip, held: Held { id, range } }
     }
 
-    /// Memory for a read that cannot wait: what is wanted last is taken back for it.
+    /// Memory for a read that cannot wait: for it are taken back blocks that were read to their end, and then
+    /// what is wanted last. What is being read stays, and what whoever was given it still looks at.
     fn make_room(&mut self, shared: &Arc<Shared>, bytes: u64, after: &mut After) -> Share {
         let limit = shared.limit.load(Ordering::SeqCst);
         let used = shared.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
         let mut over = used.saturating_sub(limit);
+        let mut may_go = Vec::new();
+        if over > 0 {
+            may_go.extend(self.started.iter().filter_map(|(rank, id)| {
+                let block = self.blocks.get(id)?;
+                Some((block.worth()?, *rank, *id, block.bytes()))
+            }));
+            // The last one goes first.
+            may_go.sort_unstable();
+        }
         while over > 0 {
-            let unread = self
-                .ahead
-                .iter()
-                .rev()
-                .find(|(_, id)| self.blocks.get(id).is_some_and(|block| !block.was_read));
-            let Some((_, id)) = unread.or(self.ahead.last()).copied() else { break };
-            let Some(block) = self.blocks.get(&id) else { break };
-            over = over.saturating_sub(block.bytes());
-            for counters in Counters::of(&block.counters, &shared.counters) {
-                counters.taken_back.fetch_add(1, Ordering::Relaxed);
+            let Some((_, _, id, bytes)) = may_go.pop() else { break };
+            over = over.saturating_sub(bytes);
+            if let Some(block) = self.blocks.get(&id) {
+                for counters in Counters::of(&block.counters, &shared.counters) {
+                    counters.taken_back.fetch_add(1, Ordering::Relaxed);
+                }
             }
             self.remove(id, after);
         }
@@ -660,12 +707,14 @@ impl Books {
     ) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         self.queue.remove(&(block.rank, id));
+        self.started.insert((block.rank, id));
         let counters = Counters::of(&block.counters, &shared.counters);
         let length = usize::try_from(block.bytes()).unwrap_or(usize::MAX);
         // Behind what somebody waits for.
         let ticket = Ticket::new(if is_ahead { block.rank + 1 } else { 0 }, counters.clone());
         let (buffer, writer) = Buffer::new(length, share, counters);
-        block.stage = Stage::Started { buffer, ticket: Arc::clone(&ticket), task: None };
+        let inlet = writer.inlet();
+        block.stage = Stage::Started { buffer, inlet, ticket: Arc::clone(&ticket), task: None };
         let (origin, range) = (Arc::clone(&block.object.origin), block.range.clone());
         after.launches.push(Launch { id, origin, range, writer, ticket, is_ahead });
     }

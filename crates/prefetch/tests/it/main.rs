@@ -323,7 +323,8 @@ fn of_a_task_without_end_a_window_is_claimed() {
         let pool = Pool::new(32 * MIB, Handle::current());
         let object = pool.open(Arc::new(Endless), Options::default());
         for in_blocks in [true, false] {
-            let leg = Leg { object: Arc::clone(&object), ranges: vec![0..u64::MAX / 2], in_blocks };
+            let ranges = std::iter::once(0..u64::MAX / 2).collect();
+            let leg = Leg { object: Arc::clone(&object), ranges, in_blocks };
             let course = Course::new(vec![vec![leg]], 256 * MIB);
             assert!(pool.used_bytes() <= 32 * MIB);
             drop(course);
