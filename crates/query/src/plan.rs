@@ -163,6 +163,9 @@ impl Plan {
         }
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open(settings.share(1, 2), settings)?;
+        if query.is_stable {
+            session::tell_places(&context);
+        }
         let Asked { mut statement, wanted, called } = asked(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);

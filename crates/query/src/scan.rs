@@ -36,8 +36,9 @@ use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitSta
 use tidemill_sql::Told;
 use tidemill_sql::dialects::Sample;
 use tidemill_sql::external;
+use tidemill_sql::input_order::Place;
 use tidemill_sql::known_rows::KnownRows;
-use tidemill_sql::session::{BATCH_ROWS, ScanMode};
+use tidemill_sql::session::{BATCH_ROWS, ScanMode, TellsPlaces};
 use tidemill_text::Predicate;
 use tracing::{Span, debug_span};
 
@@ -706,12 +707,12 @@ impl Scan {
     }
 
     /// Takes splits and sends their rows until no more are wanted.
-    fn pull(&self, send: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
+    fn pull(&self, send: impl FnMut(Place, Result<RecordBatch>) -> bool) -> Result<()> {
         let _reading = Reading::new(&self.queue);
         self.pull_all(send)
     }
 
-    fn pull_all(&self, mut send: impl FnMut(Result<RecordBatch>) -> bool) -> Result<()> {
+    fn pull_all(&self, mut send: impl FnMut(Place, Result<RecordBatch>) -> bool) -> Result<()> {
         let splits = self.queued()?;
         loop {
             let index = self.queue.next.fetch_add(1, Ordering::Relaxed);
@@ -721,9 +722,11 @@ impl Scan {
             let mut reader =
                 span.in_scope(|| self.open_split(split, split.exact_start, progress, Some(index)))?;
             let mut is_wanted = true;
-            while let Some(batch) = span.in_scope(|| reader.next()) {
+            let mut places = places(index);
+            while let (Some(batch), Some(place)) = (span.in_scope(|| reader.next()), places.next())
+            {
                 let is_bad = batch.is_err();
-                is_wanted = is_wanted && send(batch);
+                is_wanted = is_wanted && send(place, batch);
                 if is_bad || !is_wanted && !self.reads_all {
                     let stats = reader.reader.into_stats();
                     let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
@@ -741,7 +744,7 @@ impl Scan {
     fn pull_again(
         &self,
         round: usize,
-        mut send: impl FnMut(Result<RecordBatch>) -> bool,
+        mut send: impl FnMut(Place, Result<RecordBatch>) -> bool,
     ) -> Result<()> {
         let splits = self.queued()?;
         let next = {
@@ -755,9 +758,9 @@ impl Scan {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
             let reader = self.open_split(split, split.exact_start, Progress::new(), None)?;
-            for batch in reader {
+            for (place, batch) in places(index).zip(reader) {
                 let is_bad = batch.is_err();
-                if !send(batch) || is_bad {
+                if !send(place, batch) || is_bad {
                     return Ok(());
                 }
             }
@@ -780,7 +783,7 @@ impl Scan {
         }
         drop(readers);
         let mut failed = None;
-        self.pull(|batch| match batch {
+        self.pull(|_, batch| match batch {
             Ok(_) => true,
             Err(error) => {
                 failed.get_or_insert(error);
@@ -789,6 +792,12 @@ impl Scan {
         })?;
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// Where the batches of a split are.
+fn places(index: usize) -> impl Iterator<Item = Place> {
+    let split = u32::try_from(index).unwrap_or(u32::MAX);
+    (0..=u32::MAX).map(move |batch| Place { split, batch })
 }
 
 /// How often who waits for readers looks whether the run was stopped.
@@ -818,13 +827,20 @@ impl PartitionStream for Pulled {
         &self.scan.schema
     }
 
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let tells_places = context.session_config().get_extension::<TellsPlaces>().is_some();
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.scan.schema), 2);
         let sender = builder.tx();
         let scan = Arc::clone(&self.scan);
         let round = self.rounds.fetch_add(1, Ordering::Relaxed);
         builder.spawn_blocking(move || {
-            let send = |batch: Result<_>| sender.blocking_send(batch.map_err(external)).is_ok();
+            let send = |place: Place, batch: Result<RecordBatch>| {
+                let batch = match tells_places {
+                    true => batch.map(|batch| place.told(&batch)),
+                    false => batch,
+                };
+                sender.blocking_send(batch.map_err(external)).is_ok()
+            };
             let sent = match round {
                 0 => scan.pull(send),
                 round => scan.pull_again(round, send),

@@ -47,6 +47,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 
 use crate::in_place::InPlace;
+use crate::input_order::Place;
 use crate::messages::external;
 use crate::pool::{Pool, size_above};
 use crate::spills::{Spill, SpillSpace, Writer};
@@ -232,10 +233,11 @@ impl Sort {
             spilled: Mutex::new(0),
             progress: self.settings.progress,
         });
+        let sorter = Arc::new(sorter);
         let mut tasks = JoinSet::new();
         for (index, input) in inputs.into_iter().enumerate() {
-            let (task, form) = (sorter.task(index as u64), Arc::clone(&self.form));
-            tasks.spawn(gather(input, task, form, Arc::clone(&held)));
+            let (sorter, form) = (Arc::clone(&sorter), Arc::clone(&self.form));
+            tasks.spawn(gather(input, sorter, index as u64, form, Arc::clone(&held)));
         }
         while let Some(ended) = tasks.join_next().await {
             match ended.map_err(tokio::task::JoinError::try_into_panic) {
@@ -245,6 +247,8 @@ impl Sort {
             }
         }
         held.parked.lock().writer.rest()?;
+        let sorter = Arc::into_inner(sorter);
+        let sorter = sorter.ok_or_else(|| external(Error::Internal("a sort goes on".into())))?;
         let sorted = sorter.finish().map_err(told)?;
         if sorted.is_spilled() {
             held.reservation.try_resize(held.memory_bytes)?;
@@ -311,21 +315,43 @@ impl Parked {
     }
 }
 
-/// Makes records of one input's rows.
+/// Makes records of one input's rows. Ties come out in the order of their tasks: batches that say where they are
+/// have one each, or share that of the batch before them; others have that of the input.
 async fn gather(
     mut input: SendableRecordBatchStream,
-    mut task: Task<KeyedOrder>,
+    sorter: Arc<Sorter<KeyedOrder>>,
+    index: u64,
     form: Arc<Form>,
     held: Arc<Held>,
 ) -> PlanResult<()> {
     let mut encoded = Encoded::default();
+    let mut current: Option<(Task<KeyedOrder>, Option<Place>)> = None;
     while let Some(batch) = input.next().await.transpose()? {
-        let bytes = form.push(&batch, &held, &mut encoded, &mut task)?;
+        let place = Place::of(&batch);
+        let goes_on = |before: &Option<Place>| match (before, &place) {
+            (Some(before), Some(place)) => place.follows(before),
+            (before, place) => before.is_none() && place.is_none(),
+        };
+        if let Some((task, _)) = current.take_if(|(_, before)| !goes_on(before)) {
+            commit(task)?;
+        }
+        let begin = || (sorter.task(place.as_ref().map_or(index, Place::number)), None);
+        let (task, before) = current.get_or_insert_with(begin);
+        *before = place;
+        let bytes = form.push(&batch, &held, &mut encoded, task)?;
         held.grow(bytes)?;
         held.count(task.disk_counts());
     }
-    task.commit().map_err(told)?;
-    Ok(())
+    current.map_or(Ok(()), |(task, _)| commit(task))
+}
+
+/// Has a task's rows count.
+fn commit(task: Task<KeyedOrder>) -> PlanResult<()> {
+    match task.commit().map_err(told)? {
+        true => Ok(()),
+        // Its rows would be missing.
+        false => Err(external(Error::Internal("two batches of one place".into()))),
+    }
 }
 
 /// Makes rows of records, and sends them until nobody wants more.
@@ -371,9 +397,9 @@ fn parked_bytes(record: &[u8]) -> u64 {
     }
 }
 
-/// Where a column of the rows is.
+/// Which column of a record one of the rows is.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum Stored {
     Key(usize),
     Rest(usize),
 }
@@ -386,7 +412,7 @@ struct Form {
     /// Columns that are no keys, or not as they are.
     rest: Vec<usize>,
     rests: Rests,
-    places: Vec<Place>,
+    places: Vec<Stored>,
 }
 
 impl Form {
@@ -405,12 +431,12 @@ impl Form {
             by.iter().position(is_it).map_or_else(
                 || {
                     rest.push(index);
-                    Place::Rest(rest.len() - 1)
+                    Stored::Rest(rest.len() - 1)
                 },
-                Place::Key,
+                Stored::Key,
             )
         });
-        let places: Vec<Place> = places.collect();
+        let places: Vec<Stored> = places.collect();
         let rests = Rests::new(rest.iter().map(|index| &schema.fields()[*index]))?;
         Ok(Form { schema: Arc::clone(schema), by, keys, rest, rests, places })
     }
@@ -470,8 +496,8 @@ impl Form {
         let rests = self.rests.decode(&rests)?;
         let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| {
             let column = match place {
-                Place::Key(index) => &keys[*index],
-                Place::Rest(index) => &rests[*index],
+                Stored::Key(index) => &keys[*index],
+                Stored::Rest(index) => &rests[*index],
             };
             typed(column, field.data_type())
         });

@@ -38,6 +38,7 @@ mod grouping_sets;
 mod guards;
 mod in_lists;
 mod in_place;
+pub mod input_order;
 mod instants;
 mod join_memory;
 pub mod kept_casts;

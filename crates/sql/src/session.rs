@@ -66,6 +66,20 @@ pub enum ScanMode {
     Pooled(usize),
 }
 
+/// Whether scans say of each batch [where its rows are](crate::input_order); an extension of a session's configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TellsPlaces;
+
+/// Has scans of a session say where the rows of their batches are, and hands batches from there to what sorts them
+/// as they come.
+pub fn tell_places(context: &SessionContext) {
+    let state = context.state_ref();
+    let mut state = state.write();
+    let config = state.config_mut();
+    config.set_extension(Arc::new(TellsPlaces));
+    config.options_mut().optimizer.enable_round_robin_repartition = false;
+}
+
 /// The least that the steps above a finished table have.
 const FINISH_BYTES_MIN: usize = 16 << 20;
 

@@ -45,6 +45,7 @@ mod rowfiles;
 mod scattered;
 mod small_groups;
 mod spans;
+mod stable_sorts;
 mod states;
 mod statistics;
 mod subqueries;

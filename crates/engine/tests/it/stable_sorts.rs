@@ -1,0 +1,81 @@
+//! Rows by some of their columns: those that tie come as the source has them, whoever reads which part of it.
+
+use arrow::array::AsArray;
+use arrow::datatypes::DataType::UInt64 as UINT64;
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::{Query, Settings};
+
+use crate::common::{Answer, Folder, Random, ask};
+
+/// Enough for several splits, and for a spill with the least memory.
+const ROWS: u64 = 250_000;
+
+fn asked(folder: &Folder, files: &str, by: &str, settings: &Settings) -> Answer {
+    let url = folder.path().join(files).to_str().unwrap().to_owned();
+    let query = Query::sorted(SourceSpec { url, ..SourceSpec::default() }, by).unwrap();
+    ask(&query, settings).unwrap()
+}
+
+/// Rows of a key and a place, with a text that makes them long.
+fn rows(random: &mut Random, keys: u64) -> Vec<(u64, u64, String)> {
+    let row = |place| {
+        let text = format!("{:x}", random.next()).repeat(1 + random.below(16) as usize);
+        (random.below(keys), place, text)
+    };
+    (0..ROWS).map(row).collect()
+}
+
+#[test]
+fn rows_that_tie_keep_the_order_of_the_source() {
+    let mut random = Random(26);
+    let spill = Folder::new();
+    for keys in [1, 5, ROWS / 2] {
+        let rows = rows(&mut random, keys);
+        let folder = Folder::new();
+        let csv = |rows: &[(u64, u64, String)]| {
+            let lines = rows.iter().map(|(key, place, text)| match place % 11 {
+                // A line that is none.
+                0 => format!("{key},{place},\"\n{text}\"\n"),
+                _ => format!("{key},{place},{text}\n"),
+            });
+            std::iter::once("k,place,text\n".to_owned()).chain(lines).collect::<String>()
+        };
+        folder.write("one/x.csv", csv(&rows));
+        let line = |(key, place, text): &(u64, u64, String)| {
+            format!("{{\"k\": {key}, \"place\": {place}, \"text\": \"{text}\"}}\n")
+        };
+        folder.write("json/x.jsonl", rows.iter().map(line).collect::<String>());
+        let many = rows.chunks(rows.len() / 30 + 1).enumerate();
+        for (number, some) in many {
+            folder.write(&format!("many/{number:02}.csv"), csv(some));
+        }
+        let mut expected: Vec<(u64, u64)> = rows.iter().map(|row| (row.0, row.1)).collect();
+        expected.sort_by_key(|row| row.0);
+        for (files, threads, megabytes) in [
+            ("one/x.csv", 2, 64),
+            ("one/x.csv", 4, 512),
+            ("json/x.jsonl", 3, 64),
+            ("json/x.jsonl", 2, 512),
+            ("many/*.csv", 4, 64),
+            ("many/*.csv", 2, 512),
+            ("many/*.csv", 1, 512),
+        ] {
+            let settings = Settings {
+                threads,
+                spill_folder: spill.path().to_owned(),
+                ..Settings::new(megabytes << 20)
+            };
+            let answer = asked(&folder, files, "k", &settings);
+            assert_eq!(settings.progress.spilled_bytes() > 0, megabytes == 64, "{files}");
+            let found = answer.batches.iter().flat_map(|batch| {
+                let of = |column: usize| {
+                    let values = arrow::compute::cast(batch.column(column), &UINT64).unwrap();
+                    values.as_primitive::<arrow::datatypes::UInt64Type>().values().to_vec()
+                };
+                of(0).into_iter().zip(of(1))
+            });
+            let found: Vec<(u64, u64)> = found.collect();
+            assert!(found == expected, "{files}, {keys} keys, {threads} threads, {megabytes} MiB");
+        }
+    }
+}
