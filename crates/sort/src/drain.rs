@@ -18,6 +18,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
+use std::hint::black_box;
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
@@ -425,6 +426,9 @@ struct Drain<O> {
     totals: Arc<Totals>,
 }
 
+/// Records that are looked at before the first of them is copied.
+const FETCHED: usize = 32;
+
 /// What a thread keeps from one part to the next.
 #[derive(Default)]
 struct Worker {
@@ -507,8 +511,18 @@ impl<O: Order> Drain<O> {
         let sorting =
             Sorting { order: &*self.order, rows, stable: self.stable, cancel: &self.cancel };
         sorting.sort(entries, scratch)?;
-        for entry in entries {
-            outlet.put(rows.record(entry.at))?;
+        // Records lie anywhere: of some at once the processor waits for the first, not for each.
+        for some in entries.chunks(FETCHED) {
+            let mut records = [&[][..]; FETCHED];
+            let mut seen = 0;
+            for (record, entry) in records.iter_mut().zip(some) {
+                *record = rows.record(entry.at);
+                seen ^= record.first().unwrap_or(&0) ^ record.last().unwrap_or(&0);
+            }
+            black_box(seen);
+            for record in &records[..some.len()] {
+                outlet.put(record)?;
+            }
         }
         Ok(())
     }
