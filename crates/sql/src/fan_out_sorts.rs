@@ -220,7 +220,7 @@ impl Sort {
         options.memory_bytes = share.max(MEMORY_BYTES_MIN);
         options.threads = self.threads;
         options.stable = true;
-        options.spill_dirs = vec![self.settings.spill_folder.clone()];
+        options.spill_dirs = self.settings.spill_dirs.clone();
         options.cancel = self.settings.cancel.flag().into();
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let sorter = Sorter::new(KeyedOrder, Shape::Variable, options).map_err(told)?;
@@ -289,7 +289,7 @@ struct Parked {
 
 impl Parked {
     fn new(settings: &Settings) -> Self {
-        let spill = SpillSpace::new(&settings.spill_folder, &settings.progress).create();
+        let spill = SpillSpace::new(&settings.spill_dirs, &settings.progress).create();
         let writer = spill.writer();
         Parked { spill, writer, end: 0 }
     }
