@@ -1,7 +1,11 @@
 """Sets of ids in files."""
 
+import io
+import os
 import random
 import struct
+import sys
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +72,56 @@ def test_sets_beyond_memory(tmp_path):
     expected = np.union1d(*sets)
     assert counted == len(expected)
     assert np.array_equal(np.fromfile(out, dtype="u8"), expected)
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    for spill_dir in (folders, folders[0], str(folders[1])):
+        found = tm.ids(
+            "count", tmp_path / "a.u64", tmp_path / "b.u64", memory="64MiB", spill_dir=spill_dir
+        )
+        assert found == counted
+        assert [list(folder.iterdir()) for folder in folders] == [[], []]
+
+
+def test_a_folder_to_spill_to_that_does_not_exist_is_a_mistake(tmp_path):
+    (tmp_path / "a.txt").write_text("3\n")
+    for missing in (tmp_path / "missing", [tmp_path, str(tmp_path / "missing")]):
+        says = r"cannot spill to `.*missing`: there is no such folder\nhint: .*: spill_dir=DIR$"
+        with pytest.raises(tm.UsageError, match=says):
+            tm.ids("union", tmp_path / "a.txt", spill_dir=missing)
+        with pytest.raises(tm.UsageError, match=says):
+            tm.query(f"SELECT * FROM '{tmp_path}/a.txt'", spill_dir=missing)
+
+
+@pytest.mark.parametrize("asked", [True, None, False])
+def test_progress_is_shown_while_ids_are_waited_for(asked, tmp_path, monkeypatch):
+    shown = threading.Event()
+    pipe = tmp_path / "ids.txt"
+    os.mkfifo(pipe)
+
+    class Screen(io.StringIO):
+        def write(self, text):
+            if " ids, " in text:
+                shown.set()
+            return super().write(text)
+
+    def feed():
+        with pipe.open("w") as file:
+            file.write("3\n")
+            file.flush()
+            # The set has no end before something was shown.
+            if asked:
+                shown.wait()
+
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    assert tm.ids("union", pipe, sorted=True, progress=asked).tolist() == [3]
+    feeder.join()
+    # What was shown is taken away again; nothing is shown unasked where there is no terminal.
+    assert screen.getvalue().endswith("\r\x1b[K") == bool(asked)
+    assert bool(screen.getvalue()) == bool(asked)
 
 
 def test_mistakes_are_told(tmp_path):

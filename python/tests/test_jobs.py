@@ -28,7 +28,7 @@ FULL = {
     "map": {"sql": 'SELECT *\nFROM clicks\nJOIN states USING (state) -- it\'s "quoted"\n'},
     "tables": {"by": ["day", "state"], "users": "unique(user_id)", "a b": "max(x)"},
     "sink": {"url": "out/{day}.csv", "overwrite": True, "max_files": 400, "null": "NULL"},
-    "run": {"memory": "512M", "max_bad": 3, "threads": 2},
+    "run": {"memory": "512M", "spill_dir": ["/mnt/a", "/mnt/b"], "max_bad": 3, "threads": 2},
 }
 
 

@@ -17,12 +17,14 @@ def test_rows_come_out_in_order_whatever_the_memory(tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("\n".join(["a,b,c", *lines]) + "\n")
     expected = sorted(rows, key=lambda row: (-row[0], row[1] is None, row[1] or 0, row[2]))
+    (tmp_path / "spill").mkdir()
     for memory in ("64MiB", "1GiB"):
         written = tm.sort_files(
             source,
             tmp_path / "out.parquet",
             by=["a:desc", "b:nulls-last", "c"],
             memory=memory,
+            spill_dir=[tmp_path, tmp_path / "spill"],
             overwrite=True,
         )
         assert written.rows == len(rows)

@@ -16,6 +16,7 @@ def results(sql: str, path: pathlib.Path) -> None:
     assert_type(tm.query(sql, null=["NA"], schema={"id": "BIGINT"}, progress=False), tm.Result)
     assert_type(tm.query(sql, output=path), tm.Written)
     assert_type(tm.query(sql, output="out.csv", overwrite=True, memory="1G"), tm.Written)
+    assert_type(tm.query(sql, memory="1G", spill_dir=["/mnt/a"]), tm.Result)
     assert_type(tm.read_text(path, columns=["a"], where="a > 1"), tm.Result)
     assert_type(tm.head(path, rows=3, header=False), tm.Result)
     assert_type(tm.merge([path, "b.part"]), tm.Result)
@@ -74,7 +75,7 @@ def jobs(path: pathlib.Path, dynamic: Mapping[str, Any]) -> None:
         map={"sql": "SELECT day, id FROM clicks JOIN users USING (id)"},
         tables={"by": ["day"], "users": "unique(id)"},
         sink={"url": "out/{day}.csv", "overwrite": True},
-        run={"memory": "1G", "threads": 2},
+        run={"memory": "1G", "spill_dir": path, "threads": 2},
     )
     assert_type(tm.Job(**dynamic), tm.Job)
     assert_type(job.run(), tm.Result | tm.Written)

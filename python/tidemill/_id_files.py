@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 from tidemill import _options, _tidemill
@@ -47,7 +47,9 @@ def ids(
     overwrite: bool = False,
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    progress: bool | None = None,
 ) -> array[int] | int:
     r"""Combine sets of 64-bit ids in files, larger than memory if need be.
 
@@ -75,7 +77,7 @@ def ids(
         Whether all files are in order, which is checked: nothing is sorted.
     overwrite : bool, default False
         Whether an existing output may be replaced.
-    storage_options, memory, threads : optional
+    storage_options, memory, spill_dir, threads, progress : optional
         As in `query`.
 
     Returns
@@ -119,7 +121,7 @@ def ids(
         column,
         (bool(signed), bool(sorted), bool(overwrite)),
         _options.storage(storage_options),
-        _options.limits(memory, threads),
+        _options.limits(memory, threads, progress=progress, what="ids", spill_dir=spill_dir),
     )
     if output is not None or operation == "count":
         return count

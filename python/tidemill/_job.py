@@ -82,6 +82,7 @@ class RunSection(TypedDict, total=False):
     """``[run]``: what a run may take."""
 
     memory: str | int | None
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     max_bad: str | int | None
     threads: int | None
 
@@ -109,7 +110,7 @@ class Job:
         ``url``, and ``format``, ``compression``, ``overwrite``, ``max_files``, ``null``,
         ``exec`` and ``storage_options``.
     run : mapping, optional
-        ``memory``, ``threads`` and ``max_bad``.
+        ``memory``, ``spill_dir`` (one or a list), ``threads`` and ``max_bad``.
 
     Raises
     ------
@@ -288,6 +289,7 @@ class Job:
         read_cache: str | int | None = None,
         read_cache_dir: str | os.PathLike[str] | None = None,
         memory: str | int | None = None,
+        spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         threads: int | None = None,
         max_bad: str | int | None = None,
         progress: bool | None = None,
@@ -318,6 +320,7 @@ class Job:
             read_cache=read_cache,
             read_cache_dir=read_cache_dir,
             memory=memory,
+            spill_dir=spill_dir,
             threads=threads,
             max_bad=max_bad,
             progress=progress,
@@ -340,6 +343,7 @@ class Job:
         read_cache: str | int | None = None,
         read_cache_dir: str | os.PathLike[str] | None = None,
         memory: str | int | None = None,
+        spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         threads: int | None = None,
         max_bad: str | int | None = None,
     ) -> Explain:
@@ -378,7 +382,7 @@ class Job:
                 sink_exec=sink_exec,
                 storage_options=storage_options,
             ),
-            _options.limits(memory, threads, max_bad),
+            _options.limits(memory, threads, max_bad, spill_dir=spill_dir),
         )
         return Explain._of(text, tree)
 
@@ -567,6 +571,7 @@ def carry_out(
     read_cache: str | int | None,
     read_cache_dir: str | os.PathLike[str] | None,
     memory: str | int | None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
     threads: int | None,
     max_bad: str | int | None,
     progress: bool | None,
@@ -576,7 +581,7 @@ def carry_out(
         storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
     )
     text = text_of(job, set=set, storage_options=reading)
-    limits = _options.limits(memory, threads, max_bad, progress)
+    limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
     if partial is not None:
         only_partial(output, format, compression, max_files, sink_exec)
         written = _tidemill.run_partial(text, os.fspath(partial), bool(overwrite), limits)

@@ -54,6 +54,7 @@ class LimitOptions(TypedDict):
     memory: str | None
     threads: int | None
     max_bad: str | None
+    spill_dirs: list[str]
     display: _progress.Display | None
 
 
@@ -72,6 +73,7 @@ class Limits(TypedDict, total=False):
     """What every run takes."""
 
     memory: str | int | None
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     threads: int | None
     progress: bool | None
 
@@ -85,7 +87,9 @@ class IdFiles(TypedDict, total=False):
     sorted: bool
     storage_options: Mapping[str, object] | None
     memory: str | int | None
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     threads: int | None
+    progress: bool | None
 
 
 class Reading(Limits, total=False):
@@ -244,15 +248,18 @@ def limits(
     threads: int | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = False,
+    what: str = "rows",
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
 ) -> LimitOptions:
-    """Say what a run may take, and whether its progress is shown."""
+    """Say what a run may take, and whether its progress is shown: bytes, and ``what``."""
     if threads is not None and threads < 1:
         raise UsageError(f"`threads` must be at least 1, not {threads}")
     return {
         "memory": None if memory is None else str(memory),
         "threads": threads,
         "max_bad": None if max_bad is None else str(max_bad),
-        "display": _progress.display(progress),
+        "spill_dirs": _folders(spill_dir),
+        "display": _progress.display(progress, what),
     }
 
 
@@ -289,6 +296,16 @@ def read_ahead(
     }
     given = {name: value for name, value in ahead.items() if value is not None}
     return {**(options or {}), **given} if given else options
+
+
+def _folders(
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
+) -> list[str]:
+    if spill_dir is None:
+        return []
+    if isinstance(spill_dir, str | os.PathLike):
+        spill_dir = [spill_dir]
+    return [os.fsdecode(folder) for folder in spill_dir]
 
 
 def _words(program: str | Sequence[str]) -> list[str]:

@@ -53,6 +53,7 @@ def query(
     read_cache: str | int | None = None,
     read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
     output: None = None,
@@ -88,6 +89,7 @@ def query(
     read_cache: str | int | None = None,
     read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
     output: Path,
@@ -130,6 +132,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     read_cache: str | int | None = None,
     read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
     output: Path | None = None,
@@ -205,6 +208,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         The folder that it is kept in. Default: ``tidemill/objects`` in the user's cache folder.
     memory : str or int, optional
         The memory budget: ``"512M"``, ``"50%"``, or bytes. Default: half of the machine's.
+    spill_dir : path, str, or sequence of these, optional
+        Folders that take what does not fit memory: what is spilled goes round them, and one that is
+        full is left out. Default: the temporary folder (``TMPDIR``, else ``/tmp``).
     threads : int, optional
         Default: the machine's cores.
     max_bad : str or int, optional
@@ -310,7 +316,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         storage_options=storage_options,
         has_output=False,
     )
-    limits = _options.limits(memory, threads, max_bad, progress)
+    limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
     sql, given = encodable(sql, "the SQL"), _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
@@ -345,6 +351,7 @@ def read_text(
     read_cache: str | int | None = None,
     read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = None,
@@ -378,7 +385,7 @@ def read_text(
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
-    memory, threads, max_bad, progress : optional
+    memory, spill_dir, threads, max_bad, progress : optional
         As in `query`.
 
     Returns
@@ -416,7 +423,7 @@ def read_text(
             storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
         ),
     )
-    limits = _options.limits(memory, threads, max_bad, progress)
+    limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
     wanted = None if columns is None else list(columns)
     return Result(_tidemill.read_text(os.fspath(url), wanted, where, source, limits))
 
@@ -615,6 +622,7 @@ def explain(
     read_cache: str | int | None = None,
     read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
     replacement_scans: bool | None = None,
@@ -660,7 +668,7 @@ def explain(
             storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
         ),
     )
-    limits = _options.limits(memory, threads, max_bad)
+    limits = _options.limits(memory, threads, max_bad, spill_dir=spill_dir)
     sql, given = encodable(sql, "the SQL"), _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
@@ -712,6 +720,7 @@ def run(
     read_cache: str | int | None = None,
     read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = None,
@@ -733,7 +742,7 @@ def run(
         Write the partial table to this file, for `merge`, instead of the result.
     storage_options : mapping, optional
         As in `query`, for the job's sources and its sink, over what the job says.
-    memory, threads, max_bad : optional
+    memory, spill_dir, threads, max_bad : optional
         As in the job's ``[run]``, and as in `query`.
     progress : bool, optional
         As in `query`.
@@ -776,6 +785,7 @@ def run(
         read_cache=read_cache,
         read_cache_dir=read_cache_dir,
         memory=memory,
+        spill_dir=spill_dir,
         threads=threads,
         max_bad=max_bad,
         progress=progress,
@@ -832,6 +842,7 @@ def merge(
     allow_repeats: bool = False,
     storage_options: Mapping[str, object] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Result | Written:
@@ -848,7 +859,7 @@ def merge(
         Write one partial table of them all to this file, instead of the result.
     allow_repeats : bool, default False
         Whether the rows of one run may be in several of the tables, and count as often.
-    memory, threads, progress : optional
+    memory, spill_dir, threads, progress : optional
         As in `query`.
 
     Returns
@@ -879,7 +890,7 @@ def merge(
     """
     several = [partials] if isinstance(partials, str | os.PathLike) else partials
     paths = [path for one in several for path in _files(one)]
-    limits = _options.limits(memory, threads, progress=progress)
+    limits = _options.limits(memory, threads, progress=progress, spill_dir=spill_dir)
     if partial is not None:
         _job.only_partial(output, format, compression, max_files, sink_exec)
         written = _tidemill.merge_partial(

@@ -93,6 +93,7 @@ def sort_files(
     read_cache: str | int | None = None,
     read_cache_dir: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = None,
@@ -123,7 +124,7 @@ def sort_files(
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
-    memory, threads, max_bad, progress : optional
+    memory, spill_dir, threads, max_bad, progress : optional
         As in `query`.
 
     Returns
@@ -183,7 +184,7 @@ def sort_files(
         order,
         source,
         sink,
-        _options.limits(memory, threads, max_bad, progress),
+        _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir),
     )
     return Written._of(raw)
 

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use crate::cancel::Interrupted;
 use crate::coverage::grouped;
+use crate::memory::human;
 
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -60,6 +61,18 @@ pub enum Error {
         /// The object of the action.
         path: String,
         /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// No folder has room for what does not fit memory.
+    #[error(
+        "no room to spill: {source}; {}\nhint: free some space, or name a folder on another disk too: \
+         --spill-dir DIR",
+        FreeOfEach(folders)
+    )]
+    DiskFull {
+        /// Each folder, and the bytes that are free there, where the system says.
+        folders: Vec<(String, Option<u64>)>,
+        /// The operating system's answer in the last of them.
         source: std::io::Error,
     },
     /// A server refused, or did not answer.
@@ -310,11 +323,26 @@ impl fmt::Display for SpillHint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "spill to" => f.write_str(
-                "\nhint: TMPDIR names the folder that takes what does not fit memory; --memory \
-                 says how much fits",
+                "\nhint: --spill-dir DIR names a folder that takes what does not fit memory; \
+                 --memory SIZE says how much fits",
             ),
             _ => Ok(()),
         }
+    }
+}
+
+struct FreeOfEach<'a>(&'a [(String, Option<u64>)]);
+
+impl fmt::Display for FreeOfEach<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (path, free)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            match free {
+                Some(bytes) => write!(f, "{comma}`{path}` has {} free", human(*bytes))?,
+                None => write!(f, "{comma}`{path}` is full")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -461,6 +489,19 @@ impl Error {
         }
     }
 
+    /// That none of these folders has room for what does not fit memory; what is free there is looked up.
+    pub fn disk_full<'a>(
+        folders: impl IntoIterator<Item = &'a Path>,
+        source: std::io::Error,
+    ) -> Self {
+        let folders = folders.into_iter().map(|path| {
+            let free = rustix::fs::statvfs(path).ok();
+            let free = free.map(|stats| stats.f_bavail.saturating_mul(stats.f_frsize));
+            (crate::redact::shown(&path.display().to_string()), free)
+        });
+        Error::DiskFull { folders: folders.collect(), source }
+    }
+
     /// Whose mistake it is.
     pub fn kind(&self) -> Kind {
         match self {
@@ -488,6 +529,10 @@ impl Error {
             Error::Io { action, path, source } => Error::Io {
                 action,
                 path: path.clone(),
+                source: std::io::Error::new(source.kind(), source.to_string()),
+            },
+            Error::DiskFull { folders, source } => Error::DiskFull {
+                folders: folders.clone(),
                 source: std::io::Error::new(source.kind(), source.to_string()),
             },
             Error::Remote { action, url, offset, status, reason, hint } => Error::Remote {
@@ -610,6 +655,16 @@ mod tests {
             let error = Error::Corrupt { path: "f".into(), offset: None, reason, hint: None };
             assert_eq!(error.to_string(), format!("`f` is damaged: {expected}"));
         }
+    }
+
+    #[test]
+    fn folders_without_room_are_told_with_what_is_free_in_each() {
+        let folders = vec![("/a".into(), Some(0)), ("/b".into(), Some(2_500)), ("/c".into(), None)];
+        let error = Error::DiskFull { folders, source: ErrorKind::StorageFull.into() };
+        let expected = "no room to spill: no storage space; `/a` has 0 B free, `/b` has 2.4 KiB free, `/c` is full\n\
+                        hint: free some space, or name a folder on another disk too: --spill-dir DIR";
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(error.copy().to_string(), expected);
     }
 
     #[test]

@@ -67,8 +67,8 @@ pub struct Settings {
     pub max_bad: MaxBad,
     /// Where copies of malformed records go; none are kept where absent.
     pub rejected_folder: Option<PathBuf>,
-    /// Where tables and sorts spill to. Default: the system's temporary folder.
-    pub spill_folder: PathBuf,
+    /// The folders that tables and sorts spill to, in turn. Default: the system's temporary folder. Minimum: one.
+    pub spill_dirs: Vec<PathBuf>,
     /// Stops the run.
     pub cancel: Cancel,
     /// What a display reads.
@@ -83,7 +83,7 @@ impl Settings {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             max_bad: MaxBad::default(),
             rejected_folder: None,
-            spill_folder: std::env::temp_dir(),
+            spill_dirs: vec![std::env::temp_dir()],
             cancel: Cancel::new(),
             progress: Progress::new(),
         }

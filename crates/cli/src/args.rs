@@ -499,6 +499,10 @@ pub(crate) struct IdsArgs {
     /// [env: TIDEMILL_MEMORY] [default: half of what the machine or the container has]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// A folder that takes what does not fit memory: what is spilled goes round several, and one that is full
+    /// is left out (repeatable) [default: TMPDIR, else /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub spill_dir: Vec<PathBuf>,
     /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub threads: Option<usize>,
@@ -1124,6 +1128,10 @@ pub(crate) struct LimitArgs {
     /// [env: TIDEMILL_MEMORY] [default: half of what the machine or the container has]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// A folder that takes what does not fit memory: what is spilled goes round several, and one that is full
+    /// is left out (repeatable) [default: TMPDIR, else /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub spill_dir: Vec<PathBuf>,
     /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub threads: Option<usize>,

@@ -151,7 +151,7 @@ pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resul
     let mut options = ids::Options::default();
     options.memory_bytes = memory_bytes;
     options.threads = settings.threads;
-    options.spill_dirs = vec![settings.spill_folder.clone()];
+    options.spill_dirs = settings.spill_dirs.clone();
     options.signed = request.signed;
     options.cancel = settings.cancel.flag().into();
     let progress = settings.progress.clone();

@@ -69,7 +69,7 @@ impl Preparation {
 /// environment's, then the job's, then the defaults.
 ///
 /// # Errors
-/// [`Error::Usage`] for a limit that is not understood.
+/// [`Error::Usage`] for a limit that is not understood, and a folder that cannot be spilled to.
 pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
     let memory_bytes = memory::budget(own.memory.as_deref(), job.memory.as_deref())?;
     let mut settings = Settings::new(memory_bytes);
@@ -80,6 +80,12 @@ pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
     }
     if let Some(max_bad) = own.max_bad.as_ref().or(job.max_bad.as_ref()) {
         settings.max_bad = max_bad.parse()?;
+    }
+    if let Some(named) =
+        [own, job].map(|limits| &limits.spill_dirs).into_iter().find(|named| !named.is_empty())
+    {
+        tidemill_sql::spills::check(named)?;
+        settings.spill_dirs.clone_from(named);
     }
     let id = RunId::new();
     let mut warning = None;
@@ -570,6 +576,7 @@ mod tests {
             memory: Some(memory.to_owned()),
             max_bad: Some(max_bad.to_owned()),
             threads: Some(threads),
+            spill_dirs: Vec::new(),
         };
         let settings = prepare(&limits("1G", "2", 3), &limits("2G", "4", 5)).unwrap().settings;
         assert_eq!(
@@ -578,5 +585,36 @@ mod tests {
         );
         let error = prepare(&limits("1G", "some", 1), &Limits::default()).unwrap_err();
         assert!(error.to_string().contains("`some`"), "{error}");
+    }
+
+    #[test]
+    fn folders_to_spill_to_are_looked_at_before_there_is_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+        std::fs::create_dir(&one).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let limits = |spill_dirs: &[&PathBuf]| Limits {
+            spill_dirs: spill_dirs.iter().copied().cloned().collect(),
+            ..Limits::default()
+        };
+        let chosen = |own: &[&PathBuf], job: &[&PathBuf]| {
+            prepare(&limits(own), &limits(job)).map(|prepared| prepared.settings.spill_dirs)
+        };
+        assert_eq!(chosen(&[], &[]).unwrap(), [std::env::temp_dir()]);
+        assert_eq!(chosen(&[], &[&one, &other]).unwrap(), [one.clone(), other.clone()]);
+        assert_eq!(chosen(&[&other], &[&one]).unwrap(), [other]);
+        assert_eq!(std::fs::read_dir(&one).unwrap().count(), 0);
+
+        let missing = folder.path().join("missing");
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for (named, why) in [(&missing, "there is no such folder"), (&file, "it is a file")] {
+            let error = chosen(&[], &[&one, named]).unwrap_err();
+            assert!(matches!(error, Error::Usage { .. }), "{error:?}");
+            let expected = format!("cannot spill to `{}`: {why}\nhint: ", named.display());
+            assert!(error.to_string().starts_with(&expected), "{error}");
+            // What the caller says stands for what the job says.
+            assert!(chosen(&[&one], &[named]).is_ok());
+        }
     }
 }

@@ -8,7 +8,7 @@ use tidemill_engine::running::prepare;
 
 use crate::errors::raise;
 use crate::options::{LimitOptions, storage};
-use crate::wait::on_a_thread;
+use crate::wait::{Display, on_a_thread_showing};
 
 /// Combines sets of ids: what is written to no file, and how many there are.
 #[pyfunction]
@@ -26,12 +26,13 @@ pub(crate) fn combine_ids(
     storage_options: Vec<(String, String)>,
     limits: LimitOptions,
 ) -> PyResult<(Vec<u8>, u64)> {
-    let (limits, _) = limits.split();
+    let (limits, display) = limits.split();
     let (signed, sorted, overwrite) = flags;
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));
     let settings = preparation.map_err(|error| raise(py, error))?.settings;
     let cancel: Cancel = settings.cancel.clone();
-    on_a_thread(py, cancel, move || {
+    let display = Display::new(display, &settings.progress);
+    on_a_thread_showing(py, cancel, display, move || {
         let request = Request {
             operation: ids::operation(&operation)?,
             inputs: files,

@@ -41,7 +41,10 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::Usage { .. } => "UsageError",
         Error::NotFound { .. } => "NotFoundError",
         Error::Exists { .. } => "OutputExistsError",
-        Error::Io { .. } | Error::Remote { .. } | Error::Unfinished { .. } => "InputOutputError",
+        Error::Io { .. }
+        | Error::DiskFull { .. }
+        | Error::Remote { .. }
+        | Error::Unfinished { .. } => "InputOutputError",
         Error::Rowfile { .. }
         | Error::Corrupt { .. }
         | Error::Differ { .. }
@@ -72,7 +75,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     if let Some(filename) = filename {
         exception.value(py).setattr("filename", without_secrets(filename))?;
     }
-    if let Error::Io { source, .. } = error {
+    if let Error::Io { source, .. } | Error::DiskFull { source, .. } = error {
         exception.value(py).setattr("errno", source.raw_os_error())?;
     }
     if let Error::BadRecords { first, .. } = error {

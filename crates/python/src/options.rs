@@ -88,13 +88,19 @@ pub(crate) struct LimitOptions {
     memory: Option<String>,
     threads: Option<usize>,
     max_bad: Option<String>,
+    spill_dirs: Vec<PathBuf>,
     pub display: Option<Py<PyAny>>,
 }
 
 impl LimitOptions {
     /// The limits, and the display.
     pub(crate) fn split(self) -> (Limits, Option<Py<PyAny>>) {
-        let limits = Limits { memory: self.memory, max_bad: self.max_bad, threads: self.threads };
+        let limits = Limits {
+            memory: self.memory,
+            max_bad: self.max_bad,
+            threads: self.threads,
+            spill_dirs: self.spill_dirs,
+        };
         (limits, self.display)
     }
 }

@@ -217,7 +217,7 @@ impl Merge {
         let merger = Merger::new(
             &parts.spec,
             budget_bytes,
-            &settings.spill_folder,
+            &settings.spill_dirs,
             &settings.cancel,
             &settings.progress,
         )?;

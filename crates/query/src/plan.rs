@@ -841,7 +841,7 @@ impl Plan {
             spec: &parts.spec,
             threads: self.settings.threads,
             budget_bytes: self.settings.share(3, 4),
-            spill_folder: &self.settings.spill_folder,
+            spill_dirs: &self.settings.spill_dirs,
             cancel: &self.settings.cancel,
             progress: &self.settings.progress,
         };

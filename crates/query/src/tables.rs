@@ -15,7 +15,7 @@
 //! again, and nothing of its first reading has been merged.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) struct Work<'a> {
     /// Memory for all tables together, in bytes.
     pub budget_bytes: usize,
     /// Where tables spill to.
-    pub spill_folder: &'a Path,
+    pub spill_dirs: &'a [PathBuf],
     /// Stops the run.
     pub cancel: &'a Cancel,
     /// Told of what is spilled.
@@ -110,8 +110,7 @@ fn fill(work: &Work<'_>, order: Order, counted: usize) -> Result<Filled> {
     // A third for the workers' own tables, the rest for what is merged and waits.
     let merge_bytes = work.budget_bytes / 3 * 2;
     let worker_bytes = work.budget_bytes / 3 / threads;
-    let merger =
-        Merger::new(work.spec, merge_bytes, work.spill_folder, work.cancel, work.progress)?;
+    let merger = Merger::new(work.spec, merge_bytes, work.spill_dirs, work.cancel, work.progress)?;
     let runner = Runner {
         work,
         merger: &merger,

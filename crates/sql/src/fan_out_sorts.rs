@@ -221,7 +221,7 @@ impl Sort {
         options.memory_bytes = share.max(MEMORY_BYTES_MIN);
         options.threads = self.threads;
         options.stable = true;
-        options.spill_dirs = vec![self.settings.spill_folder.clone()];
+        options.spill_dirs = self.settings.spill_dirs.clone();
         options.cancel = self.settings.cancel.flag().into();
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let sorter = Sorter::new(KeyedOrder, Shape::Variable, options).map_err(told)?;
@@ -293,7 +293,7 @@ struct Parked {
 
 impl Parked {
     fn new(settings: &Settings) -> Self {
-        let spill = SpillSpace::new(&settings.spill_folder, &settings.progress).create();
+        let spill = SpillSpace::new(&settings.spill_dirs, &settings.progress).create();
         let writer = spill.writer();
         Parked { spill, writer, end: 0 }
     }
@@ -545,8 +545,7 @@ pub fn sort_error(error: tidemill_sort::Error) -> Error {
         Sort::Cancelled => Error::Interrupted,
         Sort::Io { action, path, source } => Error::io(action, path, source),
         Sort::DiskFull { folders, source, .. } => {
-            let path = folders.into_iter().next().map(|(path, _)| path).unwrap_or_default();
-            Error::io("write", path, std::io::Error::new(source.kind(), message))
+            Error::disk_full(folders.iter().map(|(path, _)| path.as_path()), source)
         }
         Sort::Corrupt { folder, offset, reason, .. } => {
             let path = folder.display().to_string();

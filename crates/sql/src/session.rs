@@ -97,7 +97,7 @@ const SIDES_OF_JOINS: &str = "join_selection";
 
 /// What a run of a plan may take.
 fn runtime(budget_bytes: usize, settings: &Settings) -> Result<Arc<RuntimeEnv>> {
-    let space = SpillSpace::new(&settings.spill_folder, &settings.progress);
+    let space = SpillSpace::new(&settings.spill_dirs, &settings.progress);
     let disk = DiskManagerBuilder::default()
         .with_temp_file_factory(Arc::new(space))
         .with_max_temp_directory_size(u64::MAX);

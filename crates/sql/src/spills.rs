@@ -1,18 +1,25 @@
-//! Where a run keeps what does not fit memory: one unnamed file, given out in blocks.
+//! Where a run keeps what does not fit memory: one unnamed file a folder, given out in blocks.
 //!
-//! Everything that spills in a run, our tables' chunks and DataFusion's sorts alike, writes to one
-//! file that has no name: the operating system reclaims it however the process ends, so nothing is
-//! left to clean up, and however many spills there are, they take one of the files that a process
-//! may have open. It is made when the first block is written.
+//! Everything that spills in a run, our tables' chunks and DataFusion's sorts alike, writes to
+//! files that have no name: the operating system reclaims them however the process ends, so nothing
+//! is left to clean up, and however many spills there are, they take one of the files that a process
+//! may have open for each folder. A folder's is made when its first block is written.
 //!
 //! ```text
-//!  block   0    1    2    3    4    5 …
-//!         [a ] [a ] [b ] [a ] [  ] [b ]      a, b: spills; block 4 is free again
+//!                block   0    1    2    3 …
+//!  one folder           [a ] [b ] [  ] [a ]      a, b: spills; block 2 is free again
+//!  another folder       [a ] [a ] [b·]           b·: a block that its folder had no room for to the end
 //! ```
 //!
-//! A spill is a list of blocks and a length; it is written at its end and can be read, by several
-//! readers, while it grows. Its blocks are free for others once nobody holds it any more, so the
-//! file is as large as what was spilled at one time, not as all that ever was.
+//! A spill is a list of pieces and a length; it is written at its end and can be read, by several
+//! readers, while it grows. A piece is what of a block was written, and all of it unless the folder
+//! had no room for the rest. Blocks are free for others once nobody holds the spill any more, so the
+//! files are as large as what was spilled at one time, not as all that ever was.
+//!
+//! Blocks go round the folders. A folder that refuses because it is full is left out as long as another
+//! has room: what was to be written goes to the next one, from the byte on that was refused. Where all
+//! are full, each is asked again, as blocks of its file may be free by then, or others may have
+//! removed something; if none takes it, the error says how much is free in each.
 
 use std::fmt;
 use std::fs::File;
@@ -21,6 +28,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -28,7 +36,7 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use futures::Stream;
 use parking_lot::Mutex;
-use tidemill_base::error::Error;
+use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
 
 /// Large enough for a disk. What of a block is not written takes none.
@@ -37,16 +45,71 @@ const BLOCK_BYTES: u64 = 1 << 20;
 /// What is gathered before it is written, and read at a time.
 const BUFFER_BYTES: usize = 128 << 10;
 
+/// Looks at folders that somebody has named, before there is work to be lost: each exists and takes an
+/// unnamed file. One that is full is no mistake; another may have room.
+///
+/// # Errors
+/// [`Error::Usage`] that names the first that cannot be spilled to.
+pub fn check(folders: &[PathBuf]) -> Result<()> {
+    for folder in folders {
+        let shown = folder.display();
+        let refused = match std::fs::metadata(folder) {
+            Ok(found) if found.is_dir() => tempfile::tempfile_in(folder).err(),
+            Ok(_) => {
+                return Err(Error::usage_hint(
+                    format!("cannot spill to `{shown}`: it is a file"),
+                    "--spill-dir DIR names a folder",
+                ));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::usage_hint(
+                    format!("cannot spill to `{shown}`: there is no such folder"),
+                    "make it, or name one that exists: --spill-dir DIR",
+                ));
+            }
+            Err(error) => Some(error),
+        };
+        match refused {
+            Some(error) if !is_full(&error) => {
+                return Err(Error::usage_hint(
+                    format!("cannot spill to `{shown}`: {error}"),
+                    "name a folder that can be written to: --spill-dir DIR",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder has no room, or none for this user or this file.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
 /// The place where a run spills to.
 #[derive(Clone)]
 pub struct SpillSpace {
-    inner: Arc<SpillFolder>,
+    inner: Arc<Folders>,
 }
 
-struct SpillFolder {
-    folder: PathBuf,
+struct Folders {
+    folders: Vec<Folder>,
+    /// Whose turn it is, counted on and on.
+    turn: AtomicUsize,
     progress: Progress,
+}
+
+struct Folder {
+    path: PathBuf,
     blocks: Mutex<Blocks>,
+    /// It has refused a write for want of room.
+    is_full: AtomicBool,
+    #[cfg(test)]
+    fault: fault::Fault,
 }
 
 #[derive(Default)]
@@ -59,45 +122,112 @@ struct Blocks {
 
 impl fmt::Debug for SpillSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpillSpace").field("folder", &self.inner.folder).finish_non_exhaustive()
+        let paths: Vec<&Path> = self.inner.paths().collect();
+        f.debug_struct("SpillSpace").field("folders", &paths).finish_non_exhaustive()
     }
 }
 
 impl SpillSpace {
-    /// A place in `folder`, where nothing is made before it is needed. What is written counts as
-    /// spilled in `progress`.
-    pub fn new(folder: &Path, progress: &Progress) -> Self {
+    /// A place in `folders`, one at least, where nothing is made before it is needed. What is written
+    /// counts as spilled in `progress`.
+    pub fn new(folders: &[PathBuf], progress: &Progress) -> Self {
+        let folder = |path: &PathBuf| Folder {
+            path: path.clone(),
+            blocks: Mutex::default(),
+            is_full: AtomicBool::new(false),
+            #[cfg(test)]
+            fault: fault::Fault::default(),
+        };
         SpillSpace {
-            inner: Arc::new(SpillFolder {
-                folder: folder.to_path_buf(),
+            inner: Arc::new(Folders {
+                folders: folders.iter().map(folder).collect(),
+                turn: AtomicUsize::new(0),
                 progress: progress.clone(),
-                blocks: Mutex::default(),
             }),
         }
     }
 
     /// An empty spill.
     pub fn create(&self) -> Spill {
-        let extent = Extent { inner: Arc::clone(&self.inner), held: Mutex::default() };
+        let extent = Extent { space: Arc::clone(&self.inner), held: Mutex::default() };
         Spill { extent: Arc::new(extent) }
     }
 
-    /// How many blocks the file has, and how many of them are free.
+    /// How many blocks each folder's file has, and how many of them are free.
     #[cfg(test)]
-    fn block_counts(&self) -> (u64, usize) {
-        let blocks = self.inner.blocks.lock();
-        (blocks.end, blocks.free.len())
+    fn block_counts(&self) -> Vec<(u64, usize)> {
+        let counts = |folder: &Folder| {
+            let blocks = folder.blocks.lock();
+            (blocks.end, blocks.free.len())
+        };
+        self.inner.folders.iter().map(counts).collect()
     }
 }
 
-impl SpillFolder {
-    /// The file, and a block of it that nobody else has.
-    fn block(&self) -> io::Result<(Arc<File>, u64)> {
+/// What a write has met so far.
+#[derive(Default)]
+struct Refusals {
+    /// The folders that had no room.
+    folders: Vec<usize>,
+    last: Option<io::Error>,
+}
+
+impl Folders {
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().map(|folder| folder.path.as_path())
+    }
+
+    /// The folders in the order in which they are asked for a block: from the one on whose turn it is, and
+    /// those that are full after the others. One that becomes full meanwhile may come twice.
+    fn in_turn(&self) -> impl Iterator<Item = (usize, &Folder)> {
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let count = self.folders.len();
+        let asked = move |wanted: bool| {
+            let order = (0..count).map(move |step| (first % count + step) % count);
+            order
+                .map(|index| (index, &self.folders[index]))
+                .filter(move |(_, folder)| folder.is_full.load(Ordering::Relaxed) == wanted)
+        };
+        asked(false).chain(asked(true))
+    }
+
+    /// An empty piece at `start` of a spill, in a block that nobody else has.
+    fn piece(&self, start: u64, refusals: &mut Refusals) -> Result<Piece> {
+        for (index, folder) in self.in_turn() {
+            if refusals.folders.contains(&index) {
+                continue;
+            }
+            match folder.take() {
+                Ok((file, block)) => {
+                    return Ok(Piece { folder: index, file, block, start, bytes: 0 });
+                }
+                Err(error) if is_full(&error) => self.refused(index, error, refusals),
+                Err(error) => return Err(Error::io("spill to", &folder.path, error)),
+            }
+        }
+        let last = refusals.last.take().unwrap_or_else(|| io::ErrorKind::StorageFull.into());
+        Err(Error::disk_full(self.paths(), last))
+    }
+
+    fn refused(&self, index: usize, error: io::Error, refusals: &mut Refusals) {
+        let folder = &self.folders[index];
+        folder.is_full.store(true, Ordering::Relaxed);
+        tracing::debug!(folder = %folder.path.display(), %error, "no room to spill");
+        refusals.folders.push(index);
+        refusals.last = Some(error);
+    }
+}
+
+impl Folder {
+    /// Its file, and a block of it that nobody else has.
+    fn take(&self) -> io::Result<(Arc<File>, u64)> {
         let mut blocks = self.blocks.lock();
         let file = match &blocks.file {
             Some(file) => Arc::clone(file),
             None => {
-                let file = Arc::new(tempfile::tempfile_in(&self.folder)?);
+                #[cfg(test)]
+                self.fault.room(0, 1)?;
+                let file = Arc::new(tempfile::tempfile_in(&self.path)?);
                 Arc::clone(blocks.file.insert(file))
             }
         };
@@ -108,79 +238,137 @@ impl SpillFolder {
         Ok((file, block))
     }
 
-    /// One of our errors inside of an `io::Error`, where [`Error::io`] finds it again.
-    fn failed(&self, source: io::Error) -> io::Error {
-        io::Error::other(Error::io("spill to", &self.folder, source))
+    /// A block is free again.
+    fn give_back(&self, block: u64) {
+        self.blocks.lock().free.push(block);
+    }
+
+    /// Nothing of a block could be written. It is the last to be tried again: others may have room on the
+    /// disk already.
+    fn give_back_refused(&self, block: u64) {
+        let mut blocks = self.blocks.lock();
+        match block + 1 == blocks.end {
+            true => blocks.end = block,
+            false => blocks.free.insert(0, block),
+        }
+    }
+
+    /// Writes some of the bytes to a place of its file, at least one; how many.
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        #[cfg(test)]
+        let bytes = &bytes[..self.fault.room(offset, bytes.len())?];
+        match file.write_at(bytes, offset) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            written => written,
+        }
+    }
+}
+
+/// What of a block holds a spill's bytes from `start` on.
+struct Piece {
+    folder: usize,
+    file: Arc<File>,
+    block: u64,
+    start: u64,
+    /// Up to [`BLOCK_BYTES`].
+    bytes: u64,
+}
+
+impl Piece {
+    /// Where its bytes are in the folder's file.
+    fn offset(&self) -> u64 {
+        self.block * BLOCK_BYTES
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.bytes
     }
 }
 
 /// The blocks of one spill.
 struct Extent {
-    inner: Arc<SpillFolder>,
+    space: Arc<Folders>,
     held: Mutex<Held>,
 }
 
 #[derive(Default)]
 struct Held {
-    file: Option<Arc<File>>,
-    blocks: Vec<u64>,
+    /// Each begins where the one before ends; the last ends at `bytes`.
+    pieces: Vec<Piece>,
+    /// How much the last block still takes: nothing where it is full, or its folder.
+    room: u64,
     bytes: u64,
 }
 
 impl Extent {
-    fn append(&self, mut bytes: &[u8]) -> io::Result<()> {
+    fn append(&self, mut bytes: &[u8]) -> Result<()> {
         // Whoever reads sees a length only once its bytes are there.
         let mut held = self.held.lock();
-        self.inner.progress.add_spilled(bytes.len() as u64);
+        self.space.progress.add_spilled(bytes.len() as u64);
+        let mut refusals = Refusals::default();
         while !bytes.is_empty() {
-            let within = held.bytes % BLOCK_BYTES;
-            if held.bytes / BLOCK_BYTES == held.blocks.len() as u64 {
-                let (file, block) = self.inner.block()?;
-                held.file = Some(file);
-                held.blocks.push(block);
+            if held.room == 0 {
+                let piece = self.space.piece(held.bytes, &mut refusals)?;
+                held.pieces.push(piece);
+                held.room = BLOCK_BYTES;
             }
-            let (Some(file), Some(block)) = (&held.file, held.blocks.last()) else {
-                return Err(io::Error::other("a spill without a block"));
+            let Held { pieces, room, bytes: total } = &mut *held;
+            let Some(piece) = pieces.last_mut() else {
+                return Err(Error::Internal("a spill without a block".to_owned()));
             };
-            let room = usize::try_from(BLOCK_BYTES - within).unwrap_or(usize::MAX);
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            file.write_all_at(now, block * BLOCK_BYTES + within)?;
-            held.bytes += now.len() as u64;
-            bytes = later;
+            let most = usize::try_from(*room).unwrap_or(usize::MAX).min(bytes.len());
+            let folder = &self.space.folders[piece.folder];
+            match folder.write_at(&piece.file, &bytes[..most], piece.offset() + piece.bytes) {
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    piece.bytes += written as u64;
+                    *total += written as u64;
+                    *room -= written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_full(&error) => {
+                    // What it has taken stays where it is.
+                    *room = 0;
+                    self.space.refused(piece.folder, error, &mut refusals);
+                    if piece.bytes == 0 {
+                        folder.give_back_refused(piece.block);
+                        pieces.pop();
+                    }
+                }
+                Err(error) => return Err(Error::io("spill to", &folder.path, error)),
+            }
         }
         Ok(())
     }
 
     /// Reads what is there from `position` on; nothing at the present end.
-    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        let (file, offset, most) = {
+    fn read_at(&self, position: u64, into: &mut [u8]) -> Result<usize> {
+        let (folder, file, offset, most) = {
             let held = self.held.lock();
-            let Some(file) = held.file.as_ref().filter(|_| position < held.bytes) else {
-                return Ok(0);
-            };
-            let within = position % BLOCK_BYTES;
-            let index = usize::try_from(position / BLOCK_BYTES).unwrap_or(usize::MAX);
-            let Some(block) = held.blocks.get(index) else {
-                return Err(io::Error::other("a spill without a block"));
-            };
-            let most = (BLOCK_BYTES - within).min(held.bytes - position);
-            (Arc::clone(file), block * BLOCK_BYTES + within, most)
+            let index = held.pieces.partition_point(|piece| piece.end() <= position);
+            let Some(piece) = held.pieces.get(index) else { return Ok(0) };
+            let offset = piece.offset() + (position - piece.start);
+            (piece.folder, Arc::clone(&piece.file), offset, piece.end() - position)
         };
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(into.len());
         loop {
-            match file.read_at(&mut into[..most], offset) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(0) if most > 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => return read,
-            }
+            let error = match file.read_at(&mut into[..most], offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(0) if most > 0 => io::ErrorKind::UnexpectedEof.into(),
+                Ok(read) => return Ok(read),
+                Err(error) => error,
+            };
+            return Err(Error::io("read a spill in", &self.space.folders[folder].path, error));
         }
     }
 }
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        let blocks = std::mem::take(&mut self.held.get_mut().blocks);
-        self.inner.blocks.lock().free.extend(blocks.into_iter().rev());
+        // The first to be written is the first to be taken again.
+        for piece in std::mem::take(&mut self.held.get_mut().pieces).into_iter().rev() {
+            self.space.folders[piece.folder].give_back(piece.block);
+        }
     }
 }
 
@@ -204,16 +392,13 @@ impl Spill {
     /// Reads what was written to a place of it.
     ///
     /// # Errors
-    /// As the disk; [`io::ErrorKind::UnexpectedEof`] where it ends before.
+    /// As the disk, and where the spill ends before: one of ours, which [`Error::io`] finds again.
     pub fn read_exact_at(&self, mut position: u64, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
-            let read = match self.extent.read_at(position, into) {
-                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                read => read,
-            };
-            let read = read.map_err(|error| {
-                io::Error::other(Error::io("read a spill in", &self.extent.inner.folder, error))
-            })?;
+            let read = self.extent.read_at(position, into).map_err(io::Error::other)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             into = &mut into[read..];
             position += read as u64;
         }
@@ -244,6 +429,7 @@ impl Writer {
     }
 }
 
+/// What fails is one of our errors inside of an `io::Error`, where [`Error::io`] finds it again.
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
@@ -251,16 +437,13 @@ impl Write for Writer {
         }
         match bytes.len() < BUFFER_BYTES {
             true => self.buffer.extend_from_slice(bytes),
-            false => {
-                let appended = self.extent.append(bytes);
-                appended.map_err(|e| self.extent.inner.failed(e))?;
-            }
+            false => self.extent.append(bytes).map_err(io::Error::other)?,
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.extent.append(&self.buffer).map_err(|e| self.extent.inner.failed(e))?;
+        self.extent.append(&self.buffer).map_err(io::Error::other)?;
         self.buffer.clear();
         Ok(())
     }
@@ -277,7 +460,7 @@ pub struct Reader {
 impl Read for Reader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.at == self.buffer.len() && into.len() >= BUFFER_BYTES {
-            let read = self.extent.read_at(self.position, into)?;
+            let read = self.extent.read_at(self.position, into).map_err(io::Error::other)?;
             self.position += read as u64;
             return Ok(read);
         }
@@ -286,7 +469,7 @@ impl Read for Reader {
             let read = self.extent.read_at(self.position, &mut self.buffer);
             self.buffer.truncate(*read.as_ref().unwrap_or(&0));
             self.at = 0;
-            self.position += read? as u64;
+            self.position += read.map_err(io::Error::other)? as u64;
         }
         let count = into.len().min(self.buffer.len() - self.at);
         into[..count].copy_from_slice(&self.buffer[self.at..self.at + count]);
@@ -320,10 +503,7 @@ impl SpillFile for Spill {
                     bytes.truncate(read);
                     Poll::Ready(Some(Ok(bytes.into())))
                 }
-                Err(error) => {
-                    let error = Error::io("read a spill in", &extent.inner.folder, error);
-                    Poll::Ready(Some(Err(DataFusionError::External(Box::new(error)))))
-                }
+                Err(error) => Poll::Ready(Some(Err(DataFusionError::External(Box::new(error))))),
             }
         })))
     }
@@ -340,113 +520,39 @@ impl SpillWriter for Writer {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::StreamExt;
-    use futures::executor::block_on;
+mod fault {
+    //! A folder that takes no byte of its file beyond a place, when a test says so.
 
-    use super::*;
+    use std::io;
 
-    fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
-        (0..bytes as u64).map(|at| (at.wrapping_mul(seed | 1) >> 3) as u8).collect()
-    }
+    use parking_lot::Mutex;
 
-    fn whole(spill: &Spill) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        spill.reader().read_to_end(&mut bytes).unwrap();
-        bytes
-    }
+    #[derive(Default)]
+    pub(super) struct Fault(Mutex<Option<(u64, io::ErrorKind)>>);
 
-    #[test]
-    fn spills_that_are_written_in_turns_come_back_each_by_itself() {
-        let folder = tempfile::tempdir().unwrap();
-        let progress = Progress::new();
-        let space = SpillSpace::new(folder.path(), &progress);
-        let spills: Vec<Spill> = (0..3).map(|_| space.create()).collect();
-        let mut writers: Vec<Writer> = spills.iter().map(Spill::writer).collect();
-        let mut expected = vec![Vec::new(); 3];
-        for turn in 0..60 {
-            let index = turn % 3;
-            let bytes = pattern(turn as u64, [1, 700, 40_000, 300_000][turn % 4]);
-            writers[index].write_all(&bytes).unwrap();
-            expected[index].extend(bytes);
+    impl Fault {
+        /// Bytes from `end` on are refused.
+        pub(super) fn refuse_from(&self, end: u64, kind: io::ErrorKind) {
+            *self.0.lock() = Some((end, kind));
         }
-        writers.iter_mut().for_each(|writer| writer.flush().unwrap());
-        for (spill, expected) in spills.iter().zip(&expected) {
-            assert!(whole(spill) == *expected);
-            assert_eq!(spill.bytes(), expected.len() as u64);
-            let mut streamed = Vec::new();
-            let mut stream = spill.read_stream().unwrap();
-            while let Some(bytes) = block_on(stream.next()) {
-                streamed.extend(bytes.unwrap());
+
+        /// Nothing is refused any more.
+        pub(super) fn mend(&self) {
+            *self.0.lock() = None;
+        }
+
+        /// How many of so many bytes are taken from a place on: as of a full disk, some of them or none.
+        pub(super) fn room(&self, offset: u64, bytes: usize) -> io::Result<usize> {
+            match *self.0.lock() {
+                Some((end, kind)) if offset >= end => Err(kind.into()),
+                Some((end, _)) => {
+                    Ok(bytes.min(usize::try_from(end - offset).unwrap_or(usize::MAX)))
+                }
+                None => Ok(bytes),
             }
-            assert!(streamed == *expected);
         }
-        let total: usize = expected.iter().map(Vec::len).sum();
-        assert_eq!(progress.spilled_bytes(), total as u64);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a spill has a name");
-    }
-
-    #[test]
-    fn a_spill_is_read_while_it_grows() {
-        let folder = tempfile::tempdir().unwrap();
-        let spill = SpillSpace::new(folder.path(), &Progress::new()).create();
-        let mut stream = spill.read_stream().unwrap();
-        assert!(block_on(stream.next()).is_none());
-        let mut writer = spill.writer();
-        for part in [&b"one"[..], b"two"] {
-            writer.write_all(part).unwrap();
-            writer.flush().unwrap();
-            assert_eq!(block_on(stream.next()).unwrap().unwrap(), part);
-            assert!(block_on(stream.next()).is_none());
-        }
-    }
-
-    #[test]
-    fn what_nobody_holds_any_more_makes_room() {
-        let folder = tempfile::tempdir().unwrap();
-        let space = SpillSpace::new(folder.path(), &Progress::new());
-        let bytes = pattern(5, 3 * BLOCK_BYTES as usize + 1);
-        for _ in 0..10 {
-            let spill = space.create();
-            let mut writer = spill.writer();
-            writer.write_all(&bytes).unwrap();
-            writer.flush().unwrap();
-            let reader = spill.reader();
-            drop((spill, writer));
-            assert_eq!(space.block_counts(), (4, 0), "a reader still reads");
-            drop(reader);
-            assert_eq!(space.block_counts(), (4, 4));
-        }
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn any_number_of_spills_takes_one_open_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let space = SpillSpace::new(folder.path(), &Progress::new());
-        let spills: Vec<Spill> = (0..100).map(|_| space.create()).collect();
-        for spill in &spills {
-            let mut writer = spill.writer();
-            writer.write_all(b"some").unwrap();
-            writer.flush().unwrap();
-        }
-        let readers: Vec<Reader> = spills.iter().map(Spill::reader).collect();
-        let open = std::fs::read_dir("/proc/self/fd").unwrap();
-        // A descriptor of another test may be gone by the time it is looked at.
-        let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-        assert_eq!(targets.filter(|target| target.starts_with(folder.path())).count(), 1);
-        assert_eq!(readers.len(), 100);
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_written_to_is_named_when_it_is_needed() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = folder.path().join("missing");
-        let spill = SpillSpace::new(&missing, &Progress::new()).create();
-        let mut writer = spill.writer();
-        let error = writer.write_all(&pattern(1, BUFFER_BYTES)).unwrap_err();
-        let message = Error::io("write", "elsewhere", error).to_string();
-        assert!(message.starts_with(&format!("cannot spill to `{}`", missing.display())));
-        assert!(message.contains("\nhint: TMPDIR"), "{message}");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@
 //! which is the order of the partitions at every depth.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -193,14 +193,14 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// A fold that holds about `budget_bytes` and spills to an unnamed file in `folder`.
+    /// A fold that holds about `budget_bytes` and spills to an unnamed file in each of `folders`.
     ///
     /// # Errors
     /// As [`Table::new`].
     pub fn new(
         spec: &Arc<TableSpec>,
         budget_bytes: usize,
-        folder: &Path,
+        folders: &[PathBuf],
         cancel: &Cancel,
         progress: &Progress,
     ) -> Result<Self> {
@@ -209,7 +209,7 @@ impl Merger {
             spec: Arc::clone(spec),
             is_order_free: spec.is_order_free(),
             budget_bytes,
-            space: SpillSpace::new(folder, progress),
+            space: SpillSpace::new(folders, progress),
             used: Arc::default(),
             tried_at: AtomicUsize::new(tried_at_least(budget_bytes)),
             partitions: (0..PARTITIONS).map(|_| partition()).collect::<Result<_>>()?,

@@ -15,7 +15,12 @@ use crate::terminal::{self, Bar};
 
 /// `tidemill ids OPERATION FILE…`.
 pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
-    let limits = Limits { memory: args.memory, threads: args.threads, ..Limits::default() };
+    let limits = Limits {
+        memory: args.memory,
+        threads: args.threads,
+        spill_dirs: args.spill_dir,
+        ..Limits::default()
+    };
     let request = Request {
         operation: ids::operation(&args.operation)?,
         input_format: args.input_format.as_deref().map(Stored::named).transpose()?,

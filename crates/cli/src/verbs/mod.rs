@@ -213,6 +213,11 @@ impl ReadAheadArgs {
 
 impl LimitArgs {
     fn limits(&self) -> Limits {
-        Limits { memory: self.memory.clone(), max_bad: self.max_bad.clone(), threads: self.threads }
+        Limits {
+            memory: self.memory.clone(),
+            max_bad: self.max_bad.clone(),
+            threads: self.threads,
+            spill_dirs: self.spill_dir.clone(),
+        }
     }
 }

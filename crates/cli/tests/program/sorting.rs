@@ -303,3 +303,50 @@ fn an_interrupt_ends_what_is_stuck_in_a_pipe() {
         drop(stdout);
     }
 }
+
+/// Every verb that may spill refuses a folder that is not there before it reads anything, and takes several.
+#[test]
+fn a_folder_to_spill_to_that_does_not_exist_is_a_mistake_that_names_it() {
+    let place = Place::new();
+    place.write("in.csv", "k\n2\n1\n");
+    place.write("ids.txt", "2\n1\n");
+    place.write("job.toml", "[source]\nurl = 'in.csv'\n[tables]\nby = ['k']\nn = 'count()'\n");
+    place.write("file", "");
+    std::fs::create_dir(place.path().join("spill")).unwrap();
+    place.ok(&["run", "job.toml", "--partial", "in.part", "--spill-dir", "spill"]);
+    let sql = "SELECT k FROM 'in.csv' ORDER BY k";
+    for words in [
+        &["query", sql][..],
+        &["run", "job.toml"],
+        &["run", "job.toml", "--partial", "other.part"],
+        &["merge", "in.part"],
+        &["convert", "in.csv", "out.parquet"],
+        &["sort", "--by", "k", "in.csv", "-o", "sorted.csv"],
+        &["ids", "count", "ids.txt"],
+    ] {
+        let with = |folders: &[&str]| {
+            let flags = folders.iter().flat_map(|folder| ["--spill-dir", folder]);
+            let words: Vec<&str> = words.iter().copied().chain(flags).collect();
+            place.tidemill(&words).output().unwrap()
+        };
+        for (folder, why) in [("missing", "there is no such folder"), ("file", "it is a file")] {
+            let output = with(&["spill", folder]);
+            let says = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{words:?}: {says}");
+            let expected = format!("error: cannot spill to `{folder}`: {why}\nhint: ");
+            assert!(says.starts_with(&expected), "{words:?}: {says}");
+            assert!(output.stdout.is_empty(), "{words:?}");
+        }
+        let output = with(&["spill", "."]);
+        let says = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {says}");
+    }
+    place.write("there.toml", "[source]\nurl = 'in.csv'\n[run]\nspill_dir = ['spill', 'gone']\n");
+    let output = place.tidemill(&["run", "there.toml"]).output().unwrap();
+    let says = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{says}");
+    assert!(says.starts_with("error: cannot spill to `gone`: there is no such folder\n"), "{says}");
+    let output = place.tidemill(&["run", "there.toml", "--spill-dir", "spill"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(place.names("spill").is_empty(), "{:?}", place.names("spill"));
+}

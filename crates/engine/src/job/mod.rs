@@ -11,7 +11,7 @@ mod section;
 mod tree;
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tidemill_base::error::{Error, Result};
 use tidemill_jobs::About;
@@ -64,6 +64,8 @@ pub struct Limits {
     pub max_bad: Option<String>,
     /// Worker threads, at least 1.
     pub threads: Option<usize>,
+    /// Folders that take what does not fit memory; none where that is not said.
+    pub spill_dirs: Vec<PathBuf>,
 }
 
 impl Job {
@@ -542,8 +544,14 @@ fn limits(root: &mut Section) -> Result<Limits> {
         memory: section.text_or_number("memory")?,
         max_bad: section.text_or_number("max_bad")?,
         threads: section.count("threads")?,
+        spill_dirs: section
+            .texts("spill_dir")?
+            .unwrap_or_default()
+            .into_iter()
+            .map(Into::into)
+            .collect(),
     };
-    section.finish(&["memory", "max_bad", "threads"])?;
+    section.finish(&["memory", "max_bad", "threads", "spill_dir"])?;
     Ok(limits)
 }
 
@@ -598,9 +606,10 @@ overwrite = true
 max_files = 400
 
 [run]
-memory  = "512M"
-max_bad = 3
-threads = 2
+memory    = "512M"
+max_bad   = 3
+threads   = 2
+spill_dir = ["/mnt/a", "/mnt/b"]
 "#;
 
     #[test]
@@ -621,6 +630,7 @@ threads = 2
         assert_eq!(job.limits.memory.as_deref(), Some("512M"));
         assert_eq!(job.limits.max_bad.as_deref(), Some("3"));
         assert_eq!(job.limits.threads, Some(2));
+        assert_eq!(job.limits.spill_dirs, [Path::new("/mnt/a"), Path::new("/mnt/b")]);
         assert_eq!(
             job.to_sql(),
             "SELECT \"day\", \"state\", unique(user_id) AS \"users\", count() AS \"events\", \
@@ -796,6 +806,7 @@ threads = 2
                 ("sink.overwrite", "true"),
                 ("run.memory", "2GiB"),
                 ("run.threads", "3"),
+                ("run.spill_dir", "/mnt/c"),
                 ("name", "2013"),
             ],
         )
@@ -806,6 +817,7 @@ threads = 2
         assert!(job.sink.as_ref().unwrap().overwrite);
         assert_eq!(job.limits.memory.as_deref(), Some("2GiB"));
         assert_eq!(job.limits.threads, Some(3));
+        assert_eq!(job.limits.spill_dirs, [Path::new("/mnt/c")]);
         assert_eq!(job.name.as_deref(), Some("2013"));
 
         let several = "map.sql = 'q'\n[[source]]\nname = 'a'\nurl = '1'\n\

@@ -13,7 +13,7 @@ use crate::common::{Answer, Folder, Random, query};
 
 /// As little memory as there may be, spilling to `spill`.
 fn little(spill: &Path, threads: usize) -> Settings {
-    Settings { threads, spill_folder: spill.to_path_buf(), ..Settings::new(64 << 20) }
+    Settings { threads, spill_dirs: vec![spill.to_path_buf()], ..Settings::new(64 << 20) }
 }
 
 /// An Arrow file of one batch: `k`, numbers out of order, `v`, its text of 30 characters, and `w`,
@@ -159,7 +159,7 @@ fn a_folder_that_takes_no_spill_is_named_once_one_is_needed() {
         let Err(error) = folder.try_ask(sql, &settings) else { panic!("{sql} was answered") };
         let text = error.to_string();
         assert!(text.starts_with(&format!("cannot spill to `{}`", missing.display())), "{text}");
-        assert!(text.contains("\nhint: TMPDIR"), "{text}");
+        assert!(text.contains("\nhint: --spill-dir"), "{text}");
     }
 }
 

@@ -107,7 +107,7 @@ fn running_totals_are_of_all_rows_up_to_the_equals() {
             for (megabytes, threads) in [(64, 1), (64, 3), (2_048, 2)] {
                 let settings = Settings {
                     threads,
-                    spill_folder: spill.path().to_path_buf(),
+                    spill_dirs: vec![spill.path().to_path_buf()],
                     ..Settings::new(megabytes << 20)
                 };
                 let found = folder.ask_with(&sql, &settings).rows();
@@ -140,7 +140,7 @@ fn many_equals_are_held_once_and_refused_if_they_do_not_fit() {
     let spill = Folder::new();
     let settings = Settings {
         threads: 2,
-        spill_folder: spill.path().to_path_buf(),
+        spill_dirs: vec![spill.path().to_path_buf()],
         ..Settings::new(64 << 20)
     };
     let sql =

@@ -385,7 +385,8 @@ fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
     let merged = |budget_bytes| {
         let progress = Progress::new();
         let cancel = Cancel::new();
-        let merger = Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
+        let merger =
+            Merger::new(&spec, budget_bytes, &[folder.path().into()], &cancel, &progress).unwrap();
         let mut pending_on_disk = 0;
         for (part, rows) in parts.iter().enumerate() {
             let chunk = filled_from(&spec, &columns, rows, part * 5000).take().unwrap();
@@ -424,7 +425,8 @@ fn chunks_that_come_in_any_order_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let merged = |order: [usize; 6], threads, budget_bytes| {
         let (cancel, progress) = (Cancel::new(), Progress::new());
-        let merger = Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
+        let merger =
+            Merger::new(&spec, budget_bytes, &[folder.path().into()], &cancel, &progress).unwrap();
         for (worker, part) in order.into_iter().enumerate() {
             let filled = filled_from(&spec, &columns, &parts[part], part * 4000).take().unwrap();
             merger.add(filled).unwrap();
@@ -462,7 +464,8 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
         let answers = |budget_bytes| {
             let (cancel, progress) = (Cancel::new(), Progress::new());
             let merger =
-                Merger::new(&spec, budget_bytes, folder.path(), &cancel, &progress).unwrap();
+                Merger::new(&spec, budget_bytes, &[folder.path().into()], &cancel, &progress)
+                    .unwrap();
             for rows in [&long[..10], &long[10..], &many(10, 0)[..]] {
                 let chunk = filled(&spec, &columns, rows).take().unwrap();
                 merger.accept(merger.defer(chunk).unwrap(), 0).unwrap();

@@ -165,7 +165,7 @@ fn context_with(
     let settings = Settings {
         threads,
         progress: progress.clone(),
-        spill_folder: folder.to_path_buf(),
+        spill_dirs: vec![folder.to_path_buf()],
         ..Settings::new(megabytes << 20)
     };
     let context = sessions::open((megabytes as usize) << 19, &settings).unwrap();

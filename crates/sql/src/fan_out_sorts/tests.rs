@@ -235,7 +235,7 @@ fn a_spill_folder_that_is_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let settings =
-        Settings { threads: 2, spill_folder: missing.clone(), ..Settings::new(64 << 20) };
+        Settings { threads: 2, spill_dirs: vec![missing.clone()], ..Settings::new(64 << 20) };
     let small = batch(&[(0, 1)]);
     sorted(vec![vec![small]], "text", 1 << 20, &settings).unwrap();
     let large = batch(&(0..40_000).map(|at| (0, at)).collect::<Vec<_>>());
