@@ -18,7 +18,6 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
-use std::hint::black_box;
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +35,7 @@ use crate::options::{SORT_BYTES_PER_ROW, Share, Sizes};
 use crate::order::Order;
 use crate::parts::Parts;
 use crate::report::Report;
-use crate::rows::{Entry, Rows, Shape, Sorting, place};
+use crate::rows::{Entry, FETCHED, Rows, Shape, Sorting, place};
 use crate::sorter::{FanOut, Held, Input, Partition, Sorted, in_parallel, sample};
 use crate::space::{DiskCounts, Extent, Space};
 use crate::tree::{Source, Tree};
@@ -426,9 +425,6 @@ struct Drain<O> {
     totals: Arc<Totals>,
 }
 
-/// Records that are looked at before the first of them is copied.
-const FETCHED: usize = 32;
-
 /// What a thread keeps from one part to the next.
 #[derive(Default)]
 struct Worker {
@@ -511,16 +507,8 @@ impl<O: Order> Drain<O> {
         let sorting =
             Sorting { order: &*self.order, rows, stable: self.stable, cancel: &self.cancel };
         sorting.sort(entries, scratch)?;
-        // Records lie anywhere: of some at once the processor waits for the first, not for each.
         for some in entries.chunks(FETCHED) {
-            let mut records = [&[][..]; FETCHED];
-            let mut seen = 0;
-            for (record, entry) in records.iter_mut().zip(some) {
-                *record = rows.record(entry.at);
-                seen ^= record.first().unwrap_or(&0) ^ record.last().unwrap_or(&0);
-            }
-            black_box(seen);
-            for record in &records[..some.len()] {
+            for record in &rows.some(some)[..some.len()] {
                 outlet.put(record)?;
             }
         }

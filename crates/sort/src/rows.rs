@@ -13,6 +13,7 @@
 //! their prefix, for as long as there are any; what then still ties is compared record by record.
 
 use std::cmp::Ordering;
+use std::hint::black_box;
 
 use crate::cancel::Cancel;
 use crate::error::Result;
@@ -38,6 +39,9 @@ const RADIX_FROM: usize = 4096;
 
 /// Keys that agree in so many bytes are compared as a whole.
 const DEPTH_MAX: usize = 256;
+
+/// Records that are looked at before anything is done with the first of them.
+pub(crate) const FETCHED: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
@@ -127,6 +131,30 @@ impl<B: AsRef<[u8]>> Rows<B> {
         let block = self.blocks[(at >> OFFSET_BITS) as usize].as_ref();
         let offset = (at & ((1 << OFFSET_BITS) - 1)) as usize;
         self.shape.next(block, offset).map_or(&[], |(record, _)| record)
+    }
+
+    /// The first byte of what is stored there.
+    #[inline]
+    fn byte(&self, at: u64) -> u8 {
+        let block = self.blocks[(at >> OFFSET_BITS) as usize].as_ref();
+        block.get((at & ((1 << OFFSET_BITS) - 1)) as usize).copied().unwrap_or_default()
+    }
+
+    /// The records of up to [`FETCHED`] entries. They lie anywhere in memory: the processor waits for the first of
+    /// them, and not for each as where something is decided by one before the next is looked at.
+    #[inline]
+    pub(crate) fn some(&self, entries: &[Entry]) -> [&[u8]; FETCHED] {
+        let mut records = [&[][..]; FETCHED];
+        let mut seen = 0;
+        for entry in entries {
+            seen ^= self.byte(entry.at);
+        }
+        for (record, entry) in records.iter_mut().zip(entries) {
+            *record = self.record(entry.at);
+            seen ^= record.last().unwrap_or(&0);
+        }
+        black_box(seen);
+        records
     }
 }
 
@@ -227,10 +255,13 @@ impl<O: Order, B: AsRef<[u8]>> Sorting<'_, O, B> {
         }
         if entries.len() > 8 && depth < DEPTH_MAX {
             let mut more = false;
-            for entry in &mut *entries {
-                let deeper = self.order.deeper(self.rows.record(entry.at), depth + 8);
-                more |= deeper.is_some();
-                entry.prefix = deeper.unwrap_or_else(|| self.order.ended());
+            for some in entries.chunks_mut(FETCHED) {
+                let records = self.rows.some(some);
+                for (entry, record) in some.iter_mut().zip(records) {
+                    let deeper = self.order.deeper(record, depth + 8);
+                    more |= deeper.is_some();
+                    entry.prefix = deeper.unwrap_or_else(|| self.order.ended());
+                }
             }
             if more {
                 return self.radix(entries, scratch, depth + 8);
