@@ -62,7 +62,7 @@ fn rows_that_tie_keep_the_order_of_the_source() {
         ] {
             let settings = Settings {
                 threads,
-                spill_folder: spill.path().to_owned(),
+                spill_dirs: vec![spill.path().to_owned()],
                 ..Settings::new(megabytes << 20)
             };
             let answer = asked(&folder, files, "k", &settings);
