@@ -29,6 +29,7 @@ mod frame;
 pub mod gnu;
 pub mod ids;
 pub mod key;
+mod limit;
 pub mod model;
 mod options;
 pub mod order;

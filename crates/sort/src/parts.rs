@@ -68,6 +68,11 @@ impl Parts {
         self.boundaries.len() + 1
     }
 
+    /// The record where a part ends, and whether those that tie with it belong to the part; the last part has no end.
+    pub(crate) fn end(&self, part: usize) -> Option<(&[u8], bool)> {
+        self.boundaries.get(part).map(|boundary| (boundary.record.as_slice(), boundary.above))
+    }
+
     /// Whether all records of a part tie.
     pub(crate) fn ties(&self, part: usize) -> bool {
         part > 0 && self.boundaries.get(part).is_some_and(|boundary| boundary.tied)

@@ -2,7 +2,7 @@
 //!
 //! What differs: an output that exists needs `--overwrite`, and appears whole or not at all; `-h` and
 //! `-V` are GNU's, help is `--help` alone; a key in the form `+1 -2` is refused; `--compress-program`,
-//! `--debug` and `--random-source` are not known; `-g` compares decimal numbers exactly where GNU
+//! `--debug` and `--random-source` are not known; `--limit` is ours; `-g` compares decimal numbers exactly where GNU
 //! rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as
 //! coreutils after 9.1 do. A line may have an
 //! eighth of the memory.
@@ -185,7 +185,7 @@ impl Options {
             // Lines that tie as a whole are the same: their order cannot be seen.
             stable: self.stable && (self.record_bytes.is_some() || !self.is_whole_lines()),
             unique: self.unique,
-            limit: None,
+            limit: self.limit,
             expected_bytes,
             cancel: cancel.clone(),
         }
@@ -351,7 +351,8 @@ fn sort<O: Order>(
     let plan = expected.filter(|_| options.explain).map(|bytes| {
         let rows = bytes / row_bytes.max(1);
         let ends = if shape == Shape::Variable { rows } else { 0 };
-        Plan::new(options.memory(), options.threads(), bytes - ends.min(bytes), rows)
+        let plan = Plan::new(options.memory(), options.threads(), bytes - ends.min(bytes), rows);
+        options.limit.map_or(plan, |limit| plan.limited(limit))
     });
     if let Some(plan) = &plan {
         tell(io, plan)?;
@@ -602,7 +603,9 @@ fn merge_some(
     let mut tree = Tree::new(order, inputs);
     let mut block = Vec::with_capacity(block_bytes);
     let mut last: Option<Vec<u8>> = None;
-    while let Some(input) = tree.first() {
+    // What is behind the limit of some inputs is behind that of all.
+    let mut wanted = options.limit.unwrap_or(u64::MAX);
+    while let Some(input) = tree.first().filter(|_| wanted > 0) {
         let line = input.lines.line().unwrap_or_default();
         let same =
             options.unique && last.as_deref().is_some_and(|last| order.compare(last, line).is_eq());
@@ -614,6 +617,7 @@ fn merge_some(
             }
             block.extend_from_slice(line);
             block.push(options.terminator);
+            wanted -= 1;
             if block.len() >= block_bytes {
                 cancel.check()?;
                 write(&mut **stdout, &block)?;

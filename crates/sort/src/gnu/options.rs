@@ -52,6 +52,8 @@ pub struct Options {
     pub stable: bool,
     /// `-u`. Default: no.
     pub unique: bool,
+    /// `--limit`: only the first so many lines or records come out. Default: all.
+    pub limit: Option<u64>,
     /// `-z`: what ends lines. Default: a newline.
     pub terminator: u8,
     /// `-o`. Default: standard output.
@@ -94,6 +96,7 @@ impl Default for Options {
             separator: None,
             stable: false,
             unique: false,
+            limit: None,
             terminator: b'\n',
             output: None,
             overwrite: false,
@@ -156,6 +159,7 @@ What to do:
   -s, --stable                  lines whose keys tie stay in their order
   -u, --unique                  of lines whose keys tie only the first
   -z, --zero-terminated         lines end with a zero byte
+      --limit=N                 only the first N lines or records, without sorting the others
       --files0-from=FILE        the inputs' names, each ended by a zero byte
       --records=N               records of N bytes in place of lines
       --key=A..B                with --records: ordered by their bytes A to B - 1, from 0
@@ -174,7 +178,7 @@ Output and means:
       --help                    this text
 ";
 
-const LONG: [(&str, Argument, &str); 31] = [
+const LONG: [(&str, Argument, &str); 32] = [
     ("ignore-leading-blanks", Argument::No, "b"),
     ("dictionary-order", Argument::No, "d"),
     ("ignore-case", Argument::No, "f"),
@@ -202,6 +206,7 @@ const LONG: [(&str, Argument, &str); 31] = [
     ("batch-size", Argument::Yes, "batch-size"),
     ("files0-from", Argument::Yes, "files0-from"),
     ("records", Argument::Yes, "records"),
+    ("limit", Argument::Yes, "limit"),
     ("copy-dir", Argument::Yes, "copy-dir"),
     ("overwrite", Argument::No, "overwrite"),
     ("sync", Argument::No, "sync"),
@@ -412,6 +417,7 @@ impl Parser {
             "batch-size" => options.batch = number(2)?,
             "files0-from" => options.files_from = Some(path(value)),
             "records" => options.record_bytes = Some(number(1)?),
+            "limit" => options.limit = Some(number(0)? as u64),
             "copy-dir" => options.copy_dir = Some(path(value)),
             "overwrite" => options.overwrite = true,
             "sync" => options.sync = true,
@@ -568,6 +574,12 @@ impl Parser {
                 return Err(usage(
                     format!("`{}` is one input more than `-c` looks at", more.display()),
                     "check one file at a time",
+                ));
+            }
+            if options.limit.is_some() {
+                return Err(usage(
+                    "`-c` looks at the whole input, and has no `--limit`",
+                    "leave it out, or check the first lines alone: `head -n N FILE | sort -c`",
                 ));
             }
             options.action = Action::Check { quiet };
@@ -787,6 +799,7 @@ mod tests {
         assert_eq!(parse("-S 1").unwrap().memory_bytes, Some(16 << 20));
         let records = parse("--records 100 --key 0..10 f").unwrap();
         assert_eq!((records.record_bytes, records.record_key), (Some(100), Some(0..10)));
+        assert_eq!(parse("--lim 5").unwrap().limit, Some(5));
     }
 
     #[test]
@@ -809,6 +822,9 @@ mod tests {
             ("-c -o a", "leave `-o` out"),
             ("-cC", "cannot both"),
             ("-c a b", "`b` is one input more"),
+            ("-c --limit 3", "`head -n N FILE | sort -c`"),
+            ("-C --limit=3", "leave it out"),
+            ("--limit -1", "from 0 up"),
             ("-S 12X", "no amount of memory"),
             ("--frobnicate", "unknown option `--frobnicate`"),
             ("--revers=1", "takes no argument"),
