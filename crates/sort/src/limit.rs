@@ -61,6 +61,8 @@ pub(crate) struct Limit {
     pub(crate) rows: u64,
     pub(crate) stable: bool,
     pub(crate) unique: bool,
+    /// Of blocks that are made of what was kept.
+    pub(crate) block_bytes: usize,
 }
 
 /// What is dropped and what counts, by attempt.
@@ -251,24 +253,51 @@ fn cut<O: Order>(
         },
     });
     entries.sort_unstable_by_key(|entry| entry.at);
-    let mut kept = entries.iter().peekable();
-    for (index, held) in held.iter_mut().enumerate() {
+    let mut wanted = entries.iter().peekable();
+    let mut kept: Vec<Held> = Vec::new();
+    let mut ranges = Vec::new();
+    for (index, mut held) in held.into_iter().enumerate() {
         let block = mem::take(&mut rows.blocks[index]);
-        let mut offset = 0;
-        held.rows = 0;
+        let (mut offset, mut bytes) = (0, 0);
+        ranges.clear();
         while let Some((record, next)) = shape.next(&block, offset) {
-            if kept.next_if(|entry| entry.at == place(index, offset)).is_some() {
-                held.bytes.extend_from_slice(&block[offset..next]);
-                held.rows += 1;
+            if wanted.next_if(|entry| entry.at == place(index, offset)).is_some() {
+                ranges.push(offset..next);
+                bytes += next - offset;
             } else {
                 behind.add(record);
             }
             offset = next;
         }
-        held.bytes.shrink_to_fit();
+        if ranges.is_empty() {
+            continue;
+        }
+        held.rows = 0;
+        // Blocks of one size leave no holes between them. Of several tasks they are no longer told apart.
+        let can_join = |last: &Held| last.task == held.task || !(limit.stable || limit.unique);
+        match kept.last().filter(|last| can_join(last)) {
+            Some(last) if last.bytes.capacity() - last.bytes.len() >= bytes => {}
+            Some(_) => {
+                held.bytes = Vec::with_capacity(bytes.max(limit.block_bytes));
+                kept.push(held);
+            }
+            None => {
+                if let Some(last) = kept.last_mut() {
+                    last.bytes.shrink_to_fit();
+                }
+                held.bytes = Vec::with_capacity(bytes);
+                kept.push(held);
+            }
+        }
+        if let Some(last) = kept.last_mut() {
+            ranges.iter().for_each(|range| last.bytes.extend_from_slice(&block[range.clone()]));
+            last.rows += ranges.len() as u32;
+        }
     }
-    held.retain(|held| held.rows > 0);
-    (held, behind, cutoff)
+    if let Some(last) = kept.last_mut() {
+        last.bytes.shrink_to_fit();
+    }
+    (kept, behind, cutoff)
 }
 
 /// Small blocks one behind another in larger ones; nobody asks any more what task they are of.

@@ -167,8 +167,9 @@ pub(crate) struct Share {
 
 impl Options {
     pub(crate) fn limit(&self) -> Option<Limit> {
-        let Options { limit, stable, unique, .. } = *self;
-        limit.map(|rows| Limit { rows: rows.max(1), stable, unique })
+        let Options { limit, stable, unique, memory_bytes, .. } = *self;
+        let block_bytes = Sizes::new(memory_bytes).block_bytes;
+        limit.map(|rows| Limit { rows: rows.max(1), stable, unique, block_bytes })
     }
 
     pub(crate) fn check(&self) -> Result<()> {
