@@ -50,7 +50,7 @@ pub use checksum::Checksum;
 pub use drain::{Block, Blocks, Layout};
 pub use error::{Error, Result};
 pub use options::{MEMORY_BYTES_MIN, Options, PARTITIONS_MAX, Sizes};
-pub use order::{ByteOrder, KeyedOrder, Order, RangeOrder, Reverse, U64Order};
+pub use order::{ByteOrder, HashOrder, KeyBytes, KeyedOrder, Order, RangeOrder, Reverse, U64Order};
 pub use plan::{Explained, Plan};
 pub use report::Report;
 pub use rows::Shape;

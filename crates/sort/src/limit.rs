@@ -26,7 +26,8 @@ use crate::sorter::Held;
 #[derive(Debug)]
 pub(crate) struct Cutoff {
     pub(crate) prefix: u64,
-    pub(crate) record: Vec<u8>,
+    /// `None`: no record of this prefix is behind it.
+    pub(crate) record: Option<Vec<u8>>,
     /// Records that tie with it are behind it from this task on; never where there is none.
     pub(crate) ties_from: Option<u64>,
 }
@@ -35,7 +36,7 @@ impl Cutoff {
     /// Whether a record that is pushed now by a task is behind it.
     #[inline]
     pub(crate) fn is_before<O: Order>(&self, order: &O, task: u64, record: &[u8]) -> bool {
-        match self.compare(order, order.prefix(record), record) {
+        match self.compare(order, order.prefix(record), Some(record)) {
             Ordering::Less => true,
             Ordering::Equal => self.ties_from.is_some_and(|from| from <= task),
             Ordering::Greater => false,
@@ -43,13 +44,10 @@ impl Cutoff {
     }
 
     #[inline]
-    fn compare<O: Order>(&self, order: &O, prefix: u64, record: &[u8]) -> Ordering {
-        self.prefix.cmp(&prefix).then_with(|| {
-            if order.prefix_decides() {
-                Ordering::Equal
-            } else {
-                order.compare(&self.record, record)
-            }
+    fn compare<O: Order>(&self, order: &O, prefix: u64, record: Option<&[u8]>) -> Ordering {
+        self.prefix.cmp(&prefix).then_with(|| match (&self.record, record) {
+            (Some(own), Some(record)) if !order.prefix_decides() => order.compare(own, record),
+            _ => Ordering::Equal,
         })
     }
 }
@@ -97,7 +95,9 @@ impl Ledger {
     ) -> Option<Arc<Cutoff>> {
         let own = self.open.get(&(task, attempt)).and_then(|open| open.cutoff.clone());
         match (own, &self.cutoff) {
-            (Some(own), Some(all)) if all.compare(order, own.prefix, &own.record).is_gt() => {
+            (Some(own), Some(all))
+                if all.compare(order, own.prefix, own.record.as_deref()).is_gt() =>
+            {
                 Some(own)
             }
             (own, all) => all.clone().or(own),
@@ -107,7 +107,7 @@ impl Ledger {
     /// A cutoff of committed attempts, which is taken unless there is a better one.
     pub(crate) fn offer<O: Order>(&mut self, order: &O, cutoff: Cutoff) {
         let better = |known: &Arc<Cutoff>| {
-            known.compare(order, cutoff.prefix, &cutoff.record) == Ordering::Greater
+            known.compare(order, cutoff.prefix, cutoff.record.as_deref()) == Ordering::Greater
         };
         if self.cutoff.as_ref().is_none_or(better) {
             self.cutoff = Some(Arc::new(cutoff));
@@ -246,7 +246,7 @@ fn cut<O: Order>(
     let last = (entries.len() == wanted).then(|| entries.last().copied()).flatten();
     let cutoff = last.map(|last| Cutoff {
         prefix: last.prefix,
-        record: rows.record(last.at).to_vec(),
+        record: Some(rows.record(last.at).to_vec()),
         ties_from: match held.get(block_of(last.at)) {
             Some(held) if limit.stable || limit.unique => Some(held.task),
             _ => Some(0),

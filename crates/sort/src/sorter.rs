@@ -376,10 +376,10 @@ impl<O: Order> Inner<O> {
         let count = self.partitions();
         let sampled = mem::take(&mut *self.sample.lock());
         let parts = if sampled.len() >= count * 2 {
-            Parts::choose(&*self.order, sampled.iter().map(Vec::as_slice).collect(), count)
+            Parts::of_order(&*self.order, sampled.iter().map(Vec::as_slice).collect(), count)
         } else {
             let wanted = count * SAMPLE_PER_PART;
-            Parts::choose(
+            Parts::of_order(
                 &*self.order,
                 sample(self.shape, blocks.iter().chain([last]), wanted),
                 count,
@@ -558,10 +558,10 @@ impl<O: Order> Inner<O> {
         if ledger.last_wanted.replace(fan_out.numbers[last]) == Some(fan_out.numbers[last]) {
             return;
         }
-        if let Some((record, has_ties)) = fan_out.parts.end(last) {
-            let prefix = self.order.prefix(record);
+        if let Some((prefix, record, has_ties)) = fan_out.parts.end(last) {
             let ties_from = (!has_ties).then_some(0);
-            ledger.offer(&*self.order, Cutoff { prefix, record: record.to_vec(), ties_from });
+            let record = record.map(<[u8]>::to_vec);
+            ledger.offer(&*self.order, Cutoff { prefix, record, ties_from });
         }
     }
 

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::order::{ByteOrder, Order, RangeOrder, Reverse};
+use crate::order::{ByteOrder, HashOrder, Order, RangeOrder, Reverse};
 use crate::report::Report;
 use crate::rows::Shape;
-use crate::sorter::Sorter;
+use crate::sorter::{Input, Sorter};
 
 /// A generator that is the same everywhere.
 pub(crate) struct Random(pub(crate) u64);
@@ -187,6 +187,65 @@ fn one_key_of_half_of_the_rows_needs_no_run() {
     let input = records(Kind::Skewed, 2 << 20, 3);
     let (_, report) = sort_with(ByteOrder, options(&folder), &input, 4, |_| ()).unwrap();
     assert_eq!((report.partitions_tied, report.partitions_merged), (1, 0), "{report:?}");
+}
+
+#[test]
+fn groups_have_even_partitions_whatever_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let order = HashOrder::new(RangeOrder::new(0..8), 5);
+    // Of the first half there are a thousand keys, of the second there is one for each record.
+    let mut input = records(Kind::Hundred, 6 << 20, 30);
+    let half = input.len() / 2;
+    for (number, record) in input[..half].iter_mut().enumerate() {
+        record[..8].copy_from_slice(&(number as u64 % 1000).to_be_bytes());
+    }
+    let sorter = Sorter::new(order, Shape::Variable, options(&folder)).unwrap();
+    let mut task = sorter.task(0);
+    input.iter().for_each(|record| task.push(record).unwrap());
+    task.commit().unwrap();
+    let sorted = sorter.finish().unwrap();
+    let Input::Spilled(fan_out) = &sorted.input else { panic!("it fits") };
+    let rows: Vec<_> = fan_out.partitions.iter().map(|part| part.lock().rows).collect();
+    let mean = input.len() as u64 / rows.len() as u64;
+    // A thousand keys of 31 rows each fall where they fall.
+    assert!(rows.len() > 10 && rows.iter().all(|rows| rows.abs_diff(mean) < mean / 2), "{rows:?}");
+    let mut out = Vec::new();
+    let take = |record: &[u8]| {
+        out.push(record.to_vec());
+        Ok(())
+    };
+    sorted.for_each(take).unwrap();
+    let groups = out.chunk_by(|a, b| a[..8] == b[..8]).count();
+    assert_eq!(groups, 1000 + input.len() - half);
+    out.sort();
+    input.sort();
+    assert!(out == input);
+}
+
+#[test]
+fn a_group_of_half_of_the_rows_has_a_partition() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = records(Kind::Skewed, 3 << 20, 31);
+    for seed in 0..3 {
+        let order = HashOrder::new(ByteOrder, seed);
+        let mut expected = input.clone();
+        expected.sort_by(|a, b| order.compare(a, b));
+        let (sorted, report) = sort_with(order, options(&folder), &input, 4, |_| ()).unwrap();
+        assert!(sorted == expected);
+        assert_eq!((report.partitions_tied, report.partitions_merged), (1, 0), "{report:?}");
+        // It need not be seen early.
+        let late: Vec<_> = input
+            .iter()
+            .filter(|record| record[0] != b't')
+            .chain(input.iter().filter(|record| record[0] == b't'))
+            .cloned()
+            .collect();
+        let (sorted, _) = sort_with(order, options(&folder), &late, 1, |_| ()).unwrap();
+        assert!(sorted == expected);
+        let limited = Options { limit: Some(30_000), ..options(&folder) };
+        let (sorted, _) = sort_with(order, limited, &late, 9, |_| ()).unwrap();
+        assert!(sorted == expected[..30_000]);
+    }
 }
 
 #[test]
