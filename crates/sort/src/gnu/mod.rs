@@ -32,12 +32,12 @@ pub use keys::{Comparison, Ignore, Key, KeyOptions, KeyOrder, Position};
 pub use options::{Action, Command, HELP, MEMORY_BYTES_MIN, Options, UsageError};
 
 use crate::cancel::Cancel;
-use crate::feed::feed;
+use crate::feed::{Place, feed, feed_tasks};
 use crate::order::{ByteOrder, Order, RangeOrder, Reverse};
 use crate::plan::{Explained, Plan};
 use crate::report::Report;
 use crate::rows::Shape;
-use crate::sorter::Sorter;
+use crate::sorter::{Sorter, Task};
 use crate::tree::{self, Tree};
 use input::{Blocks, Lines, Source};
 use output::Output;
@@ -357,7 +357,7 @@ fn sort<O: Order>(
     if let Some(plan) = &plan {
         tell(io, plan)?;
     }
-    feed_all(options, inputs, &sorter, shape, io)?;
+    feed_all(options, inputs, &sorter, shape, expected, io)?;
     let layout = match shape {
         Shape::Fixed(_) => crate::Layout::Bare,
         Shape::Variable => crate::Layout::Terminated(options.terminator),
@@ -445,17 +445,22 @@ fn look<O: Order>(
     })
 }
 
-/// Reads the inputs, a block a task, with threads that take blocks apart.
+/// Reads the inputs, a block a task, with threads that take blocks apart; or as so many tasks as are wanted.
 fn feed_all<O: Order>(
     options: &Options,
     inputs: &[PathBuf],
     sorter: &Sorter<O>,
     shape: Shape,
+    expected: Option<u64>,
     io: &mut Io<'_>,
 ) -> Result<(), Error> {
     let sizes = sorter.sizes();
     // A line's length may take a byte more than what ended it.
-    let block_bytes = sizes.block_bytes / 64 * 63;
+    let mut block_bytes = sizes.block_bytes / 64 * 63;
+    if let Some((bytes, tasks)) = expected.zip(options.map_tasks) {
+        let each = usize::try_from(bytes.div_ceil(tasks)).unwrap_or(usize::MAX);
+        block_bytes = block_bytes.min(each.max(1));
+    }
     let terminator = options.terminator;
     let mut reader = match shape {
         Shape::Fixed(size) => Blocks::records(block_bytes, size),
@@ -464,7 +469,7 @@ fn feed_all<O: Order>(
     let Io { stdin, cancel, .. } = io;
     let mut paths = inputs.iter();
     let mut current = None;
-    let read = |block: &mut Vec<u8>| {
+    let mut read = |block: &mut Vec<u8>| {
         loop {
             cancel.check()?;
             if current.is_none() {
@@ -483,7 +488,7 @@ fn feed_all<O: Order>(
             current = None;
         }
     };
-    feed(sorter, options.threads(), read, |task, block: &Vec<u8>| {
+    let take = |task: &mut Task<O>, block: &Vec<u8>| {
         match shape {
             Shape::Fixed(size) => {
                 block.chunks_exact(size).try_for_each(|record| task.push(record))?
@@ -493,7 +498,32 @@ fn feed_all<O: Order>(
             }
         }
         Ok(())
-    })
+    };
+    let Some(tasks) = options.map_tasks else {
+        return feed(sorter, options.threads(), read, take);
+    };
+    let (mut number, mut bytes) = (0, 0);
+    let read_placed = |block: &mut Vec<u8>| {
+        if !read(block)? {
+            return Ok(None);
+        }
+        let place = match expected.filter(|expected| *expected > 0) {
+            Some(expected) => {
+                let task = |at: u64| {
+                    let task = u128::from(at) * u128::from(tasks) / u128::from(expected);
+                    u64::try_from(task).unwrap_or(u64::MAX).min(tasks - 1)
+                };
+                let first = task(bytes);
+                bytes += block.len() as u64;
+                Place { task: first, is_last: task(bytes) > first }
+            }
+            // Nobody knows how much will come: the last task has what is left.
+            None => Place { task: number.min(tasks - 1), is_last: number + 1 < tasks },
+        };
+        number += 1;
+        Ok(Some(place))
+    };
+    feed_tasks(sorter, options.threads(), read_placed, take)
 }
 
 /// A source of a merge: lines that some reader has.

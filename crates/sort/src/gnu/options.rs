@@ -81,6 +81,8 @@ pub struct Options {
     pub record_bytes: Option<usize>,
     /// `--key a..b`: the bytes of each record that order it. Default: all.
     pub record_key: Option<Range<usize>>,
+    /// `--map-tasks`: the input is taken as so many tasks, as a cluster would. Default: each block is a task.
+    pub map_tasks: Option<u64>,
     /// `--explain`: what the sort will do is written to standard error, and what it did.
     pub explain: bool,
     /// The seed of `-R`. Default: the system's random numbers.
@@ -110,6 +112,7 @@ impl Default for Options {
             inputs: Vec::new(),
             record_bytes: None,
             record_key: None,
+            map_tasks: None,
             explain: false,
             seed: None,
         }
@@ -174,11 +177,12 @@ Output and means:
       --copy-dir=DIR            a second copy of it, on another disk
       --parallel=N              threads
       --batch-size=N            inputs merged at once
+      --map-tasks=N             the input is taken as N tasks, for trials
       --explain                 partitions, passes and disk operations, before and after
       --help                    this text
 ";
 
-const LONG: [(&str, Argument, &str); 32] = [
+const LONG: [(&str, Argument, &str); 33] = [
     ("ignore-leading-blanks", Argument::No, "b"),
     ("dictionary-order", Argument::No, "d"),
     ("ignore-case", Argument::No, "f"),
@@ -208,6 +212,7 @@ const LONG: [(&str, Argument, &str); 32] = [
     ("records", Argument::Yes, "records"),
     ("limit", Argument::Yes, "limit"),
     ("copy-dir", Argument::Yes, "copy-dir"),
+    ("map-tasks", Argument::Yes, "map-tasks"),
     ("overwrite", Argument::No, "overwrite"),
     ("sync", Argument::No, "sync"),
     ("explain", Argument::No, "explain"),
@@ -418,6 +423,7 @@ impl Parser {
             "files0-from" => options.files_from = Some(path(value)),
             "records" => options.record_bytes = Some(number(1)?),
             "limit" => options.limit = Some(number(0)? as u64),
+            "map-tasks" => options.map_tasks = Some(number(1)? as u64),
             "copy-dir" => options.copy_dir = Some(path(value)),
             "overwrite" => options.overwrite = true,
             "sync" => options.sync = true,
@@ -585,6 +591,12 @@ impl Parser {
             options.action = Action::Check { quiet };
         } else if self.merge {
             options.action = Action::Merge;
+        }
+        if options.map_tasks.is_some() && options.action != Action::Sort {
+            return Err(usage(
+                "`--map-tasks` is for input that is sorted, not merged or checked",
+                "leave it out, or `-m` and `-c`",
+            ));
         }
         if options.files_from.is_some() && !options.inputs.is_empty() {
             return Err(usage(
@@ -824,6 +836,8 @@ mod tests {
             ("-c a b", "`b` is one input more"),
             ("-c --limit 3", "`head -n N FILE | sort -c`"),
             ("-C --limit=3", "leave it out"),
+            ("-m --map-tasks 3", "leave it out"),
+            ("--map-tasks 0", "from 1 up"),
             ("--limit -1", "from 0 up"),
             ("-S 12X", "no amount of memory"),
             ("--frobnicate", "unknown option `--frobnicate`"),

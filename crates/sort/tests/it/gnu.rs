@@ -405,6 +405,43 @@ fn a_limit_is_the_head_of_what_comes_out() {
     assert!(explained.contains("dropped by the limit"), "{explained}");
 }
 
+/// Whatever the tasks are, writes are of partitions, which all tasks share. (Tasks of some records each have frames of
+/// few records, whose headers make up to a sixth more bytes.)
+#[test]
+fn the_number_of_map_tasks_changes_neither_order_nor_operations() {
+    let folder = tempfile::tempdir().unwrap();
+    let spill = folder.path().to_str().unwrap().to_owned();
+    let file = folder.path().join("in").to_str().unwrap().to_owned();
+    let mut random = Random(17);
+    let mut bytes = Vec::new();
+    for number in 0..160_000 {
+        bytes.extend(format!("{:05} {number:06} {:86}\n", random.below(50_000), "").into_bytes());
+    }
+    fs::write(&file, &bytes).unwrap();
+    let mut expected: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    expected.sort_by_key(|line| &line[..5]);
+    let expected = expected.concat();
+    let of = |tasks: &str, input: &str| {
+        let tasks = format!("--map-tasks={tasks}");
+        let args = ["-s", "-k1,1", "--explain", "-T", &spill, "--parallel=2", &tasks, input];
+        let ran = ours(&args, &bytes, Some(1 << 20));
+        assert!(ran.stdout == expected, "{tasks} of {input}");
+        let Ok(Outcome::Sorted(report)) = ran.result else { panic!() };
+        let shown = report.disk.writes.to_string();
+        assert!(
+            ran.stderr.lines().any(|line| line.starts_with("writes") && line.ends_with(&shown))
+        );
+        report.disk.operations()
+    };
+    let ten = of("10", &file);
+    for tasks in ["1", "1000"] {
+        let others = of(tasks, &file);
+        assert!(ten.abs_diff(others) * 10 <= ten, "{ten} and {others} with {tasks}");
+    }
+    of("10000000", &file);
+    of("7", "-");
+}
+
 #[test]
 fn an_output_appears_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
