@@ -397,6 +397,33 @@ fn a_full_disk_is_told_at_every_write_and_leaves_nothing() {
 }
 
 #[test]
+fn a_limit_of_the_size_of_files_is_no_full_disk() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let input = records(Kind::Random, 3 << 20, 9);
+    let spill_dirs = vec![one.path().to_path_buf(), other.path().to_path_buf()];
+    let both = Options { spill_dirs, ..options(&one) };
+    for options in [options(&one), both.clone()] {
+        let fail = |sorter: &Sorter<ByteOrder>| {
+            sorter.inner.space().fault.fail_write(7, io::ErrorKind::FileTooLarge, true);
+        };
+        let error = sort_with(ByteOrder, options, &input, 2, fail).map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::FileSizeLimit { .. }), "{error}");
+        assert!(!error.is_retryable());
+        let text = error.to_string();
+        assert!(
+            text.contains("may not grow beyond") && text.contains("`ulimit -f unlimited`"),
+            "{text}"
+        );
+        assert!(!text.contains("free"), "{text}");
+    }
+    // Another folder has a file of its own.
+    let fail = |sorter: &Sorter<ByteOrder>| {
+        sorter.inner.space().fault.fail_write(7, io::ErrorKind::FileTooLarge, false);
+    };
+    sort_with(ByteOrder, both, &input, 2, fail).unwrap();
+}
+
+#[test]
 fn other_folders_take_over_from_one_that_is_full() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let input = records(Kind::Random, 3 << 20, 10);
