@@ -168,13 +168,30 @@ pub struct Blocks {
     committed: Checksum,
     cancel: Cancel,
     limit: Option<u64>,
+    /// No more records than the limit are left, so that all come out.
+    is_exact: bool,
+    /// There are partitions that nobody asks for.
+    is_cut: bool,
+    behind: Checksum,
     taken: u64,
 }
 
 impl Blocks {
     pub(crate) fn start<O: Order>(sorted: Sorted<O>, layout: Layout) -> Result<Self> {
-        let Sorted { order, shape, options, sizes, space, attempts, committed, input } = sorted;
+        let Sorted { order, shape, options, sizes, space, attempts, committed, ledger, input } =
+            sorted;
         let totals = Arc::<Totals>::default();
+        let limit = options.limit();
+        let wanted = match (&input, limit) {
+            (Input::Spilled(fan_out), Some(limit)) => {
+                ledger.last_wanted(&fan_out.numbers, limit).map(|last| last + 1)
+            }
+            _ => None,
+        };
+        let held_rows: u64 = match &input {
+            Input::Memory(held) => held.iter().map(|held| u64::from(held.rows)).sum(),
+            Input::Spilled(_) => u64::MAX,
+        };
         let (stage, count, share) = match input {
             Input::Memory(held) => {
                 let memory =
@@ -189,8 +206,14 @@ impl Blocks {
             }
             Input::Spilled(fan_out) => {
                 let (mut tails, mut needs) = (0, Vec::new());
+                let count = wanted.unwrap_or(fan_out.partitions.len());
                 for (index, partition) in fan_out.partitions.iter().enumerate() {
                     let mut partition = partition.lock();
+                    if index >= count {
+                        // Nobody will ask for it.
+                        *partition = Partition::default();
+                        continue;
+                    }
                     partition.buffer.shrink_to_fit();
                     tails += partition.buffer.len() as u64;
                     if !fan_out.parts.ties(index) {
@@ -199,7 +222,6 @@ impl Blocks {
                 }
                 let share = sizes.best_share(options.threads, tails, &needs);
                 totals.report.lock().partitions = fan_out.partitions.len() as u64;
-                let count = fan_out.partitions.len();
                 (Stage::Spilled(fan_out), count, share)
             }
         };
@@ -232,6 +254,9 @@ impl Blocks {
             committed,
             cancel: options.cancel,
             limit: options.limit,
+            is_exact: options.limit.is_some_and(|limit| held_rows <= limit),
+            is_cut: wanted.is_some(),
+            behind: ledger.behind,
             taken: 0,
         };
         for index in 0..threads {
@@ -270,11 +295,7 @@ impl Blocks {
                     self.taken += block.rows as u64;
                     return Ok(Some(block));
                 }
-                Ok(Message::End) => {
-                    self.channels.pop_front();
-                    *self.totals.taken.lock() += 1;
-                    self.totals.moved.notify_all();
-                }
+                Ok(Message::End) => self.take_end(),
                 Ok(Message::Failed(error)) => {
                     self.channels.clear();
                     return Err(error);
@@ -290,27 +311,44 @@ impl Blocks {
         Ok(None)
     }
 
+    /// All of a part has been taken.
+    fn take_end(&mut self) {
+        self.channels.pop_front();
+        *self.totals.taken.lock() += 1;
+        self.totals.moved.notify_all();
+    }
+
     /// What the sort has written and read by now.
     pub fn disk_counts(&self) -> DiskCounts {
         self.space.counts()
     }
 
-    /// Ends the sort after its last block, and compares what went in with what came out. With blocks
-    /// left, or a limit, there is nothing to compare.
+    /// Ends the sort after its last block, and compares what went in with what came out and what a limit
+    /// dropped. With blocks left there is nothing to compare.
     ///
     /// # Errors
     /// [`Error::Mismatch`].
     pub fn finish(mut self) -> Result<Report> {
+        if self.is_exact && self.limit.is_some_and(|limit| self.taken == limit) {
+            while let Some(Ok(Message::End)) = self.channels.front().map(Receiver::recv) {
+                self.take_end();
+            }
+        }
         let whole = self.channels.is_empty();
         self.channels.clear();
         self.join(true);
         let mut report = self.totals.report.lock().clone();
         report.input = self.committed;
         report.disk = self.space.counts();
+        report.behind_limit = self.behind;
         if whole {
             let mut out = report.output;
             out.merge(&report.dropped);
-            if out != report.input {
+            out.merge(&report.behind_limit);
+            // Partitions that are left out were, as far as anybody knows, behind the limit.
+            let lost =
+                if self.is_cut { self.limit > Some(self.taken) } else { out != report.input };
+            if lost {
                 return Err(Error::Mismatch { rows_in: report.input.rows, rows_out: out.rows });
             }
         } else {

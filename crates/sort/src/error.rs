@@ -42,6 +42,20 @@ pub enum Error {
         /// The last refusal.
         source: io::Error,
     },
+    /// No spill file may grow further, whatever room there is. Tried again, the same sort fails again.
+    #[error(
+        "the spill file in `{}` may not grow beyond {}\nhint: raise the limit with `ulimit -f unlimited`, or name more \
+         folders to spill to: each has a file of its own",
+        folder.display(), limit_text(*limit_bytes)
+    )]
+    FileSizeLimit {
+        /// The spill folder that refused last.
+        folder: PathBuf,
+        /// The process's limit of a file's size (`ulimit -f`); where there is none, it is the file system's.
+        limit_bytes: Option<u64>,
+        /// The refusal.
+        source: io::Error,
+    },
     /// What was read back from a spill file is not what was written.
     #[error("corrupt spill data in `{folder}` at byte {offset}: {reason}\nhint: {hint}", hint = retry_hint(*task))]
     Corrupt {
@@ -116,6 +130,13 @@ fn retry_hint(task: Option<u64>) -> String {
             "sort again: the rows of task {task} are lost, the disk or the memory may be failing"
         ),
         None => "sort again: the disk or the memory may be failing".to_owned(),
+    }
+}
+
+fn limit_text(limit_bytes: Option<u64>) -> String {
+    match limit_bytes {
+        Some(bytes) => format!("{bytes} bytes, the limit of a file's size (`ulimit -f`)"),
+        None => "what its file system allows a file".to_owned(),
     }
 }
 

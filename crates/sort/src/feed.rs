@@ -17,37 +17,83 @@ pub(crate) fn feed<O: Order, B: Default + Send, E: From<Error> + Send>(
     mut read: impl FnMut(&mut B) -> Result<bool, E>,
     take: impl Fn(&mut Task<O>, &B) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let (full, blocks) = sync_channel::<(u64, B)>(1);
-    let blocks = Mutex::new(blocks);
+    let mut numbers = 0..;
+    let read = |block: &mut B| {
+        let more = read(block)?;
+        Ok(numbers.next().filter(|_| more).map(|task| Place { task, is_last: true }))
+    };
+    feed_lanes(sorter, threads, 1, read, take)
+}
+
+/// What task a block is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) task: u64,
+    /// No other block of the task follows. The last task of all may leave it open.
+    pub(crate) is_last: bool,
+}
+
+/// As [`feed`], for tasks of several blocks, which follow one another. Each task has one thread.
+pub(crate) fn feed_tasks<O: Order, B: Default + Send, E: From<Error> + Send>(
+    sorter: &Sorter<O>,
+    threads: usize,
+    read: impl FnMut(&mut B) -> Result<Option<Place>, E>,
+    take: impl Fn(&mut Task<O>, &B) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    feed_lanes(sorter, threads, threads.max(1), read, take)
+}
+
+/// Tasks go to so many lanes in turn, each with threads of its own; one thread where tasks have several blocks.
+fn feed_lanes<O: Order, B: Default + Send, E: From<Error> + Send>(
+    sorter: &Sorter<O>,
+    threads: usize,
+    lanes: usize,
+    mut read: impl FnMut(&mut B) -> Result<Option<Place>, E>,
+    take: impl Fn(&mut Task<O>, &B) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let (full, blocks): (Vec<_>, Vec<_>) = (0..lanes)
+        .map(|_| {
+            let (full, blocks) = sync_channel::<(Place, B)>(1);
+            (full, Mutex::new(blocks))
+        })
+        .unzip();
     let spare = Mutex::new(Vec::new());
     let failed = AtomicBool::new(false);
-    let take_block = |number, block: &B| {
-        let mut task = sorter.task(number);
-        take(&mut task, block)?;
-        task.commit().map(|_| ()).map_err(E::from)
+    let take_block = |open: &mut Option<Task<O>>, place: Place, block: &B| {
+        let task = open.get_or_insert_with(|| sorter.task(place.task));
+        take(task, block)?;
+        match open.take_if(|_| place.is_last) {
+            Some(task) => task.commit().map(|_| ()).map_err(E::from),
+            None => Ok(()),
+        }
     };
     // After a failure blocks are taken and left, so that the reader finds out and never waits.
-    let work = || {
-        let mut result = Ok(());
+    let work = |lane: usize| {
+        let (mut result, mut open) = (Ok(()), None);
         loop {
-            let received = blocks.lock().recv();
-            let Ok((number, block)) = received else { return result };
+            let received = blocks[lane].lock().recv();
+            let Ok((place, block)) = received else { break };
             if result.is_ok() {
-                result = take_block(number, &block);
+                result = take_block(&mut open, place, &block);
                 failed.fetch_or(result.is_err(), Ordering::Relaxed);
             }
             spare.lock().push(block);
         }
+        match open {
+            Some(task) if result.is_ok() => task.commit().map(|_| ()).map_err(E::from),
+            _ => result,
+        }
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let work = &work;
+        let workers: Vec<_> =
+            (0..threads.max(1)).map(|thread| scope.spawn(move || work(thread % lanes))).collect();
         let mut read_all = || {
-            for number in 0.. {
+            loop {
                 let mut block = spare.lock().pop().unwrap_or_default();
-                if !read(&mut block)?
-                    || failed.load(Ordering::Relaxed)
-                    || full.send((number, block)).is_err()
-                {
+                let Some(place) = read(&mut block)? else { break };
+                let lane = (place.task % lanes as u64) as usize;
+                if failed.load(Ordering::Relaxed) || full[lane].send((place, block)).is_err() {
                     break;
                 }
             }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::frame::HEADER_BYTES;
+use crate::limit::Limit;
 
 /// How a sort goes about its work. Which order it makes is its [`Order`](crate::Order)'s matter.
 #[derive(Debug, Clone)]
@@ -27,7 +28,8 @@ pub struct Options {
     pub stable: bool,
     /// Of records that tie only the first is kept, as `stable` has it. Default: no.
     pub unique: bool,
-    /// Only the first so many records are wanted. Default: all.
+    /// Only the first so many records are wanted. What is certain to be behind them is dropped, so that nothing is
+    /// spilled where so many, and as many again, fit memory. Default: all.
     pub limit: Option<u64>,
     /// How many bytes will come, about. With it the partitions are chosen for the data, otherwise for
     /// as much as one pass can sort; a wrong number costs time. Default: unknown.
@@ -164,6 +166,12 @@ pub(crate) struct Share {
 }
 
 impl Options {
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        let Options { limit, stable, unique, memory_bytes, .. } = *self;
+        let block_bytes = Sizes::new(memory_bytes).block_bytes;
+        limit.map(|rows| Limit { rows: rows.max(1), stable, unique, block_bytes })
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         if self.memory_bytes < MEMORY_BYTES_MIN {
             return Err(Error::option(

@@ -9,6 +9,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::checksum::hash;
+
 /// A total preorder of records. Records that compare as equal are ties: a stable sort keeps them in
 /// the order of their tasks, a unique one keeps the first.
 pub trait Order: Send + Sync + 'static {
@@ -20,6 +22,12 @@ pub trait Order: Send + Sync + 'static {
 
     /// Whether records of equal prefixes are always equal. Default: no.
     fn prefix_decides(&self) -> bool {
+        false
+    }
+
+    /// Whether the prefix is a hash of the key, or its complement, so that any range of prefixes has as many keys as
+    /// any other that is as wide: partitions are then cut evenly, whatever comes first. Default: no.
+    fn is_hashed(&self) -> bool {
         false
     }
 
@@ -35,6 +43,12 @@ pub trait Order: Send + Sync + 'static {
     fn ended(&self) -> u64 {
         0
     }
+}
+
+/// An order by some bytes of each record, its key, and nothing else.
+pub trait KeyBytes: Order {
+    /// The key.
+    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8];
 }
 
 /// The first eight bytes as a number that orders as they do, zeros beyond the end.
@@ -69,6 +83,13 @@ impl Order for ByteOrder {
     }
 }
 
+impl KeyBytes for ByteOrder {
+    #[inline]
+    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        record
+    }
+}
+
 /// A range of each record's bytes, which all records have (shorter ones count as if they ended there).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeOrder {
@@ -82,26 +103,33 @@ impl RangeOrder {
     }
 
     #[inline]
-    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+    fn bytes<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         let end = self.key.end.min(record.len());
         record.get(self.key.start..end).unwrap_or_default()
+    }
+}
+
+impl KeyBytes for RangeOrder {
+    #[inline]
+    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        self.bytes(record)
     }
 }
 
 impl Order for RangeOrder {
     #[inline]
     fn prefix(&self, record: &[u8]) -> u64 {
-        be_prefix(self.key(record))
+        be_prefix(self.bytes(record))
     }
 
     #[inline]
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.key(a).cmp(self.key(b))
+        self.bytes(a).cmp(self.bytes(b))
     }
 
     #[inline]
     fn deeper(&self, record: &[u8], depth: usize) -> Option<u64> {
-        self.key(record).get(depth..).filter(|rest| !rest.is_empty()).map(be_prefix)
+        self.bytes(record).get(depth..).filter(|rest| !rest.is_empty()).map(be_prefix)
     }
 }
 
@@ -123,6 +151,11 @@ impl<O: Order> Order for Reverse<O> {
     #[inline]
     fn prefix_decides(&self) -> bool {
         self.0.prefix_decides()
+    }
+
+    #[inline]
+    fn is_hashed(&self) -> bool {
+        self.0.is_hashed()
     }
 
     #[inline]
@@ -165,6 +198,59 @@ impl Order for KeyedOrder {
     fn deeper(&self, record: &[u8], depth: usize) -> Option<u64> {
         Self::split(record).0.get(depth..).filter(|rest| !rest.is_empty()).map(be_prefix)
     }
+}
+
+impl KeyBytes for KeyedOrder {
+    #[inline]
+    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        Self::split(record).0
+    }
+}
+
+/// Groups: records of equal keys are together, and the groups in no meaningful order, that of a hash of their keys.
+/// Quicker than an order where grouping is all that is wanted, and its partitions are of one size whatever
+/// part of the keys comes first; a key of many records has a partition of its own where it is seen early.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HashOrder<O> {
+    order: O,
+    seed: u64,
+}
+
+impl<O: KeyBytes> HashOrder<O> {
+    /// Groups by the keys of an order. Another seed puts the groups in another order.
+    pub fn new(order: O, seed: u64) -> Self {
+        HashOrder { order, seed }
+    }
+}
+
+impl<O: KeyBytes> Order for HashOrder<O> {
+    #[inline]
+    fn prefix(&self, record: &[u8]) -> u64 {
+        shuffled(self.order.key(record), self.seed)
+    }
+
+    #[inline]
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let (a, b) = (self.order.key(a), self.order.key(b));
+        if a == b {
+            return Ordering::Equal;
+        }
+        shuffled(a, self.seed).cmp(&shuffled(b, self.seed)).then_with(|| a.cmp(b))
+    }
+
+    #[inline]
+    fn is_hashed(&self) -> bool {
+        true
+    }
+}
+
+/// A hash that another seed makes another one.
+pub(crate) fn shuffled(key: &[u8], seed: u64) -> u64 {
+    let mut state = hash(key) ^ seed;
+    // The finalizer of SplitMix64: each bit of the seed reaches each bit.
+    state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    state ^ (state >> 31)
 }
 
 /// Records of eight bytes, little-endian, as unsigned numbers or as signed ones.

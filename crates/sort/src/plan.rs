@@ -34,7 +34,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For so many records, of so many bytes together.
+    /// For so many records, of so many bytes together, all of which are wanted.
     pub fn new(memory_bytes: u64, threads: usize, bytes: u64, rows: u64) -> Self {
         let sizes = Sizes::new(memory_bytes);
         let mut plan = Plan {
@@ -88,6 +88,22 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Of a sort of which only the first so many records are wanted.
+    #[must_use]
+    pub fn limited(self, limit: u64) -> Self {
+        // A few more are held than are wanted, and as many again until they are dropped.
+        let rows = limit.saturating_mul(2).min(self.rows);
+        let bytes = u128::from(self.bytes) * u128::from(rows) / u128::from(self.rows.max(1));
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let held = Plan::new(self.memory_bytes, self.threads, bytes, rows);
+        if held.partitions == 0 {
+            return Plan { bytes: self.bytes, rows: self.rows, ..held };
+        }
+        self
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "rows, about       {:>16}", self.rows)?;
@@ -122,6 +138,11 @@ impl fmt::Display for Explained {
             |name: &str, plan: u64, report: u64| writeln!(f, "{name:<24} {plan:>16} {report:>16}");
         row("rows", plan.rows, report.input.rows)?;
         row("bytes", plan.bytes, report.input.bytes)?;
+        if report.behind_limit.rows > 0 {
+            writeln!(f, "{:<24} {:>33}", "dropped by the limit", report.behind_limit.rows)?;
+        }
+        let mut row =
+            |name: &str, plan: u64, report: u64| writeln!(f, "{name:<24} {plan:>16} {report:>16}");
         row("partitions", plan.partitions, report.partitions)?;
         row("runs", plan.runs_per_partition * plan.partitions, report.runs)?;
         row("writes", plan.disk.writes, report.disk.writes)?;

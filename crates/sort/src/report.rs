@@ -15,6 +15,8 @@ pub struct Report {
     pub output: Checksum,
     /// The records that `unique` dropped.
     pub dropped: Checksum,
+    /// The records that a limit dropped before they were sorted; with `unique` some that tie are among them.
+    pub behind_limit: Checksum,
     /// Partitions on disk; 0 where everything fitted memory.
     pub partitions: u64,
     /// Partitions that were larger than their share of memory.
@@ -49,6 +51,9 @@ impl fmt::Display for Report {
         writeln!(f, "rows out          {:>16}", self.output.rows)?;
         writeln!(f, "bytes in          {:>16}", self.input.bytes)?;
         writeln!(f, "checksum          {:>16x}", self.input.sum)?;
+        if self.behind_limit.rows > 0 {
+            writeln!(f, "dropped by limit  {:>16}", self.behind_limit.rows)?;
+        }
         if self.partitions == 0 {
             return write!(f, "sorted in memory, no file was touched");
         }

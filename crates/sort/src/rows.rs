@@ -57,6 +57,12 @@ pub(crate) fn place(block: usize, offset: usize) -> u64 {
     (block as u64) << OFFSET_BITS | offset as u64
 }
 
+/// The block of a place.
+#[inline]
+pub(crate) fn block_of(at: u64) -> usize {
+    (at >> OFFSET_BITS) as usize
+}
+
 impl Shape {
     /// Appends a record as it is stored.
     #[inline]
@@ -128,7 +134,7 @@ impl<B: AsRef<[u8]>> Rows<B> {
     /// The record of an entry's place, which was made from these very blocks.
     #[inline]
     pub(crate) fn record(&self, at: u64) -> &[u8] {
-        let block = self.blocks[(at >> OFFSET_BITS) as usize].as_ref();
+        let block = self.blocks[block_of(at)].as_ref();
         let offset = (at & ((1 << OFFSET_BITS) - 1)) as usize;
         self.shape.next(block, offset).map_or(&[], |(record, _)| record)
     }

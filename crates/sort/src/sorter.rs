@@ -10,6 +10,9 @@
 //! Input that is in order already, or the other way round, would all be in the last partition, or the first.
 //! One of these that has as much as is sorted at once, and most of what comes, ends there: what comes behind it, or
 //! before it, gets a partition of its own.
+//!
+//! Where only the first so many records are wanted, [`crate::limit`] says which need not be held. Once partitions hold
+//! that many of committed attempts, what is for those behind them is dropped.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::HashMap;
@@ -23,6 +26,7 @@ use crate::checksum::Checksum;
 use crate::drain::{Blocks, Layout};
 use crate::error::{Error, Result};
 use crate::frame::{self, Header};
+use crate::limit::{self, Cutoff, Ledger, Limit};
 use crate::options::{Options, SORT_BYTES_PER_ROW, Sizes};
 use crate::order::Order;
 use crate::parts::Parts;
@@ -32,6 +36,9 @@ use crate::space::{DiskCounts, Extent, Space};
 
 /// Sampled records for each partition: its size then differs from the mean by some 18 %.
 const SAMPLE_PER_PART: usize = 32;
+
+/// So many are sorted by one thread before others would have begun.
+const UNIQUE_ROWS: u64 = 1 << 15;
 
 /// A block of one task's records.
 #[derive(Debug)]
@@ -46,7 +53,8 @@ pub(crate) struct Held {
 impl Held {
     /// What it takes of the budget, with the entries that it will need.
     fn cost(&self) -> u64 {
-        self.bytes.capacity() as u64 + u64::from(self.rows) * (ENTRY_BYTES + 2)
+        (size_of::<Held>() + self.bytes.capacity()) as u64
+            + u64::from(self.rows) * (ENTRY_BYTES + 2)
     }
 }
 
@@ -82,11 +90,22 @@ pub(crate) struct FanOut {
     pub(crate) parts: Parts,
     /// In their order; none once the input has ended.
     pub(crate) partitions: Vec<Mutex<Partition>>,
+    /// Of the partitions.
+    pub(crate) numbers: Vec<u32>,
 }
 
 enum State {
-    Holding { blocks: Vec<Held>, cost: u64 },
+    Holding(Holding),
     FannedOut(Arc<RwLock<FanOut>>),
+}
+
+#[derive(Default)]
+struct Holding {
+    blocks: Vec<Held>,
+    cost: u64,
+    rows: u64,
+    /// The cost from which it is worth looking what a limit leaves.
+    prune_from: u64,
 }
 
 #[derive(Default)]
@@ -99,6 +118,13 @@ struct TaskState {
 struct Tasks {
     states: HashMap<u64, TaskState>,
     committed: Checksum,
+    ledger: Ledger,
+}
+
+impl Tasks {
+    fn committed(&self, task: u64) -> Option<u32> {
+        self.states.get(&task).and_then(|state| state.committed)
+    }
 }
 
 pub(crate) struct Inner<O> {
@@ -181,7 +207,7 @@ impl<O: Order> Sorter<O> {
             shape,
             options,
             sizes,
-            state: Mutex::new(State::Holding { blocks: Vec::new(), cost: 0 }),
+            state: Mutex::new(State::Holding(Holding::default())),
             tasks: Mutex::default(),
             sample: Mutex::default(),
             space: Arc::new(space),
@@ -214,10 +240,12 @@ impl<O: Order> Sorter<O> {
     /// A new attempt at a task: one stream of records, from one thread at a time. Stable sorts order
     /// ties by the task's number. Several tasks may be open at once; each holds a block of memory.
     pub fn task(&self, task: u64) -> Task<O> {
-        let mut tasks = self.inner.tasks.lock();
+        let inner = &*self.inner;
+        let mut tasks = inner.tasks.lock();
         let state = tasks.states.entry(task).or_default();
         let attempt = state.attempts;
         state.attempts += 1;
+        let cutoff = tasks.ledger.cutoff(&*inner.order, task, attempt);
         Task {
             inner: Arc::clone(&self.inner),
             task,
@@ -226,6 +254,8 @@ impl<O: Order> Sorter<O> {
             rows: 0,
             block: Vec::new(),
             checksum: Checksum::default(),
+            cutoff,
+            behind: Checksum::default(),
         }
     }
 
@@ -236,19 +266,27 @@ impl<O: Order> Sorter<O> {
     pub fn finish(self) -> Result<Sorted<O>> {
         let inner = &*self.inner;
         inner.options.cancel.check()?;
-        let state =
-            mem::replace(&mut *inner.state.lock(), State::Holding { blocks: Vec::new(), cost: 0 });
-        let tasks = mem::take(&mut *inner.tasks.lock());
+        let state = mem::replace(&mut *inner.state.lock(), State::Holding(Holding::default()));
+        let Tasks { states, committed, mut ledger } = mem::take(&mut *inner.tasks.lock());
         *inner.spare.lock() = Default::default();
-        let attempts: HashMap<u64, u32> = tasks
-            .states
-            .into_iter()
-            .filter_map(|(task, state)| Some((task, state.committed?)))
-            .collect();
+        let attempts: HashMap<u64, u32> =
+            states.into_iter().filter_map(|(task, state)| Some((task, state.committed?))).collect();
         let input = match state {
-            State::Holding { mut blocks, .. } => {
+            State::Holding(Holding { mut blocks, .. }) => {
                 blocks.retain(|held| attempts.get(&held.task) == Some(&held.attempt));
+                let limit = inner.options.limit();
+                let rows: u64 = blocks.iter().map(|held| u64::from(held.rows)).sum();
+                // To find those that are distinct is a sort: of many, threads do it together.
+                let is_worth = |limit: &Limit| !limit.unique || rows <= UNIQUE_ROWS;
+                if let Some(limit) = limit.filter(is_worth) {
+                    blocks = ledger.prune(&*inner.order, inner.shape, limit, blocks, |task| {
+                        attempts.get(&task).copied()
+                    });
+                }
                 blocks.sort_by_key(|held| (held.task, held.sequence));
+                if limit.is_some() {
+                    blocks = limit::joined(blocks, inner.sizes.block_bytes);
+                }
                 Input::Memory(blocks)
             }
             State::FannedOut(fan_out) => Input::Spilled(Arc::new(mem::take(&mut *fan_out.write()))),
@@ -260,7 +298,8 @@ impl<O: Order> Sorter<O> {
             sizes: inner.sizes,
             space: Arc::clone(&inner.space),
             attempts,
-            committed: tasks.committed,
+            committed,
+            ledger,
             input,
         })
     }
@@ -287,17 +326,21 @@ impl<O: Order> Inner<O> {
         let mut state = self.state.lock();
         let fan_out = match &mut *state {
             State::FannedOut(fan_out) => Arc::clone(fan_out),
-            State::Holding { blocks, cost } => {
+            State::Holding(holding) => {
                 if held.bytes.len() < held.bytes.capacity() / 8 * 7 {
                     held.bytes.shrink_to_fit();
                 }
                 let more = held.cost();
-                if *cost + more <= self.sizes.hold_bytes {
-                    *cost += more;
-                    blocks.push(held);
+                if let Some(limit) = self.options.limit() {
+                    self.prune(holding, limit, more);
+                }
+                if holding.cost + more <= self.sizes.hold_bytes {
+                    holding.cost += more;
+                    holding.rows += u64::from(held.rows);
+                    holding.blocks.push(held);
                     return Ok(());
                 }
-                let mut blocks = mem::take(blocks);
+                let mut blocks = mem::take(&mut holding.blocks);
                 let fan_out = Arc::new(RwLock::new(self.fan_out(&blocks, &held)));
                 *state = State::FannedOut(Arc::clone(&fan_out));
                 drop(state);
@@ -309,14 +352,34 @@ impl<O: Order> Inner<O> {
         self.take_apart(&fan_out, held)
     }
 
+    /// Drops what is behind the limit, where that is worth it or what comes would not fit.
+    fn prune(&self, holding: &mut Holding, limit: Limit, more: u64) {
+        let Holding { blocks, cost, rows, prune_from } = holding;
+        let least = 4 * self.sizes.block_bytes as u64;
+        let is_full = *cost + more > self.sizes.hold_bytes && *rows > limit.rows;
+        let is_worth = *cost >= (*prune_from).max(least) && *rows / 2 >= limit.rows;
+        // With few that are distinct there is much to drop before there are as many as are wanted.
+        let has_ties = limit.unique && *cost >= (*prune_from).max(least);
+        if !(is_full || is_worth || has_ties) {
+            return;
+        }
+        let mut tasks = self.tasks.lock();
+        let Tasks { states, ledger, .. } = &mut *tasks;
+        let committed = |task| states.get(&task).and_then(|state: &TaskState| state.committed);
+        *blocks = ledger.prune(&*self.order, self.shape, limit, mem::take(blocks), committed);
+        *cost = blocks.iter().map(Held::cost).sum();
+        *rows = blocks.iter().map(|held| u64::from(held.rows)).sum();
+        *prune_from = 2 * *cost;
+    }
+
     fn fan_out(&self, blocks: &[Held], last: &Held) -> FanOut {
         let count = self.partitions();
         let sampled = mem::take(&mut *self.sample.lock());
         let parts = if sampled.len() >= count * 2 {
-            Parts::choose(&*self.order, sampled.iter().map(Vec::as_slice).collect(), count)
+            Parts::of_order(&*self.order, sampled.iter().map(Vec::as_slice).collect(), count)
         } else {
             let wanted = count * SAMPLE_PER_PART;
-            Parts::choose(
+            Parts::of_order(
                 &*self.order,
                 sample(self.shape, blocks.iter().chain([last]), wanted),
                 count,
@@ -325,7 +388,8 @@ impl<O: Order> Inner<O> {
         let partition =
             |number| Mutex::new(Partition { number: number as u32, ..Partition::default() });
         let partitions = (0..parts.count()).map(partition).collect();
-        FanOut { parts, partitions }
+        let numbers = (0..parts.count() as u32).collect();
+        FanOut { parts, partitions, numbers }
     }
 
     fn take_all_apart(&self, fan_out: &RwLock<FanOut>, blocks: Vec<Held>) -> Result<()> {
@@ -366,7 +430,7 @@ impl<O: Order> Inner<O> {
     /// Gives what comes beyond a full partition at the ends one of its own.
     fn end_full(&self, fan_out: &mut FanOut, end: End) -> Result<()> {
         let full_bytes = self.full_bytes();
-        let FanOut { parts, partitions } = fan_out;
+        let FanOut { parts, partitions, numbers } = fan_out;
         let new =
             |count: usize| Mutex::new(Partition { number: count as u32, ..Partition::default() });
         let number = partitions.len();
@@ -385,10 +449,12 @@ impl<O: Order> Inner<O> {
             End::First => {
                 parts.begin_first(&*self.order, edge);
                 partitions.insert(0, new(number));
+                numbers.insert(0, number as u32);
             }
             End::Last => {
                 parts.end_last(&*self.order, edge);
                 partitions.push(new(number));
+                numbers.push(number as u32);
             }
         }
         Ok(())
@@ -412,6 +478,11 @@ impl<O: Order> Inner<O> {
         };
         let full_bytes = self.full_bytes();
         let mut full = None;
+        let limit = self.options.limit();
+        let wanted = limit.and_then(|_| {
+            let number = self.tasks.lock().ledger.last_wanted?;
+            fan_out.numbers.iter().position(|known| *known == number)
+        });
         let mut scratch = self.spare.lock().1.pop().unwrap_or_default();
         let Scratch { records, ordered, starts } = &mut scratch;
         records.clear();
@@ -439,7 +510,7 @@ impl<O: Order> Inner<O> {
             *place += 1;
         }
         for (index, pair) in starts.windows(2).enumerate() {
-            if pair[0] < pair[1] {
+            if pair[0] < pair[1] && wanted.is_none_or(|wanted| index <= wanted) {
                 let records = &ordered[pair[0]..pair[1]];
                 let mut partition = fan_out.partitions[index].lock();
                 let end = match index {
@@ -456,6 +527,21 @@ impl<O: Order> Inner<O> {
                 }
             }
         }
+        if let Some(limit) = limit {
+            let kept = wanted.map_or(fan_out.partitions.len(), |wanted| wanted + 1);
+            let mut behind = Checksum::default();
+            for (offset, _) in &ordered[starts[kept]..] {
+                if let Some((record, _)) = self.shape.next(&held.bytes, *offset as usize) {
+                    behind.add(record);
+                }
+            }
+            let rows = fan_out.numbers.iter().copied().zip(starts.windows(2)).take(kept);
+            let rows = rows.map(|(number, pair)| (number, (pair[1] - pair[0]) as u64));
+            let mut tasks = self.tasks.lock();
+            let committed = tasks.committed(held.task);
+            tasks.ledger.note((held.task, held.attempt), committed, &behind, rows);
+            self.find_last_wanted(fan_out, &mut tasks.ledger, limit);
+        }
         let mut spare = self.spare.lock();
         if spare.0.len() <= self.options.threads && held.bytes.capacity() == self.sizes.block_bytes
         {
@@ -464,6 +550,19 @@ impl<O: Order> Inner<O> {
         }
         spare.1.push(scratch);
         Ok(full)
+    }
+
+    /// Finds the last partition that records are wanted of, and tells tasks where it ends.
+    fn find_last_wanted(&self, fan_out: &FanOut, ledger: &mut Ledger, limit: Limit) {
+        let Some(last) = ledger.last_wanted(&fan_out.numbers, limit) else { return };
+        if ledger.last_wanted.replace(fan_out.numbers[last]) == Some(fan_out.numbers[last]) {
+            return;
+        }
+        if let Some((prefix, record, has_ties)) = fan_out.parts.end(last) {
+            let ties_from = (!has_ties).then_some(0);
+            let record = record.map(<[u8]>::to_vec);
+            ledger.offer(&*self.order, Cutoff { prefix, record, ties_from });
+        }
     }
 
     /// Notes the record that none is behind, or before.
@@ -568,6 +667,9 @@ pub struct Task<O: Order> {
     rows: u32,
     block: Vec<u8>,
     checksum: Checksum,
+    cutoff: Option<Arc<Cutoff>>,
+    /// What was behind the cutoff.
+    behind: Checksum,
 }
 
 impl<O: Order> Task<O> {
@@ -578,14 +680,17 @@ impl<O: Order> Task<O> {
     /// [`Error::DiskFull`] and [`Error::Io`]; [`Error::Cancelled`]. The attempt is worth nothing then.
     #[inline]
     pub fn push(&mut self, record: &[u8]) -> Result<()> {
-        let stored = self.inner.shape.stored_bytes(record.len());
-        if self.block.len() + stored > self.block.capacity() {
-            self.make_room(record.len(), stored)?;
-        }
         if let Shape::Fixed(size) = self.inner.shape
             && record.len() != size
         {
             return Err(Error::RecordSize { expected: size, found: record.len() });
+        }
+        if self.is_behind(record) {
+            return Ok(());
+        }
+        let stored = self.inner.shape.stored_bytes(record.len());
+        if self.block.len() + stored > self.block.capacity() {
+            self.make_room(record.len(), stored)?;
         }
         self.inner.shape.store(record, &mut self.block);
         self.rows += 1;
@@ -609,12 +714,37 @@ impl<O: Order> Task<O> {
         {
             return Err(Error::RecordSize { expected: size, found: length });
         }
+        let before = self.block.len();
         self.inner.shape.announce(length, &mut self.block);
         let start = self.block.len();
         parts.iter().for_each(|part| self.block.extend_from_slice(part));
+        if self.cutoff.is_some() {
+            let block = mem::take(&mut self.block);
+            let is_behind = self.is_behind(&block[start..]);
+            self.block = block;
+            if is_behind {
+                self.block.truncate(before);
+                return Ok(());
+            }
+        }
         self.rows += 1;
         self.checksum.add(&self.block[start..]);
         Ok(())
+    }
+
+    /// Whether a record is behind the cutoff, if there is one; then it counts among those.
+    #[inline]
+    fn is_behind(&mut self, record: &[u8]) -> bool {
+        let Some(cutoff) = &self.cutoff else { return false };
+        // What would be refused is, wherever it is in the order.
+        if !cutoff.is_before(&*self.inner.order, self.task, record)
+            || record.len() > self.inner.sizes.record_bytes_max
+        {
+            return false;
+        }
+        self.checksum.add(record);
+        self.behind.add(record);
+        true
     }
 
     #[cold]
@@ -649,7 +779,12 @@ impl<O: Order> Task<O> {
         self.sequence = self.sequence.checked_add(1).ok_or_else(|| {
             Error::option("a task of 2^32 blocks", "divide the input into several tasks")
         })?;
-        self.inner.deliver(held)
+        self.inner.deliver(held)?;
+        if self.inner.options.limit.is_some() {
+            let ledger = &self.inner.tasks.lock().ledger;
+            self.cutoff = ledger.cutoff(&*self.inner.order, self.task, self.attempt);
+        }
+        Ok(())
     }
 
     /// What all tasks of the sort have written and read by now.
@@ -664,6 +799,12 @@ impl<O: Order> Task<O> {
     /// As [`Task::push`].
     pub fn commit(mut self) -> Result<bool> {
         self.hand_over()?;
+        let limit = self.inner.options.limit();
+        let fan_out = match &*self.inner.state.lock() {
+            State::FannedOut(fan_out) if limit.is_some() => Some(Arc::clone(fan_out)),
+            _ => None,
+        };
+        let fan_out = fan_out.as_ref().map(|fan_out| fan_out.read());
         let mut tasks = self.inner.tasks.lock();
         let state = tasks.states.entry(self.task).or_default();
         if state.committed.is_some() {
@@ -671,6 +812,11 @@ impl<O: Order> Task<O> {
         }
         state.committed = Some(self.attempt);
         tasks.committed.merge(&self.checksum);
+        tasks.ledger.behind.merge(&self.behind);
+        tasks.ledger.commit(self.task, self.attempt);
+        if let (Some(fan_out), Some(limit)) = (fan_out, limit) {
+            self.inner.find_last_wanted(&fan_out, &mut tasks.ledger, limit);
+        }
         Ok(true)
     }
 }
@@ -689,6 +835,7 @@ pub struct Sorted<O> {
     pub(crate) space: Arc<Space>,
     pub(crate) attempts: HashMap<u64, u32>,
     pub(crate) committed: Checksum,
+    pub(crate) ledger: Ledger,
     pub(crate) input: Input,
 }
 

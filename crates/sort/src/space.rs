@@ -6,8 +6,9 @@
 //! pages of a file system; where room is short, what was read for the last time is given back as a
 //! hole, so that the file takes as much of the disk as is still needed.
 //!
-//! Writes go round the folders. A folder that is full is left out from then on; the sort fails when
-//! all are, and says what was still to be written.
+//! Writes go round the folders. A folder that is full is left out from then on, and so is one whose file may not grow
+//! (`ulimit -f`), which is another matter than room; the sort fails when all are, and says what was still to be
+//! written, or what limit there is.
 
 use std::fs::File;
 use std::io;
@@ -71,6 +72,8 @@ struct Folder {
     file: Mutex<Option<Arc<File>>>,
     end: AtomicU64,
     full: AtomicBool,
+    /// What made it full is the limit of a file's size.
+    limited: AtomicBool,
 }
 
 impl Folder {
@@ -80,6 +83,7 @@ impl Folder {
             file: Mutex::default(),
             end: AtomicU64::new(0),
             full: AtomicBool::new(false),
+            limited: AtomicBool::new(false),
         }
     }
 
@@ -129,6 +133,12 @@ impl Space {
         DiskCounts { writes, write_bytes, reads, read_bytes }
     }
 
+    /// How far each folder's file reaches.
+    #[cfg(test)]
+    pub(crate) fn file_bytes(&self) -> Vec<u64> {
+        self.folders.iter().map(|folder| folder.end.load(Ordering::Relaxed)).collect()
+    }
+
     /// Writes some bytes in one operation.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<Extent> {
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -144,6 +154,7 @@ impl Space {
                     let copy = match &self.copies {
                         Some(copies) => Some(self.write_to(copies, bytes).map_err(|error| {
                             if is_full(&error) {
+                                note_full(copies, &error);
                                 self.full(std::slice::from_ref(copies), bytes.len(), error)
                             } else {
                                 Error::io("spill to", &copies.path, error)
@@ -154,7 +165,7 @@ impl Space {
                     return Ok(Extent { folder: index, offset, bytes: bytes.len(), copy });
                 }
                 Err(error) if is_full(&error) => {
-                    folder.full.store(true, Ordering::Relaxed);
+                    note_full(folder, &error);
                     refused = Some(error);
                 }
                 Err(error) => return Err(Error::io("spill to", &folder.path, error)),
@@ -165,6 +176,12 @@ impl Space {
     }
 
     fn full(&self, folders: &[Folder], bytes: usize, source: io::Error) -> Error {
+        let is_limited = |folder: &Folder| folder.limited.load(Ordering::Relaxed);
+        if let (Some(last), true) = (folders.last(), folders.iter().all(is_limited)) {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+            let (folder, limit_bytes) = (last.path.clone(), limit.current);
+            return Error::FileSizeLimit { folder, limit_bytes, source };
+        }
         let written = self.counters.write_bytes.load(Ordering::Relaxed);
         Error::DiskFull {
             needed_bytes: self.expected_bytes.saturating_sub(written).max(bytes as u64),
@@ -243,6 +260,11 @@ impl Space {
     pub(crate) fn folder(&self, extent: &Extent) -> &Path {
         &self.folders[extent.folder].path
     }
+}
+
+fn note_full(folder: &Folder, error: &io::Error) {
+    folder.full.store(true, Ordering::Relaxed);
+    folder.limited.store(error.kind() == io::ErrorKind::FileTooLarge, Ordering::Relaxed);
 }
 
 /// Whether a folder has no room, or none for this user or process.

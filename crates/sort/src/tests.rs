@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::order::{ByteOrder, Order, RangeOrder, Reverse};
+use crate::order::{ByteOrder, HashOrder, Order, RangeOrder, Reverse};
 use crate::report::Report;
 use crate::rows::Shape;
-use crate::sorter::Sorter;
+use crate::sorter::{Input, Sorter};
 
 /// A generator that is the same everywhere.
 pub(crate) struct Random(pub(crate) u64);
@@ -190,6 +190,65 @@ fn one_key_of_half_of_the_rows_needs_no_run() {
 }
 
 #[test]
+fn groups_have_even_partitions_whatever_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let order = HashOrder::new(RangeOrder::new(0..8), 5);
+    // Of the first half there are a thousand keys, of the second there is one for each record.
+    let mut input = records(Kind::Hundred, 6 << 20, 30);
+    let half = input.len() / 2;
+    for (number, record) in input[..half].iter_mut().enumerate() {
+        record[..8].copy_from_slice(&(number as u64 % 1000).to_be_bytes());
+    }
+    let sorter = Sorter::new(order, Shape::Variable, options(&folder)).unwrap();
+    let mut task = sorter.task(0);
+    input.iter().for_each(|record| task.push(record).unwrap());
+    task.commit().unwrap();
+    let sorted = sorter.finish().unwrap();
+    let Input::Spilled(fan_out) = &sorted.input else { panic!("it fits") };
+    let rows: Vec<_> = fan_out.partitions.iter().map(|part| part.lock().rows).collect();
+    let mean = input.len() as u64 / rows.len() as u64;
+    // A thousand keys of 31 rows each fall where they fall.
+    assert!(rows.len() > 10 && rows.iter().all(|rows| rows.abs_diff(mean) < mean / 2), "{rows:?}");
+    let mut out = Vec::new();
+    let take = |record: &[u8]| {
+        out.push(record.to_vec());
+        Ok(())
+    };
+    sorted.for_each(take).unwrap();
+    let groups = out.chunk_by(|a, b| a[..8] == b[..8]).count();
+    assert_eq!(groups, 1000 + input.len() - half);
+    out.sort();
+    input.sort();
+    assert!(out == input);
+}
+
+#[test]
+fn a_group_of_half_of_the_rows_has_a_partition() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = records(Kind::Skewed, 3 << 20, 31);
+    for seed in 0..3 {
+        let order = HashOrder::new(ByteOrder, seed);
+        let mut expected = input.clone();
+        expected.sort_by(|a, b| order.compare(a, b));
+        let (sorted, report) = sort_with(order, options(&folder), &input, 4, |_| ()).unwrap();
+        assert!(sorted == expected);
+        assert_eq!((report.partitions_tied, report.partitions_merged), (1, 0), "{report:?}");
+        // It need not be seen early.
+        let late: Vec<_> = input
+            .iter()
+            .filter(|record| record[0] != b't')
+            .chain(input.iter().filter(|record| record[0] == b't'))
+            .cloned()
+            .collect();
+        let (sorted, _) = sort_with(order, options(&folder), &late, 1, |_| ()).unwrap();
+        assert!(sorted == expected);
+        let limited = Options { limit: Some(30_000), ..options(&folder) };
+        let (sorted, _) = sort_with(order, limited, &late, 9, |_| ()).unwrap();
+        assert!(sorted == expected[..30_000]);
+    }
+}
+
+#[test]
 fn fifty_times_the_memory_is_sorted_with_one_merge_at_most() {
     let folder = tempfile::tempdir().unwrap();
     for kind in [Kind::Hundred, Kind::Wide] {
@@ -340,6 +399,33 @@ fn a_full_disk_is_told_at_every_write_and_leaves_nothing() {
 }
 
 #[test]
+fn a_limit_of_the_size_of_files_is_no_full_disk() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let input = records(Kind::Random, 3 << 20, 9);
+    let spill_dirs = vec![one.path().to_path_buf(), other.path().to_path_buf()];
+    let both = Options { spill_dirs, ..options(&one) };
+    for options in [options(&one), both.clone()] {
+        let fail = |sorter: &Sorter<ByteOrder>| {
+            sorter.inner.space().fault.fail_write(7, io::ErrorKind::FileTooLarge, true);
+        };
+        let error = sort_with(ByteOrder, options, &input, 2, fail).map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::FileSizeLimit { .. }), "{error}");
+        assert!(!error.is_retryable());
+        let text = error.to_string();
+        assert!(
+            text.contains("may not grow beyond") && text.contains("`ulimit -f unlimited`"),
+            "{text}"
+        );
+        assert!(!text.contains("free"), "{text}");
+    }
+    // Another folder has a file of its own.
+    let fail = |sorter: &Sorter<ByteOrder>| {
+        sorter.inner.space().fault.fail_write(7, io::ErrorKind::FileTooLarge, false);
+    };
+    sort_with(ByteOrder, both, &input, 2, fail).unwrap();
+}
+
+#[test]
 fn other_folders_take_over_from_one_that_is_full() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let input = records(Kind::Random, 3 << 20, 10);
@@ -433,6 +519,146 @@ fn a_limit_takes_the_first_and_stops() {
     }
 }
 
+/// Pushes each task's records in several attempts that are all open at once, of which one is committed. The others
+/// have records that are before all, which must not count.
+fn sort_in_attempts<O: Order>(
+    order: O,
+    options: Options,
+    tasks: &[Vec<Vec<u8>>],
+    random: &mut Random,
+) -> (Vec<Vec<u8>>, Report) {
+    let sorter = Sorter::new(order, Shape::Variable, options).unwrap();
+    let least = vec![vec![0u8; 12]; 500 << random.below(5)];
+    let mut open: Vec<_> = (0..tasks.len()).collect();
+    let mut running = Vec::new();
+    loop {
+        if !open.is_empty() && running.len() < 4 {
+            let number = open.swap_remove(random.below(open.len() as u64) as usize);
+            let real = random.below(3);
+            for attempt in 0..3 {
+                let records = if attempt == real { &tasks[number] } else { &least };
+                running.push((sorter.task(number as u64), records, 0, attempt == real));
+            }
+        }
+        if running.is_empty() {
+            break;
+        }
+        let at = random.below(running.len() as u64) as usize;
+        let (task, records, done, is_real) = &mut running[at];
+        let next = (*done + 1 + random.below(4000) as usize).min(records.len());
+        records[*done..next].iter().for_each(|record| task.push(record).unwrap());
+        *done = next;
+        if next == records.len() && (*is_real || running.len() > 3) {
+            let (task, _, _, is_real) = running.swap_remove(at);
+            if is_real {
+                assert!(task.commit().unwrap());
+            }
+        } else if running.iter().all(|(.., is_real)| !is_real) && open.is_empty() {
+            // What is late is not taken.
+            running.drain(..).for_each(|(task, ..)| assert!(!task.commit().unwrap()));
+        }
+    }
+    let mut sorted = Vec::new();
+    let report = sorter
+        .finish()
+        .unwrap()
+        .for_each(|record| {
+            sorted.push(record.to_vec());
+            Ok(())
+        })
+        .unwrap();
+    (sorted, report)
+}
+
+#[test]
+fn ten_of_fifty_times_the_memory_are_found_without_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kind, bytes) in
+        KINDS.map(|kind| (kind, 3 << 20)).into_iter().chain([(Kind::Hundred, 50 << 20)])
+    {
+        let input = records(kind, bytes, 20);
+        let mut expected = input.clone();
+        expected.sort();
+        for (tasks, unique) in [(500, false), (1, false), (2, false), (500, true)] {
+            if bytes > 3 << 20 && tasks < 500 {
+                continue;
+            }
+            if unique {
+                expected.dedup();
+            }
+            let limited = Options { limit: Some(10), unique, stable: true, ..options(&folder) };
+            let (sorted, report) = sort_with(ByteOrder, limited, &input, tasks, |_| ()).unwrap();
+            assert!(sorted == expected[..expected.len().min(10)], "{kind:?}");
+            assert_eq!(report.disk, crate::DiskCounts::default(), "{kind:?}: {report:?}");
+            let mut out = report.output;
+            out.merge(&report.dropped);
+            out.merge(&report.behind_limit);
+            assert_eq!(out.rows, input.len() as u64, "{kind:?}: {report:?}");
+            assert_eq!(report.output.rows, sorted.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn partitions_behind_a_limit_are_neither_kept_nor_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = records(Kind::Hundred, 12 << 20, 21);
+    let mut expected = input.clone();
+    expected.sort();
+    let (_, whole) = sort_with(ByteOrder, options(&folder), &input, 50, |_| ()).unwrap();
+    let limited = Options { limit: Some(20_000), ..options(&folder) };
+    let (sorted, report) = sort_with(ByteOrder, limited, &input, 50, |_| ()).unwrap();
+    assert!(sorted == expected[..20_000]);
+    assert!(report.partitions > 1 && report.behind_limit.rows > 0, "{report:?}");
+    // A sixth of the rows is wanted; of the first that come all are kept.
+    assert!(report.disk.writes * 2 < whole.disk.writes, "{report:?} of {whole:?}");
+    assert!(report.disk.reads * 3 < whole.disk.reads, "{report:?} of {whole:?}");
+}
+
+#[test]
+fn rows_of_an_attempt_that_is_not_committed_fill_no_partition() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = records(Kind::Hundred, 12 << 20, 23);
+    let mut expected = input.clone();
+    expected.sort();
+    let limited = Options { limit: Some(20_000), ..options(&folder) };
+    let sorter = Sorter::new(ByteOrder, Shape::Variable, limited).unwrap();
+    let mut abandoned = sorter.task(0);
+    for number in 0..30_000u32 {
+        let mut record = [0u8; 100];
+        record[8..12].copy_from_slice(&number.to_be_bytes());
+        abandoned.push(&record).unwrap();
+    }
+    for (number, piece) in input.chunks(5000).enumerate() {
+        let mut task = sorter.task(number as u64);
+        piece.iter().for_each(|record| task.push(record).unwrap());
+        task.commit().unwrap();
+    }
+    let mut sorted = Vec::new();
+    let take = |record: &[u8]| {
+        sorted.push(record.to_vec());
+        Ok(())
+    };
+    let report = sorter.finish().unwrap().for_each(take).unwrap();
+    assert!(sorted == expected[..20_000]);
+    assert!(report.partitions > 1 && report.behind_limit.rows > 0, "{report:?}");
+}
+
+#[test]
+fn lost_rows_are_found_with_a_limit_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = records(Kind::Hundred, 2 << 20, 22);
+    let limited = Options { limit: Some(10), ..options(&folder) };
+    let sorter = Sorter::new(ByteOrder, Shape::Variable, limited).unwrap();
+    let mut task = sorter.task(0);
+    input.iter().for_each(|record| task.push(record).unwrap());
+    task.commit().unwrap();
+    let mut sorted = sorter.finish().unwrap();
+    sorted.committed.rows += 1;
+    let error = sorted.for_each(|_| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+}
+
 #[test]
 fn records_that_are_too_long_or_of_another_size_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -496,6 +722,61 @@ proptest! {
             sort_with(ByteOrder, options, &input, tasks, |_| ()).unwrap().0
         };
         prop_assert!(sorted == model);
+        prop_assert!(is_empty(&folder));
+    }
+
+    #[test]
+    fn limited_sorts_are_truncated_vec_sorts(
+        kind in prop::sample::select(&KINDS[..]),
+        bytes in prop_oneof![1..2000usize, 1..3_000_000usize],
+        seed: u64,
+        tasks in 1..30usize,
+        threads in 1..4usize,
+        stable: bool,
+        unique: bool,
+        memory in (1u64 << 20)..(2 << 20),
+        limit in prop_oneof![0..50u64, 0..5000u64, 0..50_000u64],
+        length in 0..12usize,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        // Each record differs, so that it shows which of those that tie came out.
+        let mut input = records(kind, bytes, seed);
+        for (number, record) in input.iter_mut().enumerate() {
+            record.resize(length, b' ');
+            record.extend_from_slice(&(number as u32).to_be_bytes());
+        }
+        let options = Options {
+            memory_bytes: memory,
+            threads,
+            stable,
+            unique,
+            limit: Some(limit),
+            ..options(&folder)
+        };
+        let key = RangeOrder::new(0..length);
+        let mut model = input.clone();
+        model.sort_by(|a, b| key.compare(a, b));
+        if unique {
+            model.dedup_by(|b, a| key.compare(a, b).is_eq());
+        }
+        model.truncate(limit as usize);
+        let pieces: Vec<_> =
+            input.chunks(input.len().div_ceil(tasks)).map(<[Vec<u8>]>::to_vec).collect();
+        let attempts = sort_in_attempts(key.clone(), options.clone(), &pieces, &mut Random(seed));
+        let threads = sort_with(key.clone(), options, &input, tasks, |_| ()).unwrap();
+        for (sorted, report) in [attempts, threads] {
+            if stable || unique {
+                prop_assert!(sorted == model);
+            } else {
+                prop_assert_eq!(sorted.len(), model.len());
+                prop_assert!(sorted.iter().zip(&model).all(|(a, b)| key.compare(a, b).is_eq()));
+                let numbers: std::collections::HashSet<_> =
+                    sorted.iter().map(|record| &record[record.len() - 4..]).collect();
+                prop_assert_eq!(numbers.len(), sorted.len());
+            }
+            prop_assert_eq!(report.input.rows, input.len() as u64);
+            prop_assert!(report.output.rows + report.behind_limit.rows <= report.input.rows);
+        }
         prop_assert!(is_empty(&folder));
     }
 

@@ -1,15 +1,21 @@
 //! Lines from files and standard input, in blocks and one by one.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use std::sync::Arc;
+
 use super::Error;
+use crate::frame::{self, HEADER_BYTES};
+use crate::space::{Extent, Space};
 
 /// One input.
 pub(super) enum Source<'a> {
     File(File, PathBuf),
+    Spilled(Spilled),
     Stdin(&'a mut (dyn Read + Send)),
 }
 
@@ -17,6 +23,7 @@ impl Source<'_> {
     pub(super) fn name(&self) -> &Path {
         match self {
             Source::File(_, path) => path,
+            Source::Spilled(spilled) => spilled.folder(),
             Source::Stdin(_) => Path::new("-"),
         }
     }
@@ -29,7 +36,7 @@ impl Source<'_> {
                 .ok()
                 .filter(std::fs::Metadata::is_file)
                 .map(|metadata| metadata.len()),
-            Source::Stdin(_) => None,
+            Source::Spilled(_) | Source::Stdin(_) => None,
         }
     }
 
@@ -37,7 +44,7 @@ impl Source<'_> {
     pub(super) fn look(&self, offset: u64, into: &mut [u8]) -> usize {
         match self {
             Source::File(file, _) => file.read_at(into, offset).unwrap_or(0),
-            Source::Stdin(_) => 0,
+            Source::Spilled(_) | Source::Stdin(_) => 0,
         }
     }
 }
@@ -46,8 +53,95 @@ impl Read for Source<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Source::File(file, _) => file.read(into),
+            Source::Spilled(spilled) => spilled.read(into),
             Source::Stdin(stdin) => stdin.read(into),
         }
+    }
+}
+
+/// Merged lines that are merged once more: pieces of spill files, each with a frame's header.
+pub(super) struct Spilled {
+    space: Arc<Space>,
+    extents: VecDeque<Extent>,
+    block: Vec<u8>,
+    next: usize,
+}
+
+impl Spilled {
+    pub(super) fn new(space: Arc<Space>) -> Self {
+        Spilled { space, extents: VecDeque::new(), block: Vec::new(), next: 0 }
+    }
+
+    /// Writes lines behind those that are there, in one operation.
+    pub(super) fn write(&mut self, lines: &[u8]) -> crate::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.block.clear();
+        let start = frame::begin(&mut self.block);
+        self.block.extend_from_slice(lines);
+        let (task, partition) = (0, frame::RUN);
+        let header = frame::Header {
+            bytes: 0,
+            rows: 0,
+            task,
+            attempt: 0,
+            sequence: 0,
+            before: 0,
+            partition,
+        };
+        frame::finish(&mut self.block, start, header);
+        self.extents.push_back(self.space.write(&self.block)?);
+        self.next = self.block.len();
+        Ok(())
+    }
+
+    /// Gives memory back that is not needed until something is read.
+    pub(super) fn rest(&mut self) {
+        self.block = Vec::new();
+        self.next = 0;
+    }
+
+    fn folder(&self) -> &Path {
+        self.extents.front().map_or(Path::new("-"), |extent| self.space.folder(extent))
+    }
+
+    /// The next piece; `false` at the end.
+    fn advance(&mut self) -> crate::Result<bool> {
+        let Some(extent) = self.extents.pop_front() else { return Ok(false) };
+        self.block.resize(extent.bytes, 0);
+        let damage = match self.space.read(&extent, &mut self.block) {
+            Ok(()) => {
+                frame::parse(&self.block, 0, frame::RUN).err().map(|damage| crate::Error::Corrupt {
+                    folder: self.space.folder(&extent).to_path_buf(),
+                    offset: extent.offset,
+                    task: None,
+                    reason: damage.reason,
+                })
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(damage) = damage
+            && (!self.space.read_copy(&extent, &mut self.block)?
+                || frame::parse(&self.block, 0, frame::RUN).is_err())
+        {
+            return Err(damage);
+        }
+        self.space.free(&extent);
+        self.next = HEADER_BYTES;
+        Ok(true)
+    }
+}
+
+impl Read for Spilled {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.next >= self.block.len() && !self.advance().map_err(io::Error::other)? {
+            return Ok(0);
+        }
+        let count = into.len().min(self.block.len() - self.next);
+        into[..count].copy_from_slice(&self.block[self.next..self.next + count]);
+        self.next += count;
+        Ok(count)
     }
 }
 
@@ -60,7 +154,10 @@ fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize
             Ok(count) => into = &mut into[count..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(source) => {
-                return Err(Error::Io { action: "read", path: path.to_path_buf(), source });
+                return Err(match source.downcast::<crate::Error>() {
+                    Ok(error) => Error::Sort(error),
+                    Err(source) => Error::Io { action: "read", path: path.to_path_buf(), source },
+                });
             }
         }
     }

@@ -6,8 +6,7 @@ use std::ops::Range;
 
 use super::numbers::{Decimal, General, is_blank, month};
 use super::version;
-use crate::checksum::hash;
-use crate::order::{Order, be_prefix};
+use crate::order::{Order, be_prefix, shuffled};
 
 /// How the text of a key is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -222,14 +221,6 @@ impl Key {
     }
 }
 
-fn shuffled(key: &[u8], seed: u64) -> u64 {
-    let mut state = hash(key) ^ seed;
-    // The finalizer of SplitMix64: each bit of the seed reaches each bit.
-    state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    state ^ (state >> 31)
-}
-
 impl KeyOrder {
     #[inline]
     fn of<'a>(&self, key: &Key, line: &'a [u8]) -> &'a [u8] {
@@ -260,6 +251,10 @@ impl Order for KeyOrder {
             }
         }
         self.whole(a, b)
+    }
+
+    fn is_hashed(&self) -> bool {
+        self.keys.first().is_some_and(|key| key.ordering.comparison == Comparison::Random)
     }
 
     fn deeper(&self, line: &[u8], depth: usize) -> Option<u64> {

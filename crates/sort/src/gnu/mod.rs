@@ -2,7 +2,7 @@
 //!
 //! What differs: an output that exists needs `--overwrite`, and appears whole or not at all; `-h` and
 //! `-V` are GNU's, help is `--help` alone; a key in the form `+1 -2` is refused; `--compress-program`,
-//! `--debug` and `--random-source` are not known; `-g` compares decimal numbers exactly where GNU
+//! `--debug` and `--random-source` are not known; `--limit` is ours; `-g` compares decimal numbers exactly where GNU
 //! rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as
 //! coreutils after 9.1 do. A line may have an
 //! eighth of the memory.
@@ -27,19 +27,21 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use keys::{Comparison, Ignore, Key, KeyOptions, KeyOrder, Position};
 pub use options::{Action, Command, HELP, MEMORY_BYTES_MIN, Options, UsageError};
 
 use crate::cancel::Cancel;
-use crate::feed::feed;
+use crate::feed::{Place, feed, feed_tasks};
 use crate::order::{ByteOrder, Order, RangeOrder, Reverse};
 use crate::plan::{Explained, Plan};
 use crate::report::Report;
 use crate::rows::Shape;
-use crate::sorter::Sorter;
+use crate::sorter::{Sorter, Task};
+use crate::space::Space;
 use crate::tree::{self, Tree};
-use input::{Blocks, Lines, Source};
+use input::{Blocks, Lines, Source, Spilled};
 use output::Output;
 
 /// Why lines were not sorted.
@@ -185,7 +187,7 @@ impl Options {
             // Lines that tie as a whole are the same: their order cannot be seen.
             stable: self.stable && (self.record_bytes.is_some() || !self.is_whole_lines()),
             unique: self.unique,
-            limit: None,
+            limit: self.limit,
             expected_bytes,
             cancel: cancel.clone(),
         }
@@ -351,12 +353,13 @@ fn sort<O: Order>(
     let plan = expected.filter(|_| options.explain).map(|bytes| {
         let rows = bytes / row_bytes.max(1);
         let ends = if shape == Shape::Variable { rows } else { 0 };
-        Plan::new(options.memory(), options.threads(), bytes - ends.min(bytes), rows)
+        let plan = Plan::new(options.memory(), options.threads(), bytes - ends.min(bytes), rows);
+        options.limit.map_or(plan, |limit| plan.limited(limit))
     });
     if let Some(plan) = &plan {
         tell(io, plan)?;
     }
-    feed_all(options, inputs, &sorter, shape, io)?;
+    feed_all(options, inputs, &sorter, shape, expected, io)?;
     let layout = match shape {
         Shape::Fixed(_) => crate::Layout::Bare,
         Shape::Variable => crate::Layout::Terminated(options.terminator),
@@ -444,17 +447,22 @@ fn look<O: Order>(
     })
 }
 
-/// Reads the inputs, a block a task, with threads that take blocks apart.
+/// Reads the inputs, a block a task, with threads that take blocks apart; or as so many tasks as are wanted.
 fn feed_all<O: Order>(
     options: &Options,
     inputs: &[PathBuf],
     sorter: &Sorter<O>,
     shape: Shape,
+    expected: Option<u64>,
     io: &mut Io<'_>,
 ) -> Result<(), Error> {
     let sizes = sorter.sizes();
     // A line's length may take a byte more than what ended it.
-    let block_bytes = sizes.block_bytes / 64 * 63;
+    let mut block_bytes = sizes.block_bytes / 64 * 63;
+    if let Some((bytes, tasks)) = expected.zip(options.map_tasks) {
+        let each = usize::try_from(bytes.div_ceil(tasks)).unwrap_or(usize::MAX);
+        block_bytes = block_bytes.min(each.max(1));
+    }
     let terminator = options.terminator;
     let mut reader = match shape {
         Shape::Fixed(size) => Blocks::records(block_bytes, size),
@@ -463,7 +471,7 @@ fn feed_all<O: Order>(
     let Io { stdin, cancel, .. } = io;
     let mut paths = inputs.iter();
     let mut current = None;
-    let read = |block: &mut Vec<u8>| {
+    let mut read = |block: &mut Vec<u8>| {
         loop {
             cancel.check()?;
             if current.is_none() {
@@ -482,7 +490,7 @@ fn feed_all<O: Order>(
             current = None;
         }
     };
-    feed(sorter, options.threads(), read, |task, block: &Vec<u8>| {
+    let take = |task: &mut Task<O>, block: &Vec<u8>| {
         match shape {
             Shape::Fixed(size) => {
                 block.chunks_exact(size).try_for_each(|record| task.push(record))?
@@ -492,7 +500,32 @@ fn feed_all<O: Order>(
             }
         }
         Ok(())
-    })
+    };
+    let Some(tasks) = options.map_tasks else {
+        return feed(sorter, options.threads(), read, take);
+    };
+    let (mut number, mut bytes) = (0, 0);
+    let read_placed = |block: &mut Vec<u8>| {
+        if !read(block)? {
+            return Ok(None);
+        }
+        let place = match expected.filter(|expected| *expected > 0) {
+            Some(expected) => {
+                let task = |at: u64| {
+                    let task = u128::from(at) * u128::from(tasks) / u128::from(expected);
+                    u64::try_from(task).unwrap_or(u64::MAX).min(tasks - 1)
+                };
+                let first = task(bytes);
+                bytes += block.len() as u64;
+                Place { task: first, is_last: task(bytes) > first }
+            }
+            // Nobody knows how much will come: the last task has what is left.
+            None => Place { task: number.min(tasks - 1), is_last: number + 1 < tasks },
+        };
+        number += 1;
+        Ok(Some(place))
+    };
+    feed_tasks(sorter, options.threads(), read_placed, take)
 }
 
 /// A source of a merge: lines that some reader has.
@@ -519,26 +552,54 @@ fn merge(
     inputs: &[PathBuf],
     order: &KeyOrder,
     io: &mut Io<'_>,
+    output: Option<&mut Output>,
+) -> Result<Outcome, Error> {
+    let mut total = Some(0);
+    for path in inputs {
+        let bytes = source(path, &mut *io.stdin)?.size();
+        total = total.zip(bytes).map(|(sum, bytes)| sum + bytes);
+    }
+    let fan_in = fan_in(options);
+    let (mut passes, mut left) = (0, inputs.len());
+    while left > fan_in {
+        left = left.div_ceil(fan_in);
+        passes += 1;
+    }
+    // With a limit nobody knows how much will be left out.
+    let expected = total.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
+    let sort_options = options.sort_options(&io.cancel, None);
+    let space = Space::new(&sort_options.spill_dirs, options.copy_dir.as_deref(), expected);
+    merge_within(options, inputs, order, io, output, &Arc::new(space))
+}
+
+/// How many inputs are merged at once: half of the memory is for buffers, half for lines that are longer than those.
+fn fan_in(options: &Options) -> usize {
+    options.batch.min((options.memory() / 2 / (64 << 10)).max(2) as usize)
+}
+
+fn merge_within(
+    options: &Options,
+    inputs: &[PathBuf],
+    order: &KeyOrder,
+    io: &mut Io<'_>,
     mut output: Option<&mut Output>,
+    space: &Arc<Space>,
 ) -> Result<Outcome, Error> {
     let memory = options.memory();
-    // Half for buffers, half for lines that are longer than those.
-    let fan_in = options.batch.min((memory / 2 / (64 << 10)).max(2) as usize);
-    let folder = options.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
-    let mut sources: std::collections::VecDeque<PathOrFile> =
-        inputs.iter().cloned().map(PathOrFile::Path).collect();
+    let fan_in = fan_in(options);
+    let mut sources: std::collections::VecDeque<Merged> =
+        inputs.iter().cloned().map(Merged::Path).collect();
     while sources.len() > fan_in {
         // Neighbours together, so that ties keep their order.
         let mut merged = std::collections::VecDeque::new();
         while !sources.is_empty() {
             let group: Vec<_> = sources.drain(..fan_in.min(sources.len())).collect();
-            let failed = |source| Error::Sort(crate::Error::io("spill to", &folder, source));
-            let mut file = tempfile::tempfile_in(&folder).map_err(failed)?;
+            let mut spilled = Spilled::new(Arc::clone(space));
             merge_some(options, group, order, io, memory, &mut |_, bytes| {
-                file.write_all(bytes).map_err(failed)
+                spilled.write(bytes).map_err(Error::Sort)
             })?;
-            io::Seek::rewind(&mut file).map_err(failed)?;
-            merged.push_back(PathOrFile::File(file, folder.clone()));
+            spilled.rest();
+            merged.push_back(Merged::Spilled(spilled));
         }
         sources = merged;
     }
@@ -563,9 +624,10 @@ fn merge(
     Ok(Outcome::Done)
 }
 
-enum PathOrFile {
+/// What is merged: an input, or what came of merging some.
+enum Merged {
     Path(PathBuf),
-    File(std::fs::File, PathBuf),
+    Spilled(Spilled),
 }
 
 /// Takes merged lines; standard output is handed to it, for the case that they go there.
@@ -573,14 +635,15 @@ type Writing<'a> = &'a mut dyn FnMut(&mut dyn Write, &[u8]) -> Result<(), Error>
 
 fn merge_some(
     options: &Options,
-    group: Vec<PathOrFile>,
+    group: Vec<Merged>,
     order: &KeyOrder,
     io: &mut Io<'_>,
     memory: u64,
     write: Writing<'_>,
 ) -> Result<(), Error> {
     let sizes = crate::Sizes::new(memory);
-    let block_bytes = usize::try_from(memory / 2 / (group.len() as u64 + 1))
+    // What was spilled is read by pieces of such a size, into blocks of the same.
+    let block_bytes = usize::try_from(memory / 4 / (group.len() as u64 + 1))
         .unwrap_or(usize::MAX)
         .clamp(4 << 10, 1 << 20);
     let Io { stdin, stdout, cancel, .. } = io;
@@ -589,12 +652,12 @@ fn merge_some(
     for one in group {
         let source = match one {
             // Standard input named twice has nothing left the second time.
-            PathOrFile::Path(path) if path.as_os_str() == "-" => match stdin.take() {
+            Merged::Path(path) if path.as_os_str() == "-" => match stdin.take() {
                 Some(stdin) => Source::Stdin(stdin),
                 None => continue,
             },
-            PathOrFile::Path(path) => Source::File(input::open(&path)?, path),
-            PathOrFile::File(file, folder) => Source::File(file, folder),
+            Merged::Path(path) => Source::File(input::open(&path)?, path),
+            Merged::Spilled(spilled) => Source::Spilled(spilled),
         };
         let lines = Lines::open(source, options.terminator, block_bytes, sizes.record_bytes_max)?;
         inputs.push(Input { lines, failed: None });
@@ -602,7 +665,9 @@ fn merge_some(
     let mut tree = Tree::new(order, inputs);
     let mut block = Vec::with_capacity(block_bytes);
     let mut last: Option<Vec<u8>> = None;
-    while let Some(input) = tree.first() {
+    // What is behind the limit of some inputs is behind that of all.
+    let mut wanted = options.limit.unwrap_or(u64::MAX);
+    while let Some(input) = tree.first().filter(|_| wanted > 0) {
         let line = input.lines.line().unwrap_or_default();
         let same =
             options.unique && last.as_deref().is_some_and(|last| order.compare(last, line).is_eq());
@@ -614,6 +679,7 @@ fn merge_some(
             }
             block.extend_from_slice(line);
             block.push(options.terminator);
+            wanted -= 1;
             if block.len() >= block_bytes {
                 cancel.check()?;
                 write(&mut **stdout, &block)?;
@@ -669,4 +735,78 @@ fn check(
         lines.advance()?;
     }
     Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Error, Io, Options, merge_within, order};
+    use crate::space::Space;
+    use std::io;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    /// Merges ten inputs, three at once, in a space that a test has prepared.
+    fn merge_with(
+        folders: &[PathBuf],
+        copies: Option<&std::path::Path>,
+        prepare: impl Fn(&Space),
+    ) -> Result<Arc<Space>, Error> {
+        let inputs = tempfile::tempdir().unwrap();
+        let mut args = vec![PathBuf::from("-mn"), PathBuf::from("--batch-size=3")];
+        let (mut paths, mut expected) = (Vec::new(), Vec::new());
+        for file in 0..10 {
+            let path = inputs.path().join(file.to_string());
+            let numbers: Vec<u32> = (0..3000).map(|number| number * 10 + file).collect();
+            let lines: String = numbers.iter().map(|number| format!("{number:09}\n")).collect();
+            std::fs::write(&path, lines).unwrap();
+            expected.extend(numbers);
+            paths.push(path);
+        }
+        args.extend(paths.iter().cloned());
+        let Command::Run(mut options) = Options::parse(args).unwrap() else { panic!("no help") };
+        options.memory_bytes = Some(64 << 10);
+        let space = Arc::new(Space::new(folders, copies, 0));
+        prepare(&space);
+        let mut written = Vec::new();
+        let mut io = Io { stdout: Box::new(&mut written), ..Io::of_process() };
+        merge_within(&options, &paths, &order(&options).unwrap(), &mut io, None, &space)?;
+        drop(io);
+        expected.sort_unstable();
+        let expected: String = expected.iter().map(|number| format!("{number:09}\n")).collect();
+        assert!(written == expected.as_bytes());
+        Ok(space)
+    }
+
+    #[test]
+    fn a_merge_in_steps_uses_all_folders_and_leaves_out_a_full_one() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let paths: Vec<_> = folders.iter().map(|folder| folder.path().to_path_buf()).collect();
+        let space = merge_with(&paths, None, |_| ()).unwrap();
+        let used = space.file_bytes();
+        assert!(used.iter().all(|bytes| *bytes > 200_000), "{used:?}");
+        let kind = io::ErrorKind::StorageFull;
+        let space =
+            merge_with(&paths, None, |space| space.fault.fail_write(0, kind, false)).unwrap();
+        let used = space.file_bytes();
+        assert!(used[0] < 100_000 && used[1] > 500_000, "{used:?}");
+        let fail = |space: &Space| space.fault.fail_write(5, kind, true);
+        let error = merge_with(&paths, None, fail).map(|_| ()).unwrap_err();
+        let Error::Sort(crate::Error::DiskFull { needed_bytes, folders: told, .. }) = &error else {
+            panic!("{error}")
+        };
+        assert!(*needed_bytes > 0 && told.len() == 2 && told[0].1.is_some(), "{error}");
+        assert!(folders.iter().all(|folder| folder.path().read_dir().unwrap().next().is_none()));
+    }
+
+    #[test]
+    fn what_is_damaged_between_two_merges_is_found_and_a_copy_makes_up_for_it() {
+        let (folder, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let paths = [folder.path().to_path_buf()];
+        for (read, place) in [(0, 3), (2, 40), (7, 900)] {
+            let flip = |space: &Space| space.fault.flip_read(read, place);
+            let error = merge_with(&paths, None, flip).map(|_| ()).unwrap_err();
+            assert!(matches!(error, Error::Sort(crate::Error::Corrupt { .. })), "{error}");
+            merge_with(&paths, Some(copies.path()), flip).unwrap();
+        }
+    }
 }

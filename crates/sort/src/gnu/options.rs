@@ -52,6 +52,8 @@ pub struct Options {
     pub stable: bool,
     /// `-u`. Default: no.
     pub unique: bool,
+    /// `--limit`: only the first so many lines or records come out. Default: all.
+    pub limit: Option<u64>,
     /// `-z`: what ends lines. Default: a newline.
     pub terminator: u8,
     /// `-o`. Default: standard output.
@@ -79,6 +81,8 @@ pub struct Options {
     pub record_bytes: Option<usize>,
     /// `--key a..b`: the bytes of each record that order it. Default: all.
     pub record_key: Option<Range<usize>>,
+    /// `--map-tasks`: the input is taken as so many tasks, as a cluster would. Default: each block is a task.
+    pub map_tasks: Option<u64>,
     /// `--explain`: what the sort will do is written to standard error, and what it did.
     pub explain: bool,
     /// The seed of `-R`. Default: the system's random numbers.
@@ -94,6 +98,7 @@ impl Default for Options {
             separator: None,
             stable: false,
             unique: false,
+            limit: None,
             terminator: b'\n',
             output: None,
             overwrite: false,
@@ -107,6 +112,7 @@ impl Default for Options {
             inputs: Vec::new(),
             record_bytes: None,
             record_key: None,
+            map_tasks: None,
             explain: false,
             seed: None,
         }
@@ -156,6 +162,7 @@ What to do:
   -s, --stable                  lines whose keys tie stay in their order
   -u, --unique                  of lines whose keys tie only the first
   -z, --zero-terminated         lines end with a zero byte
+      --limit=N                 only the first N lines or records, without sorting the others
       --files0-from=FILE        the inputs' names, each ended by a zero byte
       --records=N               records of N bytes in place of lines
       --key=A..B                with --records: ordered by their bytes A to B - 1, from 0
@@ -170,11 +177,12 @@ Output and means:
       --copy-dir=DIR            a second copy of it, on another disk
       --parallel=N              threads
       --batch-size=N            inputs merged at once
+      --map-tasks=N             the input is taken as N tasks, for trials
       --explain                 partitions, passes and disk operations, before and after
       --help                    this text
 ";
 
-const LONG: [(&str, Argument, &str); 31] = [
+const LONG: [(&str, Argument, &str); 33] = [
     ("ignore-leading-blanks", Argument::No, "b"),
     ("dictionary-order", Argument::No, "d"),
     ("ignore-case", Argument::No, "f"),
@@ -202,7 +210,9 @@ const LONG: [(&str, Argument, &str); 31] = [
     ("batch-size", Argument::Yes, "batch-size"),
     ("files0-from", Argument::Yes, "files0-from"),
     ("records", Argument::Yes, "records"),
+    ("limit", Argument::Yes, "limit"),
     ("copy-dir", Argument::Yes, "copy-dir"),
+    ("map-tasks", Argument::Yes, "map-tasks"),
     ("overwrite", Argument::No, "overwrite"),
     ("sync", Argument::No, "sync"),
     ("explain", Argument::No, "explain"),
@@ -412,6 +422,8 @@ impl Parser {
             "batch-size" => options.batch = number(2)?,
             "files0-from" => options.files_from = Some(path(value)),
             "records" => options.record_bytes = Some(number(1)?),
+            "limit" => options.limit = Some(number(0)? as u64),
+            "map-tasks" => options.map_tasks = Some(number(1)? as u64),
             "copy-dir" => options.copy_dir = Some(path(value)),
             "overwrite" => options.overwrite = true,
             "sync" => options.sync = true,
@@ -570,9 +582,21 @@ impl Parser {
                     "check one file at a time",
                 ));
             }
+            if options.limit.is_some() {
+                return Err(usage(
+                    "`-c` looks at the whole input, and has no `--limit`",
+                    "leave it out, or check the first lines alone: `head -n N FILE | sort -c`",
+                ));
+            }
             options.action = Action::Check { quiet };
         } else if self.merge {
             options.action = Action::Merge;
+        }
+        if options.map_tasks.is_some() && options.action != Action::Sort {
+            return Err(usage(
+                "`--map-tasks` is for input that is sorted, not merged or checked",
+                "leave it out, or `-m` and `-c`",
+            ));
         }
         if options.files_from.is_some() && !options.inputs.is_empty() {
             return Err(usage(
@@ -787,6 +811,7 @@ mod tests {
         assert_eq!(parse("-S 1").unwrap().memory_bytes, Some(16 << 20));
         let records = parse("--records 100 --key 0..10 f").unwrap();
         assert_eq!((records.record_bytes, records.record_key), (Some(100), Some(0..10)));
+        assert_eq!(parse("--lim 5").unwrap().limit, Some(5));
     }
 
     #[test]
@@ -809,6 +834,11 @@ mod tests {
             ("-c -o a", "leave `-o` out"),
             ("-cC", "cannot both"),
             ("-c a b", "`b` is one input more"),
+            ("-c --limit 3", "`head -n N FILE | sort -c`"),
+            ("-C --limit=3", "leave it out"),
+            ("-m --map-tasks 3", "leave it out"),
+            ("--map-tasks 0", "from 1 up"),
+            ("--limit -1", "from 0 up"),
             ("-S 12X", "no amount of memory"),
             ("--frobnicate", "unknown option `--frobnicate`"),
             ("--revers=1", "takes no argument"),

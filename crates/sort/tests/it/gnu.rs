@@ -351,6 +351,98 @@ fn gnu_sort_agrees_beyond_memory() {
 }
 
 #[test]
+fn a_limit_is_the_head_of_what_comes_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random(11);
+    let mut files = Vec::new();
+    for (name, action) in [("a", ""), ("b", "-s"), ("c", "-u")] {
+        let mut bytes = Vec::new();
+        while bytes.len() < 200 << 10 {
+            let line = format!("{} {}\n", random.below(30_000), random.below(100));
+            bytes.extend(line.into_bytes());
+        }
+        let name = folder.path().join(name).to_str().unwrap().to_owned();
+        fs::write(&name, ours(&["-n", action, "-k1,1", "-"][..], &bytes, None).stdout).unwrap();
+        files.push(name);
+    }
+    for line in ["-r", "-n", "-k2,2n -s", "-k2n -u", "-k1,1n -u", "-m -k1,1n -s", "-m -u -n", "-R"]
+    {
+        // The first one in memory too.
+        let memories: &[u64] = if line == "-r" { &[1 << 20, 16 << 20] } else { &[1 << 20] };
+        for memory in memories {
+            let mut args: Vec<&str> = line.split(' ').chain(["--batch-size=2"]).collect();
+            args.extend(files.iter().map(String::as_str));
+            let mut parsed = Options::parse(args.clone()).unwrap();
+            let Command::Run(options) = &mut parsed else { panic!() };
+            options.seed = Some(1);
+            options.memory_bytes = Some(*memory);
+            let run_with = |limit: Option<u64>| {
+                let mut options = options.clone();
+                options.limit = limit;
+                options.spill_dirs = vec![folder.path().to_path_buf()];
+                let mut stdout = Vec::new();
+                let mut io = Io { stdout: Box::new(&mut stdout), ..Io::of_process() };
+                run(&Command::Run(options), &mut io).unwrap();
+                drop(io);
+                stdout
+            };
+            let whole = run_with(None);
+            for limit in [0, 10, 40_000] {
+                let head: Vec<_> =
+                    whole.split_inclusive(|byte| *byte == b'\n').take(limit as usize).collect();
+                assert!(run_with(Some(limit)) == head.concat(), "{line} --limit={limit}");
+            }
+        }
+    }
+    let ran = ours(&["--records=2", "--limit=2"], b"dacabaaa", None);
+    assert_eq!(ran.stdout, b"aaba");
+    let explain: Vec<&str> = ["-n", "--explain", "--limit=9"]
+        .into_iter()
+        .chain(files.iter().map(String::as_str))
+        .collect();
+    let explained = ours(&explain, b"", Some(1 << 20)).stderr;
+    assert!(explained.contains("no file will be touched"), "{explained}");
+    assert!(explained.contains("dropped by the limit"), "{explained}");
+}
+
+/// Whatever the tasks are, writes are of partitions, which all tasks share. (Tasks of some records each have frames of
+/// few records, whose headers make up to a sixth more bytes.)
+#[test]
+fn the_number_of_map_tasks_changes_neither_order_nor_operations() {
+    let folder = tempfile::tempdir().unwrap();
+    let spill = folder.path().to_str().unwrap().to_owned();
+    let file = folder.path().join("in").to_str().unwrap().to_owned();
+    let mut random = Random(17);
+    let mut bytes = Vec::new();
+    for number in 0..160_000 {
+        bytes.extend(format!("{:05} {number:06} {:86}\n", random.below(50_000), "").into_bytes());
+    }
+    fs::write(&file, &bytes).unwrap();
+    let mut expected: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    expected.sort_by_key(|line| &line[..5]);
+    let expected = expected.concat();
+    let of = |tasks: &str, input: &str| {
+        let tasks = format!("--map-tasks={tasks}");
+        let args = ["-s", "-k1,1", "--explain", "-T", &spill, "--parallel=2", &tasks, input];
+        let ran = ours(&args, &bytes, Some(1 << 20));
+        assert!(ran.stdout == expected, "{tasks} of {input}");
+        let Ok(Outcome::Sorted(report)) = ran.result else { panic!() };
+        let shown = report.disk.writes.to_string();
+        assert!(
+            ran.stderr.lines().any(|line| line.starts_with("writes") && line.ends_with(&shown))
+        );
+        report.disk.operations()
+    };
+    let ten = of("10", &file);
+    for tasks in ["1", "1000"] {
+        let others = of(tasks, &file);
+        assert!(ten.abs_diff(others) * 10 <= ten, "{ten} and {others} with {tasks}");
+    }
+    of("10000000", &file);
+    of("7", "-");
+}
+
+#[test]
 fn an_output_appears_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

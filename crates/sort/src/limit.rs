@@ -1,0 +1,316 @@
+//! The first so many records without a sort of all: what is certain to be behind them is dropped.
+//!
+//! Once clearly more than `limit` records are held, the limit-th is selected, in linear time, and what is
+//! behind it goes. It is the *cutoff*: a record that is pushed behind it is dropped at once, mostly by a
+//! comparison of two prefixes, so that of records in random order only some `limit · ln(n / limit)` of n are
+//! ever held.
+//!
+//! A cutoff must not be made of records that turn out not to count. So there is one of the committed
+//! attempts, for everybody, and one of each open attempt, for itself alone: where that one is never
+//! committed, what it dropped does not count either.
+//!
+//! Ties go by the order of the input where it matters. A record that ties with the cutoff is behind it
+//! if its task is not before the cutoff's: of the same attempt everything that is still to come is later.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use crate::checksum::Checksum;
+use crate::order::Order;
+use crate::rows::{Entry, Rows, Shape, block_of, place};
+use crate::sorter::Held;
+
+/// A record that as many records as are wanted are not behind.
+#[derive(Debug)]
+pub(crate) struct Cutoff {
+    pub(crate) prefix: u64,
+    /// `None`: no record of this prefix is behind it.
+    pub(crate) record: Option<Vec<u8>>,
+    /// Records that tie with it are behind it from this task on; never where there is none.
+    pub(crate) ties_from: Option<u64>,
+}
+
+impl Cutoff {
+    /// Whether a record that is pushed now by a task is behind it.
+    #[inline]
+    pub(crate) fn is_before<O: Order>(&self, order: &O, task: u64, record: &[u8]) -> bool {
+        match self.compare(order, order.prefix(record), Some(record)) {
+            Ordering::Less => true,
+            Ordering::Equal => self.ties_from.is_some_and(|from| from <= task),
+            Ordering::Greater => false,
+        }
+    }
+
+    #[inline]
+    fn compare<O: Order>(&self, order: &O, prefix: u64, record: Option<&[u8]>) -> Ordering {
+        self.prefix.cmp(&prefix).then_with(|| match (&self.record, record) {
+            (Some(own), Some(record)) if !order.prefix_decides() => order.compare(own, record),
+            _ => Ordering::Equal,
+        })
+    }
+}
+
+/// What limits a sort.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    /// How many records are kept, at least one.
+    pub(crate) rows: u64,
+    pub(crate) stable: bool,
+    pub(crate) unique: bool,
+    /// Of blocks that are made of what was kept.
+    pub(crate) block_bytes: usize,
+}
+
+/// What is dropped and what counts, by attempt.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Of committed attempts: what was dropped.
+    pub(crate) behind: Checksum,
+    /// Of committed attempts.
+    cutoff: Option<Arc<Cutoff>>,
+    open: HashMap<(u64, u32), Open>,
+    /// Rows of committed attempts, by the number of their partition.
+    pub(crate) rows: Vec<u64>,
+    /// The number of the partition behind which no record is wanted.
+    pub(crate) last_wanted: Option<u32>,
+}
+
+/// An attempt that may be committed yet.
+#[derive(Debug, Default)]
+struct Open {
+    behind: Checksum,
+    cutoff: Option<Arc<Cutoff>>,
+    rows: Vec<u64>,
+}
+
+impl Ledger {
+    /// The cutoff for an attempt: the one of all, or its own where that drops more.
+    pub(crate) fn cutoff<O: Order>(
+        &self,
+        order: &O,
+        task: u64,
+        attempt: u32,
+    ) -> Option<Arc<Cutoff>> {
+        let own = self.open.get(&(task, attempt)).and_then(|open| open.cutoff.clone());
+        match (own, &self.cutoff) {
+            (Some(own), Some(all))
+                if all.compare(order, own.prefix, own.record.as_deref()).is_gt() =>
+            {
+                Some(own)
+            }
+            (own, all) => all.clone().or(own),
+        }
+    }
+
+    /// A cutoff of committed attempts, which is taken unless there is a better one.
+    pub(crate) fn offer<O: Order>(&mut self, order: &O, cutoff: Cutoff) {
+        let better = |known: &Arc<Cutoff>| {
+            known.compare(order, cutoff.prefix, cutoff.record.as_deref()) == Ordering::Greater
+        };
+        if self.cutoff.as_ref().is_none_or(better) {
+            self.cutoff = Some(Arc::new(cutoff));
+        }
+    }
+
+    /// What an attempt has had dropped, and its rows by the numbers of partitions; `committed` is what
+    /// its task has been committed with.
+    pub(crate) fn note(
+        &mut self,
+        (task, attempt): (u64, u32),
+        committed: Option<u32>,
+        behind: &Checksum,
+        rows: impl Iterator<Item = (u32, u64)>,
+    ) {
+        let (total, into) = match committed {
+            None => {
+                let open = self.open.entry((task, attempt)).or_default();
+                (&mut open.behind, &mut open.rows)
+            }
+            Some(committed) if committed == attempt => (&mut self.behind, &mut self.rows),
+            Some(_) => return,
+        };
+        total.merge(behind);
+        for (number, rows) in rows {
+            let number = number as usize;
+            if into.len() <= number {
+                into.resize(number + 1, 0);
+            }
+            into[number] += rows;
+        }
+    }
+
+    /// What an open attempt has counts.
+    pub(crate) fn commit(&mut self, task: u64, attempt: u32) {
+        if let Some(open) = self.open.remove(&(task, attempt)) {
+            let rows = (0..).zip(open.rows);
+            self.note((task, attempt), Some(attempt), &open.behind, rows);
+        }
+    }
+
+    /// The place of the last partition of some that records are wanted of, in their order by number.
+    pub(crate) fn last_wanted(&self, numbers: &[u32], limit: Limit) -> Option<usize> {
+        if limit.unique {
+            // How many are distinct is not known yet.
+            return None;
+        }
+        let mut before = 0;
+        numbers.iter().position(|number| {
+            before += self.rows.get(*number as usize).copied().unwrap_or(0);
+            before >= limit.rows
+        })
+    }
+
+    /// Drops what need not be held. `committed` are the attempts that count.
+    pub(crate) fn prune<O: Order>(
+        &mut self,
+        order: &O,
+        shape: Shape,
+        limit: Limit,
+        held: Vec<Held>,
+        committed: impl Fn(u64) -> Option<u32>,
+    ) -> Vec<Held> {
+        let (mut counting, mut open) = (Vec::new(), HashMap::<_, Vec<Held>>::new());
+        for held in held {
+            match committed(held.task) {
+                None => open.entry((held.task, held.attempt)).or_default().push(held),
+                Some(attempt) if attempt == held.attempt => counting.push(held),
+                Some(_) => {}
+            }
+        }
+        let (mut kept, behind, cutoff) = cut(order, shape, limit, counting, None);
+        self.behind.merge(&behind);
+        if let Some(cutoff) = cutoff {
+            self.cutoff = Some(Arc::new(cutoff));
+        }
+        for ((task, attempt), held) in open {
+            let known = self.cutoff.clone();
+            let (own, behind, cutoff) = cut(order, shape, limit, held, known.as_deref());
+            kept.extend(own);
+            let open = self.open.entry((task, attempt)).or_default();
+            open.behind.merge(&behind);
+            open.cutoff = cutoff.map(Arc::new).or(open.cutoff.take());
+        }
+        kept
+    }
+}
+
+/// Keeps as many records as are wanted of some blocks that count together or not at all, and that have
+/// none behind a cutoff of others; a cutoff of their own where there are so many.
+fn cut<O: Order>(
+    order: &O,
+    shape: Shape,
+    limit: Limit,
+    mut held: Vec<Held>,
+    known: Option<&Cutoff>,
+) -> (Vec<Held>, Checksum, Option<Cutoff>) {
+    let wanted = usize::try_from(limit.rows).unwrap_or(usize::MAX);
+    let all: usize = held.iter().map(|held| held.rows as usize).sum();
+    let mut behind = Checksum::default();
+    if all <= wanted && known.is_none() && !limit.unique {
+        return (held, behind, None);
+    }
+    held.sort_by_key(|held| (held.task, held.sequence));
+    let bytes = held.iter_mut().map(|held| mem::take(&mut held.bytes)).collect();
+    let mut rows = Rows { shape, blocks: bytes };
+    let mut entries = Vec::with_capacity(all);
+    for (index, held) in held.iter().enumerate() {
+        let mut offset = 0;
+        while let Some((record, next)) = shape.next(&rows.blocks[index], offset) {
+            if known.is_none_or(|cutoff| !cutoff.is_before(order, held.task, record)) {
+                entries.push(Entry { prefix: order.prefix(record), at: place(index, offset) });
+            }
+            offset = next;
+        }
+    }
+    let same_or = |a: &Entry, b: &Entry, other: fn(&Entry, &Entry) -> Ordering| {
+        a.prefix.cmp(&b.prefix).then_with(|| {
+            let compared = if order.prefix_decides() {
+                Ordering::Equal
+            } else {
+                order.compare(rows.record(a.at), rows.record(b.at))
+            };
+            compared.then_with(|| other(a, b))
+        })
+    };
+    let compare = |a: &Entry, b: &Entry| same_or(a, b, |a, b| a.at.cmp(&b.at));
+    if limit.unique {
+        entries.sort_unstable_by(compare);
+        entries.dedup_by(|b, a| same_or(a, b, |_, _| Ordering::Equal).is_eq());
+    } else if entries.len() > wanted {
+        entries.select_nth_unstable_by(wanted - 1, compare);
+    }
+    entries.truncate(wanted);
+    // In place they are in order again, by which blocks are made anew.
+    let last = (entries.len() == wanted).then(|| entries.last().copied()).flatten();
+    let cutoff = last.map(|last| Cutoff {
+        prefix: last.prefix,
+        record: Some(rows.record(last.at).to_vec()),
+        ties_from: match held.get(block_of(last.at)) {
+            Some(held) if limit.stable || limit.unique => Some(held.task),
+            _ => Some(0),
+        },
+    });
+    entries.sort_unstable_by_key(|entry| entry.at);
+    let mut wanted = entries.iter().peekable();
+    let mut kept: Vec<Held> = Vec::new();
+    let mut ranges = Vec::new();
+    for (index, mut held) in held.into_iter().enumerate() {
+        let block = mem::take(&mut rows.blocks[index]);
+        let (mut offset, mut bytes) = (0, 0);
+        ranges.clear();
+        while let Some((record, next)) = shape.next(&block, offset) {
+            if wanted.next_if(|entry| entry.at == place(index, offset)).is_some() {
+                ranges.push(offset..next);
+                bytes += next - offset;
+            } else {
+                behind.add(record);
+            }
+            offset = next;
+        }
+        if ranges.is_empty() {
+            continue;
+        }
+        held.rows = 0;
+        // Blocks of one size leave no holes between them. Of several tasks they are no longer told apart.
+        let can_join = |last: &Held| last.task == held.task || !(limit.stable || limit.unique);
+        match kept.last().filter(|last| can_join(last)) {
+            Some(last) if last.bytes.capacity() - last.bytes.len() >= bytes => {}
+            Some(_) => {
+                held.bytes = Vec::with_capacity(bytes.max(limit.block_bytes));
+                kept.push(held);
+            }
+            None => {
+                if let Some(last) = kept.last_mut() {
+                    last.bytes.shrink_to_fit();
+                }
+                held.bytes = Vec::with_capacity(bytes);
+                kept.push(held);
+            }
+        }
+        if let Some(last) = kept.last_mut() {
+            ranges.iter().for_each(|range| last.bytes.extend_from_slice(&block[range.clone()]));
+            last.rows += ranges.len() as u32;
+        }
+    }
+    if let Some(last) = kept.last_mut() {
+        last.bytes.shrink_to_fit();
+    }
+    (kept, behind, cutoff)
+}
+
+/// Small blocks one behind another in larger ones; nobody asks any more what task they are of.
+pub(crate) fn joined(held: Vec<Held>, block_bytes: usize) -> Vec<Held> {
+    let mut joined: Vec<Held> = Vec::new();
+    for held in held {
+        match joined.last_mut() {
+            Some(last) if last.bytes.len() + held.bytes.len() <= block_bytes => {
+                last.bytes.extend_from_slice(&held.bytes);
+                last.rows += held.rows;
+            }
+            _ => joined.push(held),
+        }
+    }
+    joined
+}
