@@ -238,7 +238,8 @@ fn cut<O: Order>(
     if limit.unique {
         entries.sort_unstable_by(compare);
         entries.dedup_by(|b, a| same_or(a, b, |_, _| Ordering::Equal).is_eq());
-    } else if entries.len() > wanted {
+    } else if entries.len() >= wanted {
+        // The greatest of them is the cutoff, also of exactly so many.
         entries.select_nth_unstable_by(wanted - 1, compare);
     }
     entries.truncate(wanted);
@@ -313,4 +314,30 @@ pub(crate) fn joined(held: Vec<Held>, block_bytes: usize) -> Vec<Held> {
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cutoff, Limit, cut};
+    use crate::order::{ByteOrder, Order};
+    use crate::rows::Shape;
+    use crate::sorter::Held;
+
+    #[test]
+    fn of_exactly_as_many_as_are_wanted_the_greatest_is_the_cutoff() {
+        let mut bytes = Vec::new();
+        ["c", "z", "a", "b"]
+            .iter()
+            .for_each(|word| Shape::Variable.store(word.as_bytes(), &mut bytes));
+        let held = Held { task: 0, attempt: 0, sequence: 0, rows: 4, bytes };
+        let limit = Limit { rows: 3, stable: false, unique: false, block_bytes: 1 << 10 };
+        let record = b"y".to_vec();
+        let known =
+            Cutoff { prefix: ByteOrder.prefix(&record), record: Some(record), ties_from: None };
+        let (kept, behind, cutoff) =
+            cut(&ByteOrder, Shape::Variable, limit, vec![held], Some(&known));
+        assert_eq!(kept.iter().map(|held| held.rows).sum::<u32>(), 3);
+        assert_eq!(behind.rows, 1);
+        assert_eq!(cutoff.unwrap().record.as_deref(), Some(&b"c"[..]));
+    }
 }
