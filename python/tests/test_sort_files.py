@@ -39,6 +39,18 @@ def test_several_files_are_one_table(tmp_path):
     assert (tmp_path / "z.csv").read_text() == "k\n1\n2\n3\n"
 
 
+def test_the_first_rows_are_those_of_a_stable_sort(tmp_path):
+    lines = [f"{n % 3},{n}" for n in range(20_000)]
+    (tmp_path / "x.csv").write_text("\n".join(["k,n", *lines]) + "\n")
+    expected = sorted(range(20_000), key=lambda n: n % 3)
+    for limit in (1, 7_000, 20_000, 30_000, None):
+        out = tmp_path / "out.jsonl"
+        written = tm.sort_files(tmp_path / "x.csv", out, by="k", limit=limit, overwrite=True)
+        assert written.rows == len(expected[:limit])
+        found = tm.query(f"SELECT n FROM '{out}'").to_pylist()
+        assert [row["n"] for row in found] == expected[:limit]
+
+
 def test_mistakes_are_told(tmp_path):
     source = tmp_path / "x.csv"
     source.write_text("k\n3\n1\n")
@@ -46,6 +58,8 @@ def test_mistakes_are_told(tmp_path):
         tm.sort_files(source, tmp_path / "z.csv", by="k:down")
     with pytest.raises(tm.UsageError, match="unknown column `q`"):
         tm.sort_files(source, tmp_path / "z.csv", by="q")
+    with pytest.raises(tm.UsageError, match="limit=0 is no number of rows"):
+        tm.sort_files(source, tmp_path / "z.csv", by="k", limit=0)
     assert not (tmp_path / "z.csv").exists()
     with pytest.raises(tm.TidemillError):
         tm.sort_files(source, source, by="k")

@@ -65,6 +65,7 @@ def sort_files(
     output: Path,
     *,
     by: str | Sequence[str],
+    limit: int | None = None,
     promote: str | Sequence[str] = (),
     recover: bool = False,
     format: str | None = None,
@@ -111,7 +112,9 @@ def sort_files(
     by : str or sequence of str
         Columns, with commas between them: ``"country,revenue:desc"``. ``:desc`` stands behind one
         whose largest values come first, ``:nulls-first`` and ``:nulls-last`` where the others do
-        not. A name with a comma or a colon stands in double quotes.
+        not. A name with a comma or a colon stands in double quotes. Rows that tie keep their order.
+    limit : int, optional
+        The first so many rows alone, without sorting the others.
     promote, recover : optional
         As in `query`.
     format, compression, overwrite, max_files, sink_exec : optional
@@ -147,6 +150,8 @@ def sort_files(
     >>> (folder / "sorted.csv").read_text()
     'page,ms\n/,31\n/,20\n/buy,7\n'
     """
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit={limit} is no number of rows: it is at least 1")
     source = _options.source(
         source_format=source_format,
         schema=schema,
@@ -182,6 +187,7 @@ def sort_files(
     raw = _tidemill.sort_files(
         [os.fspath(path) for path in paths],
         order,
+        limit,
         source,
         sink,
         _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir),

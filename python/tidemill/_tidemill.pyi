@@ -301,6 +301,7 @@ def convert(
 def sort_files(
     urls: list[str],
     by: str,
+    limit: int | None,
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,

@@ -441,6 +441,9 @@ pub(crate) struct SortByArgs {
     /// `:nulls-last` are there too. A name with a comma or a colon stands in double quotes
     #[arg(long, value_name = "COLUMNS", required = true)]
     pub by: String,
+    /// The first N rows alone, without sorting the others
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
     /// Files, patterns, folders, or `-`
     #[arg(value_name = "IN", required = true)]
     pub files: Vec<String>,

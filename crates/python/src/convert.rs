@@ -106,6 +106,7 @@ pub(crate) fn sort_files<'py>(
     py: Python<'py>,
     urls: Vec<String>,
     by: String,
+    limit: Option<u64>,
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,
@@ -119,7 +120,7 @@ pub(crate) fn sort_files<'py>(
             sources: source.urls().cloned().collect(),
             ..About::default()
         };
-        let query = Query::sorted(source, &by)?;
+        let query = Query::sorted(source, &by, limit)?;
         Ok((Query { keeps_columns: sink.keeps_columns(), ..query }, sink, about))
     });
     let (query, sink, about) = request.map_err(|error| raise(py, error))?;

@@ -163,8 +163,8 @@ impl Plan {
         }
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open(settings.share(1, 2), settings)?;
-        if query.is_stable {
-            session::tell_places(&context);
+        if let Some(stable) = query.stable {
+            session::sort_stably(&context, stable);
         }
         let Asked { mut statement, wanted, called } = asked(&query.sql)?;
         let mut urls = HashMap::new();

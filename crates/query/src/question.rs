@@ -3,6 +3,7 @@
 use tidemill_base::error::{Error, Result};
 use tidemill_source::SourceSpec;
 use tidemill_sql::parameters::{self, Parameter};
+use tidemill_sql::session::Stable;
 
 /// A source with the name that SQL knows it by.
 #[derive(Debug, Clone)]
@@ -29,9 +30,9 @@ pub struct Query {
     /// Whether the result's columns are what the source's files have, in every respect: required,
     /// categories, with what is said of them. For `SELECT *` over one source.
     pub keeps_columns: bool,
-    /// Whether rows that tie under its ORDER BY keep the order in which the source has them. For `SELECT *` over one
+    /// That rows which tie under its ORDER BY keep the order in which the source has them. For `SELECT *` over one
     /// source.
-    pub is_stable: bool,
+    pub stable: Option<Stable>,
     /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
     /// sources without a schema of their own.
     pub schema: Option<String>,
@@ -80,17 +81,17 @@ impl Query {
         Ok(Query { per_record: true, ..query })
     }
 
-    /// The query that gives all columns of one source, its rows in the order that `by` says: columns with commas
+    /// The query that gives all columns of one source, all rows or the first `limit` in the order that `by` says: columns with commas
     /// between them, each with `:asc` or `:desc`, `:nulls-first` or `:nulls-last` behind it if need be. A name
     /// with a comma or a colon stands in double quotes; `a.b` is field `b` of column `a`. Rows that tie keep the order in which the source has them.
     ///
     /// # Errors
     /// [`Error::Usage`] for what is no order.
-    pub fn sorted(spec: SourceSpec, by: &str) -> Result<Self> {
+    pub fn sorted(spec: SourceSpec, by: &str, limit: Option<u64>) -> Result<Self> {
         let order = order_of(by)?;
         let query = Self::of_source(spec, "*", None)?;
         let sql = format!("{}\nORDER BY {order}", query.sql);
-        Ok(Query { sql, is_stable: true, ..query })
+        Ok(Query { sql, stable: Some(Stable { limit }), ..query })
     }
 
     /// The same question with the values of its parameters in their places: `$1` is called `1`, `:name` is

@@ -38,7 +38,7 @@ use tidemill_sql::dialects::Sample;
 use tidemill_sql::external;
 use tidemill_sql::input_order::Place;
 use tidemill_sql::known_rows::KnownRows;
-use tidemill_sql::session::{BATCH_ROWS, ScanMode, TellsPlaces};
+use tidemill_sql::session::{BATCH_ROWS, ScanMode, Stable};
 use tidemill_text::Predicate;
 use tracing::{Span, debug_span};
 
@@ -828,7 +828,7 @@ impl PartitionStream for Pulled {
     }
 
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let tells_places = context.session_config().get_extension::<TellsPlaces>().is_some();
+        let tells_places = context.session_config().get_extension::<Stable>().is_some();
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.scan.schema), 2);
         let sender = builder.tx();
         let scan = Arc::clone(&self.scan);

@@ -50,6 +50,7 @@ use crate::in_place::InPlace;
 use crate::input_order::Place;
 use crate::messages::external;
 use crate::pool::{Pool, size_above};
+use crate::session::Stable;
 use crate::spills::{Spill, SpillSpace, Writer};
 use rests::{Encoded, Rests};
 
@@ -221,6 +222,8 @@ impl Sort {
         options.memory_bytes = share.max(MEMORY_BYTES_MIN);
         options.threads = self.threads;
         options.stable = true;
+        let stable = self.context.session_config().get_extension::<Stable>();
+        options.limit = stable.and_then(|stable| stable.limit);
         options.spill_dirs = self.settings.spill_dirs.clone();
         options.cancel = self.settings.cancel.flag().into();
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);

@@ -1,7 +1,7 @@
 //! Where in a source the rows of a batch are, told from a scan to a sort whose ties keep that order.
 //!
 //! Threads take splits as they come to them, so that a batch's rows could be any of the source's by the time that they
-//! are sorted. A scan that is [asked to](crate::session::TellsPlaces) says it in the metadata of the batch's schema, which
+//! are sorted. A scan that is [asked to](crate::session::Stable) says it in the metadata of the batch's schema, which
 //! steps that make batches of their own do not hand on: the sort has to stand upon the scan.
 
 use std::collections::HashMap;

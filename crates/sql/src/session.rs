@@ -66,17 +66,20 @@ pub enum ScanMode {
     Pooled(usize),
 }
 
-/// Whether scans say of each batch [where its rows are](crate::input_order); an extension of a session's configuration.
+/// That a session runs one stable sort of a source; an extension of its configuration. Scans say of each batch
+/// [where its rows are](crate::input_order).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TellsPlaces;
+pub struct Stable {
+    /// Only the first so many rows are wanted.
+    pub limit: Option<u64>,
+}
 
-/// Has scans of a session say where the rows of their batches are, and hands batches from there to what sorts them
-/// as they come.
-pub fn tell_places(context: &SessionContext) {
+/// Has ties of a session's one sort keep the order of the source, whose batches come to it as they are read.
+pub fn sort_stably(context: &SessionContext, stable: Stable) {
     let state = context.state_ref();
     let mut state = state.write();
     let config = state.config_mut();
-    config.set_extension(Arc::new(TellsPlaces));
+    config.set_extension(Arc::new(stable));
     config.options_mut().optimizer.enable_round_robin_repartition = false;
 }
 

@@ -92,7 +92,7 @@ fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
         output: Some(sink.url.clone()),
         ..About::default()
     };
-    let query = Query::sorted(source, &args.by)?;
+    let query = Query::sorted(source, &args.by, args.limit)?;
     let query = Query { keeps_columns: sink.keeps_columns(), ..query };
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let (preparation, recorder) = begin(&args.limits.limits(), &Default::default(), about)?;

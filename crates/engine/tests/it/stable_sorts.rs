@@ -3,16 +3,22 @@
 use arrow::array::AsArray;
 use arrow::datatypes::DataType::UInt64 as UINT64;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Query, Settings};
+use tidemill_engine::{Progress, Query, Settings};
 
 use crate::common::{Answer, Folder, Random, ask};
 
 /// Enough for several splits, and for a spill with the least memory.
 const ROWS: u64 = 250_000;
 
-fn asked(folder: &Folder, files: &str, by: &str, settings: &Settings) -> Answer {
+fn asked(
+    folder: &Folder,
+    files: &str,
+    by: &str,
+    limit: Option<u64>,
+    settings: &Settings,
+) -> Answer {
     let url = folder.path().join(files).to_str().unwrap().to_owned();
-    let query = Query::sorted(SourceSpec { url, ..SourceSpec::default() }, by).unwrap();
+    let query = Query::sorted(SourceSpec { url, ..SourceSpec::default() }, by, limit).unwrap();
     ask(&query, settings).unwrap()
 }
 
@@ -65,17 +71,28 @@ fn rows_that_tie_keep_the_order_of_the_source() {
                 spill_dirs: vec![spill.path().to_owned()],
                 ..Settings::new(megabytes << 20)
             };
-            let answer = asked(&folder, files, "k", &settings);
-            assert_eq!(settings.progress.spilled_bytes() > 0, megabytes == 64, "{files}");
-            let found = answer.batches.iter().flat_map(|batch| {
-                let of = |column: usize| {
-                    let values = arrow::compute::cast(batch.column(column), &UINT64).unwrap();
-                    values.as_primitive::<arrow::datatypes::UInt64Type>().values().to_vec()
-                };
-                of(0).into_iter().zip(of(1))
-            });
-            let found: Vec<(u64, u64)> = found.collect();
-            assert!(found == expected, "{files}, {keys} keys, {threads} threads, {megabytes} MiB");
+            let limits = [None, Some(1000), Some(1), Some(ROWS - 1), Some(2 * ROWS)];
+            for limit in limits.into_iter().take(if threads == 4 { 5 } else { 2 }) {
+                let settings = Settings { progress: Progress::new(), ..settings.clone() };
+                let answer = asked(&folder, files, "k", limit, &settings);
+                if limit.is_none_or(|limit| limit < 2000) {
+                    let spills = megabytes == 64 && limit.is_none();
+                    assert_eq!(settings.progress.spilled_bytes() > 0, spills, "{files} {limit:?}");
+                }
+                let found = answer.batches.iter().flat_map(|batch| {
+                    let of = |column: usize| {
+                        let values = arrow::compute::cast(batch.column(column), &UINT64).unwrap();
+                        values.as_primitive::<arrow::datatypes::UInt64Type>().values().to_vec()
+                    };
+                    of(0).into_iter().zip(of(1))
+                });
+                let found: Vec<(u64, u64)> = found.collect();
+                let wanted = limit.map_or(rows.len(), |limit| rows.len().min(limit as usize));
+                assert!(
+                    found == expected[..wanted],
+                    "{files}, {keys} keys, {threads} threads, {megabytes} MiB, {limit:?}"
+                );
+            }
         }
     }
 }
