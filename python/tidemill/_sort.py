@@ -21,8 +21,8 @@ def sort(*words: str | os.PathLike[str]) -> bytes | bool:
     ----------
     *words : str or path
         Options and files, each a word, as on the command line: ``"-k2,2nr"``, ``"-t,"``,
-        ``"-S", "256M"``, ``"-o", "out.txt"``. `docs/sort.md` has all of them. Standard input is
-        not read.
+        ``"-S", "256M"``, ``"--limit=10"``, ``"-o", "out.txt"``. `docs/sort.md` has all of them.
+        Standard input is not read.
 
     Returns
     -------

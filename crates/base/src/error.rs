@@ -64,11 +64,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// No folder has room for what does not fit memory.
-    #[error(
-        "no room to spill: {source}; {}\nhint: free some space, or name a folder on another disk too: \
-         --spill-dir DIR",
-        FreeOfEach(folders)
-    )]
+    #[error("no room to spill: {source}; {}\nhint: {}", FreeOfEach(folders), room_hint(source))]
     DiskFull {
         /// Each folder, and the bytes that are free there, where the system says.
         folders: Vec<(String, Option<u64>)>,
@@ -328,6 +324,16 @@ impl fmt::Display for SpillHint<'_> {
             ),
             _ => Ok(()),
         }
+    }
+}
+
+fn room_hint(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::FileTooLarge => {
+            "raise the limit of a file's size, `ulimit -f unlimited`, or name more folders, each of which has a file of \
+             its own: --spill-dir DIR"
+        }
+        _ => "free some space, or name a folder on another disk too: --spill-dir DIR",
     }
 }
 
@@ -665,6 +671,10 @@ mod tests {
                         hint: free some space, or name a folder on another disk too: --spill-dir DIR";
         assert_eq!(error.to_string(), expected);
         assert_eq!(error.copy().to_string(), expected);
+
+        let folders = vec![("/a".into(), Some(1 << 30))];
+        let error = Error::DiskFull { folders, source: ErrorKind::FileTooLarge.into() };
+        assert!(error.to_string().contains("has 1.0 GiB free\nhint: raise the limit"), "{error}");
     }
 
     #[test]

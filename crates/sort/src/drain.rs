@@ -779,10 +779,10 @@ fn parse_all(
     let mut found = Vec::new();
     let mut offset = 0;
     while offset < bytes.len() {
-        let (header, end) =
+        let (header, records) =
             frame::parse(bytes, offset, number).map_err(|damage| (offset, damage))?;
-        found.push((header, offset + frame::HEADER_BYTES..end));
-        offset = end;
+        offset = records.end;
+        found.push((header, records));
     }
     found.into_iter().for_each(|(header, range)| each(header, range));
     Ok(())
@@ -876,7 +876,7 @@ struct RunWriter<'a, O> {
 impl<'a, O: Order> RunWriter<'a, O> {
     fn new(drain: &'a Drain<O>) -> Self {
         let mut buffer = Vec::with_capacity(drain.sizes.buffer_bytes());
-        frame::begin(&mut buffer);
+        frame::begin_run(&mut buffer);
         let run = Run { extents: VecDeque::new() };
         RunWriter {
             drain,
@@ -906,18 +906,9 @@ impl<'a, O: Order> RunWriter<'a, O> {
 
     fn write(&mut self) -> Result<()> {
         self.drain.cancel.check()?;
-        let header = Header {
-            bytes: 0,
-            rows: self.rows,
-            task: 0,
-            attempt: 0,
-            sequence: 0,
-            before: 0,
-            partition: frame::RUN,
-        };
-        frame::finish(&mut self.buffer, 0, header);
+        frame::finish_run(&mut self.buffer, self.rows);
         self.run.extents.push_back(self.drain.space.write(&self.buffer)?);
-        self.buffer.truncate(frame::HEADER_BYTES);
+        frame::begin_run(&mut self.buffer);
         self.rows = 0;
         Ok(())
     }
@@ -972,7 +963,7 @@ impl<O: Order> Source for RunReader<'_, O> {
             };
             self.block.resize(extent.bytes, 0);
             self.drain.read_frames(&extent, &mut self.block, frame::RUN, |_, _| {})?;
-            self.next = frame::HEADER_BYTES;
+            self.next = frame::RUN_HEADER_BYTES;
         }
         if self.drain.stable {
             let bytes = self.block.get(self.next..).and_then(|rest| rest.first_chunk::<16>());

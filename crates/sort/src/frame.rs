@@ -1,19 +1,26 @@
 //! The unit of what is spilled: records of one task for one partition, with a checksum.
 //!
 //! ```text
-//!  0        4        8                16       20       24       28        32        36
-//!  ┌────────┬────────┬────────────────┬────────┬────────┬────────┬─────────┬─────────┬──────────┐
-//!  │ bytes  │ rows   │ task           │attempt │sequence│ before │partition│ crc32c  │ records… │
-//!  └────────┴────────┴────────────────┴────────┴────────┴────────┴─────────┴─────────┴──────────┘
+//!  0        4
+//!  ┌────────┬───────┬──────┬──────┬─────────┬──────────┬────────┬───────────┬──────────┐
+//!  │ crc32c │ bytes │ rows │ task │ attempt │ sequence │ before │ partition │ records… │
+//!  └────────┴───────┴──────┴──────┴─────────┴──────────┴────────┴───────────┴──────────┘
 //! ```
 //!
-//! Numbers are little-endian. `bytes` are those of the records; `before` are the bytes of the same
+//! The checksum, little-endian, is that of everything behind it; the other numbers are LEB128, some 14 bytes with it:
+//! tasks of a few kilobytes have frames of two records, and headers of 36 bytes made a sixth more of them. `bytes` are
+//! those of the records; `before` are the bytes of the same
 //! block's records that earlier frames of the partition have, so that (task, sequence, before)
-//! orders a partition's frames as the input is; the checksum is that of everything
-//! before it and of the records. A reader takes the frames of committed attempts only, so a task
+//! orders a partition's frames as the input is. A reader takes the frames of committed attempts only, so a task
 //! that is run again costs its rows' room until the end and doubles nothing.
 
-pub(crate) const HEADER_BYTES: usize = 36;
+use std::ops::Range;
+
+/// A header has so many bytes at most.
+pub(crate) const HEADER_BYTES_MAX: usize = 44;
+
+/// It has about so many.
+pub(crate) const HEADER_BYTES_MEAN: u64 = 14;
 
 /// The partition number of the pieces of a run.
 pub(crate) const RUN: u32 = u32::MAX;
@@ -29,63 +36,105 @@ pub(crate) struct Header {
     pub(crate) partition: u32,
 }
 
-/// Begins a frame at the end of `buffer`; [`finish`] ends it.
-pub(crate) fn begin(buffer: &mut Vec<u8>) -> usize {
+fn put(buffer: &mut Vec<u8>, mut number: u64, digits_min: usize) {
+    let mut digits = 1;
+    while number >= 0x80 || digits < digits_min {
+        buffer.push((number & 0x7F) as u8 | 0x80);
+        number >>= 7;
+        digits += 1;
+    }
+    buffer.push(number as u8);
+}
+
+/// Begins a frame at the end of `buffer`, with so many bytes of records, which follow; [`finish`] ends it.
+pub(crate) fn begin(buffer: &mut Vec<u8>, header: &Header) -> usize {
+    begin_padded(buffer, header, 1)
+}
+
+fn begin_padded(buffer: &mut Vec<u8>, header: &Header, digits_min: usize) -> usize {
     let start = buffer.len();
-    buffer.resize(start + HEADER_BYTES, 0);
+    buffer.extend_from_slice(&[0; 4]);
+    put(buffer, u64::from(header.bytes), digits_min);
+    put(buffer, u64::from(header.rows), digits_min);
+    put(buffer, header.task, 1);
+    for number in [header.attempt, header.sequence, header.before, header.partition] {
+        put(buffer, u64::from(number), 1);
+    }
     start
 }
 
-/// Fills in the header of the frame that began at `start` and reaches to the end.
-pub(crate) fn finish(buffer: &mut [u8], start: usize, mut header: Header) {
+/// Ends the frame that began at `start` and reaches to the end.
+pub(crate) fn finish(buffer: &mut [u8], start: usize) {
     let frame = &mut buffer[start..];
-    header.bytes = u32::try_from(frame.len() - HEADER_BYTES).unwrap_or(u32::MAX);
-    frame[0..4].copy_from_slice(&header.bytes.to_le_bytes());
-    frame[4..8].copy_from_slice(&header.rows.to_le_bytes());
-    frame[8..16].copy_from_slice(&header.task.to_le_bytes());
-    frame[16..20].copy_from_slice(&header.attempt.to_le_bytes());
-    frame[20..24].copy_from_slice(&header.sequence.to_le_bytes());
-    frame[24..28].copy_from_slice(&header.before.to_le_bytes());
-    frame[28..32].copy_from_slice(&header.partition.to_le_bytes());
-    let checksum = checksum(frame);
-    frame[32..36].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = crc32c::crc32c(&frame[4..]);
+    frame[..4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-fn checksum(frame: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&frame[..32]), &frame[HEADER_BYTES..])
+/// The bytes of a header of a piece of a run.
+pub(crate) const RUN_HEADER_BYTES: usize = 4 + 5 + 5 + 4 + 5;
+
+/// Begins a piece of a run in an empty buffer: how much it will have is not known yet.
+pub(crate) fn begin_run(buffer: &mut Vec<u8>) {
+    buffer.clear();
+    begin_padded(buffer, &run_header(0, 0), 5);
 }
 
-/// The frame that begins at `offset` of `bytes`, and where its records end; they begin
-/// [`HEADER_BYTES`] behind `offset`.
+/// Ends the piece of a run that a buffer is.
+pub(crate) fn finish_run(buffer: &mut [u8], rows: u32) {
+    let bytes = u32::try_from(buffer.len() - RUN_HEADER_BYTES).unwrap_or(u32::MAX);
+    let mut header = Vec::with_capacity(HEADER_BYTES_MAX);
+    begin_padded(&mut header, &run_header(bytes, rows), 5);
+    buffer[..RUN_HEADER_BYTES].copy_from_slice(&header);
+    finish(buffer, 0);
+}
+
+fn run_header(bytes: u32, rows: u32) -> Header {
+    let (task, attempt, sequence, before) = (0, 0, 0, 0);
+    Header { bytes, rows, task, attempt, sequence, before, partition: RUN }
+}
+
+/// The frame that begins at `offset` of `bytes`, and where its records are.
 pub(crate) fn parse(
     bytes: &[u8],
     offset: usize,
     partition: u32,
-) -> Result<(Header, usize), Damage> {
-    let number = |at: usize| {
-        let bytes = bytes.get(offset + at..)?.first_chunk::<4>()?;
-        Some(u32::from_le_bytes(*bytes))
+) -> Result<(Header, Range<usize>), Damage> {
+    let mut at = offset + 4;
+    let mut wide = || {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = *bytes.get(at)?;
+            at += 1;
+            number |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
     };
-    let read = || {
-        let task = u64::from(number(8)?) | u64::from(number(12)?) << 32;
+    let mut read = || {
+        let stored = u32::from_le_bytes(*bytes.get(offset..)?.first_chunk::<4>()?);
+        let (length, rows, task) = (wide()?, wide()?, wide()?);
+        let mut number = || u32::try_from(wide()?).ok();
         let header = Header {
-            bytes: number(0)?,
-            rows: number(4)?,
+            bytes: u32::try_from(length).ok()?,
+            rows: u32::try_from(rows).ok()?,
             task,
-            attempt: number(16)?,
-            sequence: number(20)?,
-            before: number(24)?,
-            partition: number(28)?,
+            attempt: number()?,
+            sequence: number()?,
+            before: number()?,
+            partition: number()?,
         };
-        Some((header, number(32)?))
+        Some((header, stored))
     };
     let damage = |reason: &str, task| Damage { reason: reason.to_owned(), task };
-    let (header, expected) = read().ok_or_else(|| damage("a frame's header is cut off", None))?;
-    let end = offset + HEADER_BYTES + header.bytes as usize;
+    let (header, expected) =
+        read().ok_or_else(|| damage("a frame's header is cut off, or none", None))?;
+    let records = at..at + header.bytes as usize;
     let frame = bytes
-        .get(offset..end)
+        .get(offset + 4..records.end)
         .ok_or_else(|| damage("a frame ends behind what was written", None))?;
-    let found = checksum(frame);
+    let found = crc32c::crc32c(frame);
     if found != expected {
         let reason =
             format!("the checksum of a frame is {found:08x}, and {expected:08x} was written");
@@ -99,7 +148,7 @@ pub(crate) fn parse(
         );
         return Err(Damage { reason, task: None });
     }
-    Ok((header, end))
+    Ok((header, records))
 }
 
 /// What is wrong with a frame.
@@ -111,14 +160,11 @@ pub(crate) struct Damage {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADER_BYTES, Header, begin, finish, parse};
+    use super::{HEADER_BYTES_MAX, Header, RUN, begin, begin_run, finish, finish_run, parse};
     use proptest::prelude::*;
 
     #[test]
     fn every_flipped_bit_is_found() {
-        let mut buffer = b"before".to_vec();
-        let start = begin(&mut buffer);
-        buffer.extend_from_slice(b"some records");
         let header = Header {
             bytes: 12,
             rows: 3,
@@ -128,14 +174,43 @@ mod tests {
             before: 77,
             partition: 5,
         };
-        finish(&mut buffer, start, Header { bytes: 0, ..header });
-        assert_eq!(parse(&buffer, start, 5).unwrap(), (header, start + HEADER_BYTES + 12));
-        assert!(parse(&buffer, start, 6).is_err());
-        for bit in 0..(buffer.len() - start) * 8 {
-            buffer[start + bit / 8] ^= 1 << (bit % 8);
-            assert!(parse(&buffer, start, 5).is_err(), "bit {bit}");
-            buffer[start + bit / 8] ^= 1 << (bit % 8);
+        let mut frame = b"before".to_vec();
+        let start = begin(&mut frame, &header);
+        frame.extend_from_slice(b"some records");
+        finish(&mut frame, start);
+        let place = frame.len() - 12..frame.len();
+        assert_eq!(parse(&frame, start, 5).unwrap(), (header, place));
+        assert!(parse(&frame, start, 6).is_err());
+        let mut run = Vec::new();
+        begin_run(&mut run);
+        run.extend_from_slice(b"records of a run");
+        finish_run(&mut run, 2);
+        let (header, place) = parse(&run, 0, RUN).unwrap();
+        assert_eq!((header.bytes, header.rows, &run[place]), (16, 2, &b"records of a run"[..]));
+        for (buffer, start, partition) in [(&mut frame, start, 5), (&mut run, 0, RUN)] {
+            for bit in 0..(buffer.len() - start) * 8 {
+                buffer[start + bit / 8] ^= 1 << (bit % 8);
+                assert!(parse(buffer, start, partition).is_err(), "bit {bit}");
+                buffer[start + bit / 8] ^= 1 << (bit % 8);
+            }
         }
+    }
+
+    #[test]
+    fn the_longest_header_has_its_size() {
+        let most = u32::MAX;
+        let header = Header {
+            bytes: most,
+            rows: most,
+            task: u64::MAX,
+            attempt: most,
+            sequence: most,
+            before: most,
+            partition: most,
+        };
+        let mut buffer = Vec::new();
+        begin(&mut buffer, &header);
+        assert_eq!(buffer.len(), HEADER_BYTES_MAX);
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::frame::HEADER_BYTES;
+use crate::frame::HEADER_BYTES_MAX;
 use crate::limit::Limit;
 
 /// How a sort goes about its work. Which order it makes is its [`Order`](crate::Order)'s matter.
@@ -93,7 +93,7 @@ impl Sizes {
             usize::try_from(bytes.clamp(least, most)).unwrap_or(1 << 20)
         };
         let write_bytes = clamp(memory_bytes / 64, 16 << 10, 1 << 20);
-        let buffer_bytes = (write_bytes + write_bytes / 16 + HEADER_BYTES) as u64;
+        let buffer_bytes = (write_bytes + write_bytes / 16 + HEADER_BYTES_MAX) as u64;
         Sizes {
             memory_bytes,
             hold_bytes: memory_bytes / 4 * 3,
@@ -111,7 +111,7 @@ impl Sizes {
 
     /// A partition's buffer: it is written when it has [`Sizes::write_bytes`], so a frame may be over.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        self.write_bytes + self.frame_bytes() + HEADER_BYTES
+        self.write_bytes + self.frame_bytes() + HEADER_BYTES_MAX
     }
 
     /// The memory of each of so many threads that sort at once, when the partitions' last pieces take

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::frame::HEADER_BYTES;
+use crate::frame::HEADER_BYTES_MEAN;
 use crate::options::{SORT_BYTES_PER_ROW, Sizes};
 use crate::report::Report;
 use crate::rows::ENTRY_BYTES;
@@ -56,7 +56,7 @@ impl Plan {
         plan.partitions = sizes.partitions(threads, Some(bytes)) as u64;
         let blocks = stored.div_ceil(sizes.block_bytes as u64);
         let frames = (blocks * plan.partitions).max(stored / sizes.frame_bytes() as u64).min(rows);
-        let stored = stored + frames * HEADER_BYTES as u64;
+        let stored = stored + frames * HEADER_BYTES_MEAN;
         // Half a write waits in each buffer at the end, and is never written.
         let tails = (plan.partitions * plan.write_bytes / 2).min(stored);
         let each = stored.div_ceil(plan.partitions);

@@ -591,34 +591,33 @@ impl<O: Order> Inner<O> {
         let now = (held.task, held.sequence);
         partition.out_of_order |= partition.last.is_some_and(|last| last > now);
         partition.last = Some(now);
-        let mut rest = records.iter().peekable();
+        let Held { task, attempt, sequence, .. } = *held;
+        let mut rest = records;
         let mut before = 0;
-        while rest.peek().is_some() {
+        while !rest.is_empty() {
             if partition.buffer.capacity() == 0 {
                 partition.buffer.reserve_exact(self.sizes.buffer_bytes());
             }
-            let start = frame::begin(&mut partition.buffer);
-            let mut rows = 0;
-            while let Some((offset, length)) = rest.next_if(|(_, length)| {
-                let bytes = partition.buffer.len() - start - frame::HEADER_BYTES;
-                rows == 0 || bytes + *length as usize <= self.sizes.frame_bytes()
-            }) {
+            let (mut bytes, mut count) = (0, 0);
+            for (_, length) in rest {
+                if count > 0 && bytes as usize + *length as usize > self.sizes.frame_bytes() {
+                    break;
+                }
+                bytes += *length;
+                count += 1;
+            }
+            let (these, others) = rest.split_at(count);
+            rest = others;
+            let rows = count as u32;
+            let number = partition.number;
+            let header = Header { bytes, rows, task, attempt, sequence, before, partition: number };
+            let start = frame::begin(&mut partition.buffer, &header);
+            for (offset, length) in these {
                 let from = *offset as usize;
                 partition.buffer.extend_from_slice(&held.bytes[from..from + *length as usize]);
-                rows += 1;
             }
-            let Held { task, attempt, sequence, .. } = *held;
-            let header = Header {
-                bytes: 0,
-                rows,
-                task,
-                attempt,
-                sequence,
-                before,
-                partition: partition.number,
-            };
-            before += (partition.buffer.len() - start - frame::HEADER_BYTES) as u32;
-            frame::finish(&mut partition.buffer, start, header);
+            before += bytes;
+            frame::finish(&mut partition.buffer, start);
             partition.bytes += (partition.buffer.len() - start) as u64;
             partition.rows += u64::from(rows);
             partition.buffer_rows += u64::from(rows);

@@ -550,6 +550,7 @@ pub fn sort_error(error: tidemill_sort::Error) -> Error {
         Sort::DiskFull { folders, source, .. } => {
             Error::disk_full(folders.iter().map(|(path, _)| path.as_path()), source)
         }
+        Sort::FileSizeLimit { folder, source, .. } => Error::disk_full([folder.as_path()], source),
         Sort::Corrupt { folder, offset, reason, .. } => {
             let path = folder.display().to_string();
             Error::Corrupt { path, offset: Some(offset), reason, hint }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Error;
-use crate::frame::{self, HEADER_BYTES};
+use crate::frame;
 use crate::space::{Extent, Space};
 
 /// One input.
@@ -77,20 +77,9 @@ impl Spilled {
         if lines.is_empty() {
             return Ok(());
         }
-        self.block.clear();
-        let start = frame::begin(&mut self.block);
+        frame::begin_run(&mut self.block);
         self.block.extend_from_slice(lines);
-        let (task, partition) = (0, frame::RUN);
-        let header = frame::Header {
-            bytes: 0,
-            rows: 0,
-            task,
-            attempt: 0,
-            sequence: 0,
-            before: 0,
-            partition,
-        };
-        frame::finish(&mut self.block, start, header);
+        frame::finish_run(&mut self.block, 0);
         self.extents.push_back(self.space.write(&self.block)?);
         self.next = self.block.len();
         Ok(())
@@ -128,7 +117,7 @@ impl Spilled {
             return Err(damage);
         }
         self.space.free(&extent);
-        self.next = HEADER_BYTES;
+        self.next = frame::RUN_HEADER_BYTES;
         Ok(true)
     }
 }
