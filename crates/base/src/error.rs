@@ -674,7 +674,7 @@ mod tests {
 
         let folders = vec![("/a".into(), Some(1 << 30))];
         let error = Error::DiskFull { folders, source: ErrorKind::FileTooLarge.into() };
-        assert!(error.to_string().contains("has 1.0 GiB free\nhint: raise the limit"), "{error}");
+        assert!(error.to_string().contains("has 1 GiB free\nhint: raise the limit"), "{error}");
     }
 
     #[test]
