@@ -8,17 +8,22 @@
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
+use arrow::datatypes::Schema;
+use datafusion::common::JoinSide;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use tidemill_base::error::Error;
 
 use crate::known_rows::{KnownRows, row_bytes};
+use crate::messages::external;
 
 /// What a row counts in a hash table beside its columns: its hash, its number and a chain's link, and the
 /// room that a table has left.
@@ -133,7 +138,7 @@ fn sorted(join: &HashJoinExec) -> PlanResult<Arc<dyn ExecutionPlan>> {
         Arc::clone(join.left()),
         Arc::clone(join.right()),
         join.on().to_vec(),
-        join.filter().cloned(),
+        join.filter().map(left_first).transpose()?,
         *join.join_type(),
         vec![SortOptions::default(); join.on().len()],
         join.null_equality(),
@@ -145,6 +150,27 @@ fn sorted(join: &HashJoinExec) -> PlanResult<Arc<dyn ExecutionPlan>> {
         ProjectionExpr { expr: Arc::new(Column::new(name, index)), alias: name.clone() }
     });
     Ok(Arc::new(ProjectionExec::try_new(columns.collect::<Vec<_>>(), sorted)?))
+}
+
+/// The condition with the columns of the left side before those of the right one: a join that sorts gives it them so,
+/// whatever it says, and one whose sides were turned round says it the other way.
+fn left_first(condition: &JoinFilter) -> PlanResult<JoinFilter> {
+    let (from, fields) = (condition.column_indices(), condition.schema().fields());
+    let mut order: Vec<usize> = (0..from.len()).collect();
+    order.sort_by_key(|&index| from[index].side != JoinSide::Left);
+    let expression = Arc::clone(condition.expression()).transform(|part| {
+        let Some(column) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
+        let place = order.iter().position(|&index| index == column.index());
+        let place = place.ok_or_else(|| external(Error::Internal("a join of what?".into())))?;
+        Ok(Transformed::yes(Arc::new(Column::new(column.name(), place)) as _))
+    });
+    let fields: Vec<_> = order.iter().map(|&index| Arc::clone(&fields[index])).collect();
+    let metadata = condition.schema().metadata().clone();
+    Ok(JoinFilter::new(
+        expression.data()?,
+        order.iter().map(|&index| from[index].clone()).collect(),
+        Arc::new(Schema::new_with_metadata(fields, metadata)),
+    ))
 }
 
 #[cfg(test)]

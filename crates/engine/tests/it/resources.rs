@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StringViewArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, StringViewArray};
 use arrow::ipc::writer::FileWriter;
 use tidemill_engine::{Error, Plan, Settings};
 
@@ -197,6 +197,62 @@ fn large_tables_are_joined_by_sorting_within_the_least_budget() {
         assert_eq!(folder.ask_with(sql, &settings).rows(), [["150000", "18300000"]]);
         assert_eq!(folder.ask_with(less, &settings).rows(), [["0", "∅"]]);
         assert_eq!(folder.ask_with(more, &settings).rows(), [["150000", "22499850000"]]);
+    }
+}
+
+#[test]
+fn joins_that_sort_know_the_sides_of_a_condition() {
+    let folder = Folder::new();
+    let mut random = Random(77);
+    // The larger side is turned to the right one, wherever it stands.
+    for (name, rows) in [("large", 160_000), ("less", 110_000)] {
+        let mut numbers = |limit: u64| {
+            Int64Array::from_iter_values((0..rows).map(|_| random.below(limit) as i64))
+        };
+        let (k, g, h) = (numbers(90_000), numbers(10), numbers(1000));
+        let texts: StringArray = h.values().iter().map(|h| Some(format!("{h:0>60}"))).collect();
+        let halves = Float64Array::from_iter_values(g.values().iter().map(|g| *g as f64 / 2.0));
+        let columns: [(&str, ArrayRef); 4] = [
+            ("k", Arc::new(k)),
+            ("g", Arc::new(g)),
+            ("f", Arc::new(halves)),
+            ("t", Arc::new(texts)),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let file = File::create(folder.path().join(format!("{name}.arrow"))).unwrap();
+        let mut writer = FileWriter::try_new(file, &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    }
+    let spill = Folder::new();
+    let roomy = Settings { threads: 2, ..Settings::new(4 << 30) };
+    for (left, right) in [("large", "less"), ("less", "large")] {
+        for (kind, condition) in [
+            ("JOIN", "a.g < b.g"),
+            ("JOIN", "a.f * 2 < b.g AND a.t > b.t"),
+            ("LEFT JOIN", "(a.g > 3 OR b.f < 4)"),
+            ("RIGHT JOIN", "a.g BETWEEN b.f - 1 AND b.g + 1"),
+            ("FULL JOIN", "a.g > 3 AND b.g < 5 AND a.t < b.t"),
+        ] {
+            let sql = format!(
+                "SELECT count() AS n, sum(a.k) AS x, sum(a.g) AS y, sum(b.f) AS z, sum(length(a.t)) AS t \
+                 FROM '$/{left}.arrow' a {kind} '$/{right}.arrow' b ON a.k = b.k AND {condition}"
+            );
+            let expected = folder.ask_with(&sql, &roomy).rows();
+            assert_eq!(roomy.progress.spilled_bytes(), 0, "{sql}");
+            let settings = little(spill.path(), 2);
+            assert_eq!(folder.ask_with(&sql, &settings).rows(), expected, "{sql}");
+            assert!(settings.progress.spilled_bytes() > 0, "{sql}");
+        }
+        for exists in ["EXISTS", "NOT EXISTS"] {
+            let sql = format!(
+                "SELECT count() AS n, sum(a.k) AS x, max(a.t) AS t FROM '$/{left}.arrow' a WHERE {exists} \
+                 (SELECT 1 FROM '$/{right}.arrow' b WHERE a.k = b.k AND a.g < b.g AND a.t > b.t)"
+            );
+            let expected = folder.ask_with(&sql, &roomy).rows();
+            let settings = little(spill.path(), 2);
+            assert_eq!(folder.ask_with(&sql, &settings).rows(), expected, "{sql}");
+        }
     }
 }
 
