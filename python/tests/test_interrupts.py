@@ -210,7 +210,7 @@ def test_a_look_while_rows_are_waited_for_does_not_wait_for_them():
             def clear(self):
                 pass
 
-        _progress.display = lambda progress: Looking()
+        _progress.display = lambda progress, what: Looking()
         feed()
         result = None
         result = tm.query("SELECT count() AS n FROM '-'", **csv)
