@@ -2,8 +2,8 @@
 //!
 //! What differs: an output that exists needs `--overwrite`, and appears whole or not at all; `-h` and
 //! `-V` are GNU's, help is `--help` alone; a key in the form `+1 -2` is refused; `--compress-program`,
-//! `--debug` and `--random-source` are not known; `--limit` is ours; `-g` compares decimal numbers exactly where GNU
-//! rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as
+//! `--debug` and `--random-source` are not known; `--limit` is ours; `-g` compares numbers by their exact values where
+//! GNU rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as
 //! coreutils after 9.1 do. A line may have an
 //! eighth of the memory.
 //!
