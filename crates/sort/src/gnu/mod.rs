@@ -26,6 +26,7 @@ mod version;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -226,6 +227,13 @@ impl Options {
     }
 }
 
+/// What is sorted, merged or checked. What is no regular file is opened once alone, when it is read.
+struct Inputs {
+    paths: Vec<PathBuf>,
+    /// All their bytes, where all are regular files.
+    bytes: Option<u64>,
+}
+
 /// Does what a command line says.
 ///
 /// # Errors
@@ -239,14 +247,14 @@ pub fn run(command: &Command, io: &mut Io<'_>) -> Result<Outcome, Error> {
         }
     };
     let inputs = options.inputs(&mut *io.stdin)?;
-    // Found before an hour's work is done.
+    // What cannot be read is found before an hour's work is done.
+    let mut bytes = Some(0);
     for path in &inputs {
-        if path.as_os_str() != "-" {
-            input::open(path)?;
-        }
+        bytes = bytes.zip(input::size(path)?).map(|(sum, bytes)| sum + bytes);
     }
+    let inputs = Inputs { paths: inputs, bytes };
     if let Action::Check { quiet } = options.action {
-        return with_order(options, |order| check(options, &inputs, order, quiet, io));
+        return with_order(options, |order| check(options, &inputs.paths, order, quiet, io));
     }
     let mut output = match &options.output {
         Some(path) => Some(Output::create(path, options.overwrite)?),
@@ -334,21 +342,18 @@ fn source<'a>(path: &Path, stdin: &'a mut (dyn Read + Send)) -> Result<Source<'a
 
 fn sort<O: Order>(
     options: &Options,
-    inputs: &[PathBuf],
+    inputs: &Inputs,
     order: O,
     shape: Shape,
     io: &mut Io<'_>,
     mut output: Option<&mut Output>,
 ) -> Result<Outcome, Error> {
-    let mut expected = Some(0);
-    for path in inputs {
-        let bytes = source(path, &mut *io.stdin)?.size();
-        expected = expected.zip(bytes).map(|(sum, bytes)| sum + bytes);
-    }
+    let Inputs { paths, bytes: expected } = inputs;
+    let expected = *expected;
     let sorter = Sorter::new(order, shape, options.sort_options(&io.cancel, expected))?;
     let mut row_bytes = 0;
     if expected.is_some_and(|bytes| options.explain || bytes > sorter.sizes().hold_bytes / 4) {
-        row_bytes = look(options, inputs, &sorter, shape)?;
+        row_bytes = look(options, paths, &sorter, shape)?;
     }
     let plan = expected.filter(|_| options.explain).map(|bytes| {
         let rows = bytes / row_bytes.max(1);
@@ -359,7 +364,7 @@ fn sort<O: Order>(
     if let Some(plan) = &plan {
         tell(io, plan)?;
     }
-    feed_all(options, inputs, &sorter, shape, expected, io)?;
+    feed_all(options, paths, &sorter, shape, expected, io)?;
     let layout = match shape {
         Shape::Fixed(_) => crate::Layout::Bare,
         Shape::Variable => crate::Layout::Terminated(options.terminator),
@@ -400,25 +405,29 @@ fn look<O: Order>(
     // A seek each, on a disk: some seconds at most.
     const PLACES: u64 = 512;
     const BYTES: usize = 8 << 10;
-    let mut sources = Vec::new();
+    let mut files = Vec::new();
     for path in inputs {
-        let file = Source::File(input::open(path)?, path.clone());
-        let bytes = file.size().unwrap_or(0);
-        sources.push((file, bytes));
+        files.push((path, input::size(path)?.unwrap_or(0)));
     }
-    let total: u64 = sources.iter().map(|(_, bytes)| bytes).sum();
+    let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     let each = (sorter.sample_count() as u64).div_ceil(PLACES).max(8) as usize;
     let step = (total / PLACES).max(BYTES as u64);
     let mut buffer = vec![0; BYTES];
     let (mut first, mut place) = (0, step.min(total) / 2);
     let (mut seen_rows, mut seen_bytes) = (0, 0);
-    for (file, bytes) in &sources {
+    for (path, bytes) in files {
+        if place >= first + bytes {
+            first += bytes;
+            continue;
+        }
+        // One alone is open at a time, however many there are.
+        let file = input::open(path)?;
         while place < first + bytes {
             let offset = match shape {
                 Shape::Fixed(size) => (place - first) / size as u64 * size as u64,
                 Shape::Variable => place - first,
             };
-            let read = file.look(offset, &mut buffer);
+            let read = file.read_at(&mut buffer, offset).unwrap_or(0);
             let found = &buffer[..read];
             match shape {
                 Shape::Fixed(size) => {
@@ -549,27 +558,22 @@ impl tree::Source for Input<'_> {
 
 fn merge(
     options: &Options,
-    inputs: &[PathBuf],
+    inputs: &Inputs,
     order: &KeyOrder,
     io: &mut Io<'_>,
     output: Option<&mut Output>,
 ) -> Result<Outcome, Error> {
-    let mut total = Some(0);
-    for path in inputs {
-        let bytes = source(path, &mut *io.stdin)?.size();
-        total = total.zip(bytes).map(|(sum, bytes)| sum + bytes);
-    }
     let fan_in = fan_in(options);
-    let (mut passes, mut left) = (0, inputs.len());
+    let (mut passes, mut left) = (0, inputs.paths.len());
     while left > fan_in {
         left = left.div_ceil(fan_in);
         passes += 1;
     }
     // With a limit nobody knows how much will be left out.
-    let expected = total.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
+    let expected = inputs.bytes.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
     let sort_options = options.sort_options(&io.cancel, None);
     let space = Space::new(&sort_options.spill_dirs, options.copy_dir.as_deref(), expected);
-    merge_within(options, inputs, order, io, output, &Arc::new(space))
+    merge_within(options, &inputs.paths, order, io, output, &Arc::new(space))
 }
 
 /// How many inputs are merged at once: half of the memory is for buffers, half for lines that are longer than those.
@@ -648,9 +652,10 @@ fn merge_some(
         .clamp(4 << 10, 1 << 20);
     let Io { stdin, stdout, cancel, .. } = io;
     let mut stdin = Some(&mut **stdin);
-    let mut inputs = Vec::new();
+    // All are opened before one is read: who writes to several pipes may open all of them first.
+    let mut sources = Vec::new();
     for one in group {
-        let source = match one {
+        sources.push(match one {
             // Standard input named twice has nothing left the second time.
             Merged::Path(path) if path.as_os_str() == "-" => match stdin.take() {
                 Some(stdin) => Source::Stdin(stdin),
@@ -658,7 +663,10 @@ fn merge_some(
             },
             Merged::Path(path) => Source::File(input::open(&path)?, path),
             Merged::Spilled(spilled) => Source::Spilled(spilled),
-        };
+        });
+    }
+    let mut inputs = Vec::with_capacity(sources.len());
+    for source in sources {
         let lines = Lines::open(source, options.terminator, block_bytes, sizes.record_bytes_max)?;
         inputs.push(Input { lines, failed: None });
     }

@@ -369,6 +369,93 @@ fn general_numbers_tie_only_where_their_values_are_the_same() {
     }
 }
 
+fn pipe_at(path: &str) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+/// What comes out, or a panic where nothing does: a pipe that is waited for in vain is waited for forever.
+fn ours_in_time(args: &[String]) -> Ran {
+    let (send, receive) = std::sync::mpsc::channel();
+    let args = args.to_vec();
+    std::thread::spawn(move || send.send(ours(&args, b"", None)));
+    receive.recv_timeout(Duration::from_secs(60)).expect("it hangs")
+}
+
+#[test]
+fn a_pipe_with_a_name_is_opened_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), "b\n").unwrap();
+    fs::write(path("list"), format!("{}\0{}\0", path("p"), path("q"))).unwrap();
+    let names = ["p", "q", "r"];
+    names.iter().for_each(|name| pipe_at(&path(name)));
+    // More than a pipe holds.
+    let big: String = (0..30_000).map(|number| format!("c{number:05}\n")).collect();
+    let many = |text: &str| text.to_owned();
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, String)], String);
+    let cases: [Case<'_>; 7] = [
+        (&["p"], &[("p", many("3\n1\n2\n"))], many("1\n2\n3\n")),
+        (&["-n", "file", "p", "file"], &[("p", many("1\n"))], many("b\nb\n1\n")),
+        (&["-c", "p"], &[("p", many("1\n2\n"))], many("")),
+        (&["-m", "p", "q", "file"], &[("p", many("a\n")), ("q", many("c\n"))], many("a\nb\nc\n")),
+        (
+            &["-m", "--batch-size=2", "p", "q", "r"],
+            &[("p", many("a\n")), ("q", many("c\n")), ("r", many("b\n"))],
+            many("a\nb\nc\n"),
+        ),
+        (&["--files0-from=list"], &[("p", many("b\n")), ("q", many("a\n"))], many("a\nb\n")),
+        (
+            &["--files0-from=r"],
+            &[("r", format!("{}\0", path("p"))), ("p", many("b\na\n"))],
+            many("a\nb\n"),
+        ),
+    ];
+    let run_case = |args: &[&str], expected: &str| {
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| match arg.strip_prefix("--files0-from=") {
+                Some(name) => format!("--files0-from={}", path(name)),
+                None if arg.starts_with('-') => (*arg).to_owned(),
+                None => path(arg),
+            })
+            .collect();
+        let ran = ours_in_time(&args);
+        ran.result.unwrap();
+        assert!(ran.stdout == expected.as_bytes(), "{args:?}");
+    };
+    for (args, contents, expected) in &cases {
+        let writers: Vec<_> = contents
+            .iter()
+            .map(|(name, text)| {
+                let (path, text) = (path(name), text.clone());
+                std::thread::spawn(move || fs::write(path, text).unwrap())
+            })
+            .collect();
+        run_case(args, expected);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+    }
+    // One writer, that opens a pipe when it has filled the one before.
+    let pipes = [path("p"), path("q")];
+    let (one, text) = (pipes.clone(), big.clone());
+    let writer =
+        std::thread::spawn(move || one.iter().for_each(|pipe| fs::write(pipe, &text).unwrap()));
+    let twice: String = big.lines().flat_map(|line| [line, "\n", line, "\n"]).collect();
+    run_case(&["p", "q"], &twice);
+    writer.join().unwrap();
+    // One that opens all before it writes to any, which a merge has to be ready for.
+    let text = big.clone();
+    let writer = std::thread::spawn(move || {
+        let files = pipes.map(|pipe| fs::File::options().write(true).open(pipe).unwrap());
+        for mut file in files {
+            std::io::Write::write_all(&mut file, &text.as_bytes()[..7000]).unwrap();
+        }
+    });
+    let twice: String = big[..7000].lines().flat_map(|line| [line, "\n", line, "\n"]).collect();
+    run_case(&["-m", "p", "q"], &twice);
+    writer.join().unwrap();
+}
+
 #[test]
 fn a_limit_is_the_head_of_what_comes_out() {
     let folder = tempfile::tempdir().unwrap();
