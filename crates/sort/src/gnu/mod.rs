@@ -1,6 +1,6 @@
 //! GNU sort: its command line, its order (that of `LC_ALL=C`), its exit statuses, over this sort.
 //!
-//! What differs: an output that exists needs `--overwrite`, and appears whole or not at all; `-h` and
+//! What differs: an output that is a regular file and exists needs `--overwrite`, and appears whole or not at all; `-h` and
 //! `-V` are GNU's, help is `--help` alone; a key in the form `+1 -2` is refused; `--compress-program`,
 //! `--debug` and `--random-source` are not known; `--limit` is ours; `-g` compares numbers by their exact values where
 //! GNU rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as

@@ -592,6 +592,55 @@ fn an_output_appears_whole_or_not_at_all() {
 }
 
 #[test]
+fn an_output_that_is_no_regular_file_is_written_to_where_it_is() {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("in"), "b\na\n").unwrap();
+    pipe_at(&path("pipe"));
+    symlink(path("pipe"), path("link")).unwrap();
+    symlink(path("link"), path("link of link")).unwrap();
+    symlink("/dev/null", path("null")).unwrap();
+    for overwrite in [false, true] {
+        let args = |name: &str| {
+            let mut args = vec!["-o".to_owned(), name.to_owned(), path("in")];
+            args.extend(overwrite.then(|| "--overwrite".to_owned()));
+            args
+        };
+        for name in ["pipe", "link", "link of link"] {
+            let pipe = path("pipe");
+            let (send, receive) = std::sync::mpsc::channel();
+            std::thread::spawn(move || send.send(fs::read(pipe)));
+            ours_in_time(&args(&path(name))).result.unwrap();
+            let read = receive.recv_timeout(Duration::from_secs(60)).expect("nothing was written");
+            assert_eq!(read.unwrap(), b"a\nb\n", "{name}");
+        }
+        ours(&args(&path("null")), b"", None).result.unwrap();
+        for link in ["link", "link of link", "null"] {
+            assert!(fs::symlink_metadata(path(link)).unwrap().is_symlink(), "{link}");
+        }
+        assert!(fs::metadata(path("pipe")).unwrap().file_type().is_fifo());
+        // As `/dev/stdout` leads to a pipe that has no name.
+        if Path::new("/proc/self/fd").exists() {
+            let (mut reader, writer) = std::io::pipe().unwrap();
+            let number = format!("/proc/self/fd/{}", writer.as_raw_fd());
+            let link = path(if overwrite { "own link 1" } else { "own link 2" });
+            symlink(&number, &link).unwrap();
+            for name in [&number, &link] {
+                ours_in_time(&args(name)).result.unwrap();
+            }
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            drop(writer);
+            let mut written = String::new();
+            reader.read_to_string(&mut written).unwrap();
+            assert_eq!(written, "a\nb\na\nb\n");
+        }
+    }
+}
+
+#[test]
 fn inputs_are_named_where_they_fail() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
