@@ -563,7 +563,9 @@ fn merge(
     io: &mut Io<'_>,
     output: Option<&mut Output>,
 ) -> Result<Outcome, Error> {
-    let fan_in = fan_in(options);
+    let sort_options = options.sort_options(&io.cancel, None);
+    let spill_files = sort_options.spill_dirs.len() + usize::from(options.copy_dir.is_some());
+    let fan_in = fan_in(options, files_left(spill_files));
     let (mut passes, mut left) = (0, inputs.paths.len());
     while left > fan_in {
         left = left.div_ceil(fan_in);
@@ -571,14 +573,39 @@ fn merge(
     }
     // With a limit nobody knows how much will be left out.
     let expected = inputs.bytes.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
-    let sort_options = options.sort_options(&io.cancel, None);
     let space = Space::new(&sort_options.spill_dirs, options.copy_dir.as_deref(), expected);
-    merge_within(options, &inputs.paths, order, io, output, &Arc::new(space))
+    let merging = Merging { space: Arc::new(space), fan_in };
+    merge_within(options, &inputs.paths, order, io, output, &merging)
 }
 
-/// How many inputs are merged at once: half of the memory is for buffers, half for lines that are longer than those.
-fn fan_in(options: &Options) -> usize {
-    options.batch.min((options.memory() / 2 / (64 << 10)).max(2) as usize)
+/// How many inputs are merged at once: half of the memory is for buffers, half for lines that are longer than those; and
+/// the process may have so many files open.
+fn fan_in(options: &Options, files: usize) -> usize {
+    let buffers = options.memory() / 2 / (64 << 10);
+    options.batch.min(usize::try_from(buffers).unwrap_or(usize::MAX)).min(files).max(2)
+}
+
+/// How many inputs this process may open beside what it has open, and beside spill files that are still to
+/// be made.
+fn files_left(spill_files: usize) -> usize {
+    // Other threads of the process may open some, too.
+    const SPARE: usize = 4;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let Some(limit) = limit else { return usize::MAX };
+    // The folder that is read is open as well, for as long. Where there is none, the standard streams are open.
+    let open = match std::fs::read_dir("/dev/fd") {
+        Ok(files) => files.count().saturating_sub(1),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 3,
+        Err(_) => return 0,
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    limit.saturating_sub(open + spill_files + SPARE)
+}
+
+/// How inputs are merged in steps. Those of a step are opened when it begins, and closed when it ends.
+struct Merging {
+    space: Arc<Space>,
+    fan_in: usize,
 }
 
 fn merge_within(
@@ -587,17 +614,17 @@ fn merge_within(
     order: &KeyOrder,
     io: &mut Io<'_>,
     mut output: Option<&mut Output>,
-    space: &Arc<Space>,
+    merging: &Merging,
 ) -> Result<Outcome, Error> {
     let memory = options.memory();
-    let fan_in = fan_in(options);
+    let Merging { space, fan_in } = merging;
     let mut sources: std::collections::VecDeque<Merged> =
         inputs.iter().cloned().map(Merged::Path).collect();
-    while sources.len() > fan_in {
+    while sources.len() > *fan_in {
         // Neighbours together, so that ties keep their order.
         let mut merged = std::collections::VecDeque::new();
         while !sources.is_empty() {
-            let group: Vec<_> = sources.drain(..fan_in.min(sources.len())).collect();
+            let group: Vec<_> = sources.drain(..sources.len().min(*fan_in)).collect();
             let mut spilled = Spilled::new(Arc::clone(space));
             merge_some(options, group, order, io, memory, &mut |_, bytes| {
                 spilled.write(bytes).map_err(Error::Sort)
@@ -747,7 +774,7 @@ fn check(
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, Error, Io, Options, merge_within, order};
+    use super::{Command, Error, Io, Merging, Options, fan_in, merge_within, order};
     use crate::space::Space;
     use std::io;
     use std::path::PathBuf;
@@ -777,7 +804,8 @@ mod tests {
         prepare(&space);
         let mut written = Vec::new();
         let mut io = Io { stdout: Box::new(&mut written), ..Io::of_process() };
-        merge_within(&options, &paths, &order(&options).unwrap(), &mut io, None, &space)?;
+        let merging = Merging { space: Arc::clone(&space), fan_in: fan_in(&options, usize::MAX) };
+        merge_within(&options, &paths, &order(&options).unwrap(), &mut io, None, &merging)?;
         drop(io);
         expected.sort_unstable();
         let expected: String = expected.iter().map(|number| format!("{number:09}\n")).collect();

@@ -685,6 +685,45 @@ fn more_inputs_than_a_merge_takes_are_merged_in_steps() {
 }
 
 #[test]
+fn as_many_inputs_are_open_at_once_as_the_process_may_have() {
+    const FILES: usize = 300;
+    const FOLDER: &str = "TIDEMILL_TEST_FEW_FILES";
+    // Whoever may open few files is a process of its own: this test once more.
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..FILES {
+            let text = format!("{number}\n{}\n", number + FILES);
+            fs::write(folder.path().join(format!("in{number}")), text).unwrap();
+        }
+        let test = "gnu::as_many_inputs_are_open_at_once_as_the_process_may_have";
+        for limit in [100, 24] {
+            let child = Process::new("sh")
+                .args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\"")])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", test, "--nocapture"])
+                .env(FOLDER, folder.path())
+                .output()
+                .unwrap();
+            let told = [child.stdout, child.stderr].concat();
+            let told = String::from_utf8_lossy(&told);
+            assert!(child.status.success() && told.contains("1 passed"), "{limit}: {told}");
+        }
+        return;
+    };
+    let folder = folder.to_str().unwrap();
+    let expected: String = (0..2 * FILES).map(|number| format!("{number}\n")).collect();
+    for action in ["-mn", "-mn --batch-size=16", "-n --explain"] {
+        let files = (0..FILES).map(|number| format!("{folder}/in{number}"));
+        let output = format!("{folder}/out");
+        let words = action.split(' ').chain(["-T", folder, "--overwrite", "-o", &output]);
+        let args: Vec<String> = words.map(str::to_owned).chain(files).collect();
+        let ran = ours(&args, b"", Some(16 << 20));
+        ran.result.unwrap_or_else(|error| panic!("{action}: {error}"));
+        assert!(fs::read_to_string(output).unwrap() == expected, "{action}");
+    }
+}
+
+#[test]
 fn a_shuffle_keeps_equal_lines_together_and_every_line() {
     let input: String = (0..300).map(|n| format!("{}\n", n % 100)).collect();
     let once = ours(&["-R"], input.as_bytes(), None).stdout;
