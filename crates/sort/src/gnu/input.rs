@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 
 use super::Error;
 use crate::frame;
@@ -25,26 +27,6 @@ impl Source<'_> {
             Source::File(_, path) => path,
             Source::Spilled(spilled) => spilled.folder(),
             Source::Stdin(_) => Path::new("-"),
-        }
-    }
-
-    /// Its size, where it is a regular file.
-    pub(super) fn size(&self) -> Option<u64> {
-        match self {
-            Source::File(file, _) => file
-                .metadata()
-                .ok()
-                .filter(std::fs::Metadata::is_file)
-                .map(|metadata| metadata.len()),
-            Source::Spilled(_) | Source::Stdin(_) => None,
-        }
-    }
-
-    /// Some bytes from the middle of a file; fewer at its end, none of what is no file.
-    pub(super) fn look(&self, offset: u64, into: &mut [u8]) -> usize {
-        match self {
-            Source::File(file, _) => file.read_at(into, offset).unwrap_or(0),
-            Source::Spilled(_) | Source::Stdin(_) => 0,
         }
     }
 }
@@ -151,6 +133,26 @@ fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize
         }
     }
     Ok(whole - into.len())
+}
+
+/// Finds out whether an input can be read, and its size, where it is a regular file. What is none is left
+/// closed: a pipe that is opened and closed again has lost what was written to it, and may wait for a
+/// writer.
+pub(super) fn size(path: &Path) -> Result<Option<u64>, Error> {
+    if path.as_os_str() == "-" {
+        return Ok(None);
+    }
+    let failed = |source| Error::Io { action: "open", path: path.to_path_buf(), source };
+    let kind = path.metadata().map_err(failed)?.file_type();
+    if kind.is_file() || kind.is_dir() {
+        let metadata = open(path)?.metadata().map_err(failed)?;
+        return Ok(metadata.is_file().then_some(metadata.len()));
+    }
+    // Only what is refused for sure: where the system cannot say, opening it will.
+    match accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) {
+        Err(Errno::ACCESS) => Err(failed(Errno::ACCESS.into())),
+        _ => Ok(None),
+    }
 }
 
 pub(super) fn open(path: &Path) -> Result<File, Error> {

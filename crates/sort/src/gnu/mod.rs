@@ -1,9 +1,9 @@
 //! GNU sort: its command line, its order (that of `LC_ALL=C`), its exit statuses, over this sort.
 //!
-//! What differs: an output that exists needs `--overwrite`, and appears whole or not at all; `-h` and
+//! What differs: an output that is a regular file and exists needs `--overwrite`, and appears whole or not at all; `-h` and
 //! `-V` are GNU's, help is `--help` alone; a key in the form `+1 -2` is refused; `--compress-program`,
-//! `--debug` and `--random-source` are not known; `--limit` is ours; `-g` compares decimal numbers exactly where GNU
-//! rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as
+//! `--debug` and `--random-source` are not known; `--limit` is ours; `-g` compares numbers by their exact values where
+//! GNU rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as
 //! coreutils after 9.1 do. A line may have an
 //! eighth of the memory.
 //!
@@ -26,6 +26,7 @@ mod version;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -226,6 +227,13 @@ impl Options {
     }
 }
 
+/// What is sorted, merged or checked. What is no regular file is opened once alone, when it is read.
+struct Inputs {
+    paths: Vec<PathBuf>,
+    /// All their bytes, where all are regular files.
+    bytes: Option<u64>,
+}
+
 /// Does what a command line says.
 ///
 /// # Errors
@@ -239,14 +247,14 @@ pub fn run(command: &Command, io: &mut Io<'_>) -> Result<Outcome, Error> {
         }
     };
     let inputs = options.inputs(&mut *io.stdin)?;
-    // Found before an hour's work is done.
+    // What cannot be read is found before an hour's work is done.
+    let mut bytes = Some(0);
     for path in &inputs {
-        if path.as_os_str() != "-" {
-            input::open(path)?;
-        }
+        bytes = bytes.zip(input::size(path)?).map(|(sum, bytes)| sum + bytes);
     }
+    let inputs = Inputs { paths: inputs, bytes };
     if let Action::Check { quiet } = options.action {
-        return with_order(options, |order| check(options, &inputs, order, quiet, io));
+        return with_order(options, |order| check(options, &inputs.paths, order, quiet, io));
     }
     let mut output = match &options.output {
         Some(path) => Some(Output::create(path, options.overwrite)?),
@@ -334,21 +342,18 @@ fn source<'a>(path: &Path, stdin: &'a mut (dyn Read + Send)) -> Result<Source<'a
 
 fn sort<O: Order>(
     options: &Options,
-    inputs: &[PathBuf],
+    inputs: &Inputs,
     order: O,
     shape: Shape,
     io: &mut Io<'_>,
     mut output: Option<&mut Output>,
 ) -> Result<Outcome, Error> {
-    let mut expected = Some(0);
-    for path in inputs {
-        let bytes = source(path, &mut *io.stdin)?.size();
-        expected = expected.zip(bytes).map(|(sum, bytes)| sum + bytes);
-    }
+    let Inputs { paths, bytes: expected } = inputs;
+    let expected = *expected;
     let sorter = Sorter::new(order, shape, options.sort_options(&io.cancel, expected))?;
     let mut row_bytes = 0;
     if expected.is_some_and(|bytes| options.explain || bytes > sorter.sizes().hold_bytes / 4) {
-        row_bytes = look(options, inputs, &sorter, shape)?;
+        row_bytes = look(options, paths, &sorter, shape)?;
     }
     let plan = expected.filter(|_| options.explain).map(|bytes| {
         let rows = bytes / row_bytes.max(1);
@@ -359,7 +364,7 @@ fn sort<O: Order>(
     if let Some(plan) = &plan {
         tell(io, plan)?;
     }
-    feed_all(options, inputs, &sorter, shape, expected, io)?;
+    feed_all(options, paths, &sorter, shape, expected, io)?;
     let layout = match shape {
         Shape::Fixed(_) => crate::Layout::Bare,
         Shape::Variable => crate::Layout::Terminated(options.terminator),
@@ -400,25 +405,29 @@ fn look<O: Order>(
     // A seek each, on a disk: some seconds at most.
     const PLACES: u64 = 512;
     const BYTES: usize = 8 << 10;
-    let mut sources = Vec::new();
+    let mut files = Vec::new();
     for path in inputs {
-        let file = Source::File(input::open(path)?, path.clone());
-        let bytes = file.size().unwrap_or(0);
-        sources.push((file, bytes));
+        files.push((path, input::size(path)?.unwrap_or(0)));
     }
-    let total: u64 = sources.iter().map(|(_, bytes)| bytes).sum();
+    let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     let each = (sorter.sample_count() as u64).div_ceil(PLACES).max(8) as usize;
     let step = (total / PLACES).max(BYTES as u64);
     let mut buffer = vec![0; BYTES];
     let (mut first, mut place) = (0, step.min(total) / 2);
     let (mut seen_rows, mut seen_bytes) = (0, 0);
-    for (file, bytes) in &sources {
+    for (path, bytes) in files {
+        if place >= first + bytes {
+            first += bytes;
+            continue;
+        }
+        // One alone is open at a time, however many there are.
+        let file = input::open(path)?;
         while place < first + bytes {
             let offset = match shape {
                 Shape::Fixed(size) => (place - first) / size as u64 * size as u64,
                 Shape::Variable => place - first,
             };
-            let read = file.look(offset, &mut buffer);
+            let read = file.read_at(&mut buffer, offset).unwrap_or(0);
             let found = &buffer[..read];
             match shape {
                 Shape::Fixed(size) => {
@@ -549,32 +558,54 @@ impl tree::Source for Input<'_> {
 
 fn merge(
     options: &Options,
-    inputs: &[PathBuf],
+    inputs: &Inputs,
     order: &KeyOrder,
     io: &mut Io<'_>,
     output: Option<&mut Output>,
 ) -> Result<Outcome, Error> {
-    let mut total = Some(0);
-    for path in inputs {
-        let bytes = source(path, &mut *io.stdin)?.size();
-        total = total.zip(bytes).map(|(sum, bytes)| sum + bytes);
-    }
-    let fan_in = fan_in(options);
-    let (mut passes, mut left) = (0, inputs.len());
+    let sort_options = options.sort_options(&io.cancel, None);
+    let spill_files = sort_options.spill_dirs.len() + usize::from(options.copy_dir.is_some());
+    let fan_in = fan_in(options, files_left(spill_files));
+    let (mut passes, mut left) = (0, inputs.paths.len());
     while left > fan_in {
         left = left.div_ceil(fan_in);
         passes += 1;
     }
     // With a limit nobody knows how much will be left out.
-    let expected = total.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
-    let sort_options = options.sort_options(&io.cancel, None);
+    let expected = inputs.bytes.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
     let space = Space::new(&sort_options.spill_dirs, options.copy_dir.as_deref(), expected);
-    merge_within(options, inputs, order, io, output, &Arc::new(space))
+    let merging = Merging { space: Arc::new(space), fan_in };
+    merge_within(options, &inputs.paths, order, io, output, &merging)
 }
 
-/// How many inputs are merged at once: half of the memory is for buffers, half for lines that are longer than those.
-fn fan_in(options: &Options) -> usize {
-    options.batch.min((options.memory() / 2 / (64 << 10)).max(2) as usize)
+/// How many inputs are merged at once: half of the memory is for buffers, half for lines that are longer than those; and
+/// the process may have so many files open.
+fn fan_in(options: &Options, files: usize) -> usize {
+    let buffers = options.memory() / 2 / (64 << 10);
+    options.batch.min(usize::try_from(buffers).unwrap_or(usize::MAX)).min(files).max(2)
+}
+
+/// How many inputs this process may open beside what it has open, and beside spill files that are still to
+/// be made.
+fn files_left(spill_files: usize) -> usize {
+    // Other threads of the process may open some, too.
+    const SPARE: usize = 4;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let Some(limit) = limit else { return usize::MAX };
+    // The folder that is read is open as well, for as long. Where there is none, the standard streams are open.
+    let open = match std::fs::read_dir("/dev/fd") {
+        Ok(files) => files.count().saturating_sub(1),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 3,
+        Err(_) => return 0,
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    limit.saturating_sub(open + spill_files + SPARE)
+}
+
+/// How inputs are merged in steps. Those of a step are opened when it begins, and closed when it ends.
+struct Merging {
+    space: Arc<Space>,
+    fan_in: usize,
 }
 
 fn merge_within(
@@ -583,17 +614,17 @@ fn merge_within(
     order: &KeyOrder,
     io: &mut Io<'_>,
     mut output: Option<&mut Output>,
-    space: &Arc<Space>,
+    merging: &Merging,
 ) -> Result<Outcome, Error> {
     let memory = options.memory();
-    let fan_in = fan_in(options);
+    let Merging { space, fan_in } = merging;
     let mut sources: std::collections::VecDeque<Merged> =
         inputs.iter().cloned().map(Merged::Path).collect();
-    while sources.len() > fan_in {
+    while sources.len() > *fan_in {
         // Neighbours together, so that ties keep their order.
         let mut merged = std::collections::VecDeque::new();
         while !sources.is_empty() {
-            let group: Vec<_> = sources.drain(..fan_in.min(sources.len())).collect();
+            let group: Vec<_> = sources.drain(..sources.len().min(*fan_in)).collect();
             let mut spilled = Spilled::new(Arc::clone(space));
             merge_some(options, group, order, io, memory, &mut |_, bytes| {
                 spilled.write(bytes).map_err(Error::Sort)
@@ -648,9 +679,10 @@ fn merge_some(
         .clamp(4 << 10, 1 << 20);
     let Io { stdin, stdout, cancel, .. } = io;
     let mut stdin = Some(&mut **stdin);
-    let mut inputs = Vec::new();
+    // All are opened before one is read: who writes to several pipes may open all of them first.
+    let mut sources = Vec::new();
     for one in group {
-        let source = match one {
+        sources.push(match one {
             // Standard input named twice has nothing left the second time.
             Merged::Path(path) if path.as_os_str() == "-" => match stdin.take() {
                 Some(stdin) => Source::Stdin(stdin),
@@ -658,7 +690,10 @@ fn merge_some(
             },
             Merged::Path(path) => Source::File(input::open(&path)?, path),
             Merged::Spilled(spilled) => Source::Spilled(spilled),
-        };
+        });
+    }
+    let mut inputs = Vec::with_capacity(sources.len());
+    for source in sources {
         let lines = Lines::open(source, options.terminator, block_bytes, sizes.record_bytes_max)?;
         inputs.push(Input { lines, failed: None });
     }
@@ -739,7 +774,7 @@ fn check(
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, Error, Io, Options, merge_within, order};
+    use super::{Command, Error, Io, Merging, Options, fan_in, merge_within, order};
     use crate::space::Space;
     use std::io;
     use std::path::PathBuf;
@@ -769,7 +804,8 @@ mod tests {
         prepare(&space);
         let mut written = Vec::new();
         let mut io = Io { stdout: Box::new(&mut written), ..Io::of_process() };
-        merge_within(&options, &paths, &order(&options).unwrap(), &mut io, None, &space)?;
+        let merging = Merging { space: Arc::clone(&space), fan_in: fan_in(&options, usize::MAX) };
+        merge_within(&options, &paths, &order(&options).unwrap(), &mut io, None, &merging)?;
         drop(io);
         expected.sort_unstable();
         let expected: String = expected.iter().map(|number| format!("{number:09}\n")).collect();

@@ -126,66 +126,282 @@ impl<'a> Decimal<'a> {
     }
 }
 
-/// A number as `strtold` reads it; what does not begin with one is before all that do, and what is
-/// no number (NaN) behind it.
+/// A number as `strtold` reads it, but with its exact value; what does not begin with one is before all
+/// that do, and what is no number (NaN) behind it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum General<'a> {
     None,
     NotANumber {
         negative: bool,
     },
-    /// The value as near as 64 bits come, and the decimal digits that it was written as, if so.
-    Number(f64, Option<Scientific<'a>>),
+    Infinite {
+        negative: bool,
+    },
+    /// The value, and the float that is nearest, which grows with it: where two floats differ, so do the
+    /// values.
+    Finite(f64, Scientific<'a>),
 }
 
-/// Digits, a point and a power of ten.
+/// Digits, a point and a power.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scientific<'a> {
     negative: bool,
+    /// 10, or 16, whose exponent is a power of two.
+    radix: u32,
     whole: &'a [u8],
     fraction: &'a [u8],
     exponent: i64,
 }
 
 impl<'a> Scientific<'a> {
-    /// Digits without zeros in front, and where their point is.
-    fn normal(&self) -> (impl Iterator<Item = u8> + Clone + use<'a>, i64) {
-        let (whole, fraction) = (self.whole, self.fraction);
-        let zeros = whole.iter().chain(fraction).take_while(|digit| **digit == b'0').count();
-        let all = whole.iter().chain(fraction).copied().skip(zeros);
-        let point = (whole.len() as i64).saturating_sub(zeros as i64).saturating_add(self.exponent);
-        (all, point)
+    /// `None` where there is no digit.
+    fn parse(text: &'a [u8], negative: bool, radix: u32) -> Option<Self> {
+        let digits = |text: &'a [u8]| {
+            let is_digit = |byte: &u8| char::from(*byte).is_digit(radix);
+            text.split_at(text.iter().position(|byte| !is_digit(byte)).unwrap_or(text.len()))
+        };
+        let (whole, rest) = digits(text);
+        let (fraction, rest) = match rest.split_first() {
+            Some((b'.', rest)) => digits(rest),
+            _ => (&[][..], rest),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let exponent = exponent(rest, if radix == 16 { b'p' } else { b'e' });
+        Some(Scientific { negative, radix, whole, fraction, exponent })
+    }
+
+    /// Digits without zeros in front and behind, how many, and where their point is.
+    fn normal(&self) -> (impl Iterator<Item = u8> + Clone + use<'a>, usize, i64) {
+        let all = self.whole.iter().chain(self.fraction).copied();
+        let zeros = all.clone().take_while(|digit| *digit == b'0').count();
+        let behind = all.clone().rev().take_while(|digit| *digit == b'0').count();
+        let length = (self.whole.len() + self.fraction.len() - zeros).saturating_sub(behind);
+        (all.skip(zeros).take(length), length, self.whole.len() as i64 - zeros as i64)
     }
 
     fn is_zero(&self) -> bool {
         self.whole.iter().chain(self.fraction).all(|digit| *digit == b'0')
     }
 
+    /// The nearest float, infinity and zero included.
+    fn nearest(&self) -> f64 {
+        if self.is_zero() {
+            return 0.0;
+        }
+        let magnitude =
+            if self.radix == 16 { self.nearest_binary() } else { self.nearest_decimal() };
+        if self.negative { -magnitude } else { magnitude }
+    }
+
+    fn nearest_decimal(&self) -> f64 {
+        // No point between two floats has more digits; of the rest it counts whether there is any.
+        const DIGITS: usize = 800;
+        let (digits, length, point) = self.normal();
+        let point = point.saturating_add(self.exponent).clamp(-100_000, 100_000);
+        let mut decimal = String::with_capacity(length.min(DIGITS) + 16);
+        decimal.push_str("0.");
+        decimal.extend(digits.take(DIGITS).map(char::from));
+        if length > DIGITS {
+            decimal.push('1');
+        }
+        decimal.push_str(&format!("e{point}"));
+        decimal.parse().unwrap_or(0.0)
+    }
+
+    fn nearest_binary(&self) -> f64 {
+        let (digits, length, point) = self.normal();
+        let mut value =
+            digits.take(16).fold(0u64, |value, digit| value << 4 | u64::from(nibble(digit)));
+        value <<= 4 * 16usize.saturating_sub(length);
+        // The lowest bit is below all that a float has, and stands for what follows.
+        value |= u64::from(length > 16);
+        let bits = 64 - i64::from(value.leading_zeros());
+        // The value is at least two to the power of `top`, and less than twice that.
+        let top = point.saturating_mul(4).saturating_add(self.exponent) - 64 + bits - 1;
+        if top > 1023 {
+            return f64::INFINITY;
+        }
+        let kept = (top + 1075).min(53);
+        if kept < 0 {
+            return 0.0;
+        }
+        let drop = bits - kept;
+        let (wide, half) = (u128::from(value), 1u128 << (drop - 1));
+        let (mut mantissa, rest) = ((wide >> drop) as u64, wide & (2 * half - 1));
+        if rest > half || rest == half && mantissa & 1 == 1 {
+            mantissa += 1;
+        }
+        // Carries go to the exponent, as they should.
+        let exponent = u64::try_from((top + 1022).max(0)).unwrap_or(0);
+        f64::from_bits((exponent << 52) + mantissa)
+    }
+
     fn compare(&self, other: &Self) -> Ordering {
+        match (self.is_zero(), other.is_zero()) {
+            (true, true) => return Ordering::Equal,
+            (true, false) if other.negative => return Ordering::Greater,
+            (true, false) => return Ordering::Less,
+            (false, true) => return other.compare(self).reverse(),
+            (false, false) => {}
+        }
         let magnitude = |a: &Self, b: &Self| {
-            let ((x, x_point), (y, y_point)) = (a.normal(), b.normal());
-            let zero = |digits: &mut dyn Iterator<Item = u8>| digits.next().is_none();
-            match (zero(&mut x.clone()), zero(&mut y.clone())) {
-                (true, true) => return Ordering::Equal,
-                (true, false) => return Ordering::Less,
-                (false, true) => return Ordering::Greater,
-                (false, false) => {}
+            if a.radix == 10 && b.radix == 10 {
+                let ((x, _, x_point), (y, _, y_point)) = (a.normal(), b.normal());
+                let x_point = x_point.saturating_add(a.exponent);
+                return x_point.cmp(&y_point.saturating_add(b.exponent)).then_with(|| x.cmp(y));
             }
-            let length = x.clone().count().max(y.clone().count());
-            let padded =
-                |digits| std::iter::Iterator::chain(digits, std::iter::repeat(b'0')).take(length);
-            x_point.cmp(&y_point).then_with(|| {
-                padded(x.collect::<Vec<_>>().into_iter())
-                    .cmp(padded(y.collect::<Vec<_>>().into_iter()))
-            })
+            // Some words of both say which is greater, mostly. Where the numbers are the same or nearly so it
+            // takes as many as their digits fill, and no more, however large the exponents: a power of ten is
+            // a product with powers of two only if digits make up for its fives.
+            let mut words = 8;
+            loop {
+                let ((mut x, x_fives), (mut y, y_fives)) = (a.between(words), b.between(words));
+                // A division by fives is a product on the other side.
+                for fives in [x_fives, -y_fives] {
+                    let side = if fives > 0 { &mut x } else { &mut y };
+                    side.multiply(fives.unsigned_abs(), words);
+                }
+                if x.low.compare(&y.high) == Ordering::Greater {
+                    return Ordering::Greater;
+                }
+                if x.high.compare(&y.low) == Ordering::Less {
+                    return Ordering::Less;
+                }
+                if x.is_exact() && y.is_exact() {
+                    return Ordering::Equal;
+                }
+                words *= 2;
+            }
         };
         match (self.negative, other.negative) {
             (false, false) => magnitude(self, other),
             (true, true) => magnitude(other, self),
-            // A zero has no sign.
-            _ if self.is_zero() && other.is_zero() => Ordering::Equal,
             (a, b) => b.cmp(&a),
         }
+    }
+
+    /// What the magnitude is between, with so many words, and what power of five is still to be multiplied
+    /// with.
+    fn between(&self, words: usize) -> (Between, i64) {
+        let (digits, length, point) = self.normal();
+        // As many as fit.
+        let taken = length.min(words * 8);
+        let mut low = Wide { words: Vec::with_capacity(words + 1), power: 0 };
+        let (mut factor, mut value) = (1, 0);
+        for digit in digits.take(taken) {
+            factor *= self.radix;
+            value = value * self.radix + nibble(digit);
+            if factor >= 10_000_000 {
+                low.multiply_add(factor, value);
+                (factor, value) = (1, 0);
+            }
+        }
+        low.multiply_add(factor, value);
+        let scale = point - taken as i64;
+        let fives = if self.radix == 16 { 0 } else { scale + self.exponent };
+        low.power = if self.radix == 16 { 4 * scale + self.exponent } else { fives };
+        let mut high = low.clone();
+        if taken < length {
+            high.multiply_add(1, 1);
+        }
+        (Between { low, high }, fives)
+    }
+}
+
+fn nibble(digit: u8) -> u32 {
+    char::from(digit).to_digit(16).unwrap_or(0)
+}
+
+/// A number of some words, the lowest first, and a power of two.
+#[derive(Debug, Clone)]
+struct Wide {
+    /// The last one is not zero.
+    words: Vec<u32>,
+    power: i64,
+}
+
+impl Wide {
+    fn multiply_add(&mut self, factor: u32, add: u32) {
+        let mut carry = u64::from(add);
+        for word in &mut self.words {
+            carry += u64::from(*word) * u64::from(factor);
+            *word = carry as u32;
+            carry >>= 32;
+        }
+        if carry > 0 {
+            self.words.push(carry as u32);
+        }
+    }
+
+    /// The product, of which what is below the highest words is left out, or rounded up.
+    fn times(&self, other: &Self, words: usize, up: bool) -> Self {
+        let mut product = vec![0; self.words.len() + other.words.len()];
+        for (index, x) in self.words.iter().enumerate() {
+            let mut carry = 0;
+            for (into, y) in product[index..].iter_mut().zip(&other.words) {
+                carry += u64::from(*into) + u64::from(*x) * u64::from(*y);
+                *into = carry as u32;
+                carry >>= 32;
+            }
+            product[index + other.words.len()] = carry as u32;
+        }
+        while product.last() == Some(&0) {
+            product.pop();
+        }
+        let below = product.len().saturating_sub(words);
+        let is_rounded = product.drain(..below).any(|word| word > 0);
+        let mut product =
+            Wide { words: product, power: self.power + other.power + 32 * below as i64 };
+        if up && is_rounded {
+            product.multiply_add(1, 1);
+        }
+        product
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        let normal = |wide: &Self| {
+            let shift = wide.words.last().map_or(0, |word| word.leading_zeros());
+            let mut words = wide.words.clone();
+            if shift > 0 {
+                for index in (0..words.len()).rev() {
+                    let below = index.checked_sub(1).map_or(0, |below| words[below]);
+                    words[index] = words[index] << shift | below >> (32 - shift);
+                }
+            }
+            let zeros = words.iter().take_while(|word| **word == 0).count();
+            let top = wide.power + 32 * words.len() as i64 - i64::from(shift);
+            (top, words.into_iter().skip(zeros).rev())
+        };
+        let ((top, words), (other_top, other_words)) = (normal(self), normal(other));
+        top.cmp(&other_top).then_with(|| words.cmp(other_words))
+    }
+}
+
+/// What a number is between, both ends included.
+struct Between {
+    low: Wide,
+    high: Wide,
+}
+
+impl Between {
+    /// With a power of five.
+    fn multiply(&mut self, fives: u64, words: usize) {
+        for (side, up) in [(&mut self.low, false), (&mut self.high, true)] {
+            let mut power = Wide { words: vec![1], power: 0 };
+            for bit in (0..64 - fives.leading_zeros()).rev() {
+                power = power.times(&power, words, up);
+                if fives >> bit & 1 == 1 {
+                    power = power.times(&Wide { words: vec![5], power: 0 }, words, up);
+                }
+            }
+            *side = side.times(&power, words, up);
+        }
+    }
+
+    fn is_exact(&self) -> bool {
+        self.low.compare(&self.high) == Ordering::Equal
     }
 }
 
@@ -202,39 +418,21 @@ impl<'a> General<'a> {
         let begins = |word: &[u8]| {
             text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
         };
-        let signed = |value: f64| if negative { -value } else { value };
         if begins(b"inf") {
-            return General::Number(signed(f64::INFINITY), None);
+            return General::Infinite { negative };
         }
         if begins(b"nan") {
             return General::NotANumber { negative };
         }
-        if begins(b"0x")
-            && let Some(value) = hexadecimal(&text[2..])
-        {
-            return General::Number(signed(value), None);
+        let hexadecimal = begins(b"0x").then(|| Scientific::parse(&text[2..], negative, 16));
+        match hexadecimal.flatten().or_else(|| Scientific::parse(text, negative, 10)) {
+            Some(number) => General::Finite(number.nearest(), number),
+            None => General::None,
         }
-        let (whole, rest) = digits(text);
-        let (fraction, rest) = match rest.split_first() {
-            Some((b'.', rest)) => digits(rest),
-            _ => (&[][..], rest),
-        };
-        if whole.is_empty() && fraction.is_empty() {
-            return General::None;
-        }
-        let exponent = exponent(rest, b"eE");
-        let number = Scientific { negative, whole, fraction, exponent };
-        // Digits beyond these do not change the nearest float; an exponent beyond has no float.
-        let mut decimal = String::with_capacity(64);
-        let (all, point) = number.normal();
-        decimal.push_str("0.");
-        decimal.extend(all.take(40).map(char::from));
-        decimal.push_str(&format!("0e{}", point.clamp(-100_000, 100_000)));
-        General::Number(signed(decimal.parse().unwrap_or(0.0)), Some(number))
     }
 
     pub(super) fn compare(&self, other: &Self) -> Ordering {
-        use General::{None, NotANumber, Number};
+        use General::{Finite, Infinite, None, NotANumber};
         match (self, other) {
             (None, None) => Ordering::Equal,
             (None, _) => Ordering::Less,
@@ -242,33 +440,36 @@ impl<'a> General<'a> {
             (NotANumber { negative: a }, NotANumber { negative: b }) => b.cmp(a),
             (NotANumber { .. }, _) => Ordering::Less,
             (_, NotANumber { .. }) => Ordering::Greater,
-            (Number(a, written_a), Number(b, written_b)) => a
+            (Infinite { negative: a }, Infinite { negative: b }) => b.cmp(a),
+            (Infinite { negative: true }, _) | (_, Infinite { negative: false }) => Ordering::Less,
+            (Infinite { negative: false }, _) | (_, Infinite { negative: true }) => {
+                Ordering::Greater
+            }
+            (Finite(a, written_a), Finite(b, written_b)) => a
                 .partial_cmp(b)
                 .unwrap_or(Ordering::Equal)
-                .then_with(|| match (written_a, written_b) {
-                    (Some(a), Some(b)) => a.compare(b),
-                    _ => Ordering::Equal,
-                }),
+                .then_with(|| written_a.compare(written_b)),
         }
     }
 
     pub(super) fn prefix(&self) -> u64 {
-        match self {
-            General::None => 0,
-            General::NotANumber { .. } => 1,
-            General::Number(value, _) => {
-                let bits = (value + 0.0).to_bits();
-                let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
-                (ordered >> 1) + 2
-            }
-        }
+        let value = match self {
+            General::None => return 0,
+            General::NotANumber { .. } => return 1,
+            General::Infinite { negative: true } => f64::NEG_INFINITY,
+            General::Infinite { negative: false } => f64::INFINITY,
+            General::Finite(value, _) => *value,
+        };
+        let bits = (value + 0.0).to_bits();
+        let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+        (ordered >> 1) + 2
     }
 }
 
 /// An exponent with its letter; 0 where there is none.
-fn exponent(text: &[u8], letters: &[u8]) -> i64 {
-    let Some((letter, rest)) = text.split_first() else { return 0 };
-    if !letters.contains(letter) {
+fn exponent(text: &[u8], letter: u8) -> i64 {
+    let Some((first, rest)) = text.split_first() else { return 0 };
+    if !first.eq_ignore_ascii_case(&letter) {
         return 0;
     }
     let (negative, rest) = match rest.split_first() {
@@ -276,30 +477,12 @@ fn exponent(text: &[u8], letters: &[u8]) -> i64 {
         Some((b'+', rest)) => (false, rest),
         _ => (false, rest),
     };
+    // Beyond a million millions all exponents are the same.
     let value = digits(rest)
         .0
         .iter()
         .fold(0i64, |value, digit| (value * 10 + i64::from(digit - b'0')).min(1 << 40));
     if negative { -value } else { value }
-}
-
-fn hexadecimal(text: &[u8]) -> Option<f64> {
-    let (mut value, mut scale, mut any, mut point) = (0f64, 0i64, false, false);
-    let mut rest = text;
-    while let Some((byte, after)) = rest.split_first() {
-        match char::from(*byte).to_digit(16) {
-            Some(digit) => {
-                any = true;
-                value = value * 16.0 + f64::from(digit);
-                scale -= if point { 4 } else { 0 };
-            }
-            None if *byte == b'.' && !point => point = true,
-            None => break,
-        }
-        rest = after;
-    }
-    let scale = (scale + exponent(rest, b"pP")).clamp(-20_000, 20_000);
-    any.then(|| value * 2f64.powi(i32::try_from(scale).unwrap_or(0)))
 }
 
 /// 1 for JAN to 12 for DEC, whatever follows, and 0 for the rest.
@@ -366,6 +549,83 @@ mod tests {
     }
 
     #[test]
+    fn all_ways_to_write_a_number_are_one_order() {
+        let long = format!("1{}", "0".repeat(5000));
+        let long_binary = format!("0x{}", "f".repeat(5000));
+        let half = format!("0x1.{}8p-300", "0".repeat(13));
+        // All digits of what is half between two floats, and a bit more.
+        let half_decimal = format!("{}e-353", half_of_floats());
+        let half_more = format!("{}1e-354", half_of_floats());
+        let ascending: [&[&str]; 34] = [
+            &["", "e5", "x", ".", "-"],
+            &["-nan"],
+            &["nan", "NaN(7)"],
+            &["-inf", "-Infinity"],
+            &["-0x1p3322000000"],
+            &["-1e1000000000"],
+            &["-1e400"],
+            &["-0x20000000000001"],
+            &["-9007199254740992", "-0x20000000000000"],
+            &["-0x1p-1074"],
+            &["-1e-400"],
+            &["0", "-0", "0x0", "0x", "-0x.0p9", "0e99999999999999999999"],
+            &["0x1p-3322000000"],
+            &["1e-1000000000"],
+            &["1e-400"],
+            &["0x1p-1075"],
+            &["5e-324"],
+            &[&half, &half_decimal],
+            &[&half_more],
+            &["0.1"],
+            &["0x1.999999999999ap-4"],
+            &["12", "0x1.8p3", "0xC", "0XC.0P0", "1.2e1", "0x.00cp12"],
+            &["9007199254740992", "0x20000000000000", "0x2p+52"],
+            &["9007199254740993", "0x20000000000001"],
+            &["9007199254740993.5", "0x20000000000001.8", "0x20000000000001.80"],
+            &["18446744073709551616", "0x1p64", "0x10000000000000000"],
+            &["0x10000000000000001", "18446744073709551617"],
+            &["1e400", "0.00001e405"],
+            &["1e500"],
+            &[&long, "1e5000"],
+            &[&long_binary],
+            &["1e1000000000"],
+            &["0x1p3322000000"],
+            &["inf", "+INFINITY", "infx"],
+        ];
+        for (index, group) in ascending.iter().enumerate() {
+            for (other_index, other_group) in ascending.iter().enumerate() {
+                for (a, b) in group.iter().flat_map(|a| other_group.iter().map(move |b| (a, b))) {
+                    let (x, y) = (General::parse(a.as_bytes()), General::parse(b.as_bytes()));
+                    assert_eq!(x.compare(&y), index.cmp(&other_index), "{a} {b}");
+                    let prefixes = x.prefix().cmp(&y.prefix());
+                    assert!(prefixes == index.cmp(&other_index) || prefixes.is_eq(), "{a} {b}");
+                }
+            }
+        }
+    }
+
+    /// The digits of (2^53 + 1) * 5^353: what is half between two floats, times 10^353.
+    fn half_of_floats() -> String {
+        let mut digits = vec![1u8];
+        let mut multiply = |factor: u32, add: u32| {
+            let mut carry = add;
+            for digit in &mut digits {
+                carry += u32::from(*digit) * factor;
+                *digit = (carry % 10) as u8;
+                carry /= 10;
+            }
+            while carry > 0 {
+                digits.push((carry % 10) as u8);
+                carry /= 10;
+            }
+        };
+        (0..53).for_each(|_| multiply(2, 0));
+        multiply(1, 1);
+        (0..353).for_each(|_| multiply(5, 0));
+        digits.iter().rev().map(|digit| char::from(b'0' + digit)).collect()
+    }
+
+    #[test]
     fn months_are_known_by_three_letters() {
         for (text, number) in
             [("jan", 1), (" DECember", 12), ("Mayor", 5), ("", 0), ("de", 0), ("xmay", 0)]
@@ -378,7 +638,93 @@ mod tests {
         "[ ]{0,1}[-+]{0,1}([0-9]{0,4}|[1-9]{14,20})(\\.[0-9]{0,3}){0,1}([kKMGx]|e[0-9]|e-[0-9]|inf|nan|0x1p3){0,1}"
     }
 
+    /// A number near those where floats become rare, in some way to write it, and a multiple of its value
+    /// that is whole.
+    fn modelled() -> impl Strategy<Value = (String, i128)> {
+        let (middle, high) = (1i128 << 53, 1i128 << 56);
+        let near = prop_oneof![0..40i128, middle - 3..middle + 3, high - 9..high + 9];
+        (near, any::<bool>(), 0..4u8, -3..3i32, -9..9i32).prop_map(|(m, minus, kind, ten, two)| {
+            let sign = if minus { "-" } else { "" };
+            let signed = if minus { -m } else { m };
+            let scaled = |factor: i128| signed * factor;
+            let (tens, twos) = (10i128.pow((ten + 3) as u32), 1i128 << (two + 9));
+            match kind {
+                0 => (format!("{sign}{m}e{ten}"), scaled(tens << 9)),
+                1 => (format!("{sign}00{m}.000"), scaled(1000 << 9)),
+                2 => (format!("{sign}0x{m:x}p{two}"), scaled(twos * 1000)),
+                // A hexadecimal digit behind the point.
+                _ => {
+                    (format!("{sign}0X{:X}.{:x}0p{two}", m >> 4, m & 15), scaled(twos * 1000) / 16)
+                }
+            }
+        })
+    }
+
+    /// Numbers of all sizes in all notations.
+    fn any_general() -> impl Strategy<Value = String> {
+        let digits = "[-+]{0,1}(0x){0,1}[0-9]{0,3}(1|0{20}|9007199254740992|20000000000000){0,1}[0-9]{0,1}(\\.[0-9]{0,2}){0,1}";
+        let power = "[ep]-{0,1}[0-9]{1,2}([0-9]{1,12}){0,1}|";
+        prop_oneof![
+            (digits, power).prop_map(|(digits, power)| digits + &power),
+            (0..70i32, -1080..1080i32).prop_map(|(m, p)| format!("0x{m:x}p{p}")),
+            (0..70i32, -340..320i32).prop_map(|(m, p)| format!("{m}e{p}")),
+            any::<f64>().prop_map(|value| format!("{value:e}")),
+            any::<f64>().prop_map(|value| format!("{value}")),
+            Just("inf".to_owned()),
+            Just("-inf".to_owned()),
+        ]
+    }
+
     proptest! {
+        #[test]
+        fn general_numbers_are_in_the_order_of_their_values(a in modelled(), b in modelled()) {
+            let (x, y) = (General::parse(a.0.as_bytes()), General::parse(b.0.as_bytes()));
+            prop_assert_eq!(x.compare(&y), a.1.cmp(&b.1), "{} {}", &a.0, &b.0);
+            prop_assert!(x.prefix() == y.prefix() || x.prefix().cmp(&y.prefix()) == a.1.cmp(&b.1));
+        }
+
+        #[test]
+        fn the_order_of_general_numbers_is_total(texts in prop::collection::vec(any_general(), 3..7)) {
+            let numbers: Vec<_> = texts.iter().map(|text| General::parse(text.as_bytes())).collect();
+            for x in &numbers {
+                prop_assert_eq!(x.compare(x), Ordering::Equal);
+                for y in &numbers {
+                    let compared = x.compare(y);
+                    prop_assert_eq!(compared, y.compare(x).reverse());
+                    prop_assert!(x.prefix() == y.prefix() || x.prefix().cmp(&y.prefix()) == compared, "{:?} {:?}", x, y);
+                    for z in &numbers {
+                        if compared.is_le() && y.compare(z).is_le() {
+                            let all = compared.then(y.compare(z));
+                            prop_assert_eq!(x.compare(z), all, "{:?} {:?} {:?}", x, y, z);
+                        }
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn floats_are_the_nearest(value in any::<f64>(), m in any::<u64>(), p in -1200..1100i32) {
+            // What the standard library reads is near, and so is what hexadecimal digits say.
+            if value.is_finite() {
+                let text = format!("{value:e}");
+                let General::Finite(read, _) = General::parse(text.as_bytes()) else { panic!() };
+                prop_assert_eq!(read, value);
+                let bits = value.to_bits();
+                let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i64, bits & ((1 << 52) - 1));
+                let whole = fraction | u64::from(exponent > 0) << 52;
+                let sign = if value < 0.0 { "-" } else { "" };
+                let text = format!("{sign}0x{whole:x}p{}", exponent.max(1) - 1075);
+                let General::Finite(read, _) = General::parse(text.as_bytes()) else { panic!() };
+                prop_assert_eq!(read, value);
+            }
+            let text = format!("0x{m:x}p{p}");
+            let General::Finite(read, _) = General::parse(text.as_bytes()) else { panic!() };
+            if p > -1000 {
+                let (a, b) = (p / 2, p - p / 2);
+                prop_assert_eq!(read, m as f64 * 2f64.powi(a) * 2f64.powi(b));
+            }
+        }
+
         #[test]
         fn prefixes_agree_with_comparisons(a in number(), b in number()) {
             let (x, y) = (Decimal::parse(a.as_bytes()), Decimal::parse(b.as_bytes()));

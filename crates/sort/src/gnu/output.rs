@@ -7,7 +7,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
@@ -18,7 +18,7 @@ use super::Error;
 enum Staged {
     Unnamed(File),
     Named(NamedTempFile),
-    /// What is no regular file is written to as it is: a device, a pipe.
+    /// What is no regular file, at the end of all links, is written to as it is: a device, a pipe.
     Direct(File),
 }
 
@@ -35,29 +35,35 @@ fn refused(action: &'static str, path: &Path, source: io::Error) -> Error {
 
 impl Output {
     pub(super) fn create(path: &Path, overwrite: bool) -> Result<Self, Error> {
+        let at_the_end = path.metadata().ok();
+        if let Some(metadata) = &at_the_end {
+            if metadata.is_dir() {
+                return Err(refused("write", path, io::ErrorKind::IsADirectory.into()));
+            }
+            if !metadata.is_file() {
+                // By the name that was given: `/dev/stdout` may lead to what has no other.
+                let file = File::options().write(true).open(path);
+                let file = file.map_err(|error| refused("write", path, error))?;
+                return Ok(Output::direct(path, file));
+            }
+            if !overwrite {
+                return Err(Error::Exists { path: path.to_path_buf() });
+            }
+        }
         // A link stays a link, and what it leads to is replaced.
-        let place = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let place = match path.canonicalize() {
+            Ok(place) => place,
+            // A new file cannot take the place of an open one that has lost its name.
+            Err(error) if at_the_end.is_some() => return Err(refused("replace", path, error)),
+            Err(_) => path.to_path_buf(),
+        };
         let before = match place.symlink_metadata() {
             Ok(metadata) => Some(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(refused("write", path, error)),
         };
-        if let Some(metadata) = &before {
-            let kind = metadata.file_type();
-            if kind.is_dir() {
-                return Err(refused("write", path, io::ErrorKind::IsADirectory.into()));
-            }
-            if kind.is_char_device() || kind.is_fifo() || kind.is_block_device() || kind.is_socket()
-            {
-                let file = File::options()
-                    .write(true)
-                    .open(&place)
-                    .map_err(|error| refused("write", path, error))?;
-                return Ok(Output { place, staged: Staged::Direct(file), overwrite, before });
-            }
-            if !overwrite {
-                return Err(Error::Exists { path: path.to_path_buf() });
-            }
+        if before.is_some() && !overwrite {
+            return Err(Error::Exists { path: path.to_path_buf() });
         }
         let folder = folder(&place);
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -69,6 +75,11 @@ impl Output {
             }
         };
         Ok(Output { place, staged, overwrite, before })
+    }
+
+    fn direct(path: &Path, file: File) -> Self {
+        let place = path.to_path_buf();
+        Output { place, staged: Staged::Direct(file), overwrite: true, before: None }
     }
 
     pub(super) fn file(&mut self) -> &mut File {

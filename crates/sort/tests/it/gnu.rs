@@ -350,6 +350,112 @@ fn gnu_sort_agrees_beyond_memory() {
     }
 }
 
+/// GNU rounds to a long double, so that which of these lines tie there depends on the machine.
+#[test]
+fn general_numbers_tie_only_where_their_values_are_the_same() {
+    for (input, expected) in [
+        ("1e500 inf 1e400 -1e500 -inf", "-inf -1e500 1e400 1e500 inf"),
+        ("0x0 1e-400 -1e-400 0", "-1e-400 0x0 1e-400"),
+        (
+            "9007199254740993 0x20000000000000 9007199254740992 0x20000000000001 0x1p53",
+            "0x20000000000000 9007199254740993",
+        ),
+        ("12.5 0x1.8p3 0xC 12", "0x1.8p3 12.5"),
+        ("1e999999999 0x1p999999999 1e-999999999", "1e-999999999 0x1p999999999 1e999999999"),
+    ] {
+        let lines = |text: &str| text.replace(' ', "\n") + "\n";
+        let ran = ours(&["-g", "-u", "-s"], lines(input).as_bytes(), None);
+        assert_eq!(String::from_utf8(ran.stdout).unwrap(), lines(expected));
+    }
+}
+
+fn pipe_at(path: &str) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+/// What comes out, or a panic where nothing does: a pipe that is waited for in vain is waited for forever.
+fn ours_in_time(args: &[String]) -> Ran {
+    let (send, receive) = std::sync::mpsc::channel();
+    let args = args.to_vec();
+    std::thread::spawn(move || send.send(ours(&args, b"", None)));
+    receive.recv_timeout(Duration::from_secs(60)).expect("it hangs")
+}
+
+#[test]
+fn a_pipe_with_a_name_is_opened_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), "b\n").unwrap();
+    fs::write(path("list"), format!("{}\0{}\0", path("p"), path("q"))).unwrap();
+    let names = ["p", "q", "r"];
+    names.iter().for_each(|name| pipe_at(&path(name)));
+    // More than a pipe holds.
+    let big: String = (0..30_000).map(|number| format!("c{number:05}\n")).collect();
+    let many = |text: &str| text.to_owned();
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, String)], String);
+    let cases: [Case<'_>; 7] = [
+        (&["p"], &[("p", many("3\n1\n2\n"))], many("1\n2\n3\n")),
+        (&["-n", "file", "p", "file"], &[("p", many("1\n"))], many("b\nb\n1\n")),
+        (&["-c", "p"], &[("p", many("1\n2\n"))], many("")),
+        (&["-m", "p", "q", "file"], &[("p", many("a\n")), ("q", many("c\n"))], many("a\nb\nc\n")),
+        (
+            &["-m", "--batch-size=2", "p", "q", "r"],
+            &[("p", many("a\n")), ("q", many("c\n")), ("r", many("b\n"))],
+            many("a\nb\nc\n"),
+        ),
+        (&["--files0-from=list"], &[("p", many("b\n")), ("q", many("a\n"))], many("a\nb\n")),
+        (
+            &["--files0-from=r"],
+            &[("r", format!("{}\0", path("p"))), ("p", many("b\na\n"))],
+            many("a\nb\n"),
+        ),
+    ];
+    let run_case = |args: &[&str], expected: &str| {
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| match arg.strip_prefix("--files0-from=") {
+                Some(name) => format!("--files0-from={}", path(name)),
+                None if arg.starts_with('-') => (*arg).to_owned(),
+                None => path(arg),
+            })
+            .collect();
+        let ran = ours_in_time(&args);
+        ran.result.unwrap();
+        assert!(ran.stdout == expected.as_bytes(), "{args:?}");
+    };
+    for (args, contents, expected) in &cases {
+        let writers: Vec<_> = contents
+            .iter()
+            .map(|(name, text)| {
+                let (path, text) = (path(name), text.clone());
+                std::thread::spawn(move || fs::write(path, text).unwrap())
+            })
+            .collect();
+        run_case(args, expected);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+    }
+    // One writer, that opens a pipe when it has filled the one before.
+    let pipes = [path("p"), path("q")];
+    let (one, text) = (pipes.clone(), big.clone());
+    let writer =
+        std::thread::spawn(move || one.iter().for_each(|pipe| fs::write(pipe, &text).unwrap()));
+    let twice: String = big.lines().flat_map(|line| [line, "\n", line, "\n"]).collect();
+    run_case(&["p", "q"], &twice);
+    writer.join().unwrap();
+    // One that opens all before it writes to any, which a merge has to be ready for.
+    let text = big.clone();
+    let writer = std::thread::spawn(move || {
+        let files = pipes.map(|pipe| fs::File::options().write(true).open(pipe).unwrap());
+        for mut file in files {
+            std::io::Write::write_all(&mut file, &text.as_bytes()[..7000]).unwrap();
+        }
+    });
+    let twice: String = big[..7000].lines().flat_map(|line| [line, "\n", line, "\n"]).collect();
+    run_case(&["-m", "p", "q"], &twice);
+    writer.join().unwrap();
+}
+
 #[test]
 fn a_limit_is_the_head_of_what_comes_out() {
     let folder = tempfile::tempdir().unwrap();
@@ -486,6 +592,55 @@ fn an_output_appears_whole_or_not_at_all() {
 }
 
 #[test]
+fn an_output_that_is_no_regular_file_is_written_to_where_it_is() {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("in"), "b\na\n").unwrap();
+    pipe_at(&path("pipe"));
+    symlink(path("pipe"), path("link")).unwrap();
+    symlink(path("link"), path("link of link")).unwrap();
+    symlink("/dev/null", path("null")).unwrap();
+    for overwrite in [false, true] {
+        let args = |name: &str| {
+            let mut args = vec!["-o".to_owned(), name.to_owned(), path("in")];
+            args.extend(overwrite.then(|| "--overwrite".to_owned()));
+            args
+        };
+        for name in ["pipe", "link", "link of link"] {
+            let pipe = path("pipe");
+            let (send, receive) = std::sync::mpsc::channel();
+            std::thread::spawn(move || send.send(fs::read(pipe)));
+            ours_in_time(&args(&path(name))).result.unwrap();
+            let read = receive.recv_timeout(Duration::from_secs(60)).expect("nothing was written");
+            assert_eq!(read.unwrap(), b"a\nb\n", "{name}");
+        }
+        ours(&args(&path("null")), b"", None).result.unwrap();
+        for link in ["link", "link of link", "null"] {
+            assert!(fs::symlink_metadata(path(link)).unwrap().is_symlink(), "{link}");
+        }
+        assert!(fs::metadata(path("pipe")).unwrap().file_type().is_fifo());
+        // As `/dev/stdout` leads to a pipe that has no name.
+        if Path::new("/proc/self/fd").exists() {
+            let (mut reader, writer) = std::io::pipe().unwrap();
+            let number = format!("/proc/self/fd/{}", writer.as_raw_fd());
+            let link = path(if overwrite { "own link 1" } else { "own link 2" });
+            symlink(&number, &link).unwrap();
+            for name in [&number, &link] {
+                ours_in_time(&args(name)).result.unwrap();
+            }
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            drop(writer);
+            let mut written = String::new();
+            reader.read_to_string(&mut written).unwrap();
+            assert_eq!(written, "a\nb\na\nb\n");
+        }
+    }
+}
+
+#[test]
 fn inputs_are_named_where_they_fail() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -527,6 +682,45 @@ fn more_inputs_than_a_merge_takes_are_merged_in_steps() {
     ran.result.unwrap();
     let expected: String = expected.into_iter().map(|(_, line)| line).collect();
     assert!(ran.stdout == expected.as_bytes());
+}
+
+#[test]
+fn as_many_inputs_are_open_at_once_as_the_process_may_have() {
+    const FILES: usize = 300;
+    const FOLDER: &str = "TIDEMILL_TEST_FEW_FILES";
+    // Whoever may open few files is a process of its own: this test once more.
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..FILES {
+            let text = format!("{number}\n{}\n", number + FILES);
+            fs::write(folder.path().join(format!("in{number}")), text).unwrap();
+        }
+        let test = "gnu::as_many_inputs_are_open_at_once_as_the_process_may_have";
+        for limit in [100, 24] {
+            let child = Process::new("sh")
+                .args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\"")])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", test, "--nocapture"])
+                .env(FOLDER, folder.path())
+                .output()
+                .unwrap();
+            let told = [child.stdout, child.stderr].concat();
+            let told = String::from_utf8_lossy(&told);
+            assert!(child.status.success() && told.contains("1 passed"), "{limit}: {told}");
+        }
+        return;
+    };
+    let folder = folder.to_str().unwrap();
+    let expected: String = (0..2 * FILES).map(|number| format!("{number}\n")).collect();
+    for action in ["-mn", "-mn --batch-size=16", "-n --explain"] {
+        let files = (0..FILES).map(|number| format!("{folder}/in{number}"));
+        let output = format!("{folder}/out");
+        let words = action.split(' ').chain(["-T", folder, "--overwrite", "-o", &output]);
+        let args: Vec<String> = words.map(str::to_owned).chain(files).collect();
+        let ran = ours(&args, b"", Some(16 << 20));
+        ran.result.unwrap_or_else(|error| panic!("{action}: {error}"));
+        assert!(fs::read_to_string(output).unwrap() == expected, "{action}");
+    }
 }
 
 #[test]
