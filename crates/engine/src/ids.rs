@@ -8,6 +8,7 @@
 //! Each input is read once, but for files of text and raw ids, which are read once before to see whether they are in
 //! order. Each input that is not is written and read once more where it does not fit into its part of the memory.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,15 +16,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
-use tidemill_base::error::{Error, Result};
+use tidemill_base::error::{BadRecord, Error, Result};
 use tidemill_base::home::RunId;
 use tidemill_base::settings::Settings;
 use tidemill_base::suggest;
 use tidemill_query::{Plan, Query};
 use tidemill_remote::StorageOptions;
+use tidemill_remote::location::web_path;
 use tidemill_sink::{OutputFormat, Sink, SinkSpec, StagedFile};
 use tidemill_sort::ids::{self, Format, Input, combine};
-use tidemill_source::SourceSpec;
+use tidemill_source::{Format as SourceFormat, SourceSpec};
 
 pub use tidemill_sort::ids::{Counts, Operation};
 pub use tidemill_sql::sort_error;
@@ -134,6 +136,10 @@ pub fn operation(name: &str) -> Result<Operation> {
 /// [`Error::Usage`] for inputs and options that make no sense, [`Error::Bytes`] for what is no id, and what reading,
 /// sorting and writing meet.
 pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<Counts> {
+    combined(request, settings, out).map_err(|error| without_others(error, request))
+}
+
+fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<Counts> {
     if request.inputs.is_empty() {
         return Err(Error::usage_hint("no sets of ids", "name at least one file"));
     }
@@ -275,6 +281,14 @@ fn input(
     Input::file(path, format, options).map_err(told)
 }
 
+/// What tells how a file is stored: of a web URL its path, without a query behind it.
+fn path_of(name: &str) -> Cow<'_, str> {
+    match name.split_once("://") {
+        Some(("http" | "https", _)) => web_path(name).into(),
+        _ => name.into(),
+    }
+}
+
 /// The source of a table.
 fn source(name: &str, request: &Request) -> SourceSpec {
     SourceSpec {
@@ -292,7 +306,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
     let tables = request.inputs.len() as u64;
     // Those that are merged as they are are read at the same time.
     settings.memory_bytes /= if request.sorted { 4 * tables } else { 4 };
-    let plan = Plan::new(&query, &settings).map_err(|error| match &request.column {
+    let mut plan = Plan::new(&query, &settings).map_err(|error| match &request.column {
         Some(column) => unknown_column(name, column, request, &settings).unwrap_or(error),
         None => error,
     })?;
@@ -306,12 +320,14 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
         ));
     };
     let data_type = field.data_type();
+    let as_ids = plan_of_ids(name, field, request, &settings);
+    let mut refusal = None;
     if !data_type.is_integer() && data_type != &DataType::Null {
         // Where there is no value nothing tells a type: a column of a CSV file without rows is text.
         if is_text(data_type) && !has_value(plan)? {
             return Ok(Input::blocks(name, |_| Ok(())));
         }
-        return Err(Error::usage_hint(
+        let no_ids = Error::usage_hint(
             format!(
                 "column `{}` of `{name}` is {}, and ids are whole numbers",
                 field.name(),
@@ -321,7 +337,13 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
                 true => "CAST(x AS BIGINT) makes whole numbers of such ones in a query",
                 false => "hash(x) makes numbers of texts and all other values in a query",
             },
-        ));
+        );
+        // What is told from a text as DOUBLE may be whole numbers of which some are out of range.
+        let Some(as_ids) = as_ids else { return Err(no_ids) };
+        refusal = Some(no_ids);
+        plan = as_ids;
+    } else if let Some(as_ids) = as_ids {
+        plan = as_ids;
     }
     let (shown, column, signed) = (name.to_owned(), field.name().clone(), request.signed);
     // It is read when its turn comes.
@@ -339,8 +361,119 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
             }
             Ok(())
         };
-        next().map_err(io::Error::other)
+        next().map_err(|error| {
+            let is_other = !is_of_whole_number(&error);
+            io::Error::other(refusal.take().filter(|_| is_other).unwrap_or(error))
+        })
     }))
+}
+
+/// The type of ids.
+fn id_type(request: &Request) -> DataType {
+    if request.signed { DataType::Int64 } else { DataType::UInt64 }
+}
+
+/// The plan that reads a column as ids where its type is told from its first values, which may not be the greatest.
+/// None where the column has a type of its own, or one that is none of numbers.
+fn plan_of_ids(name: &str, field: &Field, request: &Request, settings: &Settings) -> Option<Plan> {
+    let told = field.data_type();
+    let is_number = told.is_integer() || matches!(told, DataType::Null | DataType::Float64);
+    let is_field = request.column.as_ref().is_some_and(|column| column.contains('.'));
+    let is_typed = SourceFormat::from_path(&path_of(name)).is_some_and(SourceFormat::is_typed);
+    if !is_number || is_field || is_typed || name == "-" {
+        return None;
+    }
+    let ids = Schema::new(vec![Field::new(field.name(), id_type(request), true)]);
+    let spec = SourceSpec { schema: Some(Arc::new(ids)), ..source(name, request) };
+    let column = request.column.clone().map(|column| vec![column]);
+    // A folder's files tell only when they are opened that they have types of their own: those refuse another one.
+    Plan::new(&Query::columns(spec, column.as_deref(), None).ok()?, settings).ok()
+}
+
+/// The value that a record was refused for.
+fn found(record: &BadRecord) -> Option<&str> {
+    record.reason.strip_prefix("expected a ")?.split_once(", found `")?.1.strip_suffix('`')
+}
+
+fn is_whole_number(value: &str) -> bool {
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a run ended at a whole number that is no id, or at something else than a value.
+fn is_of_whole_number(error: &Error) -> bool {
+    match error {
+        Error::BadRecords { first, .. } => {
+            first.first().and_then(found).is_none_or(is_whole_number)
+        }
+        _ => true,
+    }
+}
+
+/// What ids may be, and what to do about `value`, which is none.
+fn range_hint(value: &str, signed: bool) -> String {
+    let is_negative = value.starts_with('-');
+    match (is_whole_number(value), signed) {
+        (false, _) => "ids are whole numbers".into(),
+        (true, false) if is_negative => {
+            "ids are from 0 on: --signed for numbers in two's complement".into()
+        }
+        (true, false) => "ids go up to 18446744073709551615".into(),
+        (true, true) if is_negative => "signed ids go from -9223372036854775808 on".into(),
+        (true, true) if value.parse::<u64>().is_ok() => {
+            "signed ids go up to 9223372036854775807: leave out --signed".into()
+        }
+        (true, true) => "signed ids go up to 9223372036854775807".into(),
+    }
+}
+
+/// An error without the options of other verbs.
+fn without_others(error: Error, request: &Request) -> Error {
+    const OWN: [&str; 11] = [
+        "--output",
+        "--format",
+        "--input-format",
+        "--column",
+        "--signed",
+        "--sorted",
+        "--overwrite",
+        "--memory",
+        "--spill-dir",
+        "--threads",
+        "--storage-option",
+    ];
+    const ELSEWHERE: &str =
+        "`tidemill convert` has options for such files, and writes a table that ids are read from";
+    let is_others = |hint: &str| {
+        let is_part = |sign: char| sign.is_ascii_alphanumeric() || sign == '-';
+        let mut words = hint.split(|sign| !is_part(sign));
+        // A command that is spelled out has options of its own.
+        !hint.contains("tidemill ")
+            && words.any(|word| word.starts_with("--") && word.len() > 2 && !OWN.contains(&word))
+    };
+    let own = |hint: Option<String>| {
+        hint.map(|hint| if is_others(&hint) { ELSEWHERE.to_owned() } else { hint })
+    };
+    match error {
+        Error::BadRecords { first, count, allowed } => match first.first() {
+            Some(record) => Error::Bytes {
+                message: record.to_string(),
+                hint: match found(record) {
+                    Some(value) => Some(range_hint(value, request.signed)),
+                    None => own(Some(record.hint.clone().unwrap_or_else(|| ELSEWHERE.to_owned()))),
+                },
+            },
+            None => Error::BadRecords { first, count, allowed },
+        },
+        Error::Usage { message, hint } => Error::Usage { message, hint: own(hint) },
+        Error::Corrupt { path, offset, reason, hint } => {
+            Error::Corrupt { path, offset, reason, hint: own(hint) }
+        }
+        Error::Differ { path, other, reason, hint } => {
+            Error::Differ { path, other, reason, hint: own(hint) }
+        }
+        other => other,
+    }
 }
 
 fn is_text(data_type: &DataType) -> bool {
@@ -487,8 +620,8 @@ impl Output {
                 spec.format = named.transpose()?;
                 spec.overwrite = request.overwrite;
                 spec.storage_options = request.storage_options.clone();
-                let of = if request.signed { DataType::Int64 } else { DataType::UInt64 };
-                let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, of, false)]));
+                let ids = Field::new(COLUMN, id_type(request), false);
+                let schema = Arc::new(Schema::new(vec![ids]));
                 let memory = settings.share(1, 8);
                 let sink = Sink::create(&spec, schema, &RunId::new(), memory)?;
                 return Ok(Output::Table(Box::new(sink)));

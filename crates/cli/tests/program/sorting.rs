@@ -196,11 +196,91 @@ fn sets_of_ids_are_combined() {
         let (code, out, says) = told(&args);
         assert_eq!(code, Some(2), "{args:?}: {says}");
         assert!(says.contains(expected) && out.is_empty(), "{args:?}: {says}");
+        assert!(!says.contains("--schema"), "it has no such option: {says}");
     }
     let mut piped = place.tidemill(&["ids", "intersect", "-", "a.txt"]);
     let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"9\n7\n").unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"7\n");
+}
+
+/// The types of a text are told from its first records: ids are of one type all the same.
+#[test]
+fn ids_of_a_text_are_read_as_ids_however_great() {
+    let place = Place::new();
+    let told = |args: &[&str]| {
+        let output = place.tidemill(&[&["ids"], args].concat()).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), told, String::from_utf8(output.stderr).unwrap())
+    };
+    const RECORDS: u64 = 60_000;
+    let ids = |last: &str| (0..RECORDS).map(|id| id.to_string()).chain([last.to_owned()]);
+    let csv = |last: &str| {
+        let lines: String =
+            ids(last).map(|id| format!("{id},{},{}\n", "x".repeat(60), "0.5")).collect();
+        format!("id,text,half\n{lines}")
+    };
+    let tsv = |last: &str| csv(last).replace(',', "\t");
+    let of_each =
+        |line: fn(String) -> String| move |last: &str| ids(last).map(line).collect::<String>();
+    let json = of_each(|id| format!("{{\"id\": {id}, \"text\": \"{}\"}}\n", "x".repeat(60)));
+    let logfmt = of_each(|id| format!("id={id} text={}\n", "x".repeat(60)));
+    let kinds: [(&str, &dyn Fn(&str) -> String); 4] =
+        [("a.csv", &csv), ("a.tsv", &tsv), ("a.json", &json), ("a.logfmt", &logfmt)];
+    for (name, text) in kinds {
+        for last in ["9223372036854775808", "18446744073709551615"] {
+            place.write(name, text(last));
+            let column = [name, "--column", "id"];
+            let (code, count, says) = told(&[&["count"], &column[..]].concat());
+            assert_eq!((code, count, says), (Some(0), format!("{}\n", RECORDS + 1), String::new()));
+            let (code, out, says) = told(&[&["union"], &column[..], &["--signed"]].concat());
+            assert_eq!((code, out.as_str()), (Some(1), ""), "{name}: {says}");
+            assert!(says.contains(&format!("{name}: line ")), "{name}: {says}");
+            assert!(
+                says.contains(&format!("column `id`: expected a BIGINT, found `{last}`")),
+                "{says}"
+            );
+            assert!(says.contains("hint: signed ids go up to"), "{says}");
+            assert!(!says.contains("--schema") && !says.contains("--max-bad"), "{says}");
+        }
+        place.write(name, text("-1"));
+        let column = [name, "--column", "id"];
+        let (code, count, says) = told(&[&["count"], &column[..], &["--signed"]].concat());
+        assert_eq!((code, count, says), (Some(0), format!("{}\n", RECORDS + 1), String::new()));
+        let (code, out, says) = told(&[&["count"], &column[..]].concat());
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{name}: {says}");
+        assert!(
+            says.contains(
+                "expected a BIGINT UNSIGNED, found `-1`\nhint: ids are from 0 on: --signed"
+            ),
+            "{says}"
+        );
+    }
+    // Its own output is read again.
+    place.write(
+        "great.txt",
+        format!("{}\n", ids("18446744073709551615").collect::<Vec<_>>().join("\n")),
+    );
+    assert_eq!(told(&["union", "great.txt", "-o", "great.csv"]).0, Some(0));
+    assert_eq!(told(&["count", "great.csv"]).1, format!("{}\n", RECORDS + 1));
+    place.write("beyond.csv", "id\n18446744073709551616\n");
+    place.write("both.csv", "id\n-1\n9223372036854775808\n");
+    for (args, expected) in [
+        (
+            &["union", "beyond.csv"][..],
+            "beyond.csv: line 2 (byte 3), column `id`: expected a BIGINT UNSIGNED, found `18446744073709551616`\n\
+             hint: ids go up to 18446744073709551615\n",
+        ),
+        (&["union", "both.csv"], "found `-1`\nhint: ids are from 0 on: --signed"),
+        (
+            &["union", "both.csv", "--signed"],
+            "found `9223372036854775808`\nhint: signed ids go up to",
+        ),
+    ] {
+        let (code, out, says) = told(args);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{args:?}: {says}");
+        assert!(says.contains(expected), "{args:?}: {says}");
+    }
 }
 
 /// A sort that is killed once it has spilled leaves no file, and one that is interrupted neither.
