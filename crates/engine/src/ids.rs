@@ -239,7 +239,7 @@ fn parts(error: &dyn std::error::Error) -> (String, Option<String>) {
 fn stored(name: &str, request: &Request) -> Stored {
     request.input_format.unwrap_or_else(|| match name {
         "-" => Stored::Text,
-        _ => Stored::of_path(name),
+        _ => Stored::of_path(&path_of(name)),
     })
 }
 
@@ -267,7 +267,9 @@ fn input(
             format!(
                 "ids as text and raw ids are read from files of this machine, not from `{name}`"
             ),
-            format!("tidemill cat '{name}' | tidemill ids … -"),
+            format!(
+                "tidemill cat '{name}' | tidemill ids … -; if it is a table, --input-format table"
+            ),
         ));
     }
     let path = Path::new(name);
@@ -320,7 +322,10 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
         ));
     };
     let data_type = field.data_type();
+    // Of the two plans one is run.
+    let bytes = settings.progress.bytes_total();
     let as_ids = plan_of_ids(name, field, request, &settings);
+    settings.progress.set_bytes_total(bytes);
     let mut refusal = None;
     if !data_type.is_integer() && data_type != &DataType::Null {
         // Where there is no value nothing tells a type: a column of a CSV file without rows is text.
@@ -670,6 +675,30 @@ impl Output {
                 sink.commit()?;
                 Ok(())
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stored, path_of};
+
+    #[test]
+    fn a_name_tells_how_ids_are_stored() {
+        for (name, expected) in [
+            ("a.txt", Stored::Text),
+            ("a", Stored::Text),
+            ("a.u64", Stored::Raw),
+            ("a.RAW", Stored::Raw),
+            ("a.parquet", Stored::Table),
+            ("a.csv.gz", Stored::Table),
+            ("https://host/p01.parquet?sig=abc.d", Stored::Table),
+            ("http://host/a%2Ecsv#part", Stored::Table),
+            ("https://host/p01?as=a.parquet", Stored::Text),
+            ("s3://bucket/p?.csv", Stored::Table),
+            ("what?.csv", Stored::Table),
+        ] {
+            assert_eq!(Stored::of_path(&path_of(name)), expected, "{name}");
         }
     }
 }

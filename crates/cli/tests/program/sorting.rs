@@ -164,6 +164,7 @@ fn sets_of_ids_are_combined() {
         (&["union", "a.txt", "-o", "out/"], 2, "`out/` is a folder"),
         (&["union", "-", "-"], 2, "standard input is read once"),
         (&["union", "s3://b/a.raw"], 2, "tidemill cat 's3://b/a.raw' | tidemill ids"),
+        (&["union", "http://h/a?x=b.csv"], 2, "if it is a table, --input-format table"),
     ] {
         let (code, out, says) = told(args);
         assert_eq!(code, Some(status), "{args:?}: {says}");
