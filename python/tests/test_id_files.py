@@ -75,6 +75,12 @@ def test_ids_of_a_text_are_of_one_type_however_great(tmp_path):
         tm.ids("union", tmp_path / "b.csv")
 
 
+def test_a_column_where_no_set_is_a_table_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("1\n")
+    with pytest.raises(tm.UsageError, match="column=`user` means nothing: no set is a table"):
+        tm.ids("count", tmp_path / "a.txt", column="user")
+
+
 def test_sets_beyond_memory(tmp_path):
     chance = np.random.default_rng(7)
     sets = [chance.integers(0, 2**62, 4_000_000, dtype="u8") for _ in range(2)]

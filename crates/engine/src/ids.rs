@@ -152,6 +152,13 @@ fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resu
             "`union` with an output writes those that it counts",
         ));
     }
+    let has_table = request.inputs.iter().any(|name| stored(name, request) == Stored::Table);
+    if let (Some(column), false) = (&request.column, has_table) {
+        return Err(Error::usage_hint(
+            format!("--column `{column}` means nothing: no set is a table"),
+            "a suffix tells a table, .csv or .parquet; --input-format table says so of all",
+        ));
+    }
     // What is read ahead of the sort has the rest.
     let memory_bytes = (settings.memory_bytes / 4 * 3).max(INPUT_BYTES_MIN);
     let mut options = ids::Options::default();

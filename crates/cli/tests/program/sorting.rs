@@ -163,6 +163,12 @@ fn sets_of_ids_are_combined() {
         (&["union", "nosuch.txt"], 1, "`nosuch.txt`"),
         (&["union", "a.txt", "-o", "out/"], 2, "`out/` is a folder"),
         (&["union", "-", "-"], 2, "standard input is read once"),
+        (
+            &["union", "a.txt", "--column", "user"],
+            2,
+            "--column `user` means nothing: no set is a table",
+        ),
+        (&["count", "-", "x.raw", "--column", "user"], 2, "--column `user` means nothing"),
         (&["union", "s3://b/a.raw"], 2, "tidemill cat 's3://b/a.raw' | tidemill ids"),
         (&["union", "http://h/a?x=b.csv"], 2, "if it is a table, --input-format table"),
     ] {
