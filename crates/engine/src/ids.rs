@@ -9,7 +9,7 @@
 //! order. Each input that is not is written and read once more where it does not fit into its part of the memory.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,9 +23,11 @@ use tidemill_base::suggest;
 use tidemill_query::{Plan, Query};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::location::web_path;
-use tidemill_sink::{OutputFormat, Sink, SinkSpec, StagedFile};
+use tidemill_sink::{CompressedFile, OutputFormat, Sink, SinkSpec};
 use tidemill_sort::ids::{self, Format, Input, combine};
-use tidemill_source::{Format as SourceFormat, SourceSpec};
+use tidemill_source::{
+    Compression, Format as SourceFormat, MAGIC_BYTES, SourceSpec, compression_told, decoded_reader,
+};
 
 pub use tidemill_sort::ids::{Counts, Operation};
 pub use tidemill_sql::sort_error;
@@ -75,9 +77,10 @@ impl Stored {
     }
 
     /// That of a file by its name: `.raw`, `.bin` and `.u64` are raw, what queries read by its suffix is a table, all
-    /// else is text.
+    /// else is text. A suffix of compression behind it is set aside.
     fn of_path(path: &str) -> Stored {
-        let suffix = path.rsplit_once('.').map_or("", |(_, suffix)| suffix).to_ascii_lowercase();
+        let (stem, _) = Compression::strip_suffix(path);
+        let suffix = stem.rsplit_once('.').map_or("", |(_, suffix)| suffix).to_ascii_lowercase();
         match suffix.as_str() {
             "raw" | "bin" | "u64" => Stored::Raw,
             _ if OutputFormat::from_path(path).is_some() => Stored::Table,
@@ -206,12 +209,20 @@ fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resu
 
 /// Says how many bytes will be read: of files that may have to be sorted, those of the look at their order, too.
 fn announce(request: &Request, settings: &Settings) {
-    let bytes = request.inputs.iter().map(|name| match stored(name, request) {
-        // Their own reading says so.
-        Stored::Table => None,
-        Stored::Text | Stored::Raw => std::fs::metadata(name).ok().map(|file| file.len()),
-    });
-    let bytes: u64 = bytes.flatten().sum();
+    let mut bytes = 0;
+    for name in &request.inputs {
+        let format = match stored(name, request) {
+            // Their own reading says so.
+            Stored::Table => continue,
+            Stored::Text => Format::Text,
+            Stored::Raw => Format::Raw,
+        };
+        // How many there are once they are decompressed nobody knows.
+        if !matches!(compression(Path::new(name), format), Ok(Compression::None)) {
+            return;
+        }
+        bytes += std::fs::metadata(name).map_or(0, |file| file.len());
+    }
     if bytes > 0 {
         settings.progress.set_bytes_total(if request.sorted { bytes } else { 2 * bytes });
     }
@@ -266,7 +277,10 @@ fn input(
         Stored::Raw => Format::Raw,
     };
     if is_standard {
-        let input = Input::new("standard input", format, io::stdin());
+        let input = match format {
+            Format::Text => Input::new("standard input", format, Told::Unread(io::stdin())),
+            Format::Raw => Input::new("standard input", format, io::stdin()),
+        };
         return Ok(if request.sorted { input.sorted() } else { input });
     }
     if name.contains("://") {
@@ -283,11 +297,57 @@ fn input(
     if !path.exists() {
         return Err(Error::NotFound { path: name.to_owned(), hint: None });
     }
+    let compression = compression(path, format)?;
+    if compression != Compression::None {
+        let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
+        let input = Input::new(name, format, decoded_reader(file, compression, name)?);
+        return Ok(if request.sorted { input.sorted() } else { input });
+    }
     if request.sorted {
         let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
         return Ok(Input::new(name, format, file).sorted());
     }
     Input::file(path, format, options).map_err(told)
+}
+
+/// How the bytes of a file are compressed. Any eight bytes are an id: raw ones are told by their name alone.
+fn compression(path: &Path, format: Format) -> Result<Compression> {
+    let (_, named) = Compression::strip_suffix(&path.to_string_lossy());
+    if format == Format::Raw || !path.is_file() {
+        return Ok(named);
+    }
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(MAGIC_BYTES as u64).read_to_end(&mut head));
+    read.map_err(|error| Error::io("read", path, error))?;
+    Ok(compression_told(named, &head))
+}
+
+/// A text that is read once, decompressed if its first bytes say that it is compressed.
+enum Told<R> {
+    Unread(R),
+    Read(Box<dyn Read + Send>),
+    /// Its first bytes could not be read.
+    Nothing,
+}
+
+impl<R: Read + Send + 'static> Read for Told<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if let Told::Read(reader) = self {
+            return reader.read(out);
+        }
+        let Told::Unread(mut reader) = std::mem::replace(self, Told::Nothing) else { return Ok(0) };
+        let mut head = Vec::new();
+        reader.by_ref().take(MAGIC_BYTES as u64).read_to_end(&mut head)?;
+        let compression = compression_told(Compression::None, &head);
+        let all = io::Cursor::new(head).chain(reader);
+        *self = Told::Read(match compression {
+            Compression::None => Box::new(all),
+            _ => decoded_reader(all, compression, "standard input")
+                .map_err(|error| io::Error::other(Error::from(error)))?,
+        });
+        self.read(out)
+    }
 }
 
 /// What tells how a file is stored: of a web URL its path, without a query behind it.
@@ -595,7 +655,7 @@ fn take_ids(
 enum Output {
     /// To the writer that is given.
     Given(Format),
-    File(Format, StagedFile, String),
+    File(Format, Box<CompressedFile>, String),
     Table(Box<Sink>),
 }
 
@@ -647,8 +707,8 @@ impl Output {
                 "a name that ends in .parquet or .csv is written there",
             ));
         }
-        let file = StagedFile::create(Path::new(output), request.overwrite, &RunId::new())?;
-        Ok(Output::File(format, file, output.clone()))
+        let file = CompressedFile::create(Path::new(output), request.overwrite, &RunId::new())?;
+        Ok(Output::File(format, Box::new(file), output.clone()))
     }
 
     fn write(&mut self, ids: &[u64], signed: bool, out: &mut dyn Write) -> Result<()> {
@@ -674,10 +734,7 @@ impl Output {
     fn commit(self) -> Result<()> {
         match self {
             Output::Given(_) => Ok(()),
-            Output::File(_, file, _) => {
-                let bytes = file.bytes();
-                Ok(file.commit(bytes)?)
-            }
+            Output::File(_, file, _) => Ok(file.commit()?),
             Output::Table(sink) => {
                 sink.commit()?;
                 Ok(())
@@ -697,6 +754,8 @@ mod tests {
             ("a", Stored::Text),
             ("a.u64", Stored::Raw),
             ("a.RAW", Stored::Raw),
+            ("a.raw.zst", Stored::Raw),
+            ("a.txt.gz", Stored::Text),
             ("a.parquet", Stored::Table),
             ("a.csv.gz", Stored::Table),
             ("https://host/p01.parquet?sig=abc.d", Stored::Table),

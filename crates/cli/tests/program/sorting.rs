@@ -290,6 +290,41 @@ fn ids_of_a_text_are_read_as_ids_however_great() {
     }
 }
 
+#[test]
+fn ids_are_read_and_written_compressed_as_names_and_first_bytes_say() {
+    let place = Place::new();
+    place.write("a.txt", "7\n3\n30\n");
+    let union = |args: &[&str]| {
+        let output = place.tidemill(&[&["ids", "union"], args].concat()).output().unwrap();
+        let says = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {says}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for name in
+        ["u.txt.gz", "u.txt.zst", "u.txt.bz2", "u.txt.xz", "u.raw.gz", "u.u64.zst", "u.csv.gz"]
+    {
+        union(&["a.txt", "-o", name]);
+        let stored = std::fs::read(place.path().join(name)).unwrap();
+        assert!(!stored.starts_with(b"3\n") && !stored.starts_with(&[3, 0]), "{name}: {stored:?}");
+        assert_eq!(union(&[name]), "3\n7\n30\n", "{name}");
+    }
+    assert_eq!(union(&["u.txt.gz", "--sorted"]), "3\n7\n30\n");
+    // First bytes tell where a name does not.
+    let gzip = std::fs::read(place.path().join("u.txt.gz")).unwrap();
+    place.write("packed.txt", &gzip);
+    place.write("plain.txt.gz", "9\n");
+    assert_eq!(union(&["packed.txt", "plain.txt.gz"]), "3\n7\n9\n30\n");
+    let mut piped = place.tidemill(&["ids", "union", "-", "plain.txt.gz"]);
+    let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&gzip).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"3\n7\n9\n30\n");
+    place.write("cut.txt.gz", &gzip[..gzip.len() - 4]);
+    let output = place.tidemill(&["ids", "count", "cut.txt.gz"]).output().unwrap();
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && says.contains("cut.txt.gz"), "{says}");
+    assert!(output.stdout.is_empty());
+}
+
 /// A sort that is killed once it has spilled leaves no file, and one that is interrupted neither.
 #[test]
 #[cfg(target_os = "linux")]
