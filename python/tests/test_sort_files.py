@@ -51,6 +51,19 @@ def test_the_first_rows_are_those_of_a_stable_sort(tmp_path):
         assert [row["n"] for row in found] == expected[:limit]
 
 
+def test_hints_about_words_are_in_words(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("b\na\n")
+    (tmp_path / "out.txt").write_text("")
+    with pytest.raises(tm.UsageError, match="exists\nhint: `--overwrite` replaces it"):
+        tm.sort("-o", tmp_path / "out.txt", path)
+    tm.sort("--overwrite", "-o", tmp_path / "out.txt", path)
+    assert (tmp_path / "out.txt").read_text() == "a\nb\n"
+    path.write_text("x" * 30_000_000)
+    with pytest.raises(tm.TidemillError, match="hint: give more memory with `-S`"):
+        tm.sort("-S", "16M", path)
+
+
 def test_mistakes_are_told(tmp_path):
     source = tmp_path / "x.csv"
     source.write_text("k\n3\n1\n")
