@@ -67,6 +67,8 @@ def test_hints_about_words_are_in_words(tmp_path):
 def test_mistakes_are_told(tmp_path):
     source = tmp_path / "x.csv"
     source.write_text("k\n3\n1\n")
+    with pytest.raises(tm.UsageError, match="no file is named"):
+        tm.sort_files([], tmp_path / "z.csv", by="k")
     with pytest.raises(tm.UsageError, match="`down` behind"):
         tm.sort_files(source, tmp_path / "z.csv", by="k:down")
     with pytest.raises(tm.UsageError, match="unknown column `q`"):

@@ -423,8 +423,8 @@ pub(crate) struct SortArgs {
 
 /// Sorts the rows of files by their columns, in memory or beyond it.
 ///
-/// All files are one table, whose columns are written in the order of the first file's. Of rows that are equal in
-/// what they are sorted by, those of one file keep their order where one thread reads.
+/// All files are one table, whose columns are written in the order of the first file's. Rows that tie, being equal in
+/// what they are sorted by, keep the order in which the files have them, whatever the threads.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidemill sort",

@@ -59,8 +59,9 @@ fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
     };
     let mut expected = rows.clone();
     expected.sort_by_key(|(a, b, _)| (*a, std::cmp::Reverse(b.unwrap_or(u64::MAX))));
-    // Ties stay as they are where one thread reads.
+    // Ties stay as they are.
     assert!(done(&["--by", "a,b:desc", "in.csv", "--threads", "1"]) == file(&expected));
+    assert!(done(&["--by", "a,b:desc", "in.csv", "--threads", "4"]) == file(&expected));
     for format in ["parquet", "rowfile", "json", "arrow", "avro"] {
         let to = format!("out.{format}");
         assert_eq!(done(&["--by=a,b:desc,c", "in.csv", "-o", &to, "--memory", "64M"]), "");
@@ -89,6 +90,12 @@ fn what_is_no_order_of_rows_is_told() {
         (&["sort", "--by", "k"], 2, "<IN>"),
         (&["sort", "a.csv", "--by"], 2, "--by"),
         (&["sort", "--by", "k", "a.csv", "-r"], 2, "-r"),
+        (
+            &["sort", "--by", "k:desc,name", "a.csv", "--explain"],
+            2,
+            "hint: `tidemill query --explain 'SELECT * FROM … ORDER BY k DESC, name'`\n",
+        ),
+        (&["sort", "--explain", "--by=k", "a.csv"], 2, "FROM … ORDER BY k'`\n"),
         (&["sort", "--by", "k", "a.csv", "-o", "a.csv"], 1, "a.csv"),
         (&["sort", "--by", "k", "none.csv"], 1, "none.csv"),
     ] {
@@ -100,7 +107,10 @@ fn what_is_no_order_of_rows_is_told() {
     }
     assert_eq!(place.read("a.csv"), "k,name\n1,x\n");
     let help = place.tidemill(&["sort", "--by", "k", "--help"]).output().unwrap();
-    assert!(String::from_utf8(help.stdout).unwrap().contains("tidemill sort --by COLUMNS"));
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains("tidemill sort --by COLUMNS"), "{help}");
+    let words: Vec<&str> = help.split_whitespace().collect();
+    assert!(words.join(" ").contains("keep the order in which the files have them"), "{help}");
 }
 
 #[test]
