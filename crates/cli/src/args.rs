@@ -438,7 +438,7 @@ Examples:
 )]
 pub(crate) struct SortByArgs {
     /// Columns with commas between them, `:desc` behind one whose largest values come first; `:nulls-first` and
-    /// `:nulls-last` are there too. A name with a comma or a colon stands in double quotes
+    /// `:nulls-last` are there too. A name with a comma, a colon or a dot stands in double quotes
     #[arg(long, value_name = "COLUMNS", required = true)]
     pub by: String,
     /// The first N rows alone, without sorting the others

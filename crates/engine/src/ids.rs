@@ -452,7 +452,10 @@ fn plan_of_ids(name: &str, field: &Field, request: &Request, settings: &Settings
     let is_number = told.is_integer() || matches!(told, DataType::Null | DataType::Float64);
     let is_field = request.column.as_ref().is_some_and(|column| column.contains('.'));
     let is_typed = SourceFormat::from_path(&path_of(name)).is_some_and(SourceFormat::is_typed);
-    if !is_number || is_field || is_typed || name == "-" {
+    // What can be read once has been by the first plan.
+    let is_stream = name == "-"
+        || std::fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    if !is_number || is_field || is_typed || is_stream {
         return None;
     }
     let ids = Schema::new(vec![Field::new(field.name(), id_type(request), true)]);

@@ -83,7 +83,10 @@ impl StagedFile {
 }
 
 /// A [`StagedFile`] of text or other plain bytes, compressed as the end of its name says: `.gz`, `.zst`, `.bz2`, `.xz`.
-pub struct CompressedFile(Compressed<StagedFile>);
+pub struct CompressedFile {
+    compressed: Compressed<StagedFile>,
+    name: String,
+}
 
 impl CompressedFile {
     /// Begins a file at `path`.
@@ -95,7 +98,8 @@ impl CompressedFile {
         let codec = codec_of(None, OutputFormat::Csv, Some(&name), false)?;
         let file = StagedFile::create(path, overwrite, run)?;
         let compressed = Compressed::new(file, codec);
-        Ok(CompressedFile(compressed.map_err(|error| Error::io("compress", path, error))?))
+        let compressed = compressed.map_err(|error| Error::io("compress", path, error))?;
+        Ok(CompressedFile { compressed, name: name.into_owned() })
     }
 
     /// Makes the file visible.
@@ -103,8 +107,8 @@ impl CompressedFile {
     /// # Errors
     /// As [`StagedFile::commit`].
     pub fn commit(self) -> Result<()> {
-        let file = self.0.finish();
-        let file = file.map_err(|error| Error::io("write", "a compressed file", error))?;
+        let CompressedFile { compressed, name } = self;
+        let file = compressed.finish().map_err(|error| Error::io("write", &name, error))?;
         let bytes = file.bytes();
         file.commit(bytes)
     }
@@ -112,11 +116,11 @@ impl CompressedFile {
 
 impl Write for CompressedFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes)
+        self.compressed.write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
+        self.compressed.flush()
     }
 }
 

@@ -83,8 +83,19 @@ fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
 fn what_is_no_order_of_rows_is_told() {
     let place = Place::new();
     place.write("a.csv", "k,name\n1,x\n");
+    place.write("dots.csv", "k,c.x\n1,3\n2,1\n");
+    assert_eq!(place.ok(&["sort", "--by", "\"c.x\"", "dots.csv"]), "k,c.x\n2,1\n1,3\n");
+    place.write("deep.json", "{\"a b\": {\"y.z\": 2}}\n{\"a b\": {\"y.z\": 1}}\n");
+    let sorted = place.ok(&["sort", "--by", "\"a b\".\"y.z\"", "deep.json", "--format", "json"]);
+    assert!(sorted.find('1').unwrap() < sorted.find('2').unwrap(), "{sorted}");
     for (args, status, expected) in [
         (&["sort", "--by", "nam", "a.csv"][..], 2, "unknown column `nam`"),
+        (
+            &["sort", "--by", "c.x", "dots.csv"],
+            2,
+            "unknown column `c` in `c.x`\nhint: a name with a dot stands in double quotes: --by '\"c.x\"'\n",
+        ),
+        (&["sort", "--by", "detail.x", "dots.csv"], 2, "unknown column `detail`"),
         (&["sort", "--by", "k:down", "a.csv"], 2, "`down` behind \"k\" is no way to sort"),
         (&["sort", "--by", "", "a.csv"], 2, "no column to sort by"),
         (&["sort", "--by", "k"], 2, "<IN>"),
@@ -106,6 +117,12 @@ fn what_is_no_order_of_rows_is_told() {
         assert!(output.stdout.is_empty(), "{args:?}");
     }
     assert_eq!(place.read("a.csv"), "k,name\n1,x\n");
+    let mut piped = place.tidemill(&["sort", "--by", "c.x", "-", "--source-format", "csv"]);
+    let piped = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"k,c.x\n1,3\n").unwrap();
+    let says = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(says.ends_with("stands in double quotes: --by '\"c.x\"'\n"), "{says}");
     let help = place.tidemill(&["sort", "--by", "k", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     assert!(help.contains("tidemill sort --by COLUMNS"), "{help}");
