@@ -1,5 +1,6 @@
 """Sets of ids in files."""
 
+import gzip
 import io
 import os
 import random
@@ -73,6 +74,16 @@ def test_ids_of_a_text_are_of_one_type_however_great(tmp_path):
     (tmp_path / "b.csv").write_text("id\n-1\n")
     with pytest.raises(tm.CorruptBytesError, match="found `-1`\nhint: .*signed=True"):
         tm.ids("union", tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.raw.zst", "a.txt.bz2", "a.u64.xz"])
+def test_files_are_compressed_as_their_names_say(tmp_path, name):
+    ids = [3, 2**63, 2**64 - 1]
+    (tmp_path / "a.txt").write_text("".join(f"{id}\n" for id in ids))
+    assert tm.ids("union", tmp_path / "a.txt", output=tmp_path / name) == 3
+    assert tm.ids("union", tmp_path / name).tolist() == ids
+    if name.endswith(".gz"):
+        assert gzip.decompress((tmp_path / name).read_bytes()).split() == [b"%d" % id for id in ids]
 
 
 def test_a_column_where_no_set_is_a_table_is_refused(tmp_path):

@@ -460,7 +460,8 @@ pub(crate) struct SortByArgs {
 /// Combines sets of 64-bit ids in files, larger than memory if need be: those of any, of all, of the first alone.
 ///
 /// Each file is a set: ids that it has twice count once. It is text with a number a line, raw (.raw, .bin, .u64: eight
-/// bytes each, little-endian), or a table of which a column has the ids, in any format that queries read. Files that are in order
+/// bytes each, little-endian), either of them compressed or not, or a table of which a column has the ids, in any format
+/// that queries read. Files that are in order
 /// are merged as they are read, others are sorted first, beyond memory if need be. Ids come out in order: to
 /// standard output as text, or to a file. `union` is of those in any file, `intersect` in all, `diff` in the first
 /// and no other, `xor` in an odd number of them; `count` says how many there are in any.

@@ -316,9 +316,9 @@ fn compression(path: &Path, format: Format) -> Result<Compression> {
     if format == Format::Raw || !path.is_file() {
         return Ok(named);
     }
+    let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
     let mut head = Vec::new();
-    let read = std::fs::File::open(path)
-        .and_then(|file| file.take(MAGIC_BYTES as u64).read_to_end(&mut head));
+    let read = file.take(MAGIC_BYTES as u64).read_to_end(&mut head);
     read.map_err(|error| Error::io("read", path, error))?;
     Ok(compression_told(named, &head))
 }
