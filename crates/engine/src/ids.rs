@@ -396,7 +396,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
     let mut refusal = None;
     if !data_type.is_integer() && data_type != &DataType::Null {
         // Where there is no value nothing tells a type: a column of a CSV file without rows is text.
-        if is_text(data_type) && !has_value(plan)? {
+        if as_ids.is_none() && is_text(data_type) && !has_value(plan)? {
             return Ok(Input::blocks(name, |_| Ok(())));
         }
         let no_ids = Error::usage_hint(
@@ -410,7 +410,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
                 false => "hash(x) makes numbers of texts and all other values in a query",
             },
         );
-        // What is told from a text as DOUBLE may be whole numbers of which some are out of range.
+        // What is told as DOUBLE or TEXT may be whole numbers of which some are out of range, or have zeros before them.
         let Some(as_ids) = as_ids else { return Err(no_ids) };
         refusal = Some(no_ids);
         plan = as_ids;
@@ -434,7 +434,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
             Ok(())
         };
         next().map_err(|error| {
-            let is_other = !is_of_whole_number(&error);
+            let is_other = !is_out_of_range(&error, signed);
             io::Error::other(refusal.take().filter(|_| is_other).unwrap_or(error))
         })
     }))
@@ -446,10 +446,11 @@ fn id_type(request: &Request) -> DataType {
 }
 
 /// The plan that reads a column as ids where its type is told from its first values, which may not be the greatest.
-/// None where the column has a type of its own, or one that is none of numbers.
+/// None where the column has a type of its own, or one that whole numbers are not taken for.
 fn plan_of_ids(name: &str, field: &Field, request: &Request, settings: &Settings) -> Option<Plan> {
     let told = field.data_type();
-    let is_number = told.is_integer() || matches!(told, DataType::Null | DataType::Float64);
+    let is_number =
+        told.is_integer() || is_text(told) || matches!(told, DataType::Null | DataType::Float64);
     let is_field = request.column.as_ref().is_some_and(|column| column.contains('.'));
     let is_typed = SourceFormat::from_path(&path_of(name)).is_some_and(SourceFormat::is_typed);
     // What can be read once has been by the first plan.
@@ -475,12 +476,15 @@ fn is_whole_number(value: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a run ended at a whole number that is no id, or at something else than a value.
-fn is_of_whole_number(error: &Error) -> bool {
+/// Whether a run ended at a whole number that is too small or too great, or at something else than a value.
+fn is_out_of_range(error: &Error, signed: bool) -> bool {
+    let is_out = |value: &str| {
+        let is_id =
+            if signed { value.parse::<i64>().is_ok() } else { value.parse::<u64>().is_ok() };
+        is_whole_number(value) && !is_id
+    };
     match error {
-        Error::BadRecords { first, .. } => {
-            first.first().and_then(found).is_none_or(is_whole_number)
-        }
+        Error::BadRecords { first, .. } => first.first().and_then(found).is_none_or(is_out),
         _ => true,
     }
 }

@@ -297,6 +297,12 @@ fn ids_of_a_text_are_read_as_ids_however_great() {
     );
     assert_eq!(told(&["union", "great.txt", "-o", "great.csv"]).0, Some(0));
     assert_eq!(told(&["count", "great.csv"]).1, format!("{}\n", RECORDS + 1));
+    // Nothing tells a type before the last one.
+    place.write("late.csv", format!("id,text\n{}18446744073709551615,\n", ",x\n".repeat(200_000)));
+    assert_eq!(told(&["union", "late.csv", "--column", "id"]).1, "18446744073709551615\n");
+    place.write("quoted.json", "{\"id\": \"ann\"}\n");
+    let (code, _, says) = told(&["union", "quoted.json"]);
+    assert!(code == Some(2) && says.contains("column `id` of `quoted.json` is TEXT"), "{says}");
     place.write("beyond.csv", "id\n18446744073709551616\n");
     place.write("both.csv", "id\n-1\n9223372036854775808\n");
     for (args, expected) in [
