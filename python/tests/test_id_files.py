@@ -166,7 +166,7 @@ def test_mistakes_are_told(tmp_path):
         tm.ids("union", table)
     with pytest.raises(tm.UsageError, match=r"column `b` of .* is TEXT, and ids are whole numbers"):
         tm.ids("union", table, column="b")
-    with pytest.raises(tm.CorruptBytesError, match=r"`c` of .* has -1(.|\n)*signed=True for"):
+    with pytest.raises(tm.CorruptBytesError, match=r"`c`: .* found `-1`(.|\n)*signed=True for"):
         tm.ids("union", table, column="c")
     assert tm.ids("union", table, column="c", signed=True).tolist() == [-1]
     with pytest.raises(tm.UsageError, match="no operation `unite`"):
