@@ -316,7 +316,7 @@ pub(crate) fn decode(
 /// [`tidemill_base::error::Error`] within one of `std::io`.
 ///
 /// # Errors
-/// As [`decode`].
+/// [`Error::Io`] if a decoder cannot be set up, or the first bytes cannot be read; reading reports the rest.
 pub fn decoded_reader(
     reader: impl Read + Send + 'static,
     compression: Compression,
