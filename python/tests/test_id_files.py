@@ -1,5 +1,6 @@
 """Sets of ids in files."""
 
+import gzip
 import io
 import os
 import random
@@ -42,7 +43,7 @@ def test_operations_are_those_of_sets(tmp_path, kinds, signed):
     chance = random.Random(f"{kinds} {signed}")
     least = -(2**63) if signed else 0
     few = [chance.randrange(50) for _ in range(3)] + [least, least + 1, 2**63 - 1]
-    if not signed and "csv" not in kinds:
+    if not signed:
         few.append(2**64 - 1)
     left = [*few, *(chance.randrange(400) for _ in range(1000))]
     right = [chance.randrange(400) for _ in range(500)] + few[1:]
@@ -60,6 +61,36 @@ def test_operations_are_those_of_sets(tmp_path, kinds, signed):
             assert tm.ids(operation, a, b, signed=signed, output=out) == len(expected)
             assert tm.ids("union", out, signed=signed, sorted=True).tolist() == expected
     assert tm.ids("count", a, b, signed=signed) == len({*left, *right})
+
+
+def test_ids_of_a_text_are_of_one_type_however_great(tmp_path):
+    few = [*range(60_000), 2**63, 2**64 - 1]
+    lines = "".join(f"{id},{'x' * 60}\n" for id in few)
+    (tmp_path / "a.csv").write_text("id,text\n" + lines)
+    assert tm.ids("union", tmp_path / "a.csv", column="id").tolist() == few
+    with pytest.raises(tm.CorruptBytesError, match="found `9223372036854775808`") as raised:
+        tm.ids("union", tmp_path / "a.csv", column="id", signed=True)
+    hint = "hint: signed ids go up to 9223372036854775807: leave out signed=True"
+    assert hint in str(raised.value)
+    (tmp_path / "b.csv").write_text("id\n-1\n")
+    with pytest.raises(tm.CorruptBytesError, match="found `-1`\nhint: .*signed=True"):
+        tm.ids("union", tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.raw.zst", "a.txt.bz2", "a.u64.xz"])
+def test_files_are_compressed_as_their_names_say(tmp_path, name):
+    ids = [3, 2**63, 2**64 - 1]
+    (tmp_path / "a.txt").write_text("".join(f"{id}\n" for id in ids))
+    assert tm.ids("union", tmp_path / "a.txt", output=tmp_path / name) == 3
+    assert tm.ids("union", tmp_path / name).tolist() == ids
+    if name.endswith(".gz"):
+        assert gzip.decompress((tmp_path / name).read_bytes()).split() == [b"%d" % id for id in ids]
+
+
+def test_a_column_where_no_set_is_a_table_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("1\n")
+    with pytest.raises(tm.UsageError, match="column=`user` means nothing: no set is a table"):
+        tm.ids("count", tmp_path / "a.txt", column="user")
 
 
 def test_sets_beyond_memory(tmp_path):
@@ -135,7 +166,7 @@ def test_mistakes_are_told(tmp_path):
         tm.ids("union", table)
     with pytest.raises(tm.UsageError, match=r"column `b` of .* is TEXT, and ids are whole numbers"):
         tm.ids("union", table, column="b")
-    with pytest.raises(tm.CorruptBytesError, match=r"`c` of .* has -1(.|\n)*signed=True for"):
+    with pytest.raises(tm.CorruptBytesError, match=r"`c`: .* found `-1`(.|\n)*signed=True for"):
         tm.ids("union", table, column="c")
     assert tm.ids("union", table, column="c", signed=True).tolist() == [-1]
     with pytest.raises(tm.UsageError, match="no operation `unite`"):

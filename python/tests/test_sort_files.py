@@ -51,13 +51,31 @@ def test_the_first_rows_are_those_of_a_stable_sort(tmp_path):
         assert [row["n"] for row in found] == expected[:limit]
 
 
+def test_hints_about_words_are_in_words(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("b\na\n")
+    (tmp_path / "out.txt").write_text("")
+    with pytest.raises(tm.UsageError, match="exists\nhint: `--overwrite` replaces it"):
+        tm.sort("-o", tmp_path / "out.txt", path)
+    tm.sort("--overwrite", "-o", tmp_path / "out.txt", path)
+    assert (tmp_path / "out.txt").read_text() == "a\nb\n"
+    path.write_text("x" * 30_000_000)
+    with pytest.raises(tm.TidemillError, match="hint: give more memory with `-S`"):
+        tm.sort("-S", "16M", path)
+
+
 def test_mistakes_are_told(tmp_path):
     source = tmp_path / "x.csv"
     source.write_text("k\n3\n1\n")
+    with pytest.raises(tm.UsageError, match="no file is named"):
+        tm.sort_files([], tmp_path / "z.csv", by="k")
     with pytest.raises(tm.UsageError, match="`down` behind"):
         tm.sort_files(source, tmp_path / "z.csv", by="k:down")
     with pytest.raises(tm.UsageError, match="unknown column `q`"):
         tm.sort_files(source, tmp_path / "z.csv", by="q")
+    source.write_text("c.x\n3\n1\n")
+    with pytest.raises(tm.UsageError, match="""hint: .* in double quotes: by='"c.x"'"""):
+        tm.sort_files(source, tmp_path / "z.csv", by="c.x")
     with pytest.raises(tm.UsageError, match="limit=0 is no number of rows"):
         tm.sort_files(source, tmp_path / "z.csv", by="k", limit=0)
     assert not (tmp_path / "z.csv").exists()

@@ -61,7 +61,8 @@ def ids(
     *files : path
         Each a set, in which an id counts once. Text has a number a line; ``.raw``, ``.bin`` and
         ``.u64`` have eight bytes each, little-endian; of a table in any format that queries read a
-        column has the ids. Tables may be patterns and URLs; their nulls are passed over.
+        column has the ids. Tables may be patterns and URLs; their nulls are passed over. Text and
+        raw files may be compressed, with ``.gz``, ``.zst``, ``.bz2`` or ``.xz`` behind the name.
     output : path, optional
         The file to write, which appears whole or not at all.
     format : str, optional

@@ -112,7 +112,8 @@ def sort_files(
     by : str or sequence of str
         Columns, with commas between them: ``"country,revenue:desc"``. ``:desc`` stands behind one
         whose largest values come first, ``:nulls-first`` and ``:nulls-last`` where the others do
-        not. A name with a comma or a colon stands in double quotes. Rows that tie keep their order.
+        not. A name with a comma, a colon or a dot stands in double quotes. Rows that tie keep
+        their order.
     limit : int, optional
         The first so many rows alone, without sorting the others.
     promote, recover : optional

@@ -423,8 +423,8 @@ pub(crate) struct SortArgs {
 
 /// Sorts the rows of files by their columns, in memory or beyond it.
 ///
-/// All files are one table, whose columns are written in the order of the first file's. Of rows that are equal in
-/// what they are sorted by, those of one file keep their order where one thread reads.
+/// All files are one table, whose columns are written in the order of the first file's. Rows that tie, being equal in
+/// what they are sorted by, keep the order in which the files have them, whatever the threads.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidemill sort",
@@ -438,7 +438,7 @@ Examples:
 )]
 pub(crate) struct SortByArgs {
     /// Columns with commas between them, `:desc` behind one whose largest values come first; `:nulls-first` and
-    /// `:nulls-last` are there too. A name with a comma or a colon stands in double quotes
+    /// `:nulls-last` are there too. A name with a comma, a colon or a dot stands in double quotes
     #[arg(long, value_name = "COLUMNS", required = true)]
     pub by: String,
     /// The first N rows alone, without sorting the others
@@ -460,7 +460,8 @@ pub(crate) struct SortByArgs {
 /// Combines sets of 64-bit ids in files, larger than memory if need be: those of any, of all, of the first alone.
 ///
 /// Each file is a set: ids that it has twice count once. It is text with a number a line, raw (.raw, .bin, .u64: eight
-/// bytes each, little-endian), or a table of which a column has the ids, in any format that queries read. Files that are in order
+/// bytes each, little-endian), either of them compressed or not, or a table of which a column has the ids, in any format
+/// that queries read. Files that are in order
 /// are merged as they are read, others are sorted first, beyond memory if need be. Ids come out in order: to
 /// standard output as text, or to a file. `union` is of those in any file, `intersect` in all, `diff` in the first
 /// and no other, `xor` in an odd number of them; `count` says how many there are in any.

@@ -46,6 +46,11 @@ fn main() -> ExitCode {
             match (error.kind(), unknown) {
                 (ErrorKind::UnknownArgument, Some(unknown)) => {
                     let message = format!("`{unknown}` does not go with `--by`");
+                    if unknown == "--explain" {
+                        let hint = format!("`tidemill query --explain 'SELECT * FROM … ORDER BY {}'`", order_asked());
+                        terminal::complain(&Error::usage_hint(message, hint).into());
+                        std::process::exit(2);
+                    }
                     let hint = "GNU sort's options are of lines; of rows it is `:desc` behind a column, --memory, --threads, \
                                 --output: `tidemill sort --by COLUMNS --help` has them all";
                     terminal::complain(&Error::usage_hint(message, hint).into());
@@ -115,4 +120,23 @@ fn status(performed: anyhow::Result<verbs::Outcome>) -> ExitCode {
             }
         },
     }
+}
+
+/// What `tidemill sort --by` is given, in SQL's words.
+fn order_asked() -> String {
+    let mut words = std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned());
+    let by = words.find_map(|word| match word.strip_prefix("--by") {
+        Some("") => Some(None),
+        Some(by) => by.strip_prefix('=').map(|by| Some(by.to_owned())),
+        None => None,
+    });
+    let by = by.and_then(|by| by.or_else(|| words.next())).unwrap_or_default();
+    let sql = [
+        (":asc", " ASC"),
+        (":desc", " DESC"),
+        (":nulls-first", " NULLS FIRST"),
+        (":nulls-last", " NULLS LAST"),
+        (",", ", "),
+    ];
+    sql.iter().fold(by, |by, (word, of_sql)| by.replace(word, of_sql))
 }

@@ -8,22 +8,26 @@
 //! Each input is read once, but for files of text and raw ids, which are read once before to see whether they are in
 //! order. Each input that is not is written and read once more where it does not fit into its part of the memory.
 
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
-use tidemill_base::error::{Error, Result};
+use tidemill_base::error::{BadRecord, Error, Result};
 use tidemill_base::home::RunId;
 use tidemill_base::settings::Settings;
 use tidemill_base::suggest;
 use tidemill_query::{Plan, Query};
 use tidemill_remote::StorageOptions;
-use tidemill_sink::{OutputFormat, Sink, SinkSpec, StagedFile};
+use tidemill_remote::location::web_path;
+use tidemill_sink::{CompressedFile, OutputFormat, Sink, SinkSpec};
 use tidemill_sort::ids::{self, Format, Input, combine};
-use tidemill_source::SourceSpec;
+use tidemill_source::{
+    Compression, Format as SourceFormat, MAGIC_BYTES, SourceSpec, compression_told, decoded_reader,
+};
 
 pub use tidemill_sort::ids::{Counts, Operation};
 pub use tidemill_sql::sort_error;
@@ -73,9 +77,10 @@ impl Stored {
     }
 
     /// That of a file by its name: `.raw`, `.bin` and `.u64` are raw, what queries read by its suffix is a table, all
-    /// else is text.
+    /// else is text. A suffix of compression behind it is set aside.
     fn of_path(path: &str) -> Stored {
-        let suffix = path.rsplit_once('.').map_or("", |(_, suffix)| suffix).to_ascii_lowercase();
+        let (stem, _) = Compression::strip_suffix(path);
+        let suffix = stem.rsplit_once('.').map_or("", |(_, suffix)| suffix).to_ascii_lowercase();
         match suffix.as_str() {
             "raw" | "bin" | "u64" => Stored::Raw,
             _ if OutputFormat::from_path(path).is_some() => Stored::Table,
@@ -134,6 +139,10 @@ pub fn operation(name: &str) -> Result<Operation> {
 /// [`Error::Usage`] for inputs and options that make no sense, [`Error::Bytes`] for what is no id, and what reading,
 /// sorting and writing meet.
 pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<Counts> {
+    combined(request, settings, out).map_err(|error| without_others(error, request))
+}
+
+fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<Counts> {
     if request.inputs.is_empty() {
         return Err(Error::usage_hint("no sets of ids", "name at least one file"));
     }
@@ -144,6 +153,13 @@ pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resul
         return Err(Error::usage_hint(
             "`count` writes no ids",
             "`union` with an output writes those that it counts",
+        ));
+    }
+    let has_table = request.inputs.iter().any(|name| stored(name, request) == Stored::Table);
+    if let (Some(column), false) = (&request.column, has_table) {
+        return Err(Error::usage_hint(
+            format!("--column `{column}` means nothing: no set is a table"),
+            "a suffix tells a table, .csv or .parquet; --input-format table says so of all",
         ));
     }
     // What is read ahead of the sort has the rest.
@@ -193,12 +209,20 @@ pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resul
 
 /// Says how many bytes will be read: of files that may have to be sorted, those of the look at their order, too.
 fn announce(request: &Request, settings: &Settings) {
-    let bytes = request.inputs.iter().map(|name| match stored(name, request) {
-        // Their own reading says so.
-        Stored::Table => None,
-        Stored::Text | Stored::Raw => std::fs::metadata(name).ok().map(|file| file.len()),
-    });
-    let bytes: u64 = bytes.flatten().sum();
+    let mut bytes = 0;
+    for name in &request.inputs {
+        let format = match stored(name, request) {
+            // Their own reading says so.
+            Stored::Table => continue,
+            Stored::Text => Format::Text,
+            Stored::Raw => Format::Raw,
+        };
+        // How many there are once they are decompressed nobody knows.
+        if !matches!(compression(Path::new(name), format), Ok(Compression::None)) {
+            return;
+        }
+        bytes += std::fs::metadata(name).map_or(0, |file| file.len());
+    }
     if bytes > 0 {
         settings.progress.set_bytes_total(if request.sorted { bytes } else { 2 * bytes });
     }
@@ -233,7 +257,7 @@ fn parts(error: &dyn std::error::Error) -> (String, Option<String>) {
 fn stored(name: &str, request: &Request) -> Stored {
     request.input_format.unwrap_or_else(|| match name {
         "-" => Stored::Text,
-        _ => Stored::of_path(name),
+        _ => Stored::of_path(&path_of(name)),
     })
 }
 
@@ -253,7 +277,10 @@ fn input(
         Stored::Raw => Format::Raw,
     };
     if is_standard {
-        let input = Input::new("standard input", format, io::stdin());
+        let input = match format {
+            Format::Text => Input::new("standard input", format, Told::Unread(io::stdin())),
+            Format::Raw => Input::new("standard input", format, io::stdin()),
+        };
         return Ok(if request.sorted { input.sorted() } else { input });
     }
     if name.contains("://") {
@@ -261,18 +288,74 @@ fn input(
             format!(
                 "ids as text and raw ids are read from files of this machine, not from `{name}`"
             ),
-            format!("tidemill cat '{name}' | tidemill ids … -"),
+            format!(
+                "tidemill cat '{name}' | tidemill ids … -; if it is a table, --input-format table"
+            ),
         ));
     }
     let path = Path::new(name);
     if !path.exists() {
         return Err(Error::NotFound { path: name.to_owned(), hint: None });
     }
+    let compression = compression(path, format)?;
+    if compression != Compression::None {
+        let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
+        let input = Input::new(name, format, decoded_reader(file, compression, name)?);
+        return Ok(if request.sorted { input.sorted() } else { input });
+    }
     if request.sorted {
         let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
         return Ok(Input::new(name, format, file).sorted());
     }
     Input::file(path, format, options).map_err(told)
+}
+
+/// How the bytes of a file are compressed. Any eight bytes are an id: raw ones are told by their name alone.
+fn compression(path: &Path, format: Format) -> Result<Compression> {
+    let (_, named) = Compression::strip_suffix(&path.to_string_lossy());
+    if format == Format::Raw || !path.is_file() {
+        return Ok(named);
+    }
+    let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+    let mut head = Vec::new();
+    let read = file.take(MAGIC_BYTES as u64).read_to_end(&mut head);
+    read.map_err(|error| Error::io("read", path, error))?;
+    Ok(compression_told(named, &head))
+}
+
+/// A text that is read once, decompressed if its first bytes say that it is compressed.
+enum Told<R> {
+    Unread(R),
+    Read(Box<dyn Read + Send>),
+    /// Its first bytes could not be read.
+    Nothing,
+}
+
+impl<R: Read + Send + 'static> Read for Told<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if let Told::Read(reader) = self {
+            return reader.read(out);
+        }
+        let Told::Unread(mut reader) = std::mem::replace(self, Told::Nothing) else { return Ok(0) };
+        let mut head = Vec::new();
+        reader.by_ref().take(MAGIC_BYTES as u64).read_to_end(&mut head)?;
+        let compression = compression_told(Compression::None, &head);
+        let all = io::Cursor::new(head).chain(reader);
+        *self = Told::Read(match compression {
+            Compression::None => Box::new(all),
+            _ => decoded_reader(all, compression, "standard input")
+                .map_err(|error| io::Error::other(Error::from(error)))?,
+        });
+        self.read(out)
+    }
+}
+
+/// What tells how a file is stored: of a web URL its path, without a query behind it.
+fn path_of(name: &str) -> Cow<'_, str> {
+    match name.split_once("://") {
+        Some(("http" | "https", _)) => web_path(name).into(),
+        _ => name.into(),
+    }
 }
 
 /// The source of a table.
@@ -292,7 +375,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
     let tables = request.inputs.len() as u64;
     // Those that are merged as they are are read at the same time.
     settings.memory_bytes /= if request.sorted { 4 * tables } else { 4 };
-    let plan = Plan::new(&query, &settings).map_err(|error| match &request.column {
+    let mut plan = Plan::new(&query, &settings).map_err(|error| match &request.column {
         Some(column) => unknown_column(name, column, request, &settings).unwrap_or(error),
         None => error,
     })?;
@@ -306,12 +389,17 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
         ));
     };
     let data_type = field.data_type();
+    // Of the two plans one is run.
+    let bytes = settings.progress.bytes_total();
+    let as_ids = plan_of_ids(name, field, request, &settings);
+    settings.progress.set_bytes_total(bytes);
+    let mut refusal = None;
     if !data_type.is_integer() && data_type != &DataType::Null {
         // Where there is no value nothing tells a type: a column of a CSV file without rows is text.
-        if is_text(data_type) && !has_value(plan)? {
+        if as_ids.is_none() && is_text(data_type) && !has_value(plan)? {
             return Ok(Input::blocks(name, |_| Ok(())));
         }
-        return Err(Error::usage_hint(
+        let no_ids = Error::usage_hint(
             format!(
                 "column `{}` of `{name}` is {}, and ids are whole numbers",
                 field.name(),
@@ -321,7 +409,13 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
                 true => "CAST(x AS BIGINT) makes whole numbers of such ones in a query",
                 false => "hash(x) makes numbers of texts and all other values in a query",
             },
-        ));
+        );
+        // What is told as DOUBLE or TEXT may be whole numbers of which some are out of range, or have zeros before them.
+        let Some(as_ids) = as_ids else { return Err(no_ids) };
+        refusal = Some(no_ids);
+        plan = as_ids;
+    } else if let Some(as_ids) = as_ids {
+        plan = as_ids;
     }
     let (shown, column, signed) = (name.to_owned(), field.name().clone(), request.signed);
     // It is read when its turn comes.
@@ -339,8 +433,126 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
             }
             Ok(())
         };
-        next().map_err(io::Error::other)
+        next().map_err(|error| {
+            let is_other = !is_out_of_range(&error, signed);
+            io::Error::other(refusal.take().filter(|_| is_other).unwrap_or(error))
+        })
     }))
+}
+
+/// The type of ids.
+fn id_type(request: &Request) -> DataType {
+    if request.signed { DataType::Int64 } else { DataType::UInt64 }
+}
+
+/// The plan that reads a column as ids where its type is told from its first values, which may not be the greatest.
+/// None where the column has a type of its own, or one that whole numbers are not taken for.
+fn plan_of_ids(name: &str, field: &Field, request: &Request, settings: &Settings) -> Option<Plan> {
+    let told = field.data_type();
+    let is_number =
+        told.is_integer() || is_text(told) || matches!(told, DataType::Null | DataType::Float64);
+    let is_field = request.column.as_ref().is_some_and(|column| column.contains('.'));
+    let is_typed = SourceFormat::from_path(&path_of(name)).is_some_and(SourceFormat::is_typed);
+    // What can be read once has been by the first plan.
+    let is_stream = name == "-"
+        || std::fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    if !is_number || is_field || is_typed || is_stream {
+        return None;
+    }
+    let ids = Schema::new(vec![Field::new(field.name(), id_type(request), true)]);
+    let spec = SourceSpec { schema: Some(Arc::new(ids)), ..source(name, request) };
+    let column = request.column.clone().map(|column| vec![column]);
+    // A folder's files tell only when they are opened that they have types of their own: those refuse another one.
+    Plan::new(&Query::columns(spec, column.as_deref(), None).ok()?, settings).ok()
+}
+
+/// The value that a record was refused for.
+fn found(record: &BadRecord) -> Option<&str> {
+    record.reason.strip_prefix("expected a ")?.split_once(", found `")?.1.strip_suffix('`')
+}
+
+fn is_whole_number(value: &str) -> bool {
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a run ended at a whole number that is too small or too great, or at something else than a value.
+fn is_out_of_range(error: &Error, signed: bool) -> bool {
+    let is_out = |value: &str| {
+        let is_id =
+            if signed { value.parse::<i64>().is_ok() } else { value.parse::<u64>().is_ok() };
+        is_whole_number(value) && !is_id
+    };
+    match error {
+        Error::BadRecords { first, .. } => first.first().and_then(found).is_none_or(is_out),
+        _ => true,
+    }
+}
+
+/// What ids may be, and what to do about `value`, which is none.
+fn range_hint(value: &str, signed: bool) -> String {
+    let is_negative = value.starts_with('-');
+    match (is_whole_number(value), signed) {
+        (false, _) => "ids are whole numbers".into(),
+        (true, false) if is_negative => {
+            "ids are from 0 on: --signed for numbers in two's complement".into()
+        }
+        (true, false) => "ids go up to 18446744073709551615".into(),
+        (true, true) if is_negative => "signed ids go from -9223372036854775808 on".into(),
+        (true, true) if value.parse::<u64>().is_ok() => {
+            "signed ids go up to 9223372036854775807: leave out --signed".into()
+        }
+        (true, true) => "signed ids go up to 9223372036854775807".into(),
+    }
+}
+
+/// An error without the options of other verbs.
+fn without_others(error: Error, request: &Request) -> Error {
+    const OWN: [&str; 11] = [
+        "--output",
+        "--format",
+        "--input-format",
+        "--column",
+        "--signed",
+        "--sorted",
+        "--overwrite",
+        "--memory",
+        "--spill-dir",
+        "--threads",
+        "--storage-option",
+    ];
+    const ELSEWHERE: &str =
+        "`tidemill convert` has options for such files, and writes a table that ids are read from";
+    let is_others = |hint: &str| {
+        let is_part = |sign: char| sign.is_ascii_alphanumeric() || sign == '-';
+        let mut words = hint.split(|sign| !is_part(sign));
+        // A command that is spelled out has options of its own.
+        !hint.contains("tidemill ")
+            && words.any(|word| word.starts_with("--") && word.len() > 2 && !OWN.contains(&word))
+    };
+    let own = |hint: Option<String>| {
+        hint.map(|hint| if is_others(&hint) { ELSEWHERE.to_owned() } else { hint })
+    };
+    match error {
+        Error::BadRecords { first, count, allowed } => match first.first() {
+            Some(record) => Error::Bytes {
+                message: record.to_string(),
+                hint: match found(record) {
+                    Some(value) => Some(range_hint(value, request.signed)),
+                    None => own(Some(record.hint.clone().unwrap_or_else(|| ELSEWHERE.to_owned()))),
+                },
+            },
+            None => Error::BadRecords { first, count, allowed },
+        },
+        Error::Usage { message, hint } => Error::Usage { message, hint: own(hint) },
+        Error::Corrupt { path, offset, reason, hint } => {
+            Error::Corrupt { path, offset, reason, hint: own(hint) }
+        }
+        Error::Differ { path, other, reason, hint } => {
+            Error::Differ { path, other, reason, hint: own(hint) }
+        }
+        other => other,
+    }
 }
 
 fn is_text(data_type: &DataType) -> bool {
@@ -450,7 +662,7 @@ fn take_ids(
 enum Output {
     /// To the writer that is given.
     Given(Format),
-    File(Format, StagedFile, String),
+    File(Format, Box<CompressedFile>, String),
     Table(Box<Sink>),
 }
 
@@ -487,8 +699,8 @@ impl Output {
                 spec.format = named.transpose()?;
                 spec.overwrite = request.overwrite;
                 spec.storage_options = request.storage_options.clone();
-                let of = if request.signed { DataType::Int64 } else { DataType::UInt64 };
-                let schema = Arc::new(Schema::new(vec![Field::new(COLUMN, of, false)]));
+                let ids = Field::new(COLUMN, id_type(request), false);
+                let schema = Arc::new(Schema::new(vec![ids]));
                 let memory = settings.share(1, 8);
                 let sink = Sink::create(&spec, schema, &RunId::new(), memory)?;
                 return Ok(Output::Table(Box::new(sink)));
@@ -502,8 +714,8 @@ impl Output {
                 "a name that ends in .parquet or .csv is written there",
             ));
         }
-        let file = StagedFile::create(Path::new(output), request.overwrite, &RunId::new())?;
-        Ok(Output::File(format, file, output.clone()))
+        let file = CompressedFile::create(Path::new(output), request.overwrite, &RunId::new())?;
+        Ok(Output::File(format, Box::new(file), output.clone()))
     }
 
     fn write(&mut self, ids: &[u64], signed: bool, out: &mut dyn Write) -> Result<()> {
@@ -529,14 +741,37 @@ impl Output {
     fn commit(self) -> Result<()> {
         match self {
             Output::Given(_) => Ok(()),
-            Output::File(_, file, _) => {
-                let bytes = file.bytes();
-                Ok(file.commit(bytes)?)
-            }
+            Output::File(_, file, _) => Ok(file.commit()?),
             Output::Table(sink) => {
                 sink.commit()?;
                 Ok(())
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stored, path_of};
+
+    #[test]
+    fn a_name_tells_how_ids_are_stored() {
+        for (name, expected) in [
+            ("a.txt", Stored::Text),
+            ("a", Stored::Text),
+            ("a.u64", Stored::Raw),
+            ("a.RAW", Stored::Raw),
+            ("a.raw.zst", Stored::Raw),
+            ("a.txt.gz", Stored::Text),
+            ("a.parquet", Stored::Table),
+            ("a.csv.gz", Stored::Table),
+            ("https://host/p01.parquet?sig=abc.d", Stored::Table),
+            ("http://host/a%2Ecsv#part", Stored::Table),
+            ("https://host/p01?as=a.parquet", Stored::Text),
+            ("s3://bucket/p?.csv", Stored::Table),
+            ("what?.csv", Stored::Table),
+        ] {
+            assert_eq!(Stored::of_path(&path_of(name)), expected, "{name}");
         }
     }
 }

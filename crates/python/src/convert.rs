@@ -25,9 +25,15 @@ fn json(value: impl serde::Serialize) -> Result<String> {
 }
 
 fn spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec> {
+    let is_none = urls.is_empty();
     let mut urls = urls.into_iter();
     let url = urls.next().unwrap_or_default();
-    Ok(SourceSpec { more: urls.collect(), ..source.spec(url)? })
+    let spec = SourceSpec { more: urls.collect(), ..source.spec(url)? };
+    // A program's output may be all that there is to read.
+    if is_none && spec.exec.is_none() {
+        return Err(Error::usage_hint("no file is named", "name at least one file to read"));
+    }
+    Ok(spec)
 }
 
 /// Converts files to a file or a folder: what was written, and how many outputs were left.

@@ -1,5 +1,6 @@
 //! Which Python exception is an engine's error? The classes are in `tidemill._errors`.
 
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -17,10 +18,23 @@ pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
 
 /// The exception for an error.
 pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
-    match exception(py, &error) {
-        Ok(exception) => exception,
-        Err(other) => other,
-    }
+    raised(py, &error, Words::Python)
+}
+
+/// The exception for an error of what takes words as on the command line: its options keep their names there.
+pub(crate) fn raise_in_words_of_sort(py: Python<'_>, error: Error) -> PyErr {
+    raised(py, &error, Words::Sort)
+}
+
+/// Whose names options have in a message.
+enum Words {
+    Python,
+    /// `tidemill sort`'s.
+    Sort,
+}
+
+fn raised(py: Python<'_>, error: &Error, words: Words) -> PyErr {
+    exception(py, error, words).unwrap_or_else(|other| other)
 }
 
 /// The exception for bytes that are not what they should be.
@@ -35,7 +49,7 @@ pub(crate) fn corrupt(py: Python<'_>, message: &str) -> PyErr {
     }
 }
 
-fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+fn exception(py: Python<'_>, error: &Error, words: Words) -> PyResult<PyErr> {
     let class = match error {
         Error::Interrupted => return Ok(PyKeyboardInterrupt::new_err(())),
         Error::Usage { .. } => "UsageError",
@@ -57,8 +71,14 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         _ => "TidemillError",
     };
     let errors = py.import("tidemill._errors")?;
-    let message =
-        errors.getattr("in_python")?.call1((without_secrets(&error.to_string()),))?.unbind();
+    let message = without_secrets(&error.to_string());
+    let message = match words {
+        Words::Python => errors.getattr("in_python")?.call1((message,))?.unbind(),
+        Words::Sort => {
+            let message = message.replace("--spill-dir", "-T").replace("--memory", "-S");
+            message.into_py_any(py)?
+        }
+    };
     let class = errors.getattr(class)?.cast_into::<PyType>()?;
     let exception = PyErr::from_type(class, (message,));
     if let Error::Format { source, .. } = error

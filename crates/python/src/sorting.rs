@@ -7,18 +7,19 @@ use tidemill_engine::ids::sort_error;
 use tidemill_engine::{Cancel, Error, Result};
 use tidemill_sort::gnu::{self, Command, Io, Options, Outcome};
 
+use crate::errors::raise_in_words_of_sort;
 use crate::wait::on_a_thread;
+
+/// Whether the input was in order, what was written to no file, what is said, and what is wrong with the words.
+type Sorted = (bool, Vec<u8>, String, Option<String>);
 
 /// Sorts as GNU sort's options say: whether the input was in order where that is asked, what was written to no file,
 /// what is said, and what is wrong with the words, in which options have the command line's names.
 #[pyfunction]
-pub(crate) fn sort(
-    py: Python<'_>,
-    words: Vec<PathBuf>,
-) -> PyResult<(bool, Vec<u8>, String, Option<String>)> {
+pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<Sorted> {
     let cancel = Cancel::new();
     let flag = cancel.flag();
-    on_a_thread(py, cancel, move || {
+    let sort = move || -> Result<Sorted> {
         let command = match Options::parse(words) {
             Ok(command) => command,
             Err(error) => return Ok((false, Vec::new(), String::new(), Some(error.to_string()))),
@@ -34,7 +35,8 @@ pub(crate) fn sort(
         drop(io);
         let is_sorted = !matches!(outcome.map_err(told)?, Outcome::Disorder { .. });
         Ok((is_sorted, written, String::from_utf8_lossy(&said).into_owned(), None))
-    })
+    };
+    on_a_thread(py, cancel, move || Ok(sort()))?.map_err(|error| raise_in_words_of_sort(py, error))
 }
 
 /// The standard input of a Python process is not for this.

@@ -1,6 +1,7 @@
 //! What is asked: SQL, and what its sources are.
 
 use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
 use tidemill_source::SourceSpec;
 use tidemill_sql::parameters::{self, Parameter};
 use tidemill_sql::session::Stable;
@@ -83,7 +84,7 @@ impl Query {
 
     /// The query that gives all columns of one source, all rows or the first `limit` in the order that `by` says: columns with commas
     /// between them, each with `:asc` or `:desc`, `:nulls-first` or `:nulls-last` behind it if need be. A name
-    /// with a comma or a colon stands in double quotes; `a.b` is field `b` of column `a`. Rows that tie keep the order in which the source has them.
+    /// with a comma, a colon or a dot stands in double quotes; `a.b` and `"a"."b"` are field `b` of column `a`. Rows that tie keep the order in which the source has them.
     ///
     /// # Errors
     /// [`Error::Usage`] for what is no order.
@@ -116,6 +117,46 @@ impl Query {
     }
 }
 
+/// What to say of `c.x` where there is no column `c`.
+fn with_dot(column: &str) -> Error {
+    let outer = column.split('.').next().unwrap_or(column);
+    Error::usage_hint(
+        format!("unknown column `{outer}` in `{column}`"),
+        format!("a name with a dot stands in double quotes: --by '\"{column}\"'"),
+    )
+}
+
+/// The same where nothing tells the columns any more: what came from standard input is gone.
+pub(crate) fn unknown_with_dot(error: Error) -> Error {
+    let Error::Usage { message, .. } = &error else { return error };
+    let unknown = message.strip_prefix("unknown source `");
+    let path = unknown.and_then(|rest| rest.split_once("` in `")?.1.strip_suffix('`'));
+    path.map(with_dot).unwrap_or(error)
+}
+
+/// What a question for rows in order may have meant by a column that there is not: one whose name has a dot.
+pub(crate) fn column_with_dot(error: Error, query: &Query, columns: &[&str]) -> Error {
+    let is_asked = |name: &&&str| {
+        let path: Vec<&str> = name.split('.').collect();
+        let quoted: Vec<String> = path.iter().copied().map(quoted).collect();
+        path.len() > 1 && !columns.contains(&path[0]) && query.sql.contains(&quoted.join("."))
+    };
+    if let Some(name) = columns.iter().find(is_asked) {
+        return with_dot(name);
+    }
+    match &error {
+        // The only source has no name that anybody gave it.
+        Error::Usage { message, .. } => {
+            let unknown = message.strip_prefix("unknown source `");
+            match unknown.and_then(|rest| rest.split_once("` in `")) {
+                Some((outer, _)) => Error::usage(suggest::unknown("column", outer, columns)),
+                None => error,
+            }
+        }
+        _ => error,
+    }
+}
+
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -127,31 +168,12 @@ fn order_of(by: &str) -> Result<String> {
     let mut items = Vec::new();
     let mut rest = by;
     loop {
-        let (column, behind) = match rest.trim_start().strip_prefix('"') {
-            Some(name) => {
-                let mut ends = name.match_indices('"').map(|(at, _)| at);
-                // A quote that is doubled is one of the name.
-                let end = loop {
-                    match ends.next() {
-                        Some(at) if name[at + 1..].starts_with('"') => _ = ends.next(),
-                        Some(at) => break at,
-                        None => {
-                            let message = format!("a quote without its end: `{rest}`");
-                            return Err(Error::usage_hint(message, HINT));
-                        }
-                    }
-                };
-                (quoted(&name[..end].replace("\"\"", "\"")), &name[end + 1..])
-            }
-            None => {
-                let end = rest.find([',', ':']).unwrap_or(rest.len());
-                let path: Vec<String> = rest[..end].trim().split('.').map(quoted).collect();
-                (path.join("."), &rest[end..])
-            }
-        };
-        if column == "\"\"" {
+        let (path, behind) = path_of(rest, HINT)?;
+        if path.iter().any(String::is_empty) {
             return Err(Error::usage_hint(format!("no column to sort by in `{by}`"), HINT));
         }
+        let path: Vec<String> = path.iter().map(|name| quoted(name)).collect();
+        let column = path.join(".");
         let (how, more) = match behind.split_once(',') {
             Some((how, more)) => (how, Some(more)),
             None => (behind, None),
@@ -175,6 +197,43 @@ fn order_of(by: &str) -> Result<String> {
         match more {
             Some(more) => rest = more,
             None => return Ok(items.join(", ")),
+        }
+    }
+}
+
+/// The names of a column and its fields, with dots between them, at the beginning of a text, and what is behind them.
+/// Each is plain or in double quotes.
+fn path_of<'a>(text: &'a str, hint: &str) -> Result<(Vec<String>, &'a str)> {
+    let mut path = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        let behind = match rest.strip_prefix('"') {
+            Some(name) => {
+                let mut ends = name.match_indices('"').map(|(at, _)| at);
+                // A quote that is doubled is one of the name.
+                let end = loop {
+                    match ends.next() {
+                        Some(at) if name[at + 1..].starts_with('"') => _ = ends.next(),
+                        Some(at) => break at,
+                        None => {
+                            let message = format!("a quote without its end: `{rest}`");
+                            return Err(Error::usage_hint(message, hint));
+                        }
+                    }
+                };
+                path.push(name[..end].replace("\"\"", "\""));
+                &name[end + 1..]
+            }
+            None => {
+                let end = rest.find(['.', ',', ':']).unwrap_or(rest.len());
+                path.push(rest[..end].trim().to_owned());
+                &rest[end..]
+            }
+        };
+        match behind.trim_start().strip_prefix('.') {
+            Some(field) => rest = field,
+            None => return Ok((path, behind)),
         }
     }
 }
@@ -229,6 +288,11 @@ mod tests {
             ("s.x:desc", "\"s\".\"x\" DESC"),
             ("\"a,b:c\":desc , \"q\"\"q.x\"", "\"a,b:c\" DESC, \"q\"\"q.x\""),
             ("Ünï cödé", "\"Ünï cödé\""),
+            ("\"c.x\":desc", "\"c.x\" DESC"),
+            ("\"a b\".x", "\"a b\".\"x\""),
+            ("\"a b\".\"y.z\":desc,k", "\"a b\".\"y.z\" DESC, \"k\""),
+            ("s.\"y,z\".t:nulls-last", "\"s\".\"y,z\".\"t\" NULLS LAST"),
+            ("\"a\" . b , c", "\"a\".\"b\", \"c\""),
         ] {
             assert_eq!(order_of(by).unwrap(), expected, "{by}");
         }
@@ -245,6 +309,9 @@ mod tests {
             ("a:", "`` behind \"a\" is no way to sort"),
             ("\"a\"x:desc", "`x` behind \"a\" is no way to sort"),
             ("\"a", "a quote without its end: `\"a`"),
+            ("s.\"a", "a quote without its end: `\"a`"),
+            ("a.", "no column to sort by in `a.`"),
+            ("\"a\"..b", "no column to sort by in `\"a\"..b`"),
         ] {
             let error = order_of(by).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{by}: {error}");

@@ -65,7 +65,7 @@ pub use self::formats::OutputFormat;
 pub use self::formats::text::{cells, is_number};
 pub use self::set::FileSet;
 pub use self::spec::{Description, MAX_FILES, SinkSpec, describe};
-pub use self::staged_file::StagedFile;
+pub use self::staged_file::{CompressedFile, StagedFile};
 
 use self::destination::Destination;
 

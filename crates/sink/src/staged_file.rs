@@ -7,9 +7,12 @@ use tidemill_base::cancel::Tick;
 use tidemill_base::home::RunId;
 use tidemill_remote::location::{Location, refuse_mistyped};
 
+use crate::codecs::codec_of;
 use crate::commit::{Entry, Staging};
+use crate::compression::Compressed;
 use crate::error::{Error, Result};
 use crate::files::Stage;
+use crate::formats::OutputFormat;
 use crate::fs::{self, Output};
 use crate::places::{check_absent, resolved};
 use crate::template::{self, below};
@@ -76,6 +79,48 @@ impl StagedFile {
         drop(output);
         let entry = Entry::new("0", name, bytes);
         staging.commit(vec![entry], overwrite, &mut || Ok(()))
+    }
+}
+
+/// A [`StagedFile`] of text or other plain bytes, compressed as the end of its name says: `.gz`, `.zst`, `.bz2`, `.xz`.
+pub struct CompressedFile {
+    compressed: Compressed<StagedFile>,
+    name: String,
+}
+
+impl CompressedFile {
+    /// Begins a file at `path`.
+    ///
+    /// # Errors
+    /// As [`StagedFile::create`].
+    pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<CompressedFile> {
+        let name = path.to_string_lossy();
+        let codec = codec_of(None, OutputFormat::Csv, Some(&name), false)?;
+        let file = StagedFile::create(path, overwrite, run)?;
+        let compressed = Compressed::new(file, codec);
+        let compressed = compressed.map_err(|error| Error::io("compress", path, error))?;
+        Ok(CompressedFile { compressed, name: name.into_owned() })
+    }
+
+    /// Makes the file visible.
+    ///
+    /// # Errors
+    /// As [`StagedFile::commit`].
+    pub fn commit(self) -> Result<()> {
+        let CompressedFile { compressed, name } = self;
+        let file = compressed.finish().map_err(|error| Error::io("write", &name, error))?;
+        let bytes = file.bytes();
+        file.commit(bytes)
+    }
+}
+
+impl Write for CompressedFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.compressed.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.compressed.flush()
     }
 }
 

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tidemill_base::coverage::human_bytes;
 
 use super::error::{Error, Result};
-use super::input::ByteInput;
+use super::input::{ByteInput, ReaderInput, Watch};
 
 /// How a file's bytes are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ const BZIP2_END: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
 /// Zstandard's own limit for who is not told otherwise: a window of 128 MiB.
 const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
 /// So many bytes tell every kind.
-pub(crate) const MAGIC_BYTES: usize = 10;
+pub const MAGIC_BYTES: usize = 10;
 /// What is read of a compressed file at once.
 pub(crate) const STORED_BUFFER_BYTES: usize = 256 << 10;
 
@@ -310,6 +310,30 @@ pub(crate) fn decode(
         Some(bytes) if bytes < AHEAD_BYTES_MIN => Box::new(decoded),
         _ => Box::new(Ahead::start(decoded, path)?),
     })
+}
+
+/// The decoded bytes of any reader, for who reads no records. `path` is for messages; errors are
+/// [`tidemill_base::error::Error`] within one of `std::io`.
+///
+/// # Errors
+/// [`Error::Io`] if a decoder cannot be set up, or the first bytes cannot be read; reading reports the rest.
+pub fn decoded_reader(
+    reader: impl Read + Send + 'static,
+    compression: Compression,
+    path: &str,
+) -> Result<Box<dyn Read + Send>> {
+    let path: Arc<str> = path.into();
+    let input = ReaderInput::new(Vec::new(), reader, Arc::clone(&path), Watch::default());
+    let bytes = decode(Box::new(input), compression, &path, STORED_BUFFER_BYTES, None)?;
+    Ok(Box::new(DecodedReader(bytes)))
+}
+
+struct DecodedReader(Box<dyn ByteInput>);
+
+impl Read for DecodedReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out).map_err(|error| io::Error::other(tidemill_base::error::Error::from(error)))
+    }
 }
 
 /// Decodes on a thread of its own, a few blocks ahead of the reader.

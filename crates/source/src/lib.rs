@@ -97,7 +97,7 @@ mod unify;
 pub mod whole;
 
 pub use columns::Layouts;
-pub use compression::Compression;
+pub use compression::{Compression, MAGIC_BYTES, decoded_reader};
 pub use dialect::{Dialect, Mismatch, TextOptions, framing, log_format};
 pub use error::{Error, Result};
 pub use formats::{Format, Given};
@@ -105,6 +105,7 @@ pub use hidden::Hidden;
 pub use input::{Identity, standard_input};
 pub use listing::partition_keys;
 pub use listing::{files_of, is_left_out};
+pub use magic::compression_told;
 pub use options::ReadOptions;
 pub use promote::Promote;
 pub use read::{SplitReader, SplitStats};

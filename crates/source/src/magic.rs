@@ -80,7 +80,7 @@ pub(super) fn decoded(
     for layer in 0..LAYERS_MAX {
         let peeked = Peeked::new(input, read_bytes)?;
         let found = match layer {
-            0 => *file.told.get_or_init(|| told(file.compression, &peeked.head)),
+            0 => *file.told.get_or_init(|| compression_told(file.compression, &peeked.head)),
             _ => Compression::from_magic(&peeked.head),
         };
         if found == Compression::None {
@@ -92,8 +92,9 @@ pub(super) fn decoded(
     Ok(input)
 }
 
-/// How a file is compressed that begins so and whose name says `named`.
-fn told(named: Compression, head: &[u8]) -> Compression {
+/// How a text is compressed that begins so, with [`MAGIC_BYTES`](crate::MAGIC_BYTES) at least, and whose name says
+/// `named`.
+pub fn compression_told(named: Compression, head: &[u8]) -> Compression {
     match Compression::from_magic(head) {
         // Cut off within its magic number, or damaged: its decoder says so.
         Compression::None if !looks_like_text(head) || named.may_begin(head) => named,
@@ -150,7 +151,8 @@ pub(super) fn peek(files: &[&Arc<SourceFile>]) -> Result<()> {
                 &local[..count]
             }
         };
-        if *file.told.get_or_init(|| told(file.compression, head)) == Compression::None {
+        if *file.told.get_or_init(|| compression_told(file.compression, head)) == Compression::None
+        {
             refuse_other_format(head, &file.shown)?;
         }
     }
@@ -222,11 +224,11 @@ mod tests {
             (C::Gzip, b"", C::None),
             (C::Bzip2, b"", C::None),
         ] {
-            assert_eq!(told(named, head), expected, "{named:?} {head:?}");
+            assert_eq!(compression_told(named, head), expected, "{named:?} {head:?}");
         }
         let mut cut = vec![b'a'; LOOK_BYTES - 1];
         cut.extend_from_slice("\u{e9}".as_bytes());
-        assert_eq!(told(C::Gzip, &cut), C::None);
+        assert_eq!(compression_told(C::Gzip, &cut), C::None);
     }
 
     #[test]

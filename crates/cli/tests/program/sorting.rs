@@ -59,8 +59,9 @@ fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
     };
     let mut expected = rows.clone();
     expected.sort_by_key(|(a, b, _)| (*a, std::cmp::Reverse(b.unwrap_or(u64::MAX))));
-    // Ties stay as they are where one thread reads.
+    // Ties stay as they are.
     assert!(done(&["--by", "a,b:desc", "in.csv", "--threads", "1"]) == file(&expected));
+    assert!(done(&["--by", "a,b:desc", "in.csv", "--threads", "4"]) == file(&expected));
     for format in ["parquet", "rowfile", "json", "arrow", "avro"] {
         let to = format!("out.{format}");
         assert_eq!(done(&["--by=a,b:desc,c", "in.csv", "-o", &to, "--memory", "64M"]), "");
@@ -82,13 +83,30 @@ fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
 fn what_is_no_order_of_rows_is_told() {
     let place = Place::new();
     place.write("a.csv", "k,name\n1,x\n");
+    place.write("dots.csv", "k,c.x\n1,3\n2,1\n");
+    assert_eq!(place.ok(&["sort", "--by", "\"c.x\"", "dots.csv"]), "k,c.x\n2,1\n1,3\n");
+    place.write("deep.json", "{\"a b\": {\"y.z\": 2}}\n{\"a b\": {\"y.z\": 1}}\n");
+    let sorted = place.ok(&["sort", "--by", "\"a b\".\"y.z\"", "deep.json", "--format", "json"]);
+    assert!(sorted.find('1').unwrap() < sorted.find('2').unwrap(), "{sorted}");
     for (args, status, expected) in [
         (&["sort", "--by", "nam", "a.csv"][..], 2, "unknown column `nam`"),
+        (
+            &["sort", "--by", "c.x", "dots.csv"],
+            2,
+            "unknown column `c` in `c.x`\nhint: a name with a dot stands in double quotes: --by '\"c.x\"'\n",
+        ),
+        (&["sort", "--by", "detail.x", "dots.csv"], 2, "unknown column `detail`"),
         (&["sort", "--by", "k:down", "a.csv"], 2, "`down` behind \"k\" is no way to sort"),
         (&["sort", "--by", "", "a.csv"], 2, "no column to sort by"),
         (&["sort", "--by", "k"], 2, "<IN>"),
         (&["sort", "a.csv", "--by"], 2, "--by"),
         (&["sort", "--by", "k", "a.csv", "-r"], 2, "-r"),
+        (
+            &["sort", "--by", "k:desc,name", "a.csv", "--explain"],
+            2,
+            "hint: `tidemill query --explain 'SELECT * FROM … ORDER BY k DESC, name'`\n",
+        ),
+        (&["sort", "--explain", "--by=k", "a.csv"], 2, "FROM … ORDER BY k'`\n"),
         (&["sort", "--by", "k", "a.csv", "-o", "a.csv"], 1, "a.csv"),
         (&["sort", "--by", "k", "none.csv"], 1, "none.csv"),
     ] {
@@ -99,8 +117,17 @@ fn what_is_no_order_of_rows_is_told() {
         assert!(output.stdout.is_empty(), "{args:?}");
     }
     assert_eq!(place.read("a.csv"), "k,name\n1,x\n");
+    let mut piped = place.tidemill(&["sort", "--by", "c.x", "-", "--source-format", "csv"]);
+    let piped = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"k,c.x\n1,3\n").unwrap();
+    let says = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(says.ends_with("stands in double quotes: --by '\"c.x\"'\n"), "{says}");
     let help = place.tidemill(&["sort", "--by", "k", "--help"]).output().unwrap();
-    assert!(String::from_utf8(help.stdout).unwrap().contains("tidemill sort --by COLUMNS"));
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains("tidemill sort --by COLUMNS"), "{help}");
+    let words: Vec<&str> = help.split_whitespace().collect();
+    assert!(words.join(" ").contains("keep the order in which the files have them"), "{help}");
 }
 
 #[test]
@@ -163,7 +190,14 @@ fn sets_of_ids_are_combined() {
         (&["union", "nosuch.txt"], 1, "`nosuch.txt`"),
         (&["union", "a.txt", "-o", "out/"], 2, "`out/` is a folder"),
         (&["union", "-", "-"], 2, "standard input is read once"),
+        (
+            &["union", "a.txt", "--column", "user"],
+            2,
+            "--column `user` means nothing: no set is a table",
+        ),
+        (&["count", "-", "x.raw", "--column", "user"], 2, "--column `user` means nothing"),
         (&["union", "s3://b/a.raw"], 2, "tidemill cat 's3://b/a.raw' | tidemill ids"),
+        (&["union", "http://h/a?x=b.csv"], 2, "if it is a table, --input-format table"),
     ] {
         let (code, out, says) = told(args);
         assert_eq!(code, Some(status), "{args:?}: {says}");
@@ -196,11 +230,132 @@ fn sets_of_ids_are_combined() {
         let (code, out, says) = told(&args);
         assert_eq!(code, Some(2), "{args:?}: {says}");
         assert!(says.contains(expected) && out.is_empty(), "{args:?}: {says}");
+        assert!(!says.contains("--schema"), "it has no such option: {says}");
     }
     let mut piped = place.tidemill(&["ids", "intersect", "-", "a.txt"]);
     let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"9\n7\n").unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"7\n");
+}
+
+/// The types of a text are told from its first records: ids are of one type all the same.
+#[test]
+fn ids_of_a_text_are_read_as_ids_however_great() {
+    let place = Place::new();
+    let told = |args: &[&str]| {
+        let output = place.tidemill(&[&["ids"], args].concat()).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), told, String::from_utf8(output.stderr).unwrap())
+    };
+    const RECORDS: u64 = 60_000;
+    let ids = |last: &str| (0..RECORDS).map(|id| id.to_string()).chain([last.to_owned()]);
+    let csv = |last: &str| {
+        let lines: String =
+            ids(last).map(|id| format!("{id},{},{}\n", "x".repeat(60), "0.5")).collect();
+        format!("id,text,half\n{lines}")
+    };
+    let tsv = |last: &str| csv(last).replace(',', "\t");
+    let of_each =
+        |line: fn(String) -> String| move |last: &str| ids(last).map(line).collect::<String>();
+    let json = of_each(|id| format!("{{\"id\": {id}, \"text\": \"{}\"}}\n", "x".repeat(60)));
+    let logfmt = of_each(|id| format!("id={id} text={}\n", "x".repeat(60)));
+    let kinds: [(&str, &dyn Fn(&str) -> String); 4] =
+        [("a.csv", &csv), ("a.tsv", &tsv), ("a.json", &json), ("a.logfmt", &logfmt)];
+    for (name, text) in kinds {
+        for last in ["9223372036854775808", "18446744073709551615"] {
+            place.write(name, text(last));
+            let column = [name, "--column", "id"];
+            let (code, count, says) = told(&[&["count"], &column[..]].concat());
+            assert_eq!((code, count, says), (Some(0), format!("{}\n", RECORDS + 1), String::new()));
+            let (code, out, says) = told(&[&["union"], &column[..], &["--signed"]].concat());
+            assert_eq!((code, out.as_str()), (Some(1), ""), "{name}: {says}");
+            assert!(says.contains(&format!("{name}: line ")), "{name}: {says}");
+            assert!(
+                says.contains(&format!("column `id`: expected a BIGINT, found `{last}`")),
+                "{says}"
+            );
+            assert!(says.contains("hint: signed ids go up to"), "{says}");
+            assert!(!says.contains("--schema") && !says.contains("--max-bad"), "{says}");
+        }
+        place.write(name, text("-1"));
+        let column = [name, "--column", "id"];
+        let (code, count, says) = told(&[&["count"], &column[..], &["--signed"]].concat());
+        assert_eq!((code, count, says), (Some(0), format!("{}\n", RECORDS + 1), String::new()));
+        let (code, out, says) = told(&[&["count"], &column[..]].concat());
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{name}: {says}");
+        assert!(
+            says.contains(
+                "expected a BIGINT UNSIGNED, found `-1`\nhint: ids are from 0 on: --signed"
+            ),
+            "{says}"
+        );
+    }
+    // Its own output is read again.
+    place.write(
+        "great.txt",
+        format!("{}\n", ids("18446744073709551615").collect::<Vec<_>>().join("\n")),
+    );
+    assert_eq!(told(&["union", "great.txt", "-o", "great.csv"]).0, Some(0));
+    assert_eq!(told(&["count", "great.csv"]).1, format!("{}\n", RECORDS + 1));
+    // Nothing tells a type before the last one.
+    place.write("late.csv", format!("id,text\n{}18446744073709551615,\n", ",x\n".repeat(200_000)));
+    assert_eq!(told(&["union", "late.csv", "--column", "id"]).1, "18446744073709551615\n");
+    place.write("quoted.json", "{\"id\": \"ann\"}\n");
+    let (code, _, says) = told(&["union", "quoted.json"]);
+    assert!(code == Some(2) && says.contains("column `id` of `quoted.json` is TEXT"), "{says}");
+    place.write("beyond.csv", "id\n18446744073709551616\n");
+    place.write("both.csv", "id\n-1\n9223372036854775808\n");
+    for (args, expected) in [
+        (
+            &["union", "beyond.csv"][..],
+            "beyond.csv: line 2 (byte 3), column `id`: expected a BIGINT UNSIGNED, found `18446744073709551616`\n\
+             hint: ids go up to 18446744073709551615\n",
+        ),
+        (&["union", "both.csv"], "found `-1`\nhint: ids are from 0 on: --signed"),
+        (
+            &["union", "both.csv", "--signed"],
+            "found `9223372036854775808`\nhint: signed ids go up to",
+        ),
+    ] {
+        let (code, out, says) = told(args);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{args:?}: {says}");
+        assert!(says.contains(expected), "{args:?}: {says}");
+    }
+}
+
+#[test]
+fn ids_are_read_and_written_compressed_as_names_and_first_bytes_say() {
+    let place = Place::new();
+    place.write("a.txt", "7\n3\n30\n");
+    let union = |args: &[&str]| {
+        let output = place.tidemill(&[&["ids", "union"], args].concat()).output().unwrap();
+        let says = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {says}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for name in
+        ["u.txt.gz", "u.txt.zst", "u.txt.bz2", "u.txt.xz", "u.raw.gz", "u.u64.zst", "u.csv.gz"]
+    {
+        union(&["a.txt", "-o", name]);
+        let stored = std::fs::read(place.path().join(name)).unwrap();
+        assert!(!stored.starts_with(b"3\n") && !stored.starts_with(&[3, 0]), "{name}: {stored:?}");
+        assert_eq!(union(&[name]), "3\n7\n30\n", "{name}");
+    }
+    assert_eq!(union(&["u.txt.gz", "--sorted"]), "3\n7\n30\n");
+    // First bytes tell where a name does not.
+    let gzip = std::fs::read(place.path().join("u.txt.gz")).unwrap();
+    place.write("packed.txt", &gzip);
+    place.write("plain.txt.gz", "9\n");
+    assert_eq!(union(&["packed.txt", "plain.txt.gz"]), "3\n7\n9\n30\n");
+    let mut piped = place.tidemill(&["ids", "union", "-", "plain.txt.gz"]);
+    let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&gzip).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"3\n7\n9\n30\n");
+    place.write("cut.txt.gz", &gzip[..gzip.len() - 4]);
+    let output = place.tidemill(&["ids", "count", "cut.txt.gz"]).output().unwrap();
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && says.contains("cut.txt.gz"), "{says}");
+    assert!(output.stdout.is_empty());
 }
 
 /// A sort that is killed once it has spilled leaves no file, and one that is interrupted neither.

@@ -439,7 +439,7 @@ impl Format {
     }
 
     /// Whether its columns have types of their own, which a schema may only widen.
-    pub(crate) fn is_typed(self) -> bool {
+    pub fn is_typed(self) -> bool {
         self.typed().is_some()
     }
 
