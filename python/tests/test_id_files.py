@@ -73,7 +73,7 @@ def test_ids_of_a_text_are_of_one_type_however_great(tmp_path):
     hint = "hint: signed ids go up to 9223372036854775807: leave out signed=True"
     assert hint in str(raised.value)
     (tmp_path / "b.csv").write_text("id\n-1\n")
-    with pytest.raises(tm.CorruptBytesError, match="found `-1`\nhint: .*signed=True"):
+    with pytest.raises(tm.CorruptBytesError, match=r"found `-1`\nhint: .*signed=True"):
         tm.ids("union", tmp_path / "b.csv")
 
 

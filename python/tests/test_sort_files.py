@@ -74,7 +74,7 @@ def test_mistakes_are_told(tmp_path):
     with pytest.raises(tm.UsageError, match="unknown column `q`"):
         tm.sort_files(source, tmp_path / "z.csv", by="q")
     source.write_text("c.x\n3\n1\n")
-    with pytest.raises(tm.UsageError, match="""hint: .* in double quotes: by='"c.x"'"""):
+    with pytest.raises(tm.UsageError, match=r"""hint: .* in double quotes: by='"c.x"'"""):
         tm.sort_files(source, tmp_path / "z.csv", by="c.x")
     with pytest.raises(tm.UsageError, match="limit=0 is no number of rows"):
         tm.sort_files(source, tmp_path / "z.csv", by="k", limit=0)
