@@ -52,7 +52,7 @@ use crate::columns::{named, result_schema, settled, unqualified};
 use crate::explain::{Explain, ExplainSource};
 use crate::finished::Finished;
 use crate::prune;
-use crate::question::{Query, column_with_dot, unknown_with_dot};
+use crate::question::Query;
 use crate::results::{Account, Results, RowSource, explained};
 use crate::route::{Route, Tables, misplaced, not_optimised, not_run, refusal_of_map, route};
 use crate::rows::OrderedRows;
@@ -151,23 +151,6 @@ impl Plan {
         on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
             .map_err(|error| text_in_quotes(casts::explained(error, &query.sql, None), &query.sql))
             .map_err(|error| dialects::without_records(error, &query.sql))
-            .map_err(|error| match (query.stable, query.sources.as_slice()) {
-                (Some(_), [source]) if source.spec.url == "-" => unknown_with_dot(error),
-                (Some(_), [_]) => Self::unordered(error, query, settings),
-                _ => error,
-            })
-    }
-
-    /// An error of a question for rows in order, once the columns are known that there are.
-    fn unordered(error: Error, query: &Query, settings: &Settings) -> Error {
-        let is_of_column = |message: &str| message.starts_with("unknown ");
-        if !matches!(&error, Error::Usage { message, .. } if is_of_column(message)) {
-            return error;
-        }
-        let all = Query { sql: "SELECT * FROM source".into(), stable: None, ..query.clone() };
-        let Ok(plan) = Self::new(&all, settings) else { return error };
-        let columns = plan.schema().fields().iter().map(|field| field.name().as_str());
-        column_with_dot(error, query, &columns.collect::<Vec<_>>())
     }
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
@@ -687,6 +670,7 @@ impl Plan {
             sql: self.query.sql.clone(),
             plan: self.logical.clone(),
             cut_short: false,
+            is_stable: self.query.stable.is_some(),
         }
     }
 

@@ -126,20 +126,12 @@ fn with_dot(column: &str) -> Error {
     )
 }
 
-/// The same where nothing tells the columns any more: what came from standard input is gone.
-pub(crate) fn unknown_with_dot(error: Error) -> Error {
-    let Error::Usage { message, .. } = &error else { return error };
-    let unknown = message.strip_prefix("unknown source `");
-    let path = unknown.and_then(|rest| rest.split_once("` in `")?.1.strip_suffix('`'));
-    path.map(with_dot).unwrap_or(error)
-}
-
 /// What a question for rows in order may have meant by a column that there is not: one whose name has a dot.
-pub(crate) fn column_with_dot(error: Error, query: &Query, columns: &[&str]) -> Error {
+pub(crate) fn column_with_dot(error: Error, sql: &str, columns: &[&str]) -> Error {
     let is_asked = |name: &&&str| {
         let path: Vec<&str> = name.split('.').collect();
         let quoted: Vec<String> = path.iter().copied().map(quoted).collect();
-        path.len() > 1 && !columns.contains(&path[0]) && query.sql.contains(&quoted.join("."))
+        path.len() > 1 && !columns.contains(&path[0]) && sql.contains(&quoted.join("."))
     };
     if let Some(name) = columns.iter().find(is_asked) {
         return with_dot(name);

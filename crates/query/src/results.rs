@@ -16,6 +16,7 @@ use tidemill_tables::estimates::{Call, Precisions};
 
 use crate::background::Background;
 use crate::columns::{named, unqualified};
+use crate::question::column_with_dot;
 use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
 
@@ -51,6 +52,8 @@ pub(crate) struct Account {
     pub(crate) sql: String,
     pub(crate) plan: LogicalPlan,
     pub(crate) cut_short: bool,
+    /// Whether it is of rows in an order that ties keep.
+    pub(crate) is_stable: bool,
 }
 
 impl Results {
@@ -114,7 +117,19 @@ pub(crate) fn explained(
 
 impl Account {
     fn explained(&self, error: Error) -> Error {
-        explained(error, &self.sql, &self.plan, &self.tables)
+        let error = explained(error, &self.sql, &self.plan, &self.tables);
+        match (&error, self.tables.as_slice()) {
+            // Whether there is what rows are sorted by is found when they are.
+            (Error::Usage { message, .. }, [(_, table)])
+                if self.is_stable && message.starts_with("unknown ") =>
+            {
+                let schema = table.kept_schema();
+                let columns: Vec<&str> =
+                    schema.fields().iter().map(|f| f.name().as_str()).collect();
+                column_with_dot(error, &self.sql, &columns)
+            }
+            _ => error,
+        }
     }
 
     fn scans(&self) -> impl Iterator<Item = Arc<Scan>> + '_ {
