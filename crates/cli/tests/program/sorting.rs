@@ -262,12 +262,12 @@ fn ids_of_a_text_are_read_as_ids_however_great() {
     let kinds: [(&str, &dyn Fn(&str) -> String); 4] =
         [("a.csv", &csv), ("a.tsv", &tsv), ("a.json", &json), ("a.logfmt", &logfmt)];
     for (name, text) in kinds {
+        // Nothing in the name of the last one tells that it is one.
+        let is_table: &[&str] =
+            if name.ends_with("logfmt") { &["--input-format", "table"] } else { &[] };
+        let column = [&[name, "--column", "id"], is_table].concat();
         for last in ["9223372036854775808", "18446744073709551615"] {
             place.write(name, text(last));
-            // Nothing in its name tells it.
-            let is_table: &[&str] =
-                if name.ends_with("logfmt") { &["--input-format", "table"] } else { &[] };
-            let column = [&[name, "--column", "id"], is_table].concat();
             let (code, count, says) = told(&[&["count"], &column[..]].concat());
             assert_eq!((code, count, says), (Some(0), format!("{}\n", RECORDS + 1), String::new()));
             let (code, out, says) = told(&[&["union"], &column[..], &["--signed"]].concat());
@@ -281,7 +281,6 @@ fn ids_of_a_text_are_read_as_ids_however_great() {
             assert!(!says.contains("--schema") && !says.contains("--max-bad"), "{says}");
         }
         place.write(name, text("-1"));
-        let column = [name, "--column", "id"];
         let (code, count, says) = told(&[&["count"], &column[..], &["--signed"]].concat());
         assert_eq!((code, count, says), (Some(0), format!("{}\n", RECORDS + 1), String::new()));
         let (code, out, says) = told(&[&["count"], &column[..]].concat());
