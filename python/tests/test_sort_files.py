@@ -73,9 +73,10 @@ def test_mistakes_are_told(tmp_path):
         tm.sort_files(source, tmp_path / "z.csv", by="k:down")
     with pytest.raises(tm.UsageError, match="unknown column `q`"):
         tm.sort_files(source, tmp_path / "z.csv", by="q")
-    source.write_text("c.x\n3\n1\n")
+    dotted = tmp_path / "dotted.csv"
+    dotted.write_text("c.x\n3\n1\n")
     with pytest.raises(tm.UsageError, match=r"""hint: .* in double quotes: by='"c.x"'"""):
-        tm.sort_files(source, tmp_path / "z.csv", by="c.x")
+        tm.sort_files(dotted, tmp_path / "z.csv", by="c.x")
     with pytest.raises(tm.UsageError, match="limit=0 is no number of rows"):
         tm.sort_files(source, tmp_path / "z.csv", by="k", limit=0)
     assert not (tmp_path / "z.csv").exists()
