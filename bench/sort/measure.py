@@ -133,8 +133,8 @@ def main() -> None:
             for name, command in commands.items():
                 cache(source, given.cold)
                 rounds[name].append(run(command))
-                # Readers of CSV take the CR of the records' ends away.
-                is_same = kind != "records-by-key" and (name == "gnu" or kind != "records")
+                # Readers of CSV take the CR of the records' ends away, and DataFusion writes quotes around commas.
+                is_same = kind != "records-by-key" and (name == "gnu" or kind != "records") and name != "datafusion"
                 if is_same and rounds[name][-1] and not filecmp.cmp(outputs["tidemill"], outputs[name], shallow=False):
                     raise SystemExit(f"{kind}: the output of {name} differs")
         for output in outputs.values():
