@@ -238,6 +238,9 @@ impl Blocks {
             sizes,
             share: share.part_bytes,
             block_bytes: share.block_bytes,
+            together_bytes: usize::try_from(sizes.memory_bytes / 16 / threads.max(1) as u64)
+                .unwrap_or(usize::MAX)
+                .min(TOGETHER_BYTES_MAX),
             stage,
             space: Arc::clone(&space),
             attempts,
@@ -453,6 +456,8 @@ struct Drain<O> {
     /// The memory of each thread.
     share: u64,
     block_bytes: usize,
+    /// What a thread may copy of records that are in memory anyway: all of them a sixteenth of it.
+    together_bytes: usize,
     stage: Stage,
     space: Arc<Space>,
     attempts: HashMap<u64, u32>,
@@ -462,6 +467,9 @@ struct Drain<O> {
     senders: Vec<Mutex<Option<SyncSender<Message>>>>,
     totals: Arc<Totals>,
 }
+
+/// What a part's records take at most that are copied to one place before they are sorted: more is in no cache.
+const TOGETHER_BYTES_MAX: usize = 16 << 20;
 
 /// What a thread keeps from one part to the next.
 #[derive(Default)]
@@ -524,7 +532,7 @@ impl<O: Order> Drain<O> {
         worker: &mut Worker,
         outlet: &mut Outlet<'_, O>,
     ) -> Work {
-        let Worker { entries, scratch, .. } = worker;
+        let Worker { arena, entries, scratch } = worker;
         entries.clear();
         let pieces = memory
             .blocks
@@ -532,7 +540,35 @@ impl<O: Order> Drain<O> {
             .map(|(entries, starts)| &entries[starts[index] as usize..starts[index + 1] as usize]);
         entries.reserve_exact(pieces.clone().map(<[Entry]>::len).sum());
         pieces.for_each(|piece| entries.extend_from_slice(piece));
-        self.sort_and_emit(&memory.rows, entries, scratch, outlet)
+        match self.together(&memory.rows, entries, arena, scratch) {
+            Some(rows) => self.sort_and_emit(&rows, entries, scratch, outlet),
+            None => self.sort_and_emit(&memory.rows, entries, scratch, outlet),
+        }
+    }
+
+    /// Copies a part's records to one place, where a processor's caches have them while they are compared and handed
+    /// on: in the input's blocks each would be waited for each time. Not of a part that is much larger than others.
+    fn together<'a>(
+        &self,
+        rows: &Rows<Vec<u8>>,
+        entries: &mut [Entry],
+        arena: &'a mut Vec<u8>,
+        scratch: &mut Vec<Entry>,
+    ) -> Option<Rows<&'a [u8]>> {
+        arena.clear();
+        scratch.clear();
+        scratch.reserve_exact(entries.len());
+        for some in entries.chunks(FETCHED) {
+            for (record, entry) in rows.some(some).into_iter().zip(some) {
+                if arena.len() + record.len() + 10 > self.together_bytes {
+                    return None;
+                }
+                scratch.push(Entry { prefix: entry.prefix, at: place(0, arena.len()) });
+                self.shape.store(record, arena);
+            }
+        }
+        entries.copy_from_slice(scratch);
+        Some(Rows { shape: self.shape, blocks: vec![arena.as_slice()] })
     }
 
     fn sort_and_emit<B: AsRef<[u8]>>(

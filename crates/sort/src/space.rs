@@ -220,12 +220,13 @@ impl Space {
     fn read_from(&self, folder: &Folder, offset: u64, into: &mut [u8]) -> Result<()> {
         let read = folder.file().and_then(|file| {
             #[cfg(test)]
-            self.fault.before_read()?;
-            file.read_exact_at(into, offset)
+            let number = self.fault.before_read()?;
+            file.read_exact_at(into, offset)?;
+            #[cfg(test)]
+            self.fault.after_read(number, into);
+            Ok(())
         });
         read.map_err(|error| Error::io("read back the spill file in", &folder.path, error))?;
-        #[cfg(test)]
-        self.fault.after_read(into);
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(into.len() as u64, Ordering::Relaxed);
         Ok(())
@@ -319,20 +320,21 @@ pub(crate) mod fault {
             }
         }
 
-        pub(super) fn before_read(&self) -> io::Result<()> {
+        /// Which read it is: others may begin before it ends.
+        pub(super) fn before_read(&self) -> io::Result<u64> {
             let mut state = self.0.lock();
+            let now = state.reads;
             state.reads += 1;
-            if state.fail_read == Some(state.reads - 1) {
-                Err(io::Error::other("injected"))
-            } else {
-                Ok(())
+            match state.fail_read {
+                Some(n) if n == now => Err(io::Error::other("injected")),
+                _ => Ok(now),
             }
         }
 
-        pub(super) fn after_read(&self, into: &mut [u8]) {
+        pub(super) fn after_read(&self, number: u64, into: &mut [u8]) {
             let state = self.0.lock();
             if let Some((n, place)) = state.flip_read
-                && n == state.reads - 1
+                && n == number
                 && !into.is_empty()
             {
                 let place = place % into.len();
