@@ -16,7 +16,8 @@
 //! - `windows`, `in_place`: how are windows run, and within the budget?
 //! - `filters`, `projections`, `sorted_unions`, `large_limits`, `in_lists`: where its plans are mended.
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
-//! - `pool`, `spills`: how much memory do its steps have, and where do they spill? `fan_out_sorts`: how are rows sorted?
+//! - `pool`, `spills`: how much memory do its steps have, and where do they spill? `fan_out_sorts`: how are rows sorted? `input_order`: and
+//!   where in a source were they?
 //! - `session`: all of it together. `messages`, `parse_hints`, `unknown_functions`: what DataFusion
 //!   says, in our words, and what to write instead.
 
