@@ -127,6 +127,11 @@ fn sort_with<O: Order>(
             .collect();
         threads.into_iter().try_for_each(|thread| thread.join().unwrap())
     })?;
+    taken(sorter)
+}
+
+/// What comes out of a sort, all of it.
+fn taken<O: Order>(sorter: Sorter<O>) -> Result<(Vec<Vec<u8>>, Report), Error> {
     let mut sorted = Vec::new();
     let report = sorter.finish()?.for_each(|record| {
         sorted.push(record.to_vec());
@@ -359,16 +364,7 @@ fn attempts_that_are_not_committed_do_not_count() {
             assert!(!late.commit().unwrap());
             drop(given_up);
         }
-        let mut sorted = Vec::new();
-        sorter
-            .finish()
-            .unwrap()
-            .for_each(|record| {
-                sorted.push(record.to_vec());
-                Ok(())
-            })
-            .unwrap();
-        assert!(sorted == expected);
+        assert!(taken(sorter).unwrap().0 == expected);
     }
 }
 
@@ -563,16 +559,7 @@ fn sort_in_attempts<O: Order>(
             running.drain(..).for_each(|(task, ..)| assert!(!task.commit().unwrap()));
         }
     }
-    let mut sorted = Vec::new();
-    let report = sorter
-        .finish()
-        .unwrap()
-        .for_each(|record| {
-            sorted.push(record.to_vec());
-            Ok(())
-        })
-        .unwrap();
-    (sorted, report)
+    taken(sorter).unwrap()
 }
 
 #[test]
