@@ -34,6 +34,9 @@ pub struct Coverage {
     pub rejected_copy: Option<String>,
     /// How good the estimates are, one entry per estimated column.
     pub estimates: Vec<Estimate>,
+    /// What is said of a result that may rest on a part of the input; none where it may not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     /// Files that are damaged or were cut off and of which only the whole parts were read, because
     /// that was asked for.
     #[serde(default)]
@@ -43,6 +46,56 @@ pub struct Coverage {
     #[serde(skip)]
     pub first_rejected: Vec<BadRecord>,
 }
+
+/// Which part of the input a result rests on, and how the part was chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// What the order of the splits was drawn from.
+    pub seed: u64,
+    /// The share of all answers whose intervals hold the truth.
+    pub confidence: f64,
+    /// Whether counts and sums are scaled up to the whole input. They are those of what was seen where the input was
+    /// read in order, as nothing can be drawn from it, and where that was asked for.
+    pub scaled: bool,
+    /// The share of the bytes that was read, from 0 to 1.
+    pub share: f64,
+    /// Splits that were being read when it was over.
+    pub in_flight: LeftOut,
+    /// Splits that could not be read, and those that gave nothing for long. They are not left out by chance, and
+    /// intervals know nothing of them: they are of so many bytes of all.
+    pub given_up: LeftOut,
+    /// The first few files of these, and why.
+    pub given_up_files: Vec<GivenUp>,
+    /// Any one given group that the result does not have is in less than this share of the splits, with that confidence;
+    /// none where the input was read in order, or where all of it was.
+    pub unseen_share: Option<f64>,
+    /// How many splits of CSV began, among those that could be checked, where no record does: their first records
+    /// are wrong, and so may be what they count for.
+    pub wrong_starts: u64,
+}
+
+/// Splits of which nothing is in a result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// How many.
+    pub splits: u64,
+    /// Their bytes as stored, as far as these are known.
+    pub bytes: u64,
+}
+
+/// A file of which splits were given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// The file.
+    pub path: String,
+    /// How many of its splits.
+    pub splits: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// So many files that were given up are named.
+pub const GIVEN_UP_FILES_MAX: usize = 8;
 
 /// What was read of a file that is not whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +163,7 @@ impl Default for Coverage {
             stopped: None,
             rejected_copy: None,
             estimates: Vec::new(),
+            sampled: None,
             salvaged: Vec::new(),
             first_rejected: Vec::new(),
         }
@@ -161,6 +215,9 @@ impl Coverage {
         if let Some(why) = self.stopped.as_deref().filter(|why| *why != LIMIT_REACHED) {
             line.push_str(&format!(", {why}"));
         }
+        if let Some(sampled) = &self.sampled {
+            sampled.say(&mut line, self.complete);
+        }
         if let Some(first) = self.salvaged.first() {
             let (of, and_more) = match self.salvaged.len() {
                 1 => (String::new(), String::new()),
@@ -184,6 +241,47 @@ impl Coverage {
             line.push_str(&format!(", {} more are estimates", grouped(more as u64)));
         }
         line
+    }
+}
+
+impl Sampled {
+    fn say(&self, line: &mut String, is_complete: bool) {
+        if !is_complete && !self.scaled {
+            line.push_str(", numbers are those of what was seen");
+        }
+        if let Some(first) = self.given_up_files.first() {
+            let s = if self.given_up.splits == 1 { "" } else { "s" };
+            line.push_str(&format!(
+                ", {} split{s} given up (`{}`: {}{})",
+                grouped(self.given_up.splits),
+                first.path,
+                first.reason,
+                if self.given_up_files.len() > 1 { "; and others" } else { "" },
+            ));
+        }
+        if self.wrong_starts > 0 {
+            line.push_str(&format!(
+                ", {} splits began inside a record",
+                grouped(self.wrong_starts)
+            ));
+        }
+        if let Some(share) = self.unseen_share {
+            line.push_str(&format!(
+                ", a group that is not here is in less than {} of the splits ({} %)",
+                percent(share),
+                (self.confidence * 1000.0).round() / 10.0,
+            ));
+        }
+    }
+}
+
+/// A share in percent, of two digits: `1.5 %`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent {
+        _ if percent >= 9.95 => format!("{percent:.0} %"),
+        _ if percent >= 0.995 => format!("{percent:.1} %"),
+        _ => format!("{percent:.2} %"),
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Settings {
     pub spill_dirs: Vec<PathBuf>,
     /// Stops the run.
     pub cancel: Cancel,
+    /// Ends reading, if an answer may rest on a part of the input: what was read is enough.
+    pub enough: Cancel,
     /// What a display reads.
     pub progress: Progress,
 }
@@ -85,6 +87,7 @@ impl Settings {
             rejected_folder: None,
             spill_dirs: vec![std::env::temp_dir()],
             cancel: Cancel::new(),
+            enough: Cancel::new(),
             progress: Progress::new(),
         }
     }

@@ -7,8 +7,11 @@ use clap::builder::styling::{Style, Styles};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use tidemill_engine::Turbo;
 use tidemill_engine::formats::Format;
 use tidemill_engine::sink::OutputFormat;
+
+use crate::terminal;
 
 const STYLES: Styles = Styles::styled()
     .header(Style::new().bold())
@@ -285,6 +288,8 @@ pub(crate) struct QueryArgs {
     #[arg(long)]
     pub explain: bool,
     #[command(flatten)]
+    pub turbo: TurboArgs,
+    #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
     pub sink: SinkArgs,
@@ -322,6 +327,8 @@ pub(crate) struct RunArgs {
     /// the exit status is 3 then
     #[arg(long)]
     pub salvage: bool,
+    #[command(flatten)]
+    pub turbo: TurboArgs,
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
@@ -1122,6 +1129,63 @@ pub(crate) struct WriteArgs {
     /// program, then each of its arguments)
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     pub sink_exec: Vec<String>,
+}
+
+/// Answers that may rest on a part of the input (docs/turbo.md); without one of the first four they are exact.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Answers from a part of the input")]
+pub(crate) struct TurboArgs {
+    /// Answer within this time of the command's start, by what was read until then: 7s, 200ms, 1.5m
+    #[arg(long, value_name = "TIME")]
+    pub deadline: Option<String>,
+    /// Leave out up to this share of the bytes: those that are the last to come, and what cannot be read
+    #[arg(long, value_name = "P%")]
+    pub drop: Option<String>,
+    /// Read until every interval that is shown is within this share of its number
+    #[arg(long, value_name = "P%")]
+    pub error: Option<String>,
+    /// Read this share of the input, drawn at random
+    #[arg(long, value_name = "P%")]
+    pub sample: Option<String>,
+    /// What the drawing begins with; equal seeds read the same splits in the same order [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<String>,
+    /// The share of all intervals that hold the exact number [default: 95%]
+    #[arg(long, value_name = "P%")]
+    pub confidence: Option<String>,
+    /// The bytes of a split [default: a 4096th of the input, from 16k to 1M]
+    #[arg(long, value_name = "SIZE")]
+    pub split_bytes: Option<String>,
+    /// Give the counts and sums of what was seen, not scaled up to the whole
+    #[arg(long)]
+    pub as_seen: bool,
+    /// Leave out the columns of bounds, x_low and x_high beside x
+    #[arg(long)]
+    pub no_intervals: bool,
+}
+
+impl TurboArgs {
+    /// What is said here, and where nothing is, by a job file.
+    pub(crate) fn over(&self, job: &Turbo) -> tidemill_engine::Result<Option<Turbo>> {
+        let mut turbo = Turbo { began: Some(terminal::began()), ..Turbo::default() };
+        let said = [
+            ("deadline", &self.deadline),
+            ("drop", &self.drop),
+            ("error", &self.error),
+            ("sample", &self.sample),
+            ("seed", &self.seed),
+            ("confidence", &self.confidence),
+            ("split_bytes", &self.split_bytes),
+        ];
+        for (option, text) in said {
+            if let Some(text) = text {
+                turbo.set(option, text)?;
+            }
+        }
+        turbo.as_seen = self.as_seen;
+        turbo.no_intervals = self.no_intervals;
+        turbo.over(job).checked()
+    }
 }
 
 /// What a run may take, and what it tells.

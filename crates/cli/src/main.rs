@@ -27,6 +27,7 @@ use tidemill_engine::{Error, Kind, spans};
 use crate::args::{Cli, SortByArgs};
 
 fn main() -> ExitCode {
+    terminal::began();
     memory::give_back_large_blocks();
     terminal::outlive_the_limit_of_a_file();
     // Without a word somebody at a terminal wants to talk; a program that calls it so is told what there is.

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,6 +28,12 @@ static RUNS: Mutex<Option<Cancel>> = Mutex::new(None);
 
 /// Whether what is stopped is the run alone.
 static IS_SHELL: AtomicBool = AtomicBool::new(false);
+
+/// When the command began.
+pub(crate) fn began() -> Instant {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    *BEGAN.get_or_init(Instant::now)
+}
 
 /// Raises `cancel` on the first Ctrl-C or SIGTERM, and ends the process on the second.
 pub(crate) fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {

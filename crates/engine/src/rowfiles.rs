@@ -263,6 +263,7 @@ impl Rowfiles {
             rejected_copy: None,
             estimates: Vec::new(),
             salvaged,
+            sampled: None,
             first_rejected: Vec::new(),
         })
     }

@@ -35,6 +35,7 @@ mod secrets;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod turbo;
 mod unknown;
 pub mod words;
 
@@ -46,4 +47,6 @@ pub use question::{NamedSource, Query};
 pub use results::Results;
 pub use tidemill_sql::parameters::Parameter;
 pub use tidemill_sql::statement::schema_from_sql;
+pub use turbo::bounds::BOUND;
+pub use turbo::{OPTIONS as TURBO_OPTIONS, Turbo};
 pub use unknown::UnknownTable;

@@ -247,7 +247,7 @@ impl Merge {
     pub fn run(self) -> Result<Results> {
         let (merged, coverage, _) = self.fold()?;
         let account = self.plan.account(Some(coverage));
-        self.plan.finish(self.plan.mergeable()?, merged, account)
+        self.plan.finish(self.plan.mergeable()?, merged, account, None)
     }
 
     /// Merges into one partial table at `out`.

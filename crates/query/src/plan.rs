@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{SchemaError, TableReference};
@@ -59,6 +60,10 @@ use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
+use crate::turbo::answer::Answering;
+use crate::turbo::bounds::Bounds;
+use crate::turbo::runner::{self, ReadPart, Taken, Until, can_be_sampled};
+use crate::turbo::{self, Turbo, account_of};
 use crate::unknown::looks_like_file;
 
 /// Which share of the budget answers may take that wait to be taken.
@@ -75,6 +80,8 @@ pub struct Plan {
     schema: SchemaRef,
     route: Route,
     joins: Joins,
+    /// Which columns are estimates, where the answer may rest on a part of the input and bounds are wanted.
+    bounds: Option<Arc<Bounds>>,
 }
 
 /// What is expected of the joins of a plan that DataFusion runs.
@@ -357,9 +364,36 @@ impl Plan {
         let has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
         let is_large = stream.is_err() && scanned.len() > 1 && logical.exists(has_join).told()?;
         let joins = if is_large { Joins::Large } else { Joins::Small };
+        let bounds = match (&query.turbo, &route) {
+            (None, _) => None,
+            (Some(turbo), Route::Tables(parts)) => {
+                if let Some((name, _)) = tables.iter().find(|(_, table)| table.is_sample()) {
+                    return Err(turbo::of_a_sample(name));
+                }
+                let of_part = parts.bounds(&logical, &schema).ok_or_else(turbo::of_a_summary)?;
+                let has_bounds = !turbo.no_intervals;
+                has_bounds.then(|| Arc::new(of_part))
+            }
+            (Some(_), Route::Rows { .. }) => None,
+            (Some(_), Route::Engine { why }) => return Err(turbo::not_mergeable(why)),
+        };
+        if let Some(bounds) = &bounds {
+            schema = bounds.schema()?;
+        }
         let query = query.clone();
         let settings = settings.clone();
-        Ok(Plan { query, settings, rejects, context, tables, logical, schema, route, joins })
+        Ok(Plan {
+            query,
+            settings,
+            rejects,
+            context,
+            tables,
+            logical,
+            schema,
+            route,
+            joins,
+            bounds,
+        })
     }
 
     /// The result's columns.
@@ -524,10 +558,16 @@ impl Plan {
         let cancel = self.settings.cancel.clone();
         self.tell_progress();
         let inner = match &self.route {
-            Route::Tables(parts) => {
-                let merged = self.fold(parts)?;
-                return self.finish(parts, merged, account);
-            }
+            Route::Tables(parts) => match &self.query.turbo {
+                Some(turbo) => {
+                    let (merged, part, account) = self.fold_part(parts, turbo)?;
+                    return self.finish(parts, merged, account, Some(part));
+                }
+                None => {
+                    let merged = self.fold(parts)?;
+                    return self.finish(parts, merged, account, None);
+                }
+            },
             Route::Rows { stream, map, skip, fetch, .. } => {
                 let (map, context, scan) = self.per_split(stream, map)?;
                 let budget_bytes = self.settings.share(1, 2);
@@ -671,6 +711,8 @@ impl Plan {
             plan: self.logical.clone(),
             cut_short: false,
             is_stable: self.query.stable.is_some(),
+            part: None,
+            shown: Vec::new(),
         }
     }
 
@@ -695,12 +737,22 @@ impl Plan {
         parts: &Tables,
         merged: Merged,
         account: Account,
+        part: Option<Answering>,
     ) -> Result<Results> {
         let estimates = Arc::clone(&account.estimates);
         let names = parts.shown_names(&self.logical).into_iter();
         let names: Vec<String> = names.map(|name| self.short(name)).collect();
         let progress = self.settings.progress.clone();
-        let shaped = parts.shaped();
+        let carried = match (&part, &self.bounds) {
+            (Some(_), Some(bounds)) => bounds.carried(),
+            _ => Vec::new(),
+        };
+        let is_exact = part.as_ref().is_some_and(|part| part.is_exact);
+        let summarised = parts.shaped();
+        let shaped = move |answer: RecordBatch| match &part {
+            Some(part) => part.answer(&answer),
+            None => summarised(answer),
+        };
         let next = move |merged: &mut Merged| {
             let mut clock = ThreadClock::start();
             let answer = merged.next_answer()?;
@@ -713,8 +765,11 @@ impl Plan {
         };
         let answers = Answers::new(merged, next, self.settings.share(1, ANSWERS_SHARE));
         let finished: Arc<dyn TableProvider> =
-            Arc::new(Finished::new(parts.finished_schema(), Box::new(answers)));
-        let finish = parts.finish(&self.logical, finished)?;
+            Arc::new(Finished::new(parts.finished_schema_with(&carried), Box::new(answers)));
+        let mut finish = parts.finish(&self.logical, finished)?;
+        if let Some(bounds) = &self.bounds {
+            finish = bounds.with_bounds(finish, is_exact)?;
+        }
         let (state, finish) = self.in_order(finish, self.settings.share(1, 4))?;
         let cancel = self.settings.cancel.clone();
         let inner = Background::start(state, finish, 1, &cancel)?;
@@ -757,6 +812,9 @@ impl Plan {
     /// [`Plan::run`] and [`StagedFile::create`].
     pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
         refuse_standard_output(out)?;
+        if self.query.turbo.is_some() {
+            return Err(turbo::of_a_partial());
+        }
         let parts = self.mergeable()?;
         self.tell_progress();
         let file = StagedFile::create(out, overwrite, run)?;
@@ -829,6 +887,73 @@ impl Plan {
         let table = self.tables.iter().find(|(name, _)| name == parts.stream.table());
         let coded = table.map(|(_, table)| coded::coded(&parts.map, &parts.spec, table));
         Ok(coded.transpose().told()?.flatten())
+    }
+
+    /// Fills tables with as much of the input as there is time for.
+    fn fold_part(&self, parts: &Tables, turbo: &Turbo) -> Result<(Merged, Answering, Account)> {
+        let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
+        if let Some((_, table)) = stream {
+            table.cut_finely(turbo.split_bytes);
+        }
+        let coded = self.coded(parts)?;
+        let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
+        let (map, context, scan) = self.per_split(&parts.stream, map)?;
+        let formulas = self.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.formulas.clone());
+        let with_cells = match &self.bounds {
+            Some(bounds) if can_be_sampled(scan.splits()) && !turbo.as_seen => {
+                bounds.with_cells(&parts.spec, scan.splits().len())
+            }
+            _ => Arc::clone(&parts.spec),
+        };
+        let work = runner::Work {
+            map,
+            context,
+            scan: Arc::clone(&scan),
+            spec: Arc::clone(&with_cells),
+            threads: self.settings.threads,
+            budget_bytes: self.settings.share(3, 4),
+            spill_dirs: self.settings.spill_dirs.clone(),
+            cancel: self.settings.cancel.clone(),
+            enough: self.settings.enough.clone(),
+            progress: self.settings.progress.clone(),
+        };
+        let until = Until {
+            ends_at: turbo.ends_at(),
+            drop: turbo.drop,
+            sample: turbo.sample,
+            seed: turbo.seed.unwrap_or(0),
+            confidence: turbo.confidence(),
+        };
+        let Taken { mut merged, read } = runner::run(work, &until)?;
+        let mut account = self.account(None);
+        let schema = parts.finished_schema_with(
+            &self.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried()),
+        );
+        let mut part = Answering {
+            spec: with_cells,
+            quantities: self.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.quantities.clone()),
+            formulas,
+            sample: read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole()),
+            is_exact: read.is_whole(),
+            schema,
+        };
+        if read.is_whole() && read.wrong_starts > 0 {
+            // All of it was read, and some of it from where no record begins: once more, in its order.
+            self.tables.iter().for_each(|(_, table)| table.forget_scans());
+            self.rejects.start_over()?;
+            merged = self.fold(parts)?;
+            part.spec = Arc::clone(&parts.spec);
+            account.part = Some(account_of(&scan, turbo, &ReadPart { wrong_starts: 0, ..read }));
+            return Ok((merged, part, account));
+        }
+        if read.is_whole() {
+            let others = self.tables.iter().flat_map(|(_, table)| table.scans());
+            others.into_iter().try_for_each(|scan| scan.read_rest())?;
+        }
+        account.part = Some(account_of(&scan, turbo, &read));
+        let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
+        self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
+        Ok((merged, part, account))
     }
 
     fn fold(&self, parts: &Tables) -> Result<Merged> {

@@ -44,9 +44,14 @@ use tidemill_text::{Comparison, Constant, Predicate, Test};
 ///
 /// # Errors
 /// As [`Source::splits`].
-pub(crate) fn splits(source: &Source, filters: &[Expr], numbered: bool) -> Result<Vec<Split>> {
+pub(crate) fn splits(
+    source: &Source,
+    filters: &[Expr],
+    numbered: bool,
+    target_bytes: Option<u64>,
+) -> Result<Vec<Split>> {
     let kept = kept_files(source, filters);
-    let cutting = Cutting { numbered, files: kept.as_deref() };
+    let cutting = Cutting { numbered, files: kept.as_deref(), target_bytes };
     let is_own = |filter: &Expr| {
         let own = |column: &Column| source.schema().index_of(&column.name).is_ok();
         filter.column_refs().into_iter().all(own)

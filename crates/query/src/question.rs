@@ -6,6 +6,8 @@ use tidemill_source::SourceSpec;
 use tidemill_sql::parameters::{self, Parameter};
 use tidemill_sql::session::Stable;
 
+use crate::turbo::Turbo;
+
 /// A source with the name that SQL knows it by.
 #[derive(Debug, Clone)]
 pub struct NamedSource {
@@ -34,6 +36,8 @@ pub struct Query {
     /// That rows which tie under its ORDER BY keep the order in which the source has them. For `SELECT *` over one
     /// source.
     pub stable: Option<Stable>,
+    /// When the answer may rest on a part of the input. Default: never.
+    pub turbo: Option<Turbo>,
     /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
     /// sources without a schema of their own.
     pub schema: Option<String>,

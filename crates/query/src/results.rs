@@ -19,6 +19,7 @@ use crate::columns::{named, unqualified};
 use crate::question::column_with_dot;
 use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
+use crate::turbo::shown::{PartRead, ShownBounds, note_bounds};
 
 /// A running query: an iterator of record batches that also accounts for its input.
 pub struct Results {
@@ -54,6 +55,10 @@ pub(crate) struct Account {
     pub(crate) cut_short: bool,
     /// Whether it is of rows in an order that ties keep.
     pub(crate) is_stable: bool,
+    /// Which part of the input was read, where that may not be all.
+    pub(crate) part: Option<PartRead>,
+    /// What was given out of each column with bounds.
+    pub(crate) shown: Vec<ShownBounds>,
 }
 
 impl Results {
@@ -74,13 +79,17 @@ impl Results {
             RowSource::Engine(background) => background.next(&self.cancel)?,
         };
         if let Some(batch) = next {
-            return Ok(Some(named(batch, &self.schema)?));
+            let batch = named(batch, &self.schema)?;
+            note_bounds(&mut self.account.shown, &batch);
+            return Ok(Some(batch));
         }
         self.cancel.check()?;
         if let RowSource::Rows(rows) = &self.inner {
             self.account.cut_short = rows.is_cut_short();
         }
-        self.account.scans().try_for_each(|scan| scan.read_rest())?;
+        if self.account.part.as_ref().is_none_or(|part| part.is_whole) {
+            self.account.scans().try_for_each(|scan| scan.read_rest())?;
+        }
         self.account.rejects.finish(self.account.rows())?;
         Ok(None)
     }
@@ -158,7 +167,7 @@ impl Account {
                 left_out: a.left_out + b.left_out,
             })
         };
-        let splits = sum(Scan::split_amount);
+        let mut splits = sum(Scan::split_amount);
         let stopped = match (ended, self.cut_short || splits.done < splits.total) {
             (true, true) => Some(coverage::LIMIT_REACHED.to_string()),
             _ => None,
@@ -168,9 +177,23 @@ impl Account {
         let salvaged: Vec<_> = sources.flat_map(|source| source.salvaged()).collect();
         let mut bytes = sum(Scan::byte_amount);
         bytes.left_out += salvaged.iter().map(|file| file.bytes_left_out).sum::<u64>();
+        let mut stopped = stopped;
+        let mut estimates = self.estimates();
+        let mut is_whole = true;
+        if let Some(part) = &self.part {
+            is_whole = part.is_whole;
+            stopped = part.stopped.clone().filter(|_| ended);
+            (splits.left_out, bytes.done) =
+                (splits.total - splits.done, part.bytes.max(bytes.done));
+            bytes.total = bytes.total.max(bytes.done);
+            bytes.left_out += bytes.total - bytes.done;
+            if !is_whole {
+                estimates.extend(self.shown.iter().map(|shown| shown.estimate(part)));
+            }
+        }
         Coverage {
             version: coverage::VERSION,
-            complete: ended && salvaged.is_empty() && !self.rejects.is_incomplete(),
+            complete: ended && is_whole && salvaged.is_empty() && !self.rejects.is_incomplete(),
             mergeable: self.mergeable,
             files: self
                 .tables
@@ -187,7 +210,8 @@ impl Account {
                 .as_ref()
                 .filter(|_| rejected > 0)
                 .map(|folder| folder.display().to_string()),
-            estimates: self.estimates(),
+            estimates,
+            sampled: self.part.as_ref().map(|part| part.sampled.clone()),
             salvaged,
             first_rejected: match self.rejects.is_incomplete() {
                 true => self.rejects.first(),

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, SchemaError, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
@@ -28,6 +28,7 @@ use tidemill_tables::summary::Summary;
 use tidemill_tables::{Aggregate, Function, TableSpec, supports};
 
 use crate::build_sides::{BuildSide, StreamPlanner};
+use crate::turbo::bounds::{Bounds, FINISHED};
 
 /// An optimised query, taken apart.
 pub(crate) enum Route {
@@ -502,16 +503,29 @@ impl Tables {
     }
 
     /// The finished table's schema as its provider shows it: columns by position.
-    pub(crate) fn finished_schema(&self) -> arrow::datatypes::SchemaRef {
+    pub(crate) fn finished_schema(&self) -> SchemaRef {
+        self.finished_schema_with(&[])
+    }
+
+    /// The same with further columns behind.
+    pub(crate) fn finished_schema_with(&self, more: &[FieldRef]) -> SchemaRef {
         let fields = self.core.schema.fields().iter().enumerate();
         let renamed = fields.map(|(index, field)| {
-            Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
+            let (of, nullable) = (field.data_type().clone(), field.is_nullable());
+            Arc::new(Field::new(column_name(index), of, nullable))
         });
-        Arc::new(arrow::datatypes::Schema::new(renamed.collect::<Vec<_>>()))
+        Arc::new(Schema::new(renamed.chain(more.iter().cloned()).collect::<Vec<_>>()))
+    }
+
+    /// Which of the result's columns are estimates where a part of the input is read; none where the query is
+    /// a summary of columns.
+    pub(crate) fn bounds(&self, plan: &LogicalPlan, own: &SchemaRef) -> Option<Bounds> {
+        match self.summary {
+            Some(_) => None,
+            None => Some(Bounds::new(plan, &self.core, &self.spec, own)),
+        }
     }
 }
-
-const FINISHED: &str = "finished";
 
 fn column_name(index: usize) -> String {
     format!("column_{index}")

@@ -32,7 +32,9 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
 use tidemill_remote::{Budget, Course};
 use tidemill_source::projection::Projections;
-use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
+use tidemill_source::{
+    ReadOptions, Rejects, Source, Split, SplitReader, SplitStats, sampled_target_bytes,
+};
 use tidemill_sql::Told;
 use tidemill_sql::dialects::Sample;
 use tidemill_sql::external;
@@ -88,6 +90,15 @@ pub(crate) struct SourceTable {
     used: Mutex<Option<Arc<Projections>>>,
     /// Whether all records are to be read, whoever wants their rows.
     reads_all: AtomicBool,
+    /// How fine it is cut, if not as its size says.
+    cut: Mutex<Option<Cut>>,
+}
+
+/// How fine a source is cut for a run that may end before all of it was read.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// The bytes of a split, if they are told.
+    split_bytes: Option<u64>,
 }
 
 impl SourceTable {
@@ -125,6 +136,7 @@ impl SourceTable {
             scans: Mutex::default(),
             used: Mutex::default(),
             reads_all: AtomicBool::default(),
+            cut: Mutex::default(),
         }
     }
 
@@ -152,6 +164,7 @@ impl SourceTable {
             scans: Mutex::default(),
             used: Mutex::default(),
             reads_all: AtomicBool::default(),
+            cut: Mutex::default(),
         }
     }
 
@@ -181,6 +194,16 @@ impl SourceTable {
         let own = self.schema.fields().len() - self.hidden_places.len();
         let hidden = column.checked_sub(own).and_then(|at| self.hidden_places.get(at));
         hidden.copied().unwrap_or(column)
+    }
+
+    /// Whether a sample of its rows is read.
+    pub(crate) fn is_sample(&self) -> bool {
+        self.sample.is_some()
+    }
+
+    /// Has it cut finely, into splits of so many bytes or by its size.
+    pub(crate) fn cut_finely(&self, split_bytes: Option<u64>) {
+        *self.cut.lock() = Some(Cut { split_bytes });
     }
 
     /// The source, if there is one to read.
@@ -274,7 +297,11 @@ impl SourceTable {
             columns.map(|column| self.source_column(*column)).collect()
         });
         let is_numbered = projection.iter().flatten().any(|column| source.is_row_number(*column));
-        let splits = prune::splits(source, filters, is_numbered).map_err(external)?;
+        let cut = *self.cut.lock();
+        let target_bytes = cut.map(|cut| {
+            cut.split_bytes.unwrap_or_else(|| sampled_target_bytes(source.total_bytes()))
+        });
+        let splits = prune::splits(source, filters, is_numbered, target_bytes).map_err(external)?;
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
             source: Arc::clone(source),
@@ -473,6 +500,12 @@ impl Scan {
         self.done.rows.fetch_add(so_far.rows, Ordering::Relaxed);
         self.done.rejected.fetch_add(stats.rejected, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts what was read of a split that nobody reads to its end.
+    pub(crate) fn count_part(&self, so_far: SoFar) {
+        self.done.rows.fetch_add(so_far.rows, Ordering::Relaxed);
+        self.done.rejected.fetch_add(so_far.rejected, Ordering::Relaxed);
     }
 
     /// Splits read.

@@ -161,7 +161,7 @@ fn fill(work: &Work<'_>, order: Order, counted: usize) -> Result<Filled> {
 }
 
 /// Rows with their positions in the input, the first of them being the split's row of that number.
-fn placed(batch: &RecordBatch, split: usize, first: u64) -> Result<RecordBatch> {
+pub(crate) fn placed(batch: &RecordBatch, split: usize, first: u64) -> Result<RecordBatch> {
     let rows = first..first + batch.num_rows() as u64;
     let positions = UInt64Array::from_iter_values(rows.map(|row| position(split, row)));
     let schema = batch.schema_ref();
@@ -189,15 +189,71 @@ struct Runner<'a> {
 }
 
 /// What a worker fills.
-struct Tables {
+pub(crate) struct Tables {
     table: Table,
     /// Where its rows go while hardly any two are of one group.
     scatter: Scatter,
 }
 
 impl Tables {
-    fn new(spec: &Arc<TableSpec>, worker_bytes: usize) -> Result<Self> {
+    pub(crate) fn new(spec: &Arc<TableSpec>, worker_bytes: usize) -> Result<Self> {
         Ok(Tables { table: Table::new(spec)?, scatter: Scatter::new(spec, worker_bytes / 4) })
+    }
+
+    /// How many groups its table has.
+    pub(crate) fn group_count(&self) -> usize {
+        self.table.group_count()
+    }
+
+    /// Takes rows of the map, and hands over what is enough of them: to `chunks`, or where there are none to the
+    /// merger, for which the worker of this number works then.
+    pub(crate) fn take_in(
+        &mut self,
+        batch: &RecordBatch,
+        (merger, worker): (&Merger, usize),
+        worker_bytes: usize,
+        mut chunks: Option<&mut Vec<Pending>>,
+    ) -> Result<()> {
+        let Tables { table, scatter } = self;
+        if scatter.is_on() {
+            scatter.add(batch)?;
+            if scatter.is_full() || !scatter.is_on() {
+                merger.scatter(scatter.take()?);
+                merger.work(worker)?;
+            }
+            return Ok(());
+        }
+        for rows in table.portions(batch, merger.group_bytes_max())? {
+            table.update(&rows)?;
+            let is_large = table.bytes() > worker_bytes;
+            match &mut chunks {
+                Some(chunks) if is_large => chunks.push(merger.defer(table.take()?)?),
+                None if is_large || table.is_sparse() => {
+                    if table.is_sparse() {
+                        scatter.turn_on();
+                    }
+                    merger.add(table.take()?)?;
+                    merger.work(worker)?;
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what is left, whose turn is any.
+    pub(crate) fn give(&mut self, merger: &Merger) -> Result<()> {
+        merger.add(self.table.take()?)?;
+        merger.scatter(self.scatter.take()?);
+        Ok(())
+    }
+
+    /// What is left, as a chunk whose turn comes; none of no groups.
+    pub(crate) fn rest(&mut self, merger: &Merger) -> Result<Option<Pending>> {
+        match self.table.group_count() {
+            0 => Ok(None),
+            _ => Ok(Some(merger.defer(self.table.take()?)?)),
+        }
     }
 }
 
@@ -248,8 +304,7 @@ impl Runner<'_> {
         }
         if self.order == Order::Any && !self.failed.load(Ordering::Relaxed) {
             let mut clock = ThreadClock::start();
-            self.merger.add(filled.table.take()?)?;
-            self.merger.scatter(filled.scatter.take()?);
+            filled.give(self.merger)?;
             self.work.progress.tables().add_cpu(&mut clock);
         }
         Ok(())
@@ -302,52 +357,18 @@ impl Runner<'_> {
                 batch = placed(&batch, index, read.rows)?;
             }
             read.rows += batch.num_rows() as u64;
-            self.take_rows(&batch, filled, read, worker)?;
+            let chunks = (self.order == Order::Splits).then_some(&mut read.chunks);
+            filled.take_in(&batch, (self.merger, worker), self.worker_bytes, chunks)?;
             self.work.cancel.check()?;
             tables.add_cpu(&mut clock);
         }
         drop(batches);
         self.work.scan.read_unasked(index)?;
         map.add_cpu(&mut clock);
-        if self.order == Order::Splits && filled.table.group_count() > 0 {
-            read.chunks.push(self.merger.defer(filled.table.take()?)?);
+        if self.order == Order::Splits {
+            read.chunks.extend(filled.rest(self.merger)?);
         }
         tables.add_cpu(&mut clock);
-        Ok(())
-    }
-
-    /// Takes rows of the map, and hands over what is enough of them.
-    fn take_rows(
-        &self,
-        batch: &RecordBatch,
-        filled: &mut Tables,
-        read: &mut Read,
-        worker: usize,
-    ) -> Result<()> {
-        let Tables { table, scatter } = filled;
-        if scatter.is_on() {
-            scatter.add(batch)?;
-            if scatter.is_full() || !scatter.is_on() {
-                self.merger.scatter(scatter.take()?);
-                self.merger.work(worker)?;
-            }
-            return Ok(());
-        }
-        for rows in table.portions(batch, self.merger.group_bytes_max())? {
-            table.update(&rows)?;
-            let is_large = table.bytes() > self.worker_bytes;
-            match self.order {
-                Order::Splits if is_large => read.chunks.push(self.merger.defer(table.take()?)?),
-                Order::Any if is_large || table.is_sparse() => {
-                    if table.is_sparse() {
-                        scatter.turn_on();
-                    }
-                    self.merger.add(table.take()?)?;
-                    self.merger.work(worker)?;
-                }
-                Order::Splits | Order::Any => {}
-            }
-        }
         Ok(())
     }
 

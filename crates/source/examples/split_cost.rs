@@ -101,9 +101,11 @@ fn text(format: &str, file: u64, bytes: u64) -> String {
     }
     let mut state = file;
     while (out.len() as u64) < bytes {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (id, user, path) = (state >> 33, (state >> 20) % 5000, (state >> 40) % 300);
-        let (status, amount) = ([200, 200, 200, 304, 404][(state >> 50) as usize % 5], id % 100_000);
+        let (status, amount) =
+            ([200, 200, 200, 304, 404][(state >> 50) as usize % 5], id % 100_000);
         let second = (state >> 30) % 60;
         let cents = amount % 100;
         let written = match format {

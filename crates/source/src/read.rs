@@ -356,7 +356,8 @@ impl SplitReader {
             (Body::Text { .. }, true) => Some(Numbering::default()),
             _ => None,
         };
-        self.current = Some(Current { file: piece.file, is_whole, keys, keys_rows, body, numbering });
+        self.current =
+            Some(Current { file: piece.file, is_whole, keys, keys_rows, body, numbering });
         Ok(())
     }
 

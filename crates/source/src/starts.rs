@@ -59,12 +59,7 @@ impl LongRecords {
 }
 
 /// The same, without what is known.
-fn guess(
-    open: &OpenFile,
-    grammar: cut::Grammar,
-    range: Range<u64>,
-    fields: usize,
-) -> Result<u64> {
+fn guess(open: &OpenFile, grammar: cut::Grammar, range: Range<u64>, fields: usize) -> Result<u64> {
     // The byte before tells whether a record ends there.
     let base = range.start - 1;
     let is_exact = grammar.every_line_ends_a_record();

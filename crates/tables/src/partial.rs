@@ -465,6 +465,7 @@ pub fn together(coverages: &[Coverage]) -> Coverage {
         stopped: coverages.iter().find_map(|coverage| coverage.stopped.clone()),
         rejected_copy: None,
         estimates: Vec::new(),
+        sampled: None,
         salvaged: coverages.iter().flat_map(|coverage| coverage.salvaged.clone()).collect(),
         first_rejected: Vec::new(),
     }

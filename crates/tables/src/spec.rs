@@ -102,6 +102,14 @@ pub enum Function {
     },
     /// The first rows by an order.
     FirstRows(Arc<FirstRows>),
+    /// Sums, or counts, by where in the input the rows stand, for the intervals of an answer that rests on some
+    /// splits; nothing that SQL has.
+    CellSums {
+        /// Whether values are counted and not added up.
+        counts: bool,
+        /// How many splits the input has.
+        splits: u64,
+    },
 }
 
 impl Function {
@@ -133,6 +141,7 @@ impl Function {
             Function::InverseHistogram { .. } => "inverse_histogram",
             Function::Collect { .. } => "collect",
             Function::FirstRows(of) => of.name(),
+            Function::CellSums { .. } => "cell_sums",
         }
     }
 
@@ -225,6 +234,9 @@ impl fmt::Display for Function {
             Function::InverseHistogram { items } => write!(f, "inverse_histogram({items} values)"),
             Function::Collect { limit } => write!(f, "collect(limit {limit})"),
             Function::FirstRows(of) => write!(f, "{of}"),
+            Function::CellSums { counts, .. } => {
+                write!(f, "{} by place in the input", if *counts { "counts" } else { "sums" })
+            }
         }
     }
 }
@@ -352,6 +364,7 @@ impl TableSpec {
     pub fn has_positions(&self) -> bool {
         self.aggregates.iter().any(|aggregate| match &aggregate.function {
             Function::FirstRows(of) => of.position().is_some(),
+            Function::CellSums { .. } => true,
             _ => false,
         })
     }
@@ -386,7 +399,8 @@ impl TableSpec {
             | Function::DistinctValues { .. }
             | Function::DistinctSample { .. }
             | Function::InverseHistogram { .. }
-            | Function::FirstRows(_) => false,
+            | Function::FirstRows(_)
+            | Function::CellSums { .. } => false,
         };
         self.leaders().map(|aggregate| &aggregate.function).filter(depends)
     }
@@ -444,6 +458,11 @@ const ROW_BITS: u32 = 40;
 /// a million millions of them they are taken for one.
 pub fn position(split: usize, row: u64) -> u64 {
     ((split as u64) << ROW_BITS) | row.min((1 << ROW_BITS) - 1)
+}
+
+/// The split of a position.
+pub(crate) fn split_of(position: u64) -> u64 {
+    position >> ROW_BITS
 }
 
 /// The type of `top_k`'s answer over values of type `value`: a list of `{value, count, error}`,

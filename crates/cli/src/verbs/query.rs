@@ -8,7 +8,7 @@ use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::{self, SinkSpec};
-use tidemill_engine::{Error, Merge, Plan, Query, Repeats};
+use tidemill_engine::{Error, Merge, Plan, Query, Repeats, Turbo};
 
 use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal};
 use super::{Outcome, print, read_text};
@@ -25,7 +25,8 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     };
     let parameters = args.param.iter();
     let parameters = parameters.map(|(name, text)| (name.clone(), Parameter::from_text(text)));
-    let query = Query { sql, defaults: args.source.spec()?, ..Query::default() };
+    let turbo = args.turbo.over(&Turbo::default())?;
+    let query = Query { sql, defaults: args.source.spec()?, turbo, ..Query::default() };
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
     let query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
@@ -56,7 +57,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         source.spec.storage_options = source.spec.storage_options.with(&of_sources);
         source.spec.recover |= args.salvage;
     }
-    let query = job.query();
+    let query = Query { turbo: args.turbo.over(&job.turbo)?, ..job.query() };
     if let Some(out) = &args.partial {
         if args.dry_run {
             let preparation = prepare(&args.limits.limits(), &job.limits)?;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use tidemill_base::error::{Error, Result};
 use tidemill_jobs::About;
-use tidemill_query::{NamedSource, Query};
+use tidemill_query::{NamedSource, Query, TURBO_OPTIONS, Turbo};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::SinkSpec;
 use tidemill_source::program::{self, Program};
@@ -44,6 +44,8 @@ pub struct Job {
     pub sink: Option<SinkSpec>,
     /// Limits, which the command line's flags of the same names override.
     pub limits: Limits,
+    /// When the answer may rest on a part of the input; flags of the same names override it.
+    pub turbo: Turbo,
 }
 
 /// One aggregation: the key columns, and an expression for each column that is computed.
@@ -187,9 +189,10 @@ impl Job {
         }
         let sink = sink(&mut root)?;
         let limits = limits(&mut root)?;
-        root.finish(&["name", "source", "map", "tables", "sink", "run"])?;
+        let turbo = turbo(&mut root)?;
+        root.finish(&["name", "source", "map", "tables", "sink", "run", "turbo"])?;
 
-        let job = Job { name, sources, map, tables, sink, limits };
+        let job = Job { name, sources, map, tables, sink, limits, turbo };
         if job.map.is_none() && job.sources.len() != 1 {
             let (found, hint) = match job.sources.len() {
                 0 => ("no `[source]`", "add a [source] with its `url`"),
@@ -553,6 +556,30 @@ fn limits(root: &mut Section) -> Result<Limits> {
     };
     section.finish(&["memory", "max_bad", "threads", "spill_dir"])?;
     Ok(limits)
+}
+
+fn turbo(root: &mut Section) -> Result<Turbo> {
+    let mut turbo = Turbo::default();
+    let Some(node) = root.take("turbo") else { return Ok(turbo) };
+    let mut section = root.section(node, "turbo")?;
+    for option in TURBO_OPTIONS {
+        let Some(node) = section.take(option) else { continue };
+        let text = match &node.value {
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            Value::Boolean(said) => said.to_string(),
+            Value::Text(text) => text.clone(),
+            _ => {
+                return Err(section.wrong_type(&node, option, "a string, a number, true or false"));
+            }
+        };
+        turbo.set(option, &text).map_err(|error| match error {
+            Error::Usage { message, hint } => section.error(&node, message, hint.as_deref()),
+            other => other,
+        })?;
+    }
+    section.finish(&TURBO_OPTIONS)?;
+    Ok(turbo)
 }
 
 /// An SQL identifier that stands for exactly `name`.

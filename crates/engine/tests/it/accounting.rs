@@ -115,6 +115,7 @@ fn what_is_left_out_is_in_the_line() {
             offset: 4_096,
             reason: "it is cut off".into(),
         }],
+        sampled: None,
         first_rejected: Vec::new(),
     };
     assert_eq!(

@@ -9,6 +9,7 @@
 
 mod bits;
 mod bootstrap;
+mod cells;
 mod collect;
 mod count;
 mod distinct_sample;
@@ -43,6 +44,8 @@ use crate::spec::{Aggregate, Function, Precision};
 use crate::value::{self, Short};
 use bits::bits;
 use bootstrap::BootstrapOf;
+use cells::CellsOf;
+pub use cells::read_cells;
 use collect::Collect;
 use count::Count;
 use distinct_sample::DistinctSampleOf;
@@ -450,6 +453,9 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             Box::new(Collect::new(*limit, aggregate.argument_type.clone()))
         }
         Function::FirstRows(of) => Box::new(FirstRowsOfGroups::new(of, output)),
+        Function::CellSums { counts, splits } => {
+            Box::new(Sketches::new(CellsOf::new(*counts, *splits), aggregate))
+        }
     })
 }
 
@@ -498,6 +504,7 @@ pub fn supports(aggregate: &Aggregate) -> bool {
         Function::Unique(_) | Function::HllSketch(_) => value::is_hashable(argument),
         Function::HllUnion { .. } | Function::IdSets { .. } => is_stored(argument),
         Function::IdSet => argument.is_integer() || argument.is_null(),
+        Function::CellSums { counts, .. } => *counts || is_summable(argument),
         Function::TopK { .. }
         | Function::UniqueExact
         | Function::DistinctValues { .. }

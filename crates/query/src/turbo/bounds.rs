@@ -1,0 +1,619 @@
+//! Which columns of a result are estimates, of what, and how their bounds reach it.
+//!
+//! A column of the result is followed down through the finish to the aggregation. What is found there as arithmetic
+//! of counts, sums and means is a [`Formula`] of totals, from which an interval follows; a largest value is a bound
+//! itself; of anything else there is only what was seen. Bounds are worked out where the aggregation's answers are
+//! made, a pair of columns for each formula, and go through the finish beside them as long as each of its steps gives at most a row
+//! for a row: projections, filters, orders, limits.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::error::Result as PlanResult;
+use datafusion::logical_expr::{
+    Aggregate as AggregateNode, Expr, LogicalPlan, Operator, Projection, cast, lit,
+};
+use tidemill_base::error::{Error, Result};
+use tidemill_sql::{Told, floats};
+use tidemill_tables::{Aggregate, Function, TableSpec};
+
+/// What is said in the schema of a result's column of bounds: which it is, of the column before it.
+pub const BOUND: &str = "tidemill.bound";
+
+/// A quantity whose totals over the rows of a group are estimated: a count, or a sum.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Quantity {
+    /// Whether values are counted and not added up.
+    pub counts: bool,
+    /// The map's column of its values; none for rows.
+    pub argument: Option<usize>,
+    pub argument_type: DataType,
+    /// The map's column that says which rows count.
+    pub filter: Option<usize>,
+}
+
+impl Quantity {
+    fn of(aggregate: &Aggregate, counts: bool) -> Self {
+        let (argument, argument_type) = (aggregate.argument, aggregate.argument_type.clone());
+        Quantity { counts, argument, argument_type, filter: aggregate.filter }
+    }
+
+    /// The aggregate that keeps it by place in the input.
+    pub(crate) fn aggregate(&self, splits: u64, like: &Aggregate) -> Aggregate {
+        Aggregate {
+            function: Function::CellSums { counts: self.counts, splits },
+            argument: self.argument,
+            argument_type: self.argument_type.clone(),
+            second: None,
+            filter: self.filter,
+            output: Arc::new(Field::new("cells", DataType::LargeBinary, false)),
+            udf: Arc::clone(&like.udf),
+        }
+    }
+}
+
+/// A number as arithmetic of totals.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Formula {
+    Constant(f64),
+    /// The total of the quantity of this number.
+    Total(usize),
+    Negative(Box<Formula>),
+    Of(Box<Formula>, Arithmetic, Box<Formula>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+impl Formula {
+    /// The number for such totals.
+    pub(crate) fn value(&self, totals: &[f64]) -> f64 {
+        match self {
+            Formula::Constant(number) => *number,
+            Formula::Total(index) => totals[*index],
+            Formula::Negative(inner) => -inner.value(totals),
+            Formula::Of(left, how, right) => {
+                let (a, b) = (left.value(totals), right.value(totals));
+                match how {
+                    Arithmetic::Add => a + b,
+                    Arithmetic::Subtract => a - b,
+                    Arithmetic::Multiply => a * b,
+                    Arithmetic::Divide => a / b,
+                }
+            }
+        }
+    }
+
+    /// Adds its derivatives by the totals, times `outer`, to `gradient`.
+    pub(crate) fn slope(&self, totals: &[f64], outer: f64, gradient: &mut [f64]) {
+        match self {
+            Formula::Constant(_) => {}
+            Formula::Total(index) => gradient[*index] += outer,
+            Formula::Negative(inner) => inner.slope(totals, -outer, gradient),
+            Formula::Of(left, how, right) => {
+                let (a, b) = (left.value(totals), right.value(totals));
+                let (by_a, by_b) = match how {
+                    Arithmetic::Add => (1.0, 1.0),
+                    Arithmetic::Subtract => (1.0, -1.0),
+                    Arithmetic::Multiply => (b, a),
+                    Arithmetic::Divide => (1.0 / b, -a / (b * b)),
+                };
+                left.slope(totals, outer * by_a, gradient);
+                right.slope(totals, outer * by_b, gradient);
+            }
+        }
+    }
+
+    /// Of how many numbers and operations it is made.
+    fn size(&self) -> usize {
+        match self {
+            Formula::Constant(_) | Formula::Total(_) => 1,
+            Formula::Negative(inner) => 1 + inner.size(),
+            Formula::Of(left, _, right) => 1 + left.size() + right.size(),
+        }
+    }
+
+    /// The quantity of which it is the total and nothing more.
+    pub(crate) fn total(&self) -> Option<usize> {
+        match self {
+            Formula::Total(index) => Some(*index),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a column of the result that rests on a part of the input.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Known {
+    /// It is a key, or follows from keys: the same whatever was read.
+    Exact,
+    /// An estimate, by the formula of this number.
+    Estimate(usize),
+    /// What was seen is the least that it can be.
+    AtLeast,
+    /// What was seen is the most that it can be.
+    AtMost,
+    /// What was seen.
+    Seen,
+}
+
+/// The columns of a result as estimates.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    /// Of each column of the result.
+    pub columns: Vec<Known>,
+    pub formulas: Vec<Formula>,
+    pub quantities: Vec<Quantity>,
+    /// The result's own columns, without bounds.
+    own: SchemaRef,
+}
+
+/// What a table's scan is called in the plan above it.
+pub(crate) const FINISHED: &str = "finished";
+
+impl Bounds {
+    /// Follows the columns of a plan down to the aggregation `core`, whose states are `spec`'s.
+    pub(crate) fn new(
+        plan: &LogicalPlan,
+        core: &AggregateNode,
+        spec: &TableSpec,
+        own: &SchemaRef,
+    ) -> Self {
+        let mut found = Found { core, spec, formulas: Vec::new(), quantities: Vec::new() };
+        let columns = (0..own.fields().len()).map(|index| {
+            let of = found.column(plan, index);
+            found.known(of)
+        });
+        let columns = columns.collect();
+        let Found { formulas, quantities, .. } = found;
+        Bounds { columns, formulas, quantities, own: Arc::clone(own) }
+    }
+
+    /// Whether a column of the result has bounds beside it.
+    fn has_bounds(&self, index: usize) -> bool {
+        let of = self.own.field(index).data_type();
+        match self.columns.get(index) {
+            None | Some(Known::Exact) => false,
+            Some(Known::AtLeast | Known::AtMost) => !of.is_nested(),
+            Some(Known::Estimate(_) | Known::Seen) => of.is_numeric(),
+        }
+    }
+
+    /// The type that a column with bounds has: DOUBLE, unless it is no number.
+    fn type_of(&self, index: usize) -> DataType {
+        match self.own.field(index).data_type() {
+            of if of.is_numeric() => DataType::Float64,
+            of => of.clone(),
+        }
+    }
+
+    /// The result's columns with the bounds of each estimate behind it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where a column has the name that bounds would have.
+    pub(crate) fn schema(&self) -> Result<SchemaRef> {
+        let mut fields: Vec<FieldRef> = Vec::new();
+        for (index, field) in self.own.fields().iter().enumerate() {
+            if !self.has_bounds(index) {
+                fields.push(Arc::clone(field));
+                continue;
+            }
+            let of = self.type_of(index);
+            fields.push(Arc::new(
+                field.as_ref().clone().with_data_type(of.clone()).with_nullable(true),
+            ));
+            for which in ["low", "high"] {
+                let name = format!("{}_{which}", field.name());
+                if self.own.column_with_name(&name).is_some() {
+                    return Err(Error::usage_hint(
+                        format!(
+                            "two columns would be `{name}`: one that the query has, and a bound of `{}`",
+                            field.name()
+                        ),
+                        "give one of them another name, or leave the bounds out: --no-intervals",
+                    ));
+                }
+                let said = [(BOUND.to_owned(), which.to_owned())].into();
+                fields.push(Arc::new(Field::new(name, of.clone(), true).with_metadata(said)));
+            }
+        }
+        Ok(Arc::new(Schema::new_with_metadata(fields, self.own.metadata().clone())))
+    }
+
+    /// What is kept per group with the sums by place in the input that the formulas need.
+    pub(crate) fn with_cells(&self, spec: &Arc<TableSpec>, splits: usize) -> Arc<TableSpec> {
+        let Some(like) = spec.aggregates.first() else { return Arc::clone(spec) };
+        let cells = self.quantities.iter().map(|quantity| quantity.aggregate(splits as u64, like));
+        let aggregates = spec.aggregates.iter().cloned().chain(cells);
+        Arc::new(TableSpec::new(spec.keys.clone(), aggregates.collect()))
+    }
+
+    /// The columns that carry the bounds of the formulas.
+    pub(crate) fn carried(&self) -> Vec<FieldRef> {
+        let names = (0..self.formulas.len())
+            .flat_map(|index| ["low", "high"].map(|which| format!("tidemill_{which}_{index}")));
+        names.map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect()
+    }
+
+    /// The plan of the result with bounds, above the finish `plain` over a finished table whose last columns are [those that carry
+    /// bounds](Bounds::carried). `is_exact` says that all of the input was read.
+    ///
+    /// # Errors
+    /// As DataFusion's plan builder.
+    pub(crate) fn with_bounds(&self, plain: LogicalPlan, is_exact: bool) -> Result<LogicalPlan> {
+        let carried = self.carried();
+        let (plan, is_carried) = match self.formulas.is_empty() || is_exact {
+            true => (plain, false),
+            false => match carry(&plain, &carried).told()? {
+                Some(plan) => (plan, true),
+                None => (plain, false),
+            },
+        };
+        let own = self.own.fields().len();
+        let column = |index: usize| {
+            let (qualifier, field) = plan.schema().qualified_field(index);
+            Expr::Column(Column::new(qualifier.cloned(), field.name()))
+        };
+        let mut columns: Vec<Expr> = Vec::new();
+        for (index, known) in self.columns.iter().enumerate() {
+            if !self.has_bounds(index) {
+                columns.push(column(index));
+                continue;
+            }
+            let of = self.type_of(index);
+            let null = lit(ScalarValue::try_from(&of).told()?);
+            let value = || cast(column(index), of.clone());
+            let (low, high) = match known {
+                _ if is_exact => (value(), value()),
+                Known::Estimate(formula) if is_carried => {
+                    (column(own + 2 * formula), column(own + 2 * formula + 1))
+                }
+                Known::AtLeast => (value(), null),
+                Known::AtMost => (null, value()),
+                Known::Exact | Known::Estimate(_) | Known::Seen => (null.clone(), null),
+            };
+            columns.extend([value(), low, high]);
+        }
+        let named = columns.into_iter().enumerate();
+        let named = named.map(|(index, column)| column.alias(format!("result_{index}"))).collect();
+        Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan)).told()?))
+    }
+}
+
+/// The plan with the finished table's last columns behind its own; none where a step does not give a row for a row.
+fn carry(plan: &LogicalPlan, carried: &[FieldRef]) -> PlanResult<Option<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let mut columns = projection.expr.clone();
+            if is_scan(&projection.input) {
+                let of_scan =
+                    |field: &FieldRef| Expr::Column(Column::new(Some(FINISHED), field.name()));
+                columns.extend(carried.iter().map(of_scan));
+                // The aggregation's own schema, two of whose columns may have one name here.
+                let own = projection
+                    .schema
+                    .iter()
+                    .map(|(table, field)| (table.cloned(), Arc::clone(field)));
+                let more = carried.iter().map(|field| (Some(FINISHED.into()), Arc::clone(field)));
+                let metadata = projection.schema.metadata().clone();
+                let schema = DFSchema::new_with_metadata(own.chain(more).collect(), metadata)?;
+                let input = Arc::clone(&projection.input);
+                let table = Projection::try_new_with_schema(columns, input, Arc::new(schema))?;
+                return Ok(Some(LogicalPlan::Projection(table)));
+            }
+            let Some(input) = carry(&projection.input, carried)? else { return Ok(None) };
+            let behind = input.schema().fields().len() - carried.len();
+            columns.extend((behind..behind + carried.len()).map(|index| {
+                let (qualifier, field) = input.schema().qualified_field(index);
+                Expr::Column(Column::new(qualifier.cloned(), field.name()))
+            }));
+            Ok(Some(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(input))?)))
+        }
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::SubqueryAlias(_) => {
+            let [input] = plan.inputs()[..] else { return Ok(None) };
+            let Some(input) = carry(input, carried)? else { return Ok(None) };
+            plan.with_new_exprs(plan.expressions(), vec![input]).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn is_scan(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::TableScan(scan) if scan.table_name.table() == FINISHED)
+}
+
+/// What an expression is.
+#[derive(Debug, Clone, PartialEq)]
+enum Is {
+    /// The same whatever was read.
+    Exact,
+    /// Arithmetic of totals.
+    Formula(Formula),
+    AtLeast,
+    AtMost,
+    Seen,
+}
+
+/// Of a larger formula no interval is worked out.
+const FORMULA_MAX: usize = 500;
+
+struct Found<'a> {
+    core: &'a AggregateNode,
+    spec: &'a TableSpec,
+    formulas: Vec<Formula>,
+    quantities: Vec<Quantity>,
+}
+
+impl Found<'_> {
+    fn known(&mut self, is: Is) -> Known {
+        match is {
+            Is::Exact => Known::Exact,
+            Is::AtLeast => Known::AtLeast,
+            Is::AtMost => Known::AtMost,
+            Is::Seen => Known::Seen,
+            Is::Formula(formula) => {
+                let known = self.formulas.iter().position(|known| *known == formula);
+                Known::Estimate(known.unwrap_or_else(|| {
+                    self.formulas.push(formula);
+                    self.formulas.len() - 1
+                }))
+            }
+        }
+    }
+
+    /// What a column of a plan is.
+    fn column(&mut self, plan: &LogicalPlan, index: usize) -> Is {
+        match plan {
+            LogicalPlan::Aggregate(aggregate) if aggregate == self.core => self.of_core(index),
+            // `count(DISTINCT x)` is a count of the groups that were found.
+            LogicalPlan::Aggregate(aggregate) => {
+                let keys = aggregate.group_expr.len();
+                match (
+                    aggregate.group_expr.get(index),
+                    aggregate.aggr_expr.get(index.wrapping_sub(keys)),
+                ) {
+                    (Some(key), _) => self.anything(&aggregate.input, key),
+                    (None, Some(call)) if is_count(call) => {
+                        match self.anything(&aggregate.input, call) {
+                            Is::Exact => Is::AtLeast,
+                            _ => Is::Seen,
+                        }
+                    }
+                    _ => Is::Seen,
+                }
+            }
+            LogicalPlan::Projection(projection) => match projection.expr.get(index) {
+                Some(expr) => self.expr(&projection.input, expr),
+                None => Is::Seen,
+            },
+            LogicalPlan::Filter(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::SubqueryAlias(_) => match plan.inputs()[..] {
+                [input] => self.column(input, index),
+                _ => Is::Seen,
+            },
+            _ => Is::Seen,
+        }
+    }
+
+    fn of_core(&mut self, index: usize) -> Is {
+        let Some(index) = index.checked_sub(self.core.group_expr.len()) else { return Is::Exact };
+        let Some(aggregate) = self.spec.aggregates.get(index) else { return Is::Seen };
+        let is_number = aggregate.output.data_type().is_numeric();
+        match aggregate.function {
+            Function::Count => Is::Formula(self.total(Quantity::of(aggregate, true))),
+            Function::Sum if is_number => Is::Formula(self.total(Quantity::of(aggregate, false))),
+            Function::Mean if is_number => {
+                let sum = self.total(Quantity::of(aggregate, false));
+                let count = self.total(Quantity::of(aggregate, true));
+                Is::Formula(Formula::Of(Box::new(sum), Arithmetic::Divide, Box::new(count)))
+            }
+            Function::Max | Function::Unique(_) | Function::UniqueExact => Is::AtLeast,
+            Function::Min => Is::AtMost,
+            _ => Is::Seen,
+        }
+    }
+
+    fn total(&mut self, quantity: Quantity) -> Formula {
+        let known = self.quantities.iter().position(|known| *known == quantity);
+        Formula::Total(known.unwrap_or_else(|| {
+            self.quantities.push(quantity);
+            self.quantities.len() - 1
+        }))
+    }
+
+    fn expr(&mut self, input: &LogicalPlan, expr: &Expr) -> Is {
+        if let Some(inner) = floats::inside(expr) {
+            return self.expr(input, inner);
+        }
+        match expr {
+            Expr::Column(column) => match input.schema().index_of_column(column) {
+                Ok(index) => self.column(input, index),
+                Err(_) => Is::Seen,
+            },
+            Expr::Alias(alias) => self.expr(input, &alias.expr),
+            Expr::Cast(cast) => self.converted(input, &cast.expr, cast.field.data_type()),
+            Expr::TryCast(cast) => self.converted(input, &cast.expr, cast.field.data_type()),
+            Expr::Negative(inner) => match self.expr(input, inner) {
+                Is::Formula(formula) => Is::Formula(Formula::Negative(Box::new(formula))),
+                Is::Exact => Is::Exact,
+                _ => Is::Seen,
+            },
+            Expr::BinaryExpr(binary) => {
+                let how = match binary.op {
+                    Operator::Plus => Arithmetic::Add,
+                    Operator::Minus => Arithmetic::Subtract,
+                    Operator::Multiply => Arithmetic::Multiply,
+                    Operator::Divide => Arithmetic::Divide,
+                    _ => return self.anything(input, expr),
+                };
+                self.arithmetic(input, &binary.left, how, &binary.right)
+                    .unwrap_or_else(|| self.anything(input, expr))
+            }
+            Expr::ScalarFunction(call) => {
+                let how = match call.func.name() {
+                    "add" => Some(Arithmetic::Add),
+                    "subtract" => Some(Arithmetic::Subtract),
+                    "multiply" => Some(Arithmetic::Multiply),
+                    "divide" | "quotient" | "try_divide" => Some(Arithmetic::Divide),
+                    _ => None,
+                };
+                match (how, call.func.name(), call.args.as_slice()) {
+                    (Some(how), _, [left, right]) => self
+                        .arithmetic(input, left, how, right)
+                        .unwrap_or_else(|| self.anything(input, expr)),
+                    // What is left of a number is near enough to it.
+                    (None, "round" | "trunc" | "floor" | "ceil", [number, digits @ ..])
+                        if digits
+                            .iter()
+                            .all(|digits| self.anything(input, digits) == Is::Exact) =>
+                    {
+                        self.expr(input, number)
+                    }
+                    // Of a group that is there the first is hardly ever null.
+                    (None, "coalesce" | "nullif", [number, others @ ..])
+                        if others.iter().all(|other| self.anything(input, other) == Is::Exact) =>
+                    {
+                        match self.expr(input, number) {
+                            Is::AtLeast | Is::AtMost => Is::Seen,
+                            other => other,
+                        }
+                    }
+                    (None, "negate", [inner]) => match self.expr(input, inner) {
+                        Is::Formula(formula) => Is::Formula(Formula::Negative(Box::new(formula))),
+                        Is::Exact => Is::Exact,
+                        _ => Is::Seen,
+                    },
+                    _ => self.anything(input, expr),
+                }
+            }
+            _ => self.anything(input, expr),
+        }
+    }
+
+    /// A number of another type is the same number; of the other types nothing is known.
+    fn converted(&mut self, input: &LogicalPlan, inner: &Expr, to: &DataType) -> Is {
+        match self.expr(input, inner) {
+            Is::Exact => Is::Exact,
+            is if to.is_numeric() => is,
+            _ => Is::Seen,
+        }
+    }
+
+    /// A number of the two sides; none where one of them is no formula and no constant.
+    fn arithmetic(
+        &mut self,
+        input: &LogicalPlan,
+        left: &Expr,
+        how: Arithmetic,
+        right: &Expr,
+    ) -> Option<Is> {
+        let mut side = |expr: &Expr| match constant(expr) {
+            Some(number) => Some(Formula::Constant(number)),
+            None => match self.expr(input, expr) {
+                Is::Formula(formula) => Some(formula),
+                _ => None,
+            },
+        };
+        let (left, right) = (side(left)?, side(right)?);
+        match (&left, &right) {
+            (Formula::Constant(_), Formula::Constant(_)) => Some(Is::Exact),
+            // What stands above names what is below it, as often as it likes.
+            _ if left.size() + right.size() > FORMULA_MAX => Some(Is::Seen),
+            _ => Some(Is::Formula(Formula::Of(Box::new(left), how, Box::new(right)))),
+        }
+    }
+
+    /// An expression of which no formula is known: exact if all that it is of is.
+    fn anything(&mut self, input: &LogicalPlan, expr: &Expr) -> Is {
+        let mut is_exact = true;
+        let columns = expr.column_refs();
+        for column in columns {
+            let of = match input.schema().index_of_column(column) {
+                Ok(index) => self.column(input, index),
+                Err(_) => Is::Seen,
+            };
+            is_exact &= of == Is::Exact;
+        }
+        let has_subquery = expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(_))));
+        match is_exact && matches!(has_subquery, Ok(false)) {
+            true => Is::Exact,
+            false => Is::Seen,
+        }
+    }
+}
+
+fn is_count(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_count(&alias.expr),
+        Expr::AggregateFunction(call) => call.func.name() == "count",
+        _ => false,
+    }
+}
+
+/// The number that an expression is.
+fn constant(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Literal(value, _) => {
+            let number = value.cast_to(&DataType::Float64).ok()?;
+            match number {
+                ScalarValue::Float64(number) if value.data_type().is_numeric() => number,
+                _ => None,
+            }
+        }
+        Expr::Alias(alias) => constant(&alias.expr),
+        Expr::Cast(cast) if cast.field.data_type().is_numeric() => constant(&cast.expr),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derivatives_are_those_of_small_steps() {
+        let total = |index| Box::new(Formula::Total(index));
+        let formulas = [
+            Formula::Total(1),
+            Formula::Of(total(0), Arithmetic::Divide, total(1)),
+            Formula::Of(
+                Box::new(Formula::Of(
+                    Box::new(Formula::Constant(100.0)),
+                    Arithmetic::Multiply,
+                    total(0),
+                )),
+                Arithmetic::Divide,
+                Box::new(Formula::Of(total(1), Arithmetic::Add, total(2))),
+            ),
+            Formula::Negative(Box::new(Formula::Of(
+                Box::new(Formula::Of(total(0), Arithmetic::Multiply, total(0))),
+                Arithmetic::Subtract,
+                total(2),
+            ))),
+        ];
+        let totals = [3.0, 7.0, -2.0];
+        for formula in formulas {
+            let mut gradient = [0.0; 3];
+            let value = formula.value(&totals);
+            formula.slope(&totals, 1.0, &mut gradient);
+            for index in 0..3 {
+                let mut near = totals;
+                near[index] += 1e-6;
+                let slope = (formula.value(&near) - value) / 1e-6;
+                assert!((slope - gradient[index]).abs() < 1e-4, "{formula:?} by {index}: {slope}");
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Turbo: an answer that may rest on a part of the input, and says on how much and how far off it may be.
+//!
+//! The input is cut finely, and its splits are read in an order that is drawn before anything is read
+//! ([`DrawnOrder`](tidemill_sampling::DrawnOrder)), so that what has been read at any moment is a sample of all. Who decides that
+//! it is enough ([`runner`]) looks at the clock and at bytes, never at rows. Sums and counts are scaled up to the whole,
+//! and the variation between the splits tells how far off they may be ([`answer`]); what of the query's columns is such
+//! an estimate, and how its bounds reach the result, is found in the plan ([`bounds`]).
+
+pub(crate) mod answer;
+pub(crate) mod bounds;
+pub(crate) mod runner;
+pub(crate) mod shown;
+
+use std::time::{Duration, Instant};
+
+pub(crate) use shown::account_of;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::memory::{Size, parse_size};
+
+/// When a query may end before all of its input was read, and what is said of its answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Turbo {
+    /// The time from the beginning to the last byte of the answer.
+    pub deadline: Option<Duration>,
+    /// Up to this share of the bytes, from 0 to 1, may be left out: those that are the slowest to come, and what
+    /// cannot be read.
+    pub drop: Option<f64>,
+    /// Enough is read once the half of each interval that is shown is within this share of its estimate.
+    pub error: Option<f64>,
+    /// This share of the splits is read, from 0 to 1.
+    pub sample: Option<f64>,
+    /// What the order of the splits is drawn from. Default: 0.
+    pub seed: Option<u64>,
+    /// The share of all answers whose intervals are to hold the truth. Default: 0.95.
+    pub confidence: Option<f64>,
+    /// The bytes of a split. Default: a 4096th of the input, from 16 KiB to 1 MiB.
+    pub split_bytes: Option<u64>,
+    /// That numbers are those of what was seen, and are not scaled up.
+    pub as_seen: bool,
+    /// That the result has no columns of bounds.
+    pub no_intervals: bool,
+    /// When the deadline's time began. Default: when the query is planned.
+    pub began: Option<Instant>,
+}
+
+/// The names of the options, as the command line, a job file and Python have them.
+pub const OPTIONS: [&str; 9] = [
+    "deadline",
+    "drop",
+    "error",
+    "sample",
+    "seed",
+    "confidence",
+    "split_bytes",
+    "as_seen",
+    "no_intervals",
+];
+
+/// How sure an interval is unless told otherwise.
+pub(crate) const CONFIDENCE: f64 = 0.95;
+
+impl Turbo {
+    /// Takes an option by its name from its text: `deadline` as `7s`, `drop` as `10%`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a text that is no value of the option, and for another name.
+    pub fn set(&mut self, option: &str, text: &str) -> Result<()> {
+        let flag = || {
+            text.parse()
+                .map_err(|_| Error::usage(format!("`{option}` is true or false, not `{text}`")))
+        };
+        match option {
+            "deadline" => self.deadline = Some(duration(text)?),
+            "drop" => self.drop = Some(share(option, text, "10%")?),
+            "error" => self.error = Some(share(option, text, "2%")?),
+            "sample" => self.sample = Some(share(option, text, "1%")?),
+            "confidence" => self.confidence = Some(share(option, text, "95%")?),
+            "seed" => {
+                let seed = text.trim().parse();
+                self.seed = Some(seed.map_err(|_| {
+                    Error::usage(format!(
+                        "`{text}` is no seed: it is a whole number from 0 to 2^64 - 1"
+                    ))
+                })?);
+            }
+            "split_bytes" => {
+                let bytes = match parse_size(text) {
+                    Some(Size::Bytes(bytes)) if bytes >= SPLIT_BYTES_MIN => Some(bytes),
+                    _ => None,
+                };
+                self.split_bytes = Some(bytes.ok_or_else(|| {
+                    Error::usage_hint(
+                        format!("`{text}` is no size of a split"),
+                        "at least 1k; for example 64k or 1M",
+                    )
+                })?);
+            }
+            "as_seen" => self.as_seen = flag()?,
+            "no_intervals" => self.no_intervals = flag()?,
+            _ => {
+                return Err(Error::usage(tidemill_base::suggest::unknown(
+                    "option", option, &OPTIONS,
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the answer may be incomplete.
+    pub fn may_stop(&self) -> bool {
+        self.deadline.is_some() || [self.drop, self.error, self.sample].iter().any(Option::is_some)
+    }
+
+    /// These, and where nothing is said those of `base`.
+    #[must_use]
+    pub fn over(self, base: &Turbo) -> Turbo {
+        Turbo {
+            deadline: self.deadline.or(base.deadline),
+            drop: self.drop.or(base.drop),
+            error: self.error.or(base.error),
+            sample: self.sample.or(base.sample),
+            seed: self.seed.or(base.seed),
+            confidence: self.confidence.or(base.confidence),
+            split_bytes: self.split_bytes.or(base.split_bytes),
+            as_seen: self.as_seen || base.as_seen,
+            no_intervals: self.no_intervals || base.no_intervals,
+            began: self.began.or(base.began),
+        }
+    }
+
+    /// The options, if the answer may be incomplete; none where nothing was said.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an option that says something of an incomplete answer where there cannot be one.
+    pub fn checked(self) -> Result<Option<Turbo>> {
+        if self.may_stop() {
+            return Ok(Some(self));
+        }
+        let said = [
+            ("seed", self.seed.is_some()),
+            ("confidence", self.confidence.is_some()),
+            ("split-bytes", self.split_bytes.is_some()),
+            ("as-seen", self.as_seen),
+            ("no-intervals", self.no_intervals),
+        ];
+        match said.iter().find(|(_, is_said)| *is_said) {
+            Some((name, _)) => Err(Error::usage_hint(
+                format!(
+                    "`{name}` is of an answer that may rest on a part of the input, and this one is exact"
+                ),
+                "say when enough has been read: --deadline 7s, --drop 10%, --error 2% or --sample 1%",
+            )),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn confidence(&self) -> f64 {
+        self.confidence.unwrap_or(CONFIDENCE)
+    }
+
+    /// When the answer is to be there.
+    pub(crate) fn ends_at(&self) -> Option<Instant> {
+        let began = self.began.unwrap_or_else(Instant::now);
+        self.deadline.map(|deadline| began + deadline)
+    }
+}
+
+const EXACT: &str = "leave --deadline, --drop, --error and --sample out: then the answer is exact";
+
+/// What is said of a query that has no tables to scale up.
+pub(crate) fn not_mergeable(why: &str) -> Error {
+    Error::usage_hint(
+        format!("no estimate can be made of a part of the input: {why}"),
+        format!("one aggregation over one source can be estimated; {EXACT}"),
+    )
+}
+
+/// What is said of a source of which the query takes a sample itself.
+pub(crate) fn of_a_sample(name: &str) -> Error {
+    Error::usage_hint(
+        format!("`{}` is sampled by the query already", tidemill_base::redact::shown(name)),
+        "--sample 1% reads less instead, and says how far off the answer may be; or leave TABLESAMPLE",
+    )
+}
+
+/// What is said of SUMMARIZE.
+pub(crate) fn of_a_summary() -> Error {
+    Error::usage_hint("a summary of columns is of all rows", EXACT)
+}
+
+/// What is said of a partial table.
+pub(crate) fn of_a_partial() -> Error {
+    Error::usage_hint(
+        "a table that others are merged with holds all of its input, and cannot end before that",
+        EXACT,
+    )
+}
+
+/// The least that a split may be asked to hold.
+const SPLIT_BYTES_MIN: u64 = 1 << 10;
+
+/// The longest deadline: a year is as good as none.
+const DEADLINE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// A time as people write it: `7s`, `200ms`, `1.5m`, `1h`.
+fn duration(text: &str) -> Result<Duration> {
+    let refused = || {
+        Error::usage_hint(
+            format!("`{text}` is no time"),
+            "a number and a unit: 200ms, 7s, 1.5m or 1h",
+        )
+    };
+    let text = text.trim();
+    let unit = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(refused)?;
+    let (number, unit) = text.split_at(unit);
+    let seconds = match unit.trim() {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(refused()),
+    };
+    let number: f64 = number.parse().map_err(|_| refused())?;
+    let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| refused())?;
+    match time.is_zero() || time > DEADLINE_MAX {
+        true => Err(refused()),
+        false => Ok(time),
+    }
+}
+
+/// A share as people write it: `10%` or `0.1`. More than nothing, and less than all.
+fn share(option: &str, text: &str, example: &str) -> Result<f64> {
+    let refused = || {
+        Error::usage_hint(
+            format!("`{text}` is no share for `{option}`"),
+            format!("more than 0 % and less than 100 %, such as {example}"),
+        )
+    };
+    let trimmed = text.trim();
+    let (number, scale) = match trimmed.strip_suffix('%') {
+        Some(percent) => (percent.trim(), 100.0),
+        None => (trimmed, 1.0),
+    };
+    let share = number.parse::<f64>().map_err(|_| refused())? / scale;
+    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(refused()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(option: &str, text: &str) -> Result<Turbo> {
+        let mut turbo = Turbo::default();
+        turbo.set(option, text).map(|()| turbo)
+    }
+
+    #[test]
+    fn options_are_read_as_people_write_them() {
+        for (text, ms) in [("7s", 7000), ("200ms", 200), ("1.5m", 90_000), ("1 h", 3_600_000)] {
+            assert_eq!(set("deadline", text).unwrap().deadline, Some(Duration::from_millis(ms)));
+        }
+        for text in ["", "7", "s", "-1s", "0s", "1e99h", "7 days", "NaNs", "1.2.3s", "∞s"] {
+            assert!(set("deadline", text).is_err(), "{text}");
+        }
+        for (text, share) in [("10%", 0.1), ("0.5", 0.5), (" 1 % ", 0.01)] {
+            assert_eq!(set("drop", text).unwrap().drop, Some(share));
+        }
+        for text in ["0", "0%", "100%", "1", "-1%", "NaN", "inf", "ten", "%", ""] {
+            for option in ["drop", "error", "sample", "confidence"] {
+                assert!(set(option, text).is_err(), "{option} {text}");
+            }
+        }
+        assert_eq!(set("split_bytes", "64k").unwrap().split_bytes, Some(64 << 10));
+        for text in ["0", "1", "x", "10%"] {
+            assert!(set("split_bytes", text).is_err(), "{text}");
+        }
+        assert_eq!(set("seed", "7").unwrap().seed, Some(7));
+        assert!(set("seed", "-7").is_err());
+        assert!(set("dead_line", "7s").unwrap_err().to_string().contains("deadline"));
+    }
+
+    #[test]
+    fn what_is_said_of_an_incomplete_answer_needs_one() {
+        assert_eq!(Turbo::default().checked().unwrap(), None);
+        assert!(set("sample", "1%").unwrap().checked().unwrap().is_some());
+        for (option, text) in [("seed", "1"), ("as_seen", "true"), ("confidence", "90%")] {
+            let error = set(option, text).unwrap().checked().unwrap_err().to_string();
+            assert!(error.contains("exact"), "{error}");
+        }
+    }
+}

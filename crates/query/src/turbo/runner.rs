@@ -1,0 +1,673 @@
+//! The runner that may stop: splits in a drawn order into tables, until enough is read.
+//!
+//! A split counts once all of it was read: until then its rows are held, or in a table of its own where they are
+//! many, and nothing of one that is abandoned is in an answer. What counts when it is over is every split that had
+//! ended by then. Those still being read are left out: at most one a thread, and those that stall.
+//!
+//! A read cannot be interrupted wherever it waits (a FIFO nobody writes to, a file system that hangs), so that no thread is waited for: they are on
+//! their own, and the runner takes their tables from them, under the lock under which they fill them. A thread that
+//! has waited for long has another started in its place.
+//!
+//! Where the input cannot be cut (compressed text, standard input, a program) there is nothing to draw from: it is
+//! read from its beginning, and its rows count as they come.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::StreamExt;
+use futures::executor::block_on;
+use parking_lot::{Condvar, Mutex, RwLock};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::progress::{Progress, ThreadClock};
+use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_sampling::{DrawnOrder, Sample};
+use tidemill_source::Split;
+use tidemill_sql::Told;
+use tidemill_tables::TableSpec;
+use tidemill_tables::merge::{Merged, Merger, Pending};
+
+use crate::scan::{Outcome, Scan, SoFar};
+use crate::tables::{Tables, placed};
+
+/// What the runner works on.
+pub(crate) struct Work {
+    /// The map as DataFusion's physical plan, one partition per split.
+    pub map: Arc<dyn ExecutionPlan>,
+    /// What the map's plan needs at run time.
+    pub context: Arc<TaskContext>,
+    /// The splits below the map.
+    pub scan: Arc<Scan>,
+    /// What is kept per group.
+    pub spec: Arc<TableSpec>,
+    /// Threads that work at once.
+    pub threads: usize,
+    /// Memory for all tables together, in bytes.
+    pub budget_bytes: usize,
+    /// Where tables spill to.
+    pub spill_dirs: Vec<PathBuf>,
+    /// Stops the run.
+    pub cancel: Cancel,
+    /// Ends reading: what was read is enough.
+    pub enough: Cancel,
+    /// Told of what is read and spilled.
+    pub progress: Progress,
+}
+
+/// When the runner stops.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Until {
+    /// When the answer is to be there.
+    pub ends_at: Option<Instant>,
+    /// The share of the bytes that may be left out.
+    pub drop: Option<f64>,
+    /// The share of the splits that are read.
+    pub sample: Option<f64>,
+    /// What the order of the splits is drawn from.
+    pub seed: u64,
+    /// How sure intervals are.
+    pub confidence: f64,
+}
+
+/// Why no more was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// All of it was.
+    Whole,
+    Deadline,
+    Drop,
+    Sample,
+    /// Somebody said that it was enough.
+    Asked,
+}
+
+/// A split that was given up.
+#[derive(Debug, Clone)]
+pub(crate) struct GivenUp {
+    pub split: usize,
+    /// What reading it met; none where it was waited for in vain.
+    pub error: Option<String>,
+}
+
+/// A table of what was read, and what that was.
+pub(crate) struct Taken {
+    pub merged: Merged,
+    pub read: ReadPart,
+}
+
+/// Which part of the input was read.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadPart {
+    pub why: Why,
+    /// The splits that count; none where the input was read in order.
+    pub sample: Option<Sample>,
+    /// Splits that failed, and those that stalled.
+    pub given_up: Vec<GivenUp>,
+    /// Those that were being read when it was over, and not given up.
+    pub in_flight: Vec<usize>,
+    /// Of the splits that began where they were guessed to, how many began elsewhere.
+    pub wrong_starts: u64,
+    /// Bytes of which rows count.
+    pub bytes: u64,
+}
+
+impl ReadPart {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.why == Why::Whole
+    }
+}
+
+/// Of fewer splits there is no sample.
+const SPLITS_MIN: usize = 16;
+
+/// Whether splits can be drawn from: there are some, and none is a large part of all.
+pub(crate) fn can_be_sampled(splits: &[Split]) -> bool {
+    let sizes = sizes(splits);
+    let total: u64 = sizes.iter().sum();
+    let largest = sizes.iter().max().copied().unwrap_or(0);
+    splits.len() >= SPLITS_MIN && largest.saturating_mul(8) <= total
+}
+
+/// The bytes of each split; of one that nobody knows the size of, the mean of the others.
+fn sizes(splits: &[Split]) -> Vec<u64> {
+    let is_unknown = |split: &Split| split.pieces.iter().any(|piece| piece.file.is_stream());
+    let known = || splits.iter().filter(|split| !is_unknown(split));
+    let mean = known().map(|split| split.bytes).sum::<u64>() / (known().count() as u64).max(1);
+    splits.iter().map(|split| if is_unknown(split) { mean.max(1) } else { split.bytes }).collect()
+}
+
+/// How often the runner looks how things stand.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A read that has given nothing for so long has stalled.
+const STALLED: Duration = Duration::from_millis(100);
+
+/// Of so many threads that wait in vain no more are replaced.
+const STALLED_MAX: usize = 256;
+
+/// What it takes, at least, from the last row to the answer.
+const RESERVE: Duration = Duration::from_millis(20);
+
+/// And for each group.
+const RESERVE_PER_GROUP_NS: u64 = 3_000;
+
+/// Where rows of a split wait, at most so many bytes.
+const HELD_BYTES_MIN: usize = 8 << 20;
+
+struct Runner {
+    work: Work,
+    /// The numbers of the splits as they are read.
+    order: Vec<u32>,
+    /// How many of them may be begun.
+    count: usize,
+    /// Whether rows count as they come.
+    in_order: bool,
+    sizes: Vec<u64>,
+    next: AtomicUsize,
+    is_over: AtomicBool,
+    /// Taken when no thread has a table any more.
+    merger: RwLock<Option<Merger>>,
+    state: Mutex<State>,
+    changed: Condvar,
+    worker_bytes: usize,
+    held_bytes_max: usize,
+    /// The groups of the largest of the threads' tables.
+    groups: AtomicUsize,
+    drop_bytes: u64,
+    began: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    /// Threads that have not ended.
+    threads: usize,
+    /// Of each thread what it has at hand.
+    hands: Vec<Arc<Hand>>,
+    /// Which splits count, and where each began and ended.
+    landed: BTreeMap<usize, Landed>,
+    bytes: u64,
+    given_up: Vec<GivenUp>,
+    given_up_bytes: u64,
+    /// Chunks of splits, where the order matters.
+    chunks: BTreeMap<usize, Vec<Pending>>,
+    error: Option<Error>,
+}
+
+#[derive(Clone, Copy)]
+struct Landed {
+    start: Option<u64>,
+    end: Option<u64>,
+    is_exact: bool,
+}
+
+/// What a thread has at hand.
+struct Hand {
+    /// None once it was taken away.
+    held: Mutex<Option<Held>>,
+    /// The split that it reads, and one more; none is 0.
+    split: AtomicUsize,
+    /// When it last had a batch or began a split, in milliseconds of the run.
+    moved_ms: AtomicU64,
+    /// Whether another thread was started in its place.
+    is_replaced: AtomicBool,
+}
+
+/// A thread's table.
+struct Held {
+    tables: Tables,
+    /// Those of the split's chunks that have left it, where the order matters.
+    chunks: Vec<Pending>,
+    /// What was read of the split that is being read, where rows count as they come.
+    so_far: SoFar,
+}
+
+/// Fills tables until enough is read.
+///
+/// # Errors
+/// The first that reading, unless it may be left out, mapping or merging meets.
+pub(crate) fn run(work: Work, until: &Until) -> Result<Taken> {
+    let splits = work.scan.splits();
+    let in_order = !can_be_sampled(splits);
+    let count = match (until.sample, in_order) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a number of splits"
+        )]
+        (Some(share), false) => ((splits.len() as f64 * share).ceil() as usize).max(1),
+        _ => splits.len(),
+    };
+    let order: Vec<u32> = match in_order {
+        true => (0..splits.len()).map(|index| index as u32).collect(),
+        false => DrawnOrder::new(splits.len(), until.seed).map(|index| index as u32).collect(),
+    };
+    let sizes = sizes(splits);
+    let total: u64 = sizes.iter().sum();
+    let threads = work.threads.clamp(1, splits.len().max(1));
+    let merge_bytes = work.budget_bytes / 3 * 2;
+    let merger =
+        Merger::new(&work.spec, merge_bytes, &work.spill_dirs, &work.cancel, &work.progress)?;
+    let runner = Arc::new(Runner {
+        order,
+        count,
+        in_order,
+        next: AtomicUsize::new(0),
+        is_over: AtomicBool::new(false),
+        merger: RwLock::new(Some(merger)),
+        state: Mutex::default(),
+        changed: Condvar::new(),
+        worker_bytes: work.budget_bytes / 6 / threads,
+        held_bytes_max: (work.budget_bytes / 6 / threads).max(HELD_BYTES_MIN),
+        groups: AtomicUsize::new(0),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a number of bytes"
+        )]
+        drop_bytes: (total as f64 * until.drop.unwrap_or(0.0)) as u64,
+        began: Instant::now(),
+        sizes,
+        work,
+    });
+    for _ in 0..threads {
+        runner.start_thread()?;
+    }
+    let why = runner.wait(until, total);
+    runner.is_over.store(true, Ordering::SeqCst);
+    // Whoever can be told ends.
+    runner.work.scan.stop();
+    runner.changed.notify_all();
+    runner.finish(why?, until, threads)
+}
+
+impl Runner {
+    fn start_thread(self: &Arc<Self>) -> Result<()> {
+        let tables = Tables::new(&self.work.spec, self.worker_bytes)?;
+        let held = Held { tables, chunks: Vec::new(), so_far: SoFar::default() };
+        let hand = Arc::new(Hand {
+            held: Mutex::new(Some(held)),
+            split: AtomicUsize::new(0),
+            moved_ms: AtomicU64::new(self.now_ms()),
+            is_replaced: AtomicBool::new(false),
+        });
+        let worker = {
+            let mut state = self.state.lock();
+            state.hands.push(Arc::clone(&hand));
+            state.threads += 1;
+            state.hands.len() - 1
+        };
+        let runner = Arc::clone(self);
+        let started = std::thread::Builder::new()
+            .name(format!("split-{worker}"))
+            .stack_size(RUN_STACK_BYTES)
+            .spawn(move || runner.work(worker, &hand));
+        // It is not waited for: it may never end.
+        started.map(drop).map_err(|e| Error::Io {
+            action: "start",
+            path: "a thread".into(),
+            source: e,
+        })
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    fn work(&self, worker: usize, hand: &Hand) {
+        let ended = caught(|| self.take_splits(worker, hand));
+        hand.split.store(0, Ordering::SeqCst);
+        let mut state = self.state.lock();
+        state.threads -= 1;
+        if let Err(error) = ended
+            && !self.is_over()
+        {
+            state.error.get_or_insert(error);
+        }
+        self.changed.notify_all();
+    }
+
+    fn take_splits(&self, worker: usize, hand: &Hand) -> Result<()> {
+        while !self.is_over() {
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(index) = self.order[..self.count].get(at) else { return Ok(()) };
+            let index = *index as usize;
+            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+            hand.split.store(index + 1, Ordering::SeqCst);
+            let read = caught(|| self.read(index, worker, hand));
+            hand.split.store(0, Ordering::SeqCst);
+            if self.is_over() {
+                return Ok(());
+            }
+            if let Err(error) = read {
+                self.give_up(index, error)?;
+            }
+            self.changed.notify_all();
+            if hand.is_replaced.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a split; its rows count in the end, or as they come.
+    fn read(&self, index: usize, worker: usize, hand: &Hand) -> Result<()> {
+        let work = &self.work;
+        let (map, tables) = (work.progress.map(), work.progress.tables());
+        let mut clock = ThreadClock::start();
+        let mut batches = work.map.execute(index, Arc::clone(&work.context)).told()?;
+        let mut waiting = Waiting::default();
+        let mut row_count = 0;
+        while let Some(batch) = block_on(batches.next()) {
+            if self.is_over() {
+                return Ok(());
+            }
+            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+            map.add_cpu(&mut clock);
+            let mut batch = batch.told()?;
+            if work.spec.has_positions() {
+                batch = placed(&batch, index, row_count)?;
+            }
+            row_count += batch.num_rows() as u64;
+            match self.in_order {
+                true => self.count_rows(index, &batch, worker, hand)?,
+                false => self.keep(batch, &mut waiting, worker)?,
+            }
+            work.cancel.check()?;
+            tables.add_cpu(&mut clock);
+        }
+        drop(batches);
+        work.scan.read_unasked(index)?;
+        map.add_cpu(&mut clock);
+        let outcome = work.scan.outcome(index);
+        self.land(index, outcome, row_count, waiting, worker, hand)?;
+        tables.add_cpu(&mut clock);
+        Ok(())
+    }
+
+    /// Takes rows that count as they come.
+    fn count_rows(
+        &self,
+        index: usize,
+        batch: &RecordBatch,
+        worker: usize,
+        hand: &Hand,
+    ) -> Result<()> {
+        let mut held = hand.held.lock();
+        let Some(held) = held.as_mut() else { return Ok(()) };
+        let merger = self.merger.read();
+        let Some(merger) = merger.as_ref() else { return Ok(()) };
+        let chunks = (!self.work.spec.is_order_free()).then_some(&mut held.chunks);
+        held.tables.take_in(batch, (merger, worker), self.worker_bytes, chunks)?;
+        held.so_far = self.work.scan.so_far(index);
+        self.note_groups(&held.tables);
+        Ok(())
+    }
+
+    fn note_groups(&self, tables: &Tables) {
+        self.groups.fetch_max(tables.group_count(), Ordering::Relaxed);
+    }
+
+    /// Keeps rows of a split until all of it was read.
+    fn keep(&self, batch: RecordBatch, waiting: &mut Waiting, worker: usize) -> Result<()> {
+        waiting.bytes += batch.get_array_memory_size();
+        waiting.batches.push(batch);
+        if waiting.own.is_none() && waiting.bytes <= self.held_bytes_max {
+            return Ok(());
+        }
+        if waiting.own.is_none() {
+            waiting.own = Some((Tables::new(&self.work.spec, self.worker_bytes)?, Vec::new()));
+        }
+        let merger = self.merger.read();
+        let (Some(merger), Some((tables, chunks))) = (merger.as_ref(), waiting.own.as_mut()) else {
+            return Ok(());
+        };
+        for batch in waiting.batches.drain(..) {
+            tables.take_in(&batch, (merger, worker), self.worker_bytes, Some(chunks))?;
+        }
+        Ok(())
+    }
+
+    /// Has a split count.
+    fn land(
+        &self,
+        index: usize,
+        outcome: Option<Outcome>,
+        row_count: u64,
+        waiting: Waiting,
+        worker: usize,
+        hand: &Hand,
+    ) -> Result<()> {
+        let is_order_free = self.work.spec.is_order_free();
+        let mut held = hand.held.lock();
+        let Some(held) = held.as_mut() else { return Ok(()) };
+        let merger = self.merger.read();
+        let Some(merger) = merger.as_ref() else { return Ok(()) };
+        for batch in &waiting.batches {
+            let chunks = (!is_order_free).then_some(&mut held.chunks);
+            held.tables.take_in(batch, (merger, worker), self.worker_bytes, chunks)?;
+        }
+        if let Some((mut tables, chunks)) = waiting.own {
+            held.chunks.extend(chunks);
+            held.chunks.extend(tables.rest(merger)?);
+        }
+        if is_order_free {
+            for chunk in held.chunks.drain(..) {
+                merger.accept(chunk, worker)?;
+            }
+            merger.work(worker)?;
+        } else {
+            held.chunks.extend(held.tables.rest(merger)?);
+        }
+        self.note_groups(&held.tables);
+        held.so_far = SoFar::default();
+        let mut landed = Landed { start: None, end: None, is_exact: true };
+        if let Some(outcome) = outcome {
+            landed = Landed {
+                start: outcome.stats.start,
+                end: outcome.stats.end,
+                is_exact: outcome.is_exact,
+            };
+            self.work.scan.accept(outcome.stats)?;
+        }
+        self.work.progress.map().add_rows(row_count);
+        let mut state = self.state.lock();
+        state.landed.insert(index, landed);
+        state.bytes += self.sizes[index];
+        if !is_order_free {
+            let chunks = std::mem::take(&mut held.chunks);
+            state.chunks.insert(index, chunks);
+        }
+        Ok(())
+    }
+
+    /// Leaves a split out that cannot be read, if so much may be left out.
+    fn give_up(&self, index: usize, error: Error) -> Result<()> {
+        let may_be = match &error {
+            Error::Io { .. }
+            | Error::Corrupt { .. }
+            | Error::NotFound { .. }
+            | Error::Changed { .. } => true,
+            Error::Remote { .. } | Error::Rowfile { .. } | Error::Format { .. } => true,
+            _ => false,
+        };
+        let mut state = self.state.lock();
+        let bytes = state.given_up_bytes + self.sizes[index];
+        if !may_be || bytes > self.drop_bytes {
+            return Err(error);
+        }
+        state.given_up_bytes = bytes;
+        state.given_up.push(GivenUp { split: index, error: Some(error.to_string()) });
+        Ok(())
+    }
+
+    /// Waits until enough is read.
+    fn wait(self: &Arc<Self>, until: &Until, total: u64) -> Result<Why> {
+        let enough_bytes = total - self.drop_bytes.min(total);
+        loop {
+            let mut state = self.state.lock();
+            if let Some(error) = state.error.take() {
+                return Err(error);
+            }
+            self.work.cancel.check()?;
+            let ended = state.landed.len() + state.given_up.len();
+            if state.landed.len() == self.sizes.len() {
+                return Ok(Why::Whole);
+            }
+            if until.drop.is_some() && state.bytes >= enough_bytes {
+                return Ok(Why::Drop);
+            }
+            if ended >= self.count {
+                return Ok(if self.count < self.sizes.len() { Why::Sample } else { Why::Drop });
+            }
+            if self.work.enough.is_cancelled() {
+                return Ok(Why::Asked);
+            }
+            let mut patience = TICK;
+            if let Some(ends_at) = until.ends_at {
+                let left = ends_at.saturating_duration_since(Instant::now());
+                let per_group = self.groups.load(Ordering::Relaxed) as u64 * RESERVE_PER_GROUP_NS;
+                let reserve = (RESERVE + Duration::from_nanos(per_group)).min(left.max(RESERVE));
+                match left.checked_sub(reserve).filter(|left| !left.is_zero()) {
+                    None => return Ok(Why::Deadline),
+                    Some(left) => patience = patience.min(left),
+                }
+            }
+            let stalled = self.stalled(&state);
+            if stalled > 0 {
+                drop(state);
+                for _ in 0..stalled {
+                    self.start_thread()?;
+                }
+                continue;
+            }
+            self.changed.wait_for(&mut state, patience);
+        }
+    }
+
+    /// How many threads are to be started in the place of those that wait.
+    fn stalled(&self, state: &State) -> usize {
+        if self.next.load(Ordering::Relaxed) >= self.count {
+            return 0;
+        }
+        let now = self.now_ms();
+        let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
+        let mut found = 0;
+        for hand in &state.hands {
+            let waits = hand.split.load(Ordering::SeqCst) > 0
+                && now.saturating_sub(hand.moved_ms.load(Ordering::Relaxed)) > limit;
+            if waits
+                && state.hands.len() + found < STALLED_MAX
+                && !hand.is_replaced.swap(true, Ordering::SeqCst)
+            {
+                found += 1;
+            }
+        }
+        found
+    }
+
+    /// Takes the threads' tables from them, and merges these.
+    fn finish(&self, why: Why, until: &Until, threads: usize) -> Result<Taken> {
+        let hands = self.state.lock().hands.clone();
+        let is_order_free = self.work.spec.is_order_free();
+        let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut clock = ThreadClock::start();
+        for hand in hands {
+            // Locked for as long as a thread takes for the rows of a split.
+            let held = hand.held.lock().take();
+            let split = hand.split.load(Ordering::SeqCst).checked_sub(1);
+            let merger = self.merger.read();
+            let (Some(mut held), Some(merger)) = (held, merger.as_ref()) else { continue };
+            self.work.scan.count_part(held.so_far);
+            match (is_order_free, split) {
+                (true, _) => held.tables.give(merger)?,
+                (false, Some(split)) if self.in_order => {
+                    held.chunks.extend(held.tables.rest(merger)?);
+                    chunks.insert(split, held.chunks);
+                }
+                (false, _) => {}
+            }
+            let Some(split) = split else { continue };
+            let has_landed = self.state.lock().landed.contains_key(&split);
+            match hand.is_replaced.load(Ordering::SeqCst) {
+                _ if has_landed => {}
+                true => given_up.push(GivenUp { split, error: None }),
+                false => in_flight.push(split),
+            }
+        }
+        let merger = self.merger.write().take();
+        let merger = merger.ok_or_else(|| Error::Internal("tables were merged twice".into()))?;
+        let mut state = self.state.lock();
+        if let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        given_up.extend(state.given_up.drain(..));
+        given_up.sort_by_key(|given_up| given_up.split);
+        // In the order of the splits; those that are read in part are behind all others of theirs.
+        chunks.extend(std::mem::take(&mut state.chunks));
+        for (_, chunks) in chunks {
+            for chunk in chunks {
+                merger.accept(chunk, 0)?;
+            }
+            merger.work(0)?;
+        }
+        let sample = (!self.in_order).then(|| {
+            let total = self.sizes.iter().sum::<u64>() as f64;
+            let mut sample = Sample::new(self.sizes.len(), total, until.confidence);
+            for index in state.landed.keys() {
+                sample.add(*index, self.sizes[*index] as f64);
+            }
+            sample
+        });
+        let wrong_starts = self.wrong_starts(&state.landed);
+        let bytes = match self.in_order {
+            true => state.bytes.max(self.work.progress.bytes_done()),
+            false => state.bytes,
+        };
+        drop(state);
+        self.work.cancel.check()?;
+        let merged = merger.finish(threads);
+        self.work.progress.tables().add_cpu(&mut clock);
+        let read = ReadPart { why, sample, given_up, in_flight, wrong_starts, bytes };
+        Ok(Taken { merged: merged?, read })
+    }
+
+    /// How many splits began elsewhere than those before them ended, among those of which both were read.
+    fn wrong_starts(&self, landed: &BTreeMap<usize, Landed>) -> u64 {
+        let splits = self.work.scan.splits();
+        let mut wrong = 0;
+        for (index, this) in landed.iter().filter(|(_, this)| !this.is_exact) {
+            let before = index.checked_sub(1);
+            let Some((before, earlier)) = before.and_then(|before| landed.get_key_value(&before))
+            else {
+                continue;
+            };
+            let file = |index: usize, last: bool| {
+                let pieces = &splits[index].pieces;
+                let piece = if last { pieces.last() } else { pieces.first() };
+                piece.map(|piece| piece.file.index())
+            };
+            let is_same_file = file(*before, true) == file(*index, false);
+            wrong += u64::from(is_same_file && earlier.end.is_some() && this.start != earlier.end);
+        }
+        wrong
+    }
+}
+
+/// The rows of a split that is being read.
+#[derive(Default)]
+struct Waiting {
+    batches: Vec<RecordBatch>,
+    bytes: usize,
+    /// A table of the split's own, with the chunks that have left it, where its rows are many.
+    own: Option<(Tables, Vec<Pending>)>,
+}

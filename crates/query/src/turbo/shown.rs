@@ -1,0 +1,162 @@
+//! What is said of an answer that rests on a part of the input: which part, and how wide its intervals are.
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float64Type};
+use tidemill_base::coverage::{Estimate, GIVEN_UP_FILES_MAX, GivenUp, LeftOut, Sampled, percent};
+use tidemill_sampling::unseen_share;
+
+use super::Turbo;
+use super::bounds::BOUND;
+use super::runner::{ReadPart, Why};
+use crate::scan::Scan;
+
+/// Which part of the input was read.
+pub(crate) struct PartRead {
+    pub is_whole: bool,
+    /// Why no more was, in words.
+    pub stopped: Option<String>,
+    /// Bytes of which rows count.
+    pub bytes: u64,
+    /// How many splits.
+    pub splits: u64,
+    pub sampled: Sampled,
+}
+
+/// What is said of a run's part.
+pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRead {
+    let left_out = |splits: &mut dyn Iterator<Item = usize>| {
+        splits.fold(LeftOut::default(), |all, split| LeftOut {
+            splits: all.splits + 1,
+            bytes: all.bytes + scan.splits()[split].bytes,
+        })
+    };
+    let mut files: Vec<GivenUp> = Vec::new();
+    for given_up in &read.given_up {
+        let piece = scan.splits()[given_up.split].pieces.first();
+        let path = piece.map_or(String::new(), |piece| piece.file.shown().to_owned());
+        if let Some(known) = files.iter_mut().find(|known| known.path == path) {
+            known.splits += 1;
+            continue;
+        }
+        if files.len() < GIVEN_UP_FILES_MAX {
+            let reason = given_up.error.clone();
+            let reason = reason.unwrap_or_else(|| "it gave nothing".to_owned());
+            files.push(GivenUp { path, splits: 1, reason });
+        }
+    }
+    let is_whole = read.is_whole();
+    let sample = read.sample.as_ref();
+    let splits_read = sample.map_or(0, |sample| sample.splits_read());
+    let total: u64 = scan.splits().iter().map(|split| split.bytes).sum();
+    let share = match sample {
+        _ if is_whole => 1.0,
+        Some(sample) => sample.share(),
+        None => (read.bytes as f64 / total.max(read.bytes).max(1) as f64).min(1.0),
+    };
+    let confidence = turbo.confidence();
+    let sampled = Sampled {
+        seed: turbo.seed.unwrap_or(0),
+        confidence,
+        scaled: sample.is_some() && !turbo.as_seen,
+        share,
+        in_flight: left_out(&mut read.in_flight.iter().copied()),
+        given_up: left_out(&mut read.given_up.iter().map(|given_up| given_up.split)),
+        given_up_files: files,
+        unseen_share: (sample.is_some() && !is_whole && splits_read > 0)
+            .then(|| unseen_share(splits_read, confidence)),
+        wrong_starts: read.wrong_starts,
+    };
+    let stopped = match read.why {
+        Why::Whole => None,
+        Why::Deadline => Some("stopped for the deadline".to_owned()),
+        Why::Drop => Some(format!("stopped with {} of the bytes read", percent(share))),
+        Why::Sample => Some(format!("a sample of {} of the bytes", percent(share))),
+        Why::Asked => Some("stopped when it was asked to".to_owned()),
+    };
+    PartRead { is_whole, stopped, bytes: read.bytes, splits: splits_read, sampled }
+}
+
+/// How wide the intervals of a column are, of the rows that were given out.
+#[derive(Debug, Clone)]
+pub(crate) struct ShownBounds {
+    column: String,
+    /// The widest half of an interval, as a share of its estimate.
+    widest: f64,
+    /// Rows with an interval, those with one bound and those with none.
+    whole: u64,
+    half: u64,
+    none: u64,
+}
+
+/// Notes how wide the intervals of a batch are.
+pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
+    let schema = batch.schema_ref();
+    let is_low = |index: &usize| {
+        schema.field(*index).metadata().get(BOUND).is_some_and(|which| which == "low")
+    };
+    let places: Vec<usize> = (1..schema.fields().len()).filter(is_low).collect();
+    if shown.is_empty() {
+        shown.extend(places.iter().map(|low| ShownBounds {
+            column: schema.field(low - 1).name().clone(),
+            widest: 0.0,
+            whole: 0,
+            half: 0,
+            none: 0,
+        }));
+    }
+    for (shown, low) in shown.iter_mut().zip(places) {
+        let (lows, highs) = (batch.column(low), batch.column(low + 1));
+        for row in 0..batch.num_rows() {
+            match (lows.is_valid(row), highs.is_valid(row)) {
+                (true, true) => shown.whole += 1,
+                (false, false) => {
+                    shown.none += 1;
+                    continue;
+                }
+                _ => {
+                    shown.half += 1;
+                    continue;
+                }
+            }
+            if lows.data_type() == &DataType::Float64 {
+                let number =
+                    |index: usize| batch.column(index).as_primitive::<Float64Type>().value(row);
+                let (value, low, high) = (number(low - 1), number(low), number(low + 1));
+                let half = (high - value).max(value - low);
+                if half > 0.0 {
+                    shown.widest = shown.widest.max(half / value.abs());
+                }
+            }
+        }
+    }
+}
+
+impl ShownBounds {
+    /// What the coverage says of the column.
+    pub(crate) fn estimate(&self, part: &PartRead) -> Estimate {
+        let sure = (part.sampled.confidence * 1000.0).round() / 10.0;
+        let mut said: Vec<String> = Vec::new();
+        if self.whole > 0 {
+            said.push(format!("±{} ({sure} %)", percent(self.widest)));
+        }
+        if self.half > 0 {
+            said.push("what was seen is a bound".to_owned());
+        }
+        match (self.none, self.whole + self.half) {
+            (0, _) => {}
+            (_, 0) => said.push("no interval".to_owned()),
+            (none, _) => said.push(format!("{none} without an interval")),
+        }
+        let method = match self.whole {
+            0 => "what was seen".to_owned(),
+            _ => format!("ratio estimator over {} splits", part.splits),
+        };
+        Estimate {
+            column: tidemill_sql::names::in_sql(&self.column),
+            method,
+            exact: false,
+            interval: said.join(", "),
+            error: self.widest,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Sums by where in the input their rows stand: what is needed to say how far off a sum is that rests on some of
+//! the splits.
+//!
+//! The input is cut into [`CELLS`] cells of neighbouring splits. A group has, for each cell in which it was seen,
+//! the sum of its rows there; cells with nothing are not kept. How much was read of each cell is known to whoever
+//! reads.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, LargeBinaryBuilder, UInt64Array};
+use arrow::datatypes::{DataType, Float64Type, UInt64Type};
+use tidemill_base::error::Result;
+use tidemill_sampling::{CELLS, cell_of};
+use tidemill_sketch::SketchError;
+
+use super::sketches::{Filled, SketchKind};
+use super::{Rows, mismatch};
+use crate::spec::{Aggregate, Precision, split_of};
+use crate::value;
+
+/// The sums of a group.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct CellSums {
+    /// In how many splits it was seen; one that is merged from parts of it counts for each.
+    splits: u32,
+    /// The last split that brought a row, and one more.
+    last: u64,
+    /// Cells in ascending order, each once.
+    cells: Vec<(u32, f64)>,
+}
+
+const STATE: &str = "cell_sums";
+
+/// What the cells of a state take on the heap, each.
+const CELL_BYTES: usize = size_of::<(u32, f64)>();
+
+impl CellSums {
+    fn add(&mut self, split: u64, cell: u32, value: f64) -> usize {
+        if self.last != split + 1 {
+            self.last = split + 1;
+            self.splits = self.splits.saturating_add(1);
+        }
+        self.add_to(cell, value)
+    }
+
+    /// Adds to a cell; how many bytes it has grown by.
+    fn add_to(&mut self, cell: u32, value: f64) -> usize {
+        let before = self.cells.capacity();
+        match self.cells.binary_search_by_key(&cell, |(cell, _)| *cell) {
+            Ok(at) => self.cells[at].1 += value,
+            Err(at) => self.cells.insert(at, (cell, value)),
+        }
+        (self.cells.capacity() - before) * CELL_BYTES
+    }
+
+    fn merge(&mut self, other: &CellSums) {
+        self.splits = self.splits.saturating_add(other.splits);
+        if self.cells.is_empty() {
+            self.cells.clone_from(&other.cells);
+            return;
+        }
+        for (cell, value) in &other.cells {
+            self.add_to(*cell, *value);
+        }
+    }
+
+    /// The form on disk: the number of splits in four bytes, then each cell in four and its sum in eight, all of them
+    /// little-endian.
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.splits.to_le_bytes());
+        for (cell, value) in &self.cells {
+            out.extend_from_slice(&cell.to_le_bytes());
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
+        let cut = |offset, needed| SketchError::Truncated { state: STATE, offset, needed };
+        let Some((splits, cells)) = bytes.split_first_chunk::<4>() else {
+            return Err(cut(bytes.len(), 4 - bytes.len()));
+        };
+        let (cells, rest) = cells.as_chunks::<12>();
+        if !rest.is_empty() {
+            return Err(cut(bytes.len(), 12 - rest.len()));
+        }
+        let mut read: Vec<(u32, f64)> = Vec::with_capacity(cells.len());
+        for (index, [c0, c1, c2, c3, value @ ..]) in cells.iter().enumerate() {
+            let cell = u32::from_le_bytes([*c0, *c1, *c2, *c3]);
+            if cell as usize >= CELLS || read.last().is_some_and(|(last, _)| *last >= cell) {
+                let (offset, problem) = (4 + 12 * index, "its cells are not in order");
+                return Err(SketchError::Corrupt { state: STATE, offset, problem });
+            }
+            read.push((cell, f64::from_le_bytes(*value)));
+        }
+        Ok(CellSums { splits: u32::from_le_bytes(*splits), last: 0, cells: read })
+    }
+}
+
+/// Reads the answer of [`Function::CellSums`](crate::Function::CellSums) for a group into `series`, the sums of all cells; in how many
+/// splits the group was seen.
+pub fn read_cells(bytes: &[u8], series: &mut [f64; CELLS]) -> Option<u64> {
+    series.fill(0.0);
+    let sums = CellSums::decode(bytes).ok()?;
+    for (cell, value) in sums.cells {
+        *series.get_mut(cell as usize)? = value;
+    }
+    Some(u64::from(sums.splits))
+}
+
+/// Sums, or counts, by cell.
+pub(super) struct CellsOf {
+    /// Whether values are counted and not added up.
+    counts: bool,
+    /// How many splits the input has.
+    splits: usize,
+}
+
+impl CellsOf {
+    pub(super) fn new(counts: bool, splits: u64) -> Self {
+        CellsOf { counts, splits: usize::try_from(splits).unwrap_or(usize::MAX) }
+    }
+
+    fn cell(&self, split: u64) -> u32 {
+        cell_of(usize::try_from(split).unwrap_or(usize::MAX), self.splits)
+    }
+}
+
+impl SketchKind for CellsOf {
+    type State = CellSums;
+    type Item = ();
+    const NAME: &'static str = STATE;
+
+    fn empty(&self) -> CellSums {
+        CellSums::default()
+    }
+
+    fn heap(state: &CellSums) -> usize {
+        state.cells.capacity() * CELL_BYTES
+    }
+
+    fn merge(into: &mut CellSums, from: &mut CellSums) {
+        into.merge(from);
+    }
+
+    fn encode(state: &CellSums, out: &mut Vec<u8>) {
+        state.encode(out);
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<CellSums, SketchError> {
+        CellSums::decode(bytes)
+    }
+
+    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
+        let positions = rows.positions.ok_or_else(|| mismatch(Self::NAME))?;
+        let positions: &UInt64Array =
+            positions.as_primitive_opt::<UInt64Type>().ok_or_else(|| mismatch(Self::NAME))?;
+        let nulls = rows.values.and_then(|values| values.logical_nulls());
+        let values = match rows.values.filter(|_| !self.counts) {
+            Some(values) => Some(value::cast_to(values, &DataType::Float64)?),
+            None => None,
+        };
+        let values = values.as_ref().map(|values| values.as_primitive::<Float64Type>().values());
+        // Rows come split by split.
+        let (mut last, mut cell) = (u64::MAX, 0);
+        let added: Result<(), std::convert::Infallible> =
+            states.try_each(rows, nulls.as_ref(), |state, row| {
+                let split = split_of(positions.value(row));
+                if split != last {
+                    (last, cell) = (split, self.cell(split));
+                }
+                Ok(state.add(split, cell, values.map_or(1.0, |values| values[row])))
+            });
+        let Ok(()) = added;
+        Ok(())
+    }
+
+    fn precision(_: &CellSums, _: &Aggregate) -> Option<Precision> {
+        None
+    }
+
+    fn finish(&self, states: &[CellSums], _: &Aggregate) -> Result<ArrayRef> {
+        let mut builder = LargeBinaryBuilder::with_capacity(states.len(), 0);
+        let mut bytes = Vec::new();
+        for state in states {
+            bytes.clear();
+            state.encode(&mut bytes);
+            builder.append_value(&bytes);
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sums(rows: &[(u64, u32, f64)]) -> CellSums {
+        let mut sums = CellSums::default();
+        for (split, cell, value) in rows {
+            sums.add(*split, *cell, *value);
+        }
+        sums
+    }
+
+    #[test]
+    fn cells_add_up_whatever_the_order_and_the_parts() {
+        let rows = [(9, 3, 1.0), (9, 3, 2.0), (1, 0, 4.0), (70, 63, 8.0), (2, 0, 16.0)];
+        let whole = sums(&rows);
+        assert_eq!(whole.splits, 4);
+        assert_eq!(whole.cells, [(0, 20.0), (3, 3.0), (63, 8.0)]);
+        let (mut one, other) = (sums(&rows[..2]), sums(&rows[2..]));
+        one.merge(&other);
+        assert_eq!((one.splits, &one.cells), (whole.splits, &whole.cells));
+        let mut none = CellSums::default();
+        none.merge(&whole);
+        assert_eq!(none.cells, whole.cells);
+    }
+
+    #[test]
+    fn the_form_on_disk_is_read_back_and_what_is_none_is_refused() {
+        for rows in [&[][..], &[(9, 3, 1.5)], &[(1, 0, -4.0), (70, 63, f64::MAX)]] {
+            let (state, mut bytes) = (sums(rows), Vec::new());
+            state.encode(&mut bytes);
+            let read = CellSums::decode(&bytes).unwrap();
+            assert_eq!((read.splits, &read.cells), (state.splits, &state.cells));
+            let mut series = [7.0; CELLS];
+            assert_eq!(read_cells(&bytes, &mut series), Some(u64::from(state.splits)));
+            assert_eq!(series.iter().sum::<f64>(), state.cells.iter().map(|(_, sum)| sum).sum());
+            for end in (0..bytes.len()).filter(|end| *end < 4 || (end - 4) % 12 != 0) {
+                assert!(CellSums::decode(&bytes[..end]).is_err(), "{end}");
+            }
+        }
+        let mut bytes = Vec::new();
+        CellSums { splits: 1, last: 0, cells: vec![(5, 1.0), (4, 1.0)] }.encode(&mut bytes);
+        assert!(CellSums::decode(&bytes).is_err());
+        bytes.clear();
+        CellSums { splits: 1, last: 0, cells: vec![(64, 1.0)] }.encode(&mut bytes);
+        assert!(CellSums::decode(&bytes).is_err());
+    }
+}
