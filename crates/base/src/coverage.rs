@@ -11,6 +11,9 @@ pub const VERSION: u32 = 1;
 /// Why reading ended early where no more rows were wanted.
 pub const LIMIT_REACHED: &str = "stopped once the limit was reached";
 
+/// What is said in the schema of a result's column of bounds: `low` or `high`, of the column before both.
+pub const BOUND: &str = "tidemill.bound";
+
 /// The account that every result carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {

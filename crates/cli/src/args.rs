@@ -1147,6 +1147,9 @@ pub(crate) struct TurboArgs {
     /// Read this share of the input, drawn at random
     #[arg(long, value_name = "P%")]
     pub sample: Option<String>,
+    /// Give the first so many rows that are found anywhere, in no order; of a query that does not group
+    #[arg(long, value_name = "N")]
+    pub find: Option<String>,
     /// What the drawing begins with; equal seeds read the same splits in the same order [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<String>,
@@ -1173,6 +1176,7 @@ impl TurboArgs {
             ("drop", &self.drop),
             ("error", &self.error),
             ("sample", &self.sample),
+            ("find", &self.find),
             ("seed", &self.seed),
             ("confidence", &self.confidence),
             ("split_bytes", &self.split_bytes),

@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// What runs, for whoever wants to stop it.
 static RUNS: Mutex<Option<Cancel>> = Mutex::new(None);
 
+/// What ends reading without ending the run, for an answer that may rest on a part of the input.
+static ENOUGH: Mutex<Option<Cancel>> = Mutex::new(None);
+
 /// Whether what is stopped is the run alone.
 static IS_SHELL: AtomicBool = AtomicBool::new(false);
 
@@ -43,6 +46,10 @@ pub(crate) fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {
         return Ok(());
     }
     ctrlc::set_handler(|| {
+        let enough = ENOUGH.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(enough) = enough.filter(|enough| !enough.is_cancelled()) {
+            return enough.cancel();
+        }
         let cancel = RUNS.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match cancel {
             Some(cancel) if !cancel.is_cancelled() => {
@@ -68,8 +75,14 @@ pub(crate) fn keep_shell() {
     IS_SHELL.store(true, Ordering::Relaxed);
 }
 
+/// From now on the first signal has the run answer with what it has read.
+pub(crate) fn answer_first(enough: &Cancel) {
+    *ENOUGH.lock().unwrap_or_else(PoisonError::into_inner) = Some(enough.clone());
+}
+
 /// The run has ended: a signal is for the process again.
 pub(crate) fn nothing_runs() {
+    *ENOUGH.lock().unwrap_or_else(PoisonError::into_inner) = None;
     runs(None);
 }
 

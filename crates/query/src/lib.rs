@@ -47,6 +47,5 @@ pub use question::{NamedSource, Query};
 pub use results::Results;
 pub use tidemill_sql::parameters::Parameter;
 pub use tidemill_sql::statement::schema_from_sql;
-pub use turbo::bounds::BOUND;
 pub use turbo::{OPTIONS as TURBO_OPTIONS, Turbo};
 pub use unknown::UnknownTable;

@@ -60,10 +60,9 @@ use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
+use crate::turbo;
 use crate::turbo::answer::Answering;
 use crate::turbo::bounds::Bounds;
-use crate::turbo::runner::{self, ReadPart, Taken, Until, can_be_sampled};
-use crate::turbo::{self, Turbo, account_of};
 use crate::unknown::looks_like_file;
 
 /// Which share of the budget answers may take that wait to be taken.
@@ -71,17 +70,17 @@ const ANSWERS_SHARE: u64 = 16;
 
 /// A query that is ready to run.
 pub struct Plan {
-    query: Query,
+    pub(crate) query: Query,
     pub(crate) settings: Settings,
-    rejects: Arc<Rejects>,
+    pub(crate) rejects: Arc<Rejects>,
     pub(crate) context: SessionContext,
-    tables: Vec<(String, Arc<SourceTable>)>,
+    pub(crate) tables: Vec<(String, Arc<SourceTable>)>,
     pub(crate) logical: LogicalPlan,
     schema: SchemaRef,
     route: Route,
     joins: Joins,
     /// Which columns are estimates, where the answer may rest on a part of the input and bounds are wanted.
-    bounds: Option<Arc<Bounds>>,
+    pub(crate) bounds: Option<Arc<Bounds>>,
 }
 
 /// What is expected of the joins of a plan that DataFusion runs.
@@ -367,14 +366,31 @@ impl Plan {
         let bounds = match (&query.turbo, &route) {
             (None, _) => None,
             (Some(turbo), Route::Tables(parts)) => {
+                if turbo.find.is_some() {
+                    return Err(turbo::of_found_groups());
+                }
                 if let Some((name, _)) = tables.iter().find(|(_, table)| table.is_sample()) {
                     return Err(turbo::of_a_sample(name));
                 }
                 let of_part = parts.bounds(&logical, &schema).ok_or_else(turbo::of_a_summary)?;
+                if turbo.error.is_some() {
+                    turbo::run::check_precision(&of_part.columns)?;
+                    if !parts.spec.is_order_free() {
+                        return Err(turbo::of_order());
+                    }
+                }
                 let has_bounds = !turbo.no_intervals;
                 has_bounds.then(|| Arc::new(of_part))
             }
-            (Some(_), Route::Rows { .. }) => None,
+            (Some(turbo), Route::Rows { skip, .. }) => {
+                if turbo.error.is_some() {
+                    return Err(turbo::of_rows());
+                }
+                if turbo.find.is_some() && *skip > 0 {
+                    return Err(turbo::of_found_offset());
+                }
+                None
+            }
             (Some(_), Route::Engine { why }) => return Err(turbo::not_mergeable(why)),
         };
         if let Some(bounds) = &bounds {
@@ -568,6 +584,9 @@ impl Plan {
                     return self.finish(parts, merged, account, None);
                 }
             },
+            Route::Rows { stream, map, skip, fetch, .. } if self.query.turbo.is_some() => {
+                RowSource::Found(self.find_rows(stream, map, (*skip, *fetch))?)
+            }
             Route::Rows { stream, map, skip, fetch, .. } => {
                 let (map, context, scan) = self.per_split(stream, map)?;
                 let budget_bytes = self.settings.share(1, 2);
@@ -747,7 +766,7 @@ impl Plan {
             (Some(_), Some(bounds)) => bounds.carried(),
             _ => Vec::new(),
         };
-        let is_exact = part.as_ref().is_some_and(|part| part.is_exact);
+        let is_exact = part.as_ref().is_none_or(|part| part.is_exact);
         let summarised = parts.shaped();
         let shaped = move |answer: RecordBatch| match &part {
             Some(part) => part.answer(&answer),
@@ -764,18 +783,29 @@ impl Plan {
             answer.map(&shaped).transpose()
         };
         let answers = Answers::new(merged, next, self.settings.share(1, ANSWERS_SHARE));
+        let inner = self.finish_over(parts, Box::new(answers), &carried, is_exact)?;
+        let cancel = self.settings.cancel.clone();
+        let schema = Arc::clone(&self.schema);
+        let inner = RowSource::Engine(inner);
+        Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+    }
+
+    /// The rows of the result over the answers of its tables, whose last columns are `carried`.
+    pub(crate) fn finish_over(
+        &self,
+        parts: &Tables,
+        answers: Box<dyn Iterator<Item = Result<RecordBatch>> + Send>,
+        carried: &[FieldRef],
+        is_exact: bool,
+    ) -> Result<Background> {
         let finished: Arc<dyn TableProvider> =
-            Arc::new(Finished::new(parts.finished_schema_with(&carried), Box::new(answers)));
+            Arc::new(Finished::new(parts.finished_schema_with(carried), answers));
         let mut finish = parts.finish(&self.logical, finished)?;
         if let Some(bounds) = &self.bounds {
             finish = bounds.with_bounds(finish, is_exact)?;
         }
         let (state, finish) = self.in_order(finish, self.settings.share(1, 4))?;
-        let cancel = self.settings.cancel.clone();
-        let inner = Background::start(state, finish, 1, &cancel)?;
-        let schema = Arc::clone(&self.schema);
-        let inner = RowSource::Engine(inner);
-        Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+        Background::start(state, finish, 1, &self.settings.cancel)
     }
 
     /// The parts of a query whose table can be kept and merged.
@@ -865,7 +895,7 @@ impl Plan {
     }
 
     /// A map as a physical plan with a partition per split.
-    fn per_split(&self, stream: &TableReference, map: &LogicalPlan) -> Result<PerSplit> {
+    pub(crate) fn per_split(&self, stream: &TableReference, map: &LogicalPlan) -> Result<PerSplit> {
         let state = session::per_split(&self.context.state());
         let physical = session::physical(&state, map)?;
         let table = self.tables.iter().find(|(name, _)| name == stream.table());
@@ -883,80 +913,13 @@ impl Plan {
     }
 
     /// The map with keys as they are stored, where these are codes.
-    fn coded(&self, parts: &Tables) -> Result<Option<Coded>> {
+    pub(crate) fn coded(&self, parts: &Tables) -> Result<Option<Coded>> {
         let table = self.tables.iter().find(|(name, _)| name == parts.stream.table());
         let coded = table.map(|(_, table)| coded::coded(&parts.map, &parts.spec, table));
         Ok(coded.transpose().told()?.flatten())
     }
 
-    /// Fills tables with as much of the input as there is time for.
-    fn fold_part(&self, parts: &Tables, turbo: &Turbo) -> Result<(Merged, Answering, Account)> {
-        let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
-        if let Some((_, table)) = stream {
-            table.cut_finely(turbo.split_bytes);
-        }
-        let coded = self.coded(parts)?;
-        let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
-        let (map, context, scan) = self.per_split(&parts.stream, map)?;
-        let formulas = self.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.formulas.clone());
-        let with_cells = match &self.bounds {
-            Some(bounds) if can_be_sampled(scan.splits()) && !turbo.as_seen => {
-                bounds.with_cells(&parts.spec, scan.splits().len())
-            }
-            _ => Arc::clone(&parts.spec),
-        };
-        let work = runner::Work {
-            map,
-            context,
-            scan: Arc::clone(&scan),
-            spec: Arc::clone(&with_cells),
-            threads: self.settings.threads,
-            budget_bytes: self.settings.share(3, 4),
-            spill_dirs: self.settings.spill_dirs.clone(),
-            cancel: self.settings.cancel.clone(),
-            enough: self.settings.enough.clone(),
-            progress: self.settings.progress.clone(),
-        };
-        let until = Until {
-            ends_at: turbo.ends_at(),
-            drop: turbo.drop,
-            sample: turbo.sample,
-            seed: turbo.seed.unwrap_or(0),
-            confidence: turbo.confidence(),
-        };
-        let Taken { mut merged, read } = runner::run(work, &until)?;
-        let mut account = self.account(None);
-        let schema = parts.finished_schema_with(
-            &self.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried()),
-        );
-        let mut part = Answering {
-            spec: with_cells,
-            quantities: self.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.quantities.clone()),
-            formulas,
-            sample: read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole()),
-            is_exact: read.is_whole(),
-            schema,
-        };
-        if read.is_whole() && read.wrong_starts > 0 {
-            // All of it was read, and some of it from where no record begins: once more, in its order.
-            self.tables.iter().for_each(|(_, table)| table.forget_scans());
-            self.rejects.start_over()?;
-            merged = self.fold(parts)?;
-            part.spec = Arc::clone(&parts.spec);
-            account.part = Some(account_of(&scan, turbo, &ReadPart { wrong_starts: 0, ..read }));
-            return Ok((merged, part, account));
-        }
-        if read.is_whole() {
-            let others = self.tables.iter().flat_map(|(_, table)| table.scans());
-            others.into_iter().try_for_each(|scan| scan.read_rest())?;
-        }
-        account.part = Some(account_of(&scan, turbo, &read));
-        let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
-        self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
-        Ok((merged, part, account))
-    }
-
-    fn fold(&self, parts: &Tables) -> Result<Merged> {
+    pub(crate) fn fold(&self, parts: &Tables) -> Result<Merged> {
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
         let (map, context, scan) = self.per_split(&parts.stream, map)?;

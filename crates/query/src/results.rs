@@ -19,6 +19,7 @@ use crate::columns::{named, unqualified};
 use crate::question::column_with_dot;
 use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
+use crate::turbo::found::FoundRows;
 use crate::turbo::shown::{PartRead, ShownBounds, note_bounds};
 
 /// A running query: an iterator of record batches that also accounts for its input.
@@ -34,6 +35,7 @@ pub struct Results {
 
 pub(crate) enum RowSource {
     Rows(OrderedRows),
+    Found(FoundRows),
     Engine(Background),
 }
 
@@ -76,6 +78,7 @@ impl Results {
         self.cancel.check()?;
         let next = match &mut self.inner {
             RowSource::Rows(rows) => rows.next().transpose()?,
+            RowSource::Found(rows) => rows.next().transpose()?,
             RowSource::Engine(background) => background.next(&self.cancel)?,
         };
         if let Some(batch) = next {
@@ -84,10 +87,12 @@ impl Results {
             return Ok(Some(batch));
         }
         self.cancel.check()?;
-        if let RowSource::Rows(rows) = &self.inner {
-            self.account.cut_short = rows.is_cut_short();
+        match &self.inner {
+            RowSource::Rows(rows) => self.account.cut_short = rows.is_cut_short(),
+            RowSource::Found(rows) => self.account.part = rows.account(),
+            RowSource::Engine(_) => {}
         }
-        if self.account.part.as_ref().is_none_or(|part| part.is_whole) {
+        if self.account.part.as_ref().is_none_or(|part| part.stopped.is_none()) {
             self.account.scans().try_for_each(|scan| scan.read_rest())?;
         }
         self.account.rejects.finish(self.account.rows())?;

@@ -33,7 +33,7 @@ use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
-use tidemill_tables::{Scatter, Table, TableSpec, position};
+use tidemill_tables::{Chunk, Scatter, Table, TableSpec, position};
 use tracing::debug_span;
 
 use crate::scan::{Outcome, Scan};
@@ -239,6 +239,14 @@ impl Tables {
             }
         }
         Ok(())
+    }
+
+    /// The groups of its table; none where there are none, or where rows are put apart.
+    pub(crate) fn taken(&mut self) -> Result<Option<Chunk>> {
+        match self.table.group_count() {
+            0 => Ok(None),
+            _ => self.table.take().map(Some),
+        }
     }
 
     /// Hands over what is left, whose turn is any.

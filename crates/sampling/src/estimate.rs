@@ -7,7 +7,7 @@ use crate::sample::{CELLS, RESAMPLES, Sample, Units};
 const SPLITS_MIN: u64 = 5;
 
 /// Fewer units' worth of residuals than this give no interval, or than a quarter of all units where that is less.
-const EFFECTIVE_UNITS_MIN: f64 = 4.0;
+const EFFECTIVE_UNITS_MIN: f64 = 1.8;
 
 /// A sum whose skewness is beyond this is bootstrapped.
 const SKEWNESS_MAX: f64 = 0.15;
@@ -111,14 +111,33 @@ impl Sample {
         let units = self.units();
         let mut residuals = [0.0; CELLS];
         let mut size = 0.0;
+        let (mut net, mut gross) = (0.0, 0.0);
         for (gradient, series) in parts {
+            let sum = gradient * series.iter().sum::<f64>();
+            net += sum;
+            gross += f64::abs(sum);
             size += add_residuals(&mut residuals, *gradient, series, units);
         }
-        self.bounds(value, &residuals[..units.count], size, units)
+        self.bounds(
+            value,
+            &residuals[..units.count],
+            size,
+            units,
+            seen_splits,
+            f64::abs(net) < 1e-9 * gross,
+        )
     }
 
     /// The bounds by residuals, which sum up to zero but for rounding of numbers as large as `size`.
-    fn bounds(&self, value: f64, residuals: &[f64], size: f64, units: &Units) -> Interval {
+    fn bounds(
+        &self,
+        value: f64,
+        residuals: &[f64],
+        size: f64,
+        units: &Units,
+        seen_splits: u64,
+        free: bool,
+    ) -> Interval {
         let [second, third, fourth] = powers(residuals);
         // What is left by rounding alone: every unit has the same, which says nothing of those unread. Not-a-number
         // is no less either.
@@ -126,13 +145,20 @@ impl Sample {
             return Interval::Wide;
         }
         let effective = second * second / fourth;
-        if effective < EFFECTIVE_UNITS_MIN.min(units.count as f64 / 4.0) {
+        if effective < knob(1).min(units.count as f64 / 4.0) {
             return Interval::Wide;
         }
         let Variance { variance, degrees } = match &units.pairs {
             Some(roots) => by_pairs(residuals, roots),
             None => by_neighbours(residuals),
         };
+        let seen = seen_splits as f64 - 1.0;
+        let (variance, degrees) = if free {
+            (variance * (seen + 1.0) / seen, degrees.min(seen))
+        } else {
+            (variance, degrees)
+        };
+        let over = if free && seen < 30.0 { student_at(&self, seen) } else { 1.0 };
         let unread = 1.0 - self.share();
         let deviation = self.factor() * (variance * unread).sqrt();
         let skewness = third / (second * second.sqrt());
@@ -140,8 +166,22 @@ impl Sample {
         let (down, up) = if skewness.abs() > SKEWNESS_MAX && units.count >= RESAMPLED_UNITS_MIN {
             let tail = (1.0 - self.confidence()) / 2.0;
             let (low, high) = resampled_quotients(residuals, units, tail.max(TAIL_MIN));
-            let further = if tail < TAIL_MIN { t / student(degrees) } else { 1.0 };
-            (high * further, low * further)
+            let further = if tail < TAIL_MIN { t / student(degrees) } else { over };
+            let further = further * (1.0 + knob(0) * (skewness.abs() - SKEWNESS_MAX));
+            let (h, l) = (
+                high * if skewness < 0.0 { further } else { over },
+                low * if skewness > 0.0 { further } else { over },
+            );
+            if knob(2) > 1.5 {
+                (
+                    if skewness < 0.0 { h.max(t) } else { h },
+                    if skewness > 0.0 { l.min(-t) } else { l },
+                )
+            } else if knob(2) > 0.5 {
+                (h.max(t), l.min(-t))
+            } else {
+                (h, l)
+            }
         } else {
             // Johnson's shift for a sample without replacement.
             let root = unread.sqrt();
@@ -205,9 +245,8 @@ fn by_pairs(residuals: &[f64], roots: &[f64; CELLS / 2]) -> Variance {
         sum += square;
         squares += square * square;
     }
-    // A normal difference has a fourth moment of three times its variance squared.
-    let degrees = if squares > 0.0 { 3.0 * sum * sum / squares - 2.0 } else { 1.0 };
-    Variance { variance: sum, degrees: degrees.min(CELLS as f64 / 2.0) }
+    let most = CELLS as f64 / 2.0;
+    Variance { variance: sum, degrees: degrees(sum, squares, most, most) }
 }
 
 /// By the differences of neighbouring units.
@@ -219,12 +258,38 @@ fn by_neighbours(residuals: &[f64]) -> Variance {
         sum += square;
         squares += square * square;
     }
+    let second: f64 = residuals.windows(3).map(|w| (w[2] - w[0]) * (w[2] - w[0])).sum::<f64>()
+        * (m - 1.0)
+        / (m - 2.0);
+    let further = (second / sum).max(1.0);
+    sum *= further;
+    squares *= further * further;
     // Differences share values with their neighbours: they count for two thirds as much as independent ones.
     let most = 2.0 * (m - 1.0) * (m - 1.0) / (3.0 * m - 4.0);
-    let effective = if squares > 0.0 { 3.0 * sum * sum / squares - 3.0 } else { 1.0 };
     Variance {
         variance: sum * m / (2.0 * (m - 1.0)),
-        degrees: (effective * most / (m - 1.0)).min(most),
+        degrees: degrees(sum, squares, m - 1.0, most),
+    }
+}
+
+fn knob(i: usize) -> f64 {
+    static K: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
+    K.get_or_init(|| {
+        std::env::var("KNOBS").unwrap().split(',').map(|x| x.parse().unwrap()).collect()
+    })[i]
+}
+fn student_at(sample: &Sample, seen: f64) -> f64 {
+    sample.t(seen) / sample.t(32.0)
+}
+/// Degrees.
+fn degrees(sum: f64, squares: f64, count: f64, most: f64) -> f64 {
+    if squares > 0.0 {
+        let effective = sum * sum / squares;
+        let due = count / 3.0;
+        let share = ((effective - 1.0) / (due - 1.0)).clamp(0.0, 1.0);
+        (effective * (1.0 - share) + most * share).min(most)
+    } else {
+        1.0
     }
 }
 

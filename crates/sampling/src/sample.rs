@@ -174,7 +174,7 @@ pub(crate) struct Units {
     pub(crate) cells: [usize; CELLS],
     /// Bytes read of each unit.
     pub(crate) bytes: [f64; CELLS],
-    /// Where both cells of every stretch were read: for each stretch the root of b's bytes over a's.
+    /// Where both cells of every stretch were read: for each stretch the root of the number of b's splits over a's.
     pub(crate) pairs: Option<[f64; CELLS / 2]>,
     resamples: OnceLock<Box<[u8]>>,
 }
@@ -193,10 +193,10 @@ impl Units {
             units.bytes[units.count] = read[cell];
             units.count += 1;
         }
-        if units.count == CELLS && units.bytes.iter().all(|&bytes| bytes > 0.0) {
+        if units.count == CELLS {
             let mut roots = [0.0; CELLS / 2];
-            for (root, pair) in roots.iter_mut().zip(units.bytes.as_chunks::<2>().0) {
-                *root = (pair[1] / pair[0]).sqrt();
+            for (root, pair) in roots.iter_mut().zip(splits.as_chunks::<2>().0) {
+                *root = (f64::from(pair[1]) / f64::from(pair[0])).sqrt();
             }
             units.pairs = Some(roots);
         }

@@ -33,6 +33,7 @@ mod compression;
 pub mod coverage_file;
 mod destination;
 mod error;
+mod estimates;
 mod files;
 mod formats;
 mod fs;

@@ -37,6 +37,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::error::{Error, Result};
+use crate::estimates::{Estimates, is_shown};
 use crate::formats::text::{escaped, is_number, refuse_textless};
 use crate::value::TextColumn;
 
@@ -76,6 +77,7 @@ type Row = Vec<Option<String>>;
 /// A result on its way to the screen.
 pub struct Screen {
     look: Look,
+    estimates: Estimates,
     columns: Vec<Column>,
     first: Vec<Row>,
     last: VecDeque<Row>,
@@ -101,6 +103,8 @@ struct Column {
 enum Kind {
     Float,
     Number,
+    /// A number with what it may be off by, as it is to be shown.
+    Estimate,
     /// Neither a number nor to be cut: a date, a boolean.
     Fixed,
     Text,
@@ -124,11 +128,11 @@ impl Kind {
     }
 
     fn is_right(self) -> bool {
-        matches!(self, Kind::Float | Kind::Number)
+        matches!(self, Kind::Float | Kind::Number | Kind::Estimate)
     }
 
     fn is_whole(self) -> bool {
-        matches!(self, Kind::Float | Kind::Number | Kind::Fixed)
+        matches!(self, Kind::Float | Kind::Number | Kind::Estimate | Kind::Fixed)
     }
 }
 
@@ -141,15 +145,18 @@ impl Screen {
         refuse_textless("text", schema)?;
         let look = Look { width: look.width.max(1), ..look };
         let chars_max = chars_max(look.width);
-        let columns = schema.fields().iter().enumerate().map(|(index, field)| Column {
+        let estimates = Estimates::new(schema, look.thousands);
+        let columns = estimates.schema().fields().iter().enumerate().map(|(index, field)| Column {
             index,
             name: escaped(first_chars(field.name(), chars_max)),
             whole: escaped(field.name()),
-            kind: Kind::of(field.data_type()),
+            kind: if is_shown(field) { Kind::Estimate } else { Kind::of(field.data_type()) },
         });
+        let columns = columns.collect();
         Ok(Screen {
             look,
-            columns: columns.collect(),
+            estimates,
+            columns,
             first: Vec::new(),
             last: VecDeque::new(),
             bytes: 0,
@@ -295,6 +302,7 @@ impl Screen {
     /// The rows of a batch as text.
     fn texts(&self, batch: &RecordBatch) -> Result<Vec<Row>> {
         let chars_max = chars_max(self.look.width);
+        let batch = &self.estimates.shown(batch)?;
         let mut rows = vec![Vec::with_capacity(self.columns.len()); batch.num_rows()];
         let mut buffer = Vec::new();
         for column in &self.columns {
@@ -328,7 +336,11 @@ impl Screen {
             }
             _ => escaped(text),
         };
-        if self.look.thousands && kind.is_right() { with_thousands(&text) } else { text }
+        if self.look.thousands && matches!(kind, Kind::Float | Kind::Number) {
+            with_thousands(&text)
+        } else {
+            text
+        }
     }
 }
 
@@ -745,7 +757,7 @@ fn rounded(text: &str) -> String {
 }
 
 /// A number with its digits in groups.
-fn with_thousands(text: &str) -> String {
+pub(crate) fn with_thousands(text: &str) -> String {
     let start = text.bytes().take_while(|byte| *byte == b'-').count();
     let count = text[start..].bytes().take_while(u8::is_ascii_digit).count();
     let (sign, rest) = text.split_at(start);

@@ -244,6 +244,11 @@ impl Merger {
         self.used.load(Ordering::Relaxed) > self.budget_bytes
     }
 
+    /// Whether nothing was handed over yet.
+    pub fn is_untouched(&self) -> bool {
+        self.used.load(Ordering::Relaxed) == 0
+    }
+
     /// Adds a chunk whose turn is any.
     ///
     /// # Errors

@@ -40,6 +40,9 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = About { output: Some(sink.url.clone()), ..about };
     let (mut preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
+    if query.turbo.is_some() {
+        terminal::answer_first(&preparation.settings.enough);
+    }
     // Whoever looks at data sees what is wrong with it beside what is not.
     if args.limits.max_bad.is_none() && is_terminal(&sink) {
         preparation.settings.max_bad = MaxBad::Shown;
@@ -87,6 +90,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = job.about(Some(sink.url.clone()));
     let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
+    if query.turbo.is_some() {
+        terminal::answer_first(&preparation.settings.enough);
+    }
     let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::All, args.show.showing()))
 }

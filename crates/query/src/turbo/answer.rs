@@ -14,6 +14,7 @@ use tidemill_tables::{Function, TableSpec, read_cells};
 use super::bounds::{Formula, Quantity};
 
 /// What makes answers of the tables' rows.
+#[derive(Clone)]
 pub(crate) struct Answering {
     /// What is kept per group, of which the last aggregates are of `quantities`, if there are any.
     pub spec: Arc<TableSpec>,

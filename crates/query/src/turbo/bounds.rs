@@ -15,12 +15,10 @@ use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{
     Aggregate as AggregateNode, Expr, LogicalPlan, Operator, Projection, cast, lit,
 };
+use tidemill_base::coverage::BOUND;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};
 use tidemill_tables::{Aggregate, Function, TableSpec};
-
-/// What is said in the schema of a result's column of bounds: which it is, of the column before it.
-pub const BOUND: &str = "tidemill.bound";
 
 /// A quantity whose totals over the rows of a group are estimated: a count, or a sum.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,6 +182,12 @@ impl Bounds {
             Some(Known::AtLeast | Known::AtMost) => !of.is_nested(),
             Some(Known::Estimate(_) | Known::Seen) => of.is_numeric(),
         }
+    }
+
+    /// For each column with bounds whether it is an estimate, which has an interval.
+    pub(crate) fn with_intervals(&self) -> impl Iterator<Item = bool> + '_ {
+        let with_bounds = (0..self.columns.len()).filter(|index| self.has_bounds(*index));
+        with_bounds.map(|index| matches!(self.columns[index], Known::Estimate(_)))
     }
 
     /// The type that a column with bounds has: DOUBLE, unless it is no number.

@@ -8,11 +8,15 @@
 
 pub(crate) mod answer;
 pub(crate) mod bounds;
+pub(crate) mod drawing;
+pub(crate) mod found;
+pub(crate) mod run;
 pub(crate) mod runner;
 pub(crate) mod shown;
 
 use std::time::{Duration, Instant};
 
+use runner::Until;
 pub(crate) use shown::account_of;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory::{Size, parse_size};
@@ -29,6 +33,8 @@ pub struct Turbo {
     pub error: Option<f64>,
     /// This share of the splits is read, from 0 to 1.
     pub sample: Option<f64>,
+    /// So many rows are wanted, the first that are found anywhere; of a query without an aggregation.
+    pub find: Option<u64>,
     /// What the order of the splits is drawn from. Default: 0.
     pub seed: Option<u64>,
     /// The share of all answers whose intervals are to hold the truth. Default: 0.95.
@@ -44,11 +50,12 @@ pub struct Turbo {
 }
 
 /// The names of the options, as the command line, a job file and Python have them.
-pub const OPTIONS: [&str; 9] = [
+pub const OPTIONS: [&str; 10] = [
     "deadline",
     "drop",
     "error",
     "sample",
+    "find",
     "seed",
     "confidence",
     "split_bytes",
@@ -75,6 +82,12 @@ impl Turbo {
             "error" => self.error = Some(share(option, text, "2%")?),
             "sample" => self.sample = Some(share(option, text, "1%")?),
             "confidence" => self.confidence = Some(share(option, text, "95%")?),
+            "find" => {
+                let rows = text.trim().parse().ok().filter(|rows| *rows > 0);
+                self.find = Some(rows.ok_or_else(|| {
+                    Error::usage(format!("`{text}` is no number of rows to find, at least 1"))
+                })?);
+            }
             "seed" => {
                 let seed = text.trim().parse();
                 self.seed = Some(seed.map_err(|_| {
@@ -108,7 +121,9 @@ impl Turbo {
 
     /// Whether the answer may be incomplete.
     pub fn may_stop(&self) -> bool {
-        self.deadline.is_some() || [self.drop, self.error, self.sample].iter().any(Option::is_some)
+        self.deadline.is_some()
+            || self.find.is_some()
+            || [self.drop, self.error, self.sample].iter().any(Option::is_some)
     }
 
     /// These, and where nothing is said those of `base`.
@@ -119,6 +134,7 @@ impl Turbo {
             drop: self.drop.or(base.drop),
             error: self.error.or(base.error),
             sample: self.sample.or(base.sample),
+            find: self.find.or(base.find),
             seed: self.seed.or(base.seed),
             confidence: self.confidence.or(base.confidence),
             split_bytes: self.split_bytes.or(base.split_bytes),
@@ -133,6 +149,12 @@ impl Turbo {
     /// # Errors
     /// [`Error::Usage`] for an option that says something of an incomplete answer where there cannot be one.
     pub fn checked(self) -> Result<Option<Turbo>> {
+        if self.error.is_some() && (self.as_seen || self.no_intervals) {
+            return Err(Error::usage_hint(
+                "`error` looks at intervals, and none are asked for",
+                "leave --as-seen and --no-intervals out; or stop by --deadline, --drop or --sample",
+            ));
+        }
         if self.may_stop() {
             return Ok(Some(self));
         }
@@ -158,8 +180,19 @@ impl Turbo {
         self.confidence.unwrap_or(CONFIDENCE)
     }
 
+    /// When a runner stops.
+    pub(crate) fn until(&self) -> Until {
+        Until {
+            ends_at: self.ends_at(),
+            drop: self.drop,
+            sample: self.sample,
+            seed: self.seed.unwrap_or(0),
+            confidence: self.confidence(),
+        }
+    }
+
     /// When the answer is to be there.
-    pub(crate) fn ends_at(&self) -> Option<Instant> {
+    fn ends_at(&self) -> Option<Instant> {
         let began = self.began.unwrap_or_else(Instant::now);
         self.deadline.map(|deadline| began + deadline)
     }
@@ -180,6 +213,38 @@ pub(crate) fn of_a_sample(name: &str) -> Error {
     Error::usage_hint(
         format!("`{}` is sampled by the query already", tidemill_base::redact::shown(name)),
         "--sample 1% reads less instead, and says how far off the answer may be; or leave TABLESAMPLE",
+    )
+}
+
+/// What is said of an aggregation of which rows are to be found.
+pub(crate) fn of_found_groups() -> Error {
+    Error::usage_hint(
+        "`find` is of rows, and the query groups them: all of its input is looked at",
+        "LIMIT shortens the result; --deadline, --drop, --error and --sample end reading before the end",
+    )
+}
+
+/// What is said of an order that found rows would have to be in.
+pub(crate) fn of_found_offset() -> Error {
+    Error::usage_hint(
+        "rows are found in no order, and OFFSET leaves out the first of one",
+        "leave OFFSET out",
+    )
+}
+
+/// What is said of precision where rows are all that is asked for.
+pub(crate) fn of_rows() -> Error {
+    Error::usage_hint(
+        "`error` is of counts, sums, means and ratios of them, and the query has none",
+        "say when to stop: --deadline 7s, --drop 10%, --sample 1% or --find 10",
+    )
+}
+
+/// What is said of a state that depends on the order of rows, where answers are looked at meanwhile.
+pub(crate) fn of_order() -> Error {
+    Error::usage_hint(
+        "`error` looks at the tables meanwhile, and those of top_k and collect are put together in the end",
+        "ask for these in a query of their own; or stop by --deadline, --drop or --sample",
     )
 }
 

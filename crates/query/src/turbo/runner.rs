@@ -27,12 +27,12 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
-use tidemill_sampling::{DrawnOrder, Sample};
-use tidemill_source::Split;
+use tidemill_sampling::Sample;
 use tidemill_sql::Told;
-use tidemill_tables::TableSpec;
 use tidemill_tables::merge::{Merged, Merger, Pending};
+use tidemill_tables::{Chunk, Table, TableSpec};
 
+use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK};
 use crate::scan::{Outcome, Scan, SoFar};
 use crate::tables::{Tables, placed};
 
@@ -83,6 +83,10 @@ pub(crate) enum Why {
     Deadline,
     Drop,
     Sample,
+    /// All intervals that are shown are narrow enough.
+    Precise,
+    /// As many rows as were wanted were found.
+    Found,
     /// Somebody said that it was enough.
     Asked,
 }
@@ -119,37 +123,28 @@ pub(crate) struct ReadPart {
 
 impl ReadPart {
     pub(crate) fn is_whole(&self) -> bool {
-        self.why == Why::Whole
+        matches!(self.why, Why::Whole | Why::Found)
     }
 }
 
-/// Of fewer splits there is no sample.
-const SPLITS_MIN: usize = 16;
-
-/// Whether splits can be drawn from: there are some, and none is a large part of all.
-pub(crate) fn can_be_sampled(splits: &[Split]) -> bool {
-    let sizes = sizes(splits);
-    let total: u64 = sizes.iter().sum();
-    let largest = sizes.iter().max().copied().unwrap_or(0);
-    splits.len() >= SPLITS_MIN && largest.saturating_mul(8) <= total
+/// The tables at some moment.
+pub(crate) struct Snapshot {
+    /// Keys and an answer per aggregate, as [`TableSpec::output_schema`] has them.
+    pub answer: RecordBatch,
+    pub sample: Sample,
 }
 
-/// The bytes of each split; of one that nobody knows the size of, the mean of the others.
-fn sizes(splits: &[Split]) -> Vec<u64> {
-    let is_unknown = |split: &Split| split.pieces.iter().any(|piece| piece.file.is_stream());
-    let known = || splits.iter().filter(|split| !is_unknown(split));
-    let mean = known().map(|split| split.bytes).sum::<u64>() / (known().count() as u64).max(1);
-    splits.iter().map(|split| if is_unknown(split) { mean.max(1) } else { split.bytes }).collect()
+/// Whoever looks at the tables while they are filled.
+pub(crate) trait Look {
+    /// Whether it is time, with so many splits read.
+    fn is_due(&self, splits_read: u64) -> bool;
+
+    /// Takes a look; if it is enough, with which confidence intervals are to be worked out.
+    ///
+    /// # Errors
+    /// Where an answer cannot be made.
+    fn look(&mut self, snapshot: Snapshot) -> Result<Option<f64>>;
 }
-
-/// How often the runner looks how things stand.
-const TICK: Duration = Duration::from_millis(20);
-
-/// A read that has given nothing for so long has stalled.
-const STALLED: Duration = Duration::from_millis(100);
-
-/// Of so many threads that wait in vain no more are replaced.
-const STALLED_MAX: usize = 256;
 
 /// What it takes, at least, from the last row to the answer.
 const RESERVE: Duration = Duration::from_millis(20);
@@ -162,14 +157,7 @@ const HELD_BYTES_MIN: usize = 8 << 20;
 
 struct Runner {
     work: Work,
-    /// The numbers of the splits as they are read.
-    order: Vec<u32>,
-    /// How many of them may be begun.
-    count: usize,
-    /// Whether rows count as they come.
-    in_order: bool,
-    sizes: Vec<u64>,
-    next: AtomicUsize,
+    drawing: Drawing,
     is_over: AtomicBool,
     /// Taken when no thread has a table any more.
     merger: RwLock<Option<Merger>>,
@@ -179,7 +167,6 @@ struct Runner {
     held_bytes_max: usize,
     /// The groups of the largest of the threads' tables.
     groups: AtomicUsize,
-    drop_bytes: u64,
     began: Instant,
 }
 
@@ -231,33 +218,14 @@ struct Held {
 ///
 /// # Errors
 /// The first that reading, unless it may be left out, mapping or merging meets.
-pub(crate) fn run(work: Work, until: &Until) -> Result<Taken> {
-    let splits = work.scan.splits();
-    let in_order = !can_be_sampled(splits);
-    let count = match (until.sample, in_order) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of a number of splits"
-        )]
-        (Some(share), false) => ((splits.len() as f64 * share).ceil() as usize).max(1),
-        _ => splits.len(),
-    };
-    let order: Vec<u32> = match in_order {
-        true => (0..splits.len()).map(|index| index as u32).collect(),
-        false => DrawnOrder::new(splits.len(), until.seed).map(|index| index as u32).collect(),
-    };
-    let sizes = sizes(splits);
-    let total: u64 = sizes.iter().sum();
-    let threads = work.threads.clamp(1, splits.len().max(1));
+pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Taken> {
+    let drawing = Drawing::new(work.scan.splits(), until);
+    let threads = work.threads.clamp(1, drawing.sizes.len().max(1));
     let merge_bytes = work.budget_bytes / 3 * 2;
     let merger =
         Merger::new(&work.spec, merge_bytes, &work.spill_dirs, &work.cancel, &work.progress)?;
     let runner = Arc::new(Runner {
-        order,
-        count,
-        in_order,
-        next: AtomicUsize::new(0),
+        drawing,
         is_over: AtomicBool::new(false),
         merger: RwLock::new(Some(merger)),
         state: Mutex::default(),
@@ -265,25 +233,20 @@ pub(crate) fn run(work: Work, until: &Until) -> Result<Taken> {
         worker_bytes: work.budget_bytes / 6 / threads,
         held_bytes_max: (work.budget_bytes / 6 / threads).max(HELD_BYTES_MIN),
         groups: AtomicUsize::new(0),
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of a number of bytes"
-        )]
-        drop_bytes: (total as f64 * until.drop.unwrap_or(0.0)) as u64,
         began: Instant::now(),
-        sizes,
         work,
     });
     for _ in 0..threads {
         runner.start_thread()?;
     }
-    let why = runner.wait(until, total);
+    let mut gathered = Table::new(&runner.work.spec)?;
+    let mut until = until.clone();
+    let why = runner.wait(&mut until, &mut gathered, look);
     runner.is_over.store(true, Ordering::SeqCst);
     // Whoever can be told ends.
     runner.work.scan.stop();
     runner.changed.notify_all();
-    runner.finish(why?, until, threads)
+    runner.finish(why?, &until, gathered, threads)
 }
 
 impl Runner {
@@ -338,9 +301,7 @@ impl Runner {
 
     fn take_splits(&self, worker: usize, hand: &Hand) -> Result<()> {
         while !self.is_over() {
-            let at = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(index) = self.order[..self.count].get(at) else { return Ok(()) };
-            let index = *index as usize;
+            let Some(index) = self.drawing.next() else { return Ok(()) };
             hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
             hand.split.store(index + 1, Ordering::SeqCst);
             let read = caught(|| self.read(index, worker, hand));
@@ -349,7 +310,9 @@ impl Runner {
                 return Ok(());
             }
             if let Err(error) = read {
-                self.give_up(index, error)?;
+                let state = &mut *self.state.lock();
+                let given_up = (&mut state.given_up, &mut state.given_up_bytes);
+                self.drawing.give_up(index, error, given_up)?;
             }
             self.changed.notify_all();
             if hand.is_replaced.load(Ordering::SeqCst) {
@@ -378,7 +341,7 @@ impl Runner {
                 batch = placed(&batch, index, row_count)?;
             }
             row_count += batch.num_rows() as u64;
-            match self.in_order {
+            match self.drawing.in_order {
                 true => self.count_rows(index, &batch, worker, hand)?,
                 false => self.keep(batch, &mut waiting, worker)?,
             }
@@ -482,7 +445,7 @@ impl Runner {
         self.work.progress.map().add_rows(row_count);
         let mut state = self.state.lock();
         state.landed.insert(index, landed);
-        state.bytes += self.sizes[index];
+        state.bytes += self.drawing.sizes[index];
         if !is_order_free {
             let chunks = std::mem::take(&mut held.chunks);
             state.chunks.insert(index, chunks);
@@ -490,29 +453,16 @@ impl Runner {
         Ok(())
     }
 
-    /// Leaves a split out that cannot be read, if so much may be left out.
-    fn give_up(&self, index: usize, error: Error) -> Result<()> {
-        let may_be = match &error {
-            Error::Io { .. }
-            | Error::Corrupt { .. }
-            | Error::NotFound { .. }
-            | Error::Changed { .. } => true,
-            Error::Remote { .. } | Error::Rowfile { .. } | Error::Format { .. } => true,
-            _ => false,
-        };
-        let mut state = self.state.lock();
-        let bytes = state.given_up_bytes + self.sizes[index];
-        if !may_be || bytes > self.drop_bytes {
-            return Err(error);
-        }
-        state.given_up_bytes = bytes;
-        state.given_up.push(GivenUp { split: index, error: Some(error.to_string()) });
-        Ok(())
-    }
-
     /// Waits until enough is read.
-    fn wait(self: &Arc<Self>, until: &Until, total: u64) -> Result<Why> {
-        let enough_bytes = total - self.drop_bytes.min(total);
+    fn wait(
+        self: &Arc<Self>,
+        until: &mut Until,
+        gathered: &mut Table,
+        look: &mut dyn Look,
+    ) -> Result<Why> {
+        let enough_bytes = self.drawing.total - self.drawing.drop_bytes;
+        // What the last look took: it has to be over before the deadline.
+        let mut look_takes = Duration::ZERO;
         loop {
             let mut state = self.state.lock();
             if let Some(error) = state.error.take() {
@@ -520,26 +470,33 @@ impl Runner {
             }
             self.work.cancel.check()?;
             let ended = state.landed.len() + state.given_up.len();
-            if state.landed.len() == self.sizes.len() {
+            if state.landed.len() == self.drawing.sizes.len() {
                 return Ok(Why::Whole);
             }
             if until.drop.is_some() && state.bytes >= enough_bytes {
                 return Ok(Why::Drop);
             }
-            if ended >= self.count {
-                return Ok(if self.count < self.sizes.len() { Why::Sample } else { Why::Drop });
+            if ended >= self.drawing.count() {
+                return Ok(if self.drawing.count() < self.drawing.sizes.len() {
+                    Why::Sample
+                } else {
+                    Why::Drop
+                });
             }
             if self.work.enough.is_cancelled() {
                 return Ok(Why::Asked);
             }
-            let mut patience = TICK;
+            let (mut patience, mut may_look) = (TICK, true);
             if let Some(ends_at) = until.ends_at {
                 let left = ends_at.saturating_duration_since(Instant::now());
                 let per_group = self.groups.load(Ordering::Relaxed) as u64 * RESERVE_PER_GROUP_NS;
                 let reserve = (RESERVE + Duration::from_nanos(per_group)).min(left.max(RESERVE));
                 match left.checked_sub(reserve).filter(|left| !left.is_zero()) {
                     None => return Ok(Why::Deadline),
-                    Some(left) => patience = patience.min(left),
+                    Some(left) => {
+                        patience = patience.min(left);
+                        may_look = left > 3 * look_takes;
+                    }
                 }
             }
             let stalled = self.stalled(&state);
@@ -550,13 +507,62 @@ impl Runner {
                 }
                 continue;
             }
+            let is_due =
+                may_look && !self.drawing.in_order && look.is_due(state.landed.len() as u64);
+            drop(state);
+            let began = Instant::now();
+            if is_due && let Some(snapshot) = self.snapshot(gathered, until.confidence)? {
+                let found = look.look(snapshot)?;
+                look_takes = began.elapsed();
+                if let Some(confidence) = found {
+                    until.confidence = confidence;
+                    return Ok(Why::Precise);
+                }
+                continue;
+            }
+            let mut state = self.state.lock();
             self.changed.wait_for(&mut state, patience);
         }
     }
 
+    /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.
+    fn snapshot(&self, gathered: &mut Table, confidence: f64) -> Result<Option<Snapshot>> {
+        let is_apart = self.merger.read().as_ref().is_some_and(|merger| !merger.is_untouched());
+        if is_apart || !self.work.spec.is_order_free() {
+            return Ok(None);
+        }
+        let hands = self.state.lock().hands.clone();
+        // Of what has landed by then; what lands meanwhile is in no table that is taken.
+        let mut locked: Vec<_> = hands.iter().map(|hand| hand.held.lock()).collect();
+        let sample = self.sample(&self.state.lock().landed, confidence);
+        let chunks = locked.iter_mut().filter_map(|held| held.as_mut()?.tables.taken().transpose());
+        let chunks = chunks.collect::<Result<Vec<Chunk>>>()?;
+        drop(locked);
+        for chunk in chunks {
+            merge_all(gathered, &chunk)?;
+        }
+        // Answers use a table up.
+        let encoded = gathered.take()?.encode()?;
+        let mut other = Table::new(&self.work.spec)?;
+        let copy = other.decode(&encoded)?;
+        merge_all(&mut other, &copy)?;
+        let own = gathered.decode(&encoded)?;
+        merge_all(gathered, &own)?;
+        Ok(Some(Snapshot { answer: other.finish()?, sample }))
+    }
+
+    fn sample(&self, landed: &BTreeMap<usize, Landed>, confidence: f64) -> Sample {
+        let mut sample =
+            Sample::new(self.drawing.sizes.len(), self.drawing.total as f64, confidence);
+        for index in landed.keys() {
+            sample.add(*index, self.drawing.sizes[*index] as f64);
+        }
+        sample
+    }
+
     /// How many threads are to be started in the place of those that wait.
     fn stalled(&self, state: &State) -> usize {
-        if self.next.load(Ordering::Relaxed) >= self.count {
+        if self.drawing.has_ended() {
             return 0;
         }
         let now = self.now_ms();
@@ -576,7 +582,13 @@ impl Runner {
     }
 
     /// Takes the threads' tables from them, and merges these.
-    fn finish(&self, why: Why, until: &Until, threads: usize) -> Result<Taken> {
+    fn finish(
+        &self,
+        why: Why,
+        until: &Until,
+        mut gathered: Table,
+        threads: usize,
+    ) -> Result<Taken> {
         let hands = self.state.lock().hands.clone();
         let is_order_free = self.work.spec.is_order_free();
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -590,7 +602,7 @@ impl Runner {
             self.work.scan.count_part(held.so_far);
             match (is_order_free, split) {
                 (true, _) => held.tables.give(merger)?,
-                (false, Some(split)) if self.in_order => {
+                (false, Some(split)) if self.drawing.in_order => {
                     held.chunks.extend(held.tables.rest(merger)?);
                     chunks.insert(split, held.chunks);
                 }
@@ -606,6 +618,9 @@ impl Runner {
         }
         let merger = self.merger.write().take();
         let merger = merger.ok_or_else(|| Error::Internal("tables were merged twice".into()))?;
+        if gathered.group_count() > 0 && is_order_free {
+            merger.add(gathered.take()?)?;
+        }
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {
             return Err(error);
@@ -620,16 +635,9 @@ impl Runner {
             }
             merger.work(0)?;
         }
-        let sample = (!self.in_order).then(|| {
-            let total = self.sizes.iter().sum::<u64>() as f64;
-            let mut sample = Sample::new(self.sizes.len(), total, until.confidence);
-            for index in state.landed.keys() {
-                sample.add(*index, self.sizes[*index] as f64);
-            }
-            sample
-        });
+        let sample = (!self.drawing.in_order).then(|| self.sample(&state.landed, until.confidence));
         let wrong_starts = self.wrong_starts(&state.landed);
-        let bytes = match self.in_order {
+        let bytes = match self.drawing.in_order {
             true => state.bytes.max(self.work.progress.bytes_done()),
             false => state.bytes,
         };
@@ -661,6 +669,11 @@ impl Runner {
         }
         wrong
     }
+}
+
+fn merge_all(table: &mut Table, chunk: &Chunk) -> Result<()> {
+    let rows: Vec<u32> = (0..chunk.group_count()).map(|row| row as u32).collect();
+    table.merge(chunk, &rows)
 }
 
 /// The rows of a split that is being read.

@@ -2,11 +2,12 @@
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type};
-use tidemill_base::coverage::{Estimate, GIVEN_UP_FILES_MAX, GivenUp, LeftOut, Sampled, percent};
+use tidemill_base::coverage::{
+    BOUND, Estimate, GIVEN_UP_FILES_MAX, GivenUp, LIMIT_REACHED, LeftOut, Sampled, percent,
+};
 use tidemill_sampling::unseen_share;
 
 use super::Turbo;
-use super::bounds::BOUND;
 use super::runner::{ReadPart, Why};
 use crate::scan::Scan;
 
@@ -49,7 +50,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     let splits_read = sample.map_or(0, |sample| sample.splits_read());
     let total: u64 = scan.splits().iter().map(|split| split.bytes).sum();
     let share = match sample {
-        _ if is_whole => 1.0,
+        _ if read.why == Why::Whole => 1.0,
         Some(sample) => sample.share(),
         None => (read.bytes as f64 / total.max(read.bytes).max(1) as f64).min(1.0),
     };
@@ -68,9 +69,11 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     };
     let stopped = match read.why {
         Why::Whole => None,
+        Why::Found => Some(LIMIT_REACHED.to_owned()),
         Why::Deadline => Some("stopped for the deadline".to_owned()),
         Why::Drop => Some(format!("stopped with {} of the bytes read", percent(share))),
         Why::Sample => Some(format!("a sample of {} of the bytes", percent(share))),
+        Why::Precise => Some("stopped when it was precise enough".to_owned()),
         Why::Asked => Some("stopped when it was asked to".to_owned()),
     };
     PartRead { is_whole, stopped, bytes: read.bytes, splits: splits_read, sampled }
@@ -132,6 +135,11 @@ pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
 }
 
 impl ShownBounds {
+    /// Whether all rows have an interval, half of which is within such a share of the estimate.
+    pub(crate) fn is_within(&self, share: f64) -> bool {
+        self.none == 0 && self.half == 0 && self.widest <= share
+    }
+
     /// What the coverage says of the column.
     pub(crate) fn estimate(&self, part: &PartRead) -> Estimate {
         let sure = (part.sampled.confidence * 1000.0).round() / 10.0;

@@ -16,6 +16,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -24,6 +25,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{EncodeError, Encoder, Encoding, FileFormat};
 use crate::compression::{Choice, leveled, plain};
 use crate::error::{Error, Result};
+use crate::estimates::{Estimates, is_shown};
 use crate::out::{Out, buffered};
 use crate::value::{self, TextColumn};
 
@@ -101,6 +103,7 @@ const WIDTH_MAX: usize = 80;
 /// Writes a table; see the module.
 struct TextTable {
     out: BufWriter<Out>,
+    estimates: Estimates,
     null: String,
     names: Vec<String>,
     right: Vec<bool>,
@@ -122,12 +125,19 @@ enum Window {
 
 impl TextTable {
     /// A table with `null` (or `NULL`) where there is no value.
-    fn new(out: BufWriter<Out>, schema: &Schema, null: Option<&str>) -> Self {
+    fn new(out: BufWriter<Out>, schema: &SchemaRef, null: Option<&str>) -> Self {
+        let estimates = Estimates::new(schema, false);
+        let schema = Arc::clone(estimates.schema());
         TextTable {
             out,
+            estimates,
             null: null.unwrap_or("NULL").to_owned(),
             names: schema.fields().iter().map(|field| escaped(field.name())).collect(),
-            right: schema.fields().iter().map(|field| is_number(field.data_type())).collect(),
+            right: schema
+                .fields()
+                .iter()
+                .map(|field| is_number(field.data_type()) || is_shown(field))
+                .collect(),
             window: Window::Open { cells: Vec::new(), bytes: 0 },
             line: String::new(),
         }
@@ -179,6 +189,7 @@ impl TextTable {
 
 impl Encoder for TextTable {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
+        let batch = &self.estimates.shown(batch)?;
         let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
         let mut text = Vec::new();
         for row in 0..batch.num_rows() {

@@ -1,0 +1,126 @@
+//! Which splits are read, and in which order.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidemill_base::error::{Error, Result};
+use tidemill_sampling::DrawnOrder;
+use tidemill_source::Split;
+
+use super::runner::{GivenUp, Until};
+
+/// Of fewer splits there is no sample.
+const SPLITS_MIN: usize = 16;
+
+/// How often whoever waits looks how things stand.
+pub(crate) const TICK: Duration = Duration::from_millis(20);
+
+/// A read that has given nothing for so long has stalled.
+pub(crate) const STALLED: Duration = Duration::from_millis(100);
+
+/// Of so many threads that wait in vain no more are replaced.
+pub(crate) const STALLED_MAX: usize = 256;
+
+/// The splits of an input as they are read.
+pub(crate) struct Drawing {
+    order: Vec<u32>,
+    /// How many of them may be begun.
+    count: usize,
+    /// Whether there is nothing to draw from: they are read in order.
+    pub(crate) in_order: bool,
+    /// The bytes of each.
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) total: u64,
+    /// Bytes that may be left out.
+    pub(crate) drop_bytes: u64,
+    next: AtomicUsize,
+}
+
+impl Drawing {
+    pub(crate) fn new(splits: &[Split], until: &Until) -> Self {
+        let in_order = !can_be_sampled(splits);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a number of splits"
+        )]
+        let count = match (until.sample, in_order) {
+            (Some(share), false) => ((splits.len() as f64 * share).ceil() as usize).max(1),
+            _ => splits.len(),
+        };
+        let number = |index| u32::try_from(index).unwrap_or(u32::MAX);
+        let order = match in_order {
+            true => (0..splits.len()).map(number).collect(),
+            false => DrawnOrder::new(splits.len(), until.seed).map(number).collect(),
+        };
+        let sizes = sizes(splits);
+        let total: u64 = sizes.iter().sum();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a number of bytes"
+        )]
+        let drop_bytes = (total as f64 * until.drop.unwrap_or(0.0)) as u64;
+        Drawing { order, count, in_order, sizes, total, drop_bytes, next: AtomicUsize::new(0) }
+    }
+
+    /// The next split; none when as many have been begun as may be.
+    pub(crate) fn next(&self) -> Option<usize> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        self.order[..self.count].get(at).map(|index| *index as usize)
+    }
+
+    /// Whether as many were begun as may be.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.count
+    }
+
+    /// How many splits are read at most.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Leaves a split out that cannot be read, if so much may be left out.
+    ///
+    /// # Errors
+    /// The split's own, if it may not be.
+    pub(crate) fn give_up(
+        &self,
+        index: usize,
+        error: Error,
+        (given_up, bytes): (&mut Vec<GivenUp>, &mut u64),
+    ) -> Result<()> {
+        let may_be = matches!(
+            &error,
+            Error::Io { .. }
+                | Error::Corrupt { .. }
+                | Error::NotFound { .. }
+                | Error::Changed { .. }
+                | Error::Remote { .. }
+                | Error::Rowfile { .. }
+                | Error::Format { .. }
+        );
+        if !may_be || *bytes + self.sizes[index] > self.drop_bytes {
+            return Err(error);
+        }
+        *bytes += self.sizes[index];
+        given_up.push(GivenUp { split: index, error: Some(error.to_string()) });
+        Ok(())
+    }
+}
+
+/// Whether splits can be drawn from: there are some, and none is a large part of all.
+pub(crate) fn can_be_sampled(splits: &[Split]) -> bool {
+    let sizes = sizes(splits);
+    let total: u64 = sizes.iter().sum();
+    let largest = sizes.iter().max().copied().unwrap_or(0);
+    splits.len() >= SPLITS_MIN && largest.saturating_mul(8) <= total
+}
+
+/// The bytes of each split; of one that nobody knows the size of, the mean of the others.
+fn sizes(splits: &[Split]) -> Vec<u64> {
+    let is_unknown = |split: &Split| split.pieces.iter().any(|piece| piece.file.is_stream());
+    let known = || splits.iter().filter(|split| !is_unknown(split));
+    let mean = known().map(|split| split.bytes).sum::<u64>() / (known().count() as u64).max(1);
+    splits.iter().map(|split| if is_unknown(split) { mean.max(1) } else { split.bytes }).collect()
+}

@@ -1,0 +1,362 @@
+//! Rows as they are found: the splits in a drawn order, each row as soon as a thread has it.
+//!
+//! For a look at rows that may end before all of the input was read, and for finding the first few that there are
+//! anywhere ([`Turbo::find`](super::Turbo)). The order of the rows is that in which threads happen to come upon them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::StreamExt;
+use futures::executor::block_on;
+use parking_lot::Mutex;
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::progress::{Progress, ThreadClock};
+use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_sql::Told;
+
+use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK};
+use super::runner::{GivenUp, ReadPart, Until, Why};
+use super::shown::PartRead;
+use super::{Turbo, account_of};
+use crate::scan::{Scan, SoFar};
+
+/// Rows of a map in the order in which they are found; an iterator of batches.
+pub(crate) struct FoundRows {
+    shared: Arc<Shared>,
+    batches: Receiver<Message>,
+    sender: SyncSender<Message>,
+    turbo: Turbo,
+    until: Until,
+    /// Rows to be left out first.
+    skip: usize,
+    /// Rows that are still wanted; none for all.
+    left: Option<usize>,
+    why: Option<Why>,
+}
+
+enum Message {
+    Rows(RecordBatch),
+    /// A thread has ended.
+    End(Result<()>),
+}
+
+struct Shared {
+    map: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    scan: Arc<Scan>,
+    cancel: Cancel,
+    enough: Cancel,
+    progress: Progress,
+    drawing: Drawing,
+    is_over: AtomicBool,
+    state: Mutex<State>,
+    began: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    hands: Vec<Arc<Hand>>,
+    /// Threads that have not ended.
+    threads: usize,
+    landed: usize,
+    bytes: u64,
+    given_up: Vec<GivenUp>,
+    given_up_bytes: u64,
+}
+
+/// What a thread has at hand.
+#[derive(Default)]
+struct Hand {
+    /// The split that it reads, and one more; none is 0.
+    split: AtomicUsize,
+    /// When it last began to read, in milliseconds of the run; while it waits for its rows to be taken, for ever.
+    moved_ms: AtomicU64,
+    is_replaced: AtomicBool,
+}
+
+/// How many batches wait to be taken.
+const BATCHES_READY: usize = 4;
+
+/// What a query's rows are found by.
+pub(crate) struct Finding {
+    pub map: Arc<dyn ExecutionPlan>,
+    pub context: Arc<TaskContext>,
+    pub scan: Arc<Scan>,
+    pub cancel: Cancel,
+    pub enough: Cancel,
+    pub progress: Progress,
+    pub threads: usize,
+}
+
+impl FoundRows {
+    /// Starts to read. `skip` rows are left out, then at most `fetch` are given.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where no thread can be started.
+    pub(crate) fn start(
+        finding: Finding,
+        turbo: Turbo,
+        (skip, fetch): (usize, Option<usize>),
+    ) -> Result<Self> {
+        let until = turbo.until();
+        let drawing = Drawing::new(finding.scan.splits(), &until);
+        let threads = finding.threads.clamp(1, drawing.count().max(1));
+        let shared = Arc::new(Shared {
+            map: finding.map,
+            context: finding.context,
+            scan: finding.scan,
+            cancel: finding.cancel,
+            enough: finding.enough,
+            progress: finding.progress,
+            drawing,
+            is_over: AtomicBool::new(false),
+            state: Mutex::default(),
+            began: Instant::now(),
+        });
+        let (sender, batches) = sync_channel(BATCHES_READY);
+        for _ in 0..threads {
+            Shared::start_thread(&shared, &sender)?;
+        }
+        Ok(FoundRows { shared, batches, sender, turbo, until, skip, left: fetch, why: None })
+    }
+
+    /// What was read, once it has ended.
+    pub(crate) fn account(&self) -> Option<PartRead> {
+        let why = self.why?;
+        let state = self.shared.state.lock();
+        let (mut given_up, mut in_flight) = (state.given_up.clone(), Vec::new());
+        for hand in &state.hands {
+            let Some(split) = hand.split.load(Ordering::SeqCst).checked_sub(1) else { continue };
+            match hand.is_replaced.load(Ordering::SeqCst) {
+                true => given_up.push(GivenUp { split, error: None }),
+                false => in_flight.push(split),
+            }
+        }
+        let (sample, bytes) = (None, state.bytes);
+        let read = ReadPart { why, sample, given_up, in_flight, wrong_starts: 0, bytes };
+        Some(account_of(&self.shared.scan, &self.turbo, &read))
+    }
+
+    fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if self.left == Some(0) {
+                return Ok(self.end(Why::Found));
+            }
+            self.shared.cancel.check()?;
+            let mut patience = TICK;
+            if let Some(ends_at) = self.until.ends_at {
+                let left = ends_at.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Ok(self.end(Why::Deadline));
+                }
+                patience = patience.min(left);
+            }
+            if self.shared.enough.is_cancelled() {
+                return Ok(self.end(Why::Asked));
+            }
+            // A split counts once its rows are on their way.
+            let enough = self.shared.is_enough(&self.until);
+            let message = match enough {
+                Some(why) => match self.batches.try_recv() {
+                    Ok(message) => message,
+                    Err(_) => return Ok(self.end(why)),
+                },
+                None => match self.batches.recv_timeout(patience) {
+                    Ok(message) => message,
+                    Err(_) => {
+                        self.replace_stalled()?;
+                        continue;
+                    }
+                },
+            };
+            match message {
+                Message::End(ended) => ended?,
+                Message::Rows(batch) => {
+                    let skipped = self.skip.min(batch.num_rows());
+                    self.skip -= skipped;
+                    let wanted = (batch.num_rows() - skipped).min(self.left.unwrap_or(usize::MAX));
+                    if wanted > 0 {
+                        self.left = self.left.map(|left| left - wanted);
+                        return Ok(Some(batch.slice(skipped, wanted)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, why: Why) -> Option<RecordBatch> {
+        self.why.get_or_insert(why);
+        self.stop();
+        None
+    }
+
+    fn stop(&mut self) {
+        if !self.shared.is_over.swap(true, Ordering::SeqCst) {
+            self.shared.scan.stop();
+        }
+    }
+
+    fn replace_stalled(&mut self) -> Result<()> {
+        let sender = &self.sender;
+        if self.shared.drawing.has_ended() {
+            return Ok(());
+        }
+        let now = self.shared.now_ms();
+        let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
+        let stalled = {
+            let state = self.shared.state.lock();
+            let is_stalled = |hand: &&Arc<Hand>| {
+                hand.split.load(Ordering::SeqCst) > 0
+                    && now.saturating_sub(hand.moved_ms.load(Ordering::Relaxed)) > limit
+                    && !hand.is_replaced.swap(true, Ordering::SeqCst)
+            };
+            match state.hands.len() < STALLED_MAX {
+                true => state.hands.iter().filter(is_stalled).count(),
+                false => 0,
+            }
+        };
+        (0..stalled).try_for_each(|_| Shared::start_thread(&self.shared, sender))
+    }
+}
+
+impl Iterator for FoundRows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.why.is_some() {
+            return None;
+        }
+        let next = self.next_rows();
+        if next.is_err() {
+            self.stop();
+        }
+        next.transpose()
+    }
+}
+
+impl Drop for FoundRows {
+    fn drop(&mut self) {
+        // Its threads are not waited for: one of them may never end.
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn start_thread(shared: &Arc<Self>, sender: &SyncSender<Message>) -> Result<()> {
+        let hand = Arc::new(Hand::default());
+        hand.moved_ms.store(shared.now_ms(), Ordering::Relaxed);
+        let worker = {
+            let mut state = shared.state.lock();
+            state.hands.push(Arc::clone(&hand));
+            state.threads += 1;
+            state.hands.len()
+        };
+        let (own, sender) = (Arc::clone(shared), sender.clone());
+        let started = std::thread::Builder::new()
+            .name(format!("split-{worker}"))
+            .stack_size(RUN_STACK_BYTES)
+            .spawn(move || {
+                let ended = caught(|| own.take_splits(&hand, &sender));
+                hand.split.store(0, Ordering::SeqCst);
+                own.state.lock().threads -= 1;
+                if !own.is_over() {
+                    // Whoever does not take it wants nothing any more.
+                    let _ = sender.send(Message::End(ended));
+                }
+            });
+        started.map(drop).map_err(|e| Error::Io {
+            action: "start",
+            path: "a thread".into(),
+            source: e,
+        })
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Whether enough was read, and why.
+    fn is_enough(&self, until: &Until) -> Option<Why> {
+        let state = self.state.lock();
+        let splits = self.drawing.sizes.len();
+        if state.landed == splits {
+            return Some(Why::Whole);
+        }
+        if until.drop.is_some() && state.bytes >= self.drawing.total - self.drawing.drop_bytes {
+            return Some(Why::Drop);
+        }
+        (state.landed + state.given_up.len() >= self.drawing.count())
+            .then_some(if self.drawing.count() < splits { Why::Sample } else { Why::Drop })
+    }
+
+    fn take_splits(&self, hand: &Hand, sender: &SyncSender<Message>) -> Result<()> {
+        while !self.is_over() {
+            let Some(index) = self.drawing.next() else { return Ok(()) };
+            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+            hand.split.store(index + 1, Ordering::SeqCst);
+            let read = caught(|| self.read(index, hand, sender));
+            hand.split.store(0, Ordering::SeqCst);
+            if self.is_over() {
+                return Ok(());
+            }
+            if let Err(error) = read {
+                let state = &mut *self.state.lock();
+                let given_up = (&mut state.given_up, &mut state.given_up_bytes);
+                self.drawing.give_up(index, error, given_up)?;
+            }
+            if hand.is_replaced.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, index: usize, hand: &Hand, sender: &SyncSender<Message>) -> Result<()> {
+        let mut clock = ThreadClock::start();
+        let map = self.progress.map();
+        let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
+        let mut so_far = SoFar::default();
+        while let Some(batch) = block_on(batches.next()) {
+            map.add_cpu(&mut clock);
+            let batch = batch.told()?;
+            so_far = self.scan.so_far(index);
+            hand.moved_ms.store(u64::MAX, Ordering::Relaxed);
+            // A row is waited for until it is taken, or nobody takes any more.
+            if batch.num_rows() > 0 && sender.send(Message::Rows(batch)).is_err() {
+                self.scan.count_part(so_far);
+                return Ok(());
+            }
+            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+            self.cancel.check()?;
+        }
+        if self.is_over() {
+            self.scan.count_part(so_far);
+            return Ok(());
+        }
+        drop(batches);
+        self.scan.read_unasked(index)?;
+        map.add_cpu(&mut clock);
+        let outcome = self.scan.outcome(index);
+        // What is found after it is over is in nobody's account.
+        let mut state = self.state.lock();
+        if self.is_over() {
+            return Ok(());
+        }
+        if let Some(outcome) = outcome {
+            self.scan.accept(outcome.stats)?;
+        }
+        state.landed += 1;
+        state.bytes += self.drawing.sizes[index];
+        Ok(())
+    }
+}

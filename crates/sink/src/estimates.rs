@@ -1,0 +1,246 @@
+//! Estimates as people read them: `12,300 ± 210` for three columns of a result, the number and its bounds.
+//!
+//! Behind a column that is an estimate stand its bounds, and their schema says so ([`BOUND`]). In tables for
+//! people the three are one column: as many digits of the number are shown as its interval leaves, of which two
+//! are. `≥ 41` is a bound, and `~ 41` a number of which nobody knows how far off it is.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringBuilder};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema, SchemaRef};
+use tidemill_base::coverage::BOUND;
+
+use crate::error::{Error, Result};
+use crate::value::TextColumn;
+
+/// What is said in the schema of a column that shows an estimate.
+const SHOWN: &str = "tidemill.estimate";
+
+/// How the columns of a result are put together.
+pub(crate) struct Estimates {
+    schema: SchemaRef,
+    /// For each column that is shown its place in the result, and whether its bounds follow there.
+    places: Vec<(usize, bool)>,
+    thousands: bool,
+}
+
+/// Whether a column shows an estimate: a number, however it is written.
+pub(crate) fn is_shown(field: &Field) -> bool {
+    field.metadata().contains_key(SHOWN)
+}
+
+impl Estimates {
+    /// How columns of these are put together; digits are grouped if `thousands` says so.
+    pub(crate) fn new(schema: &SchemaRef, thousands: bool) -> Self {
+        let fields = schema.fields();
+        let is_bound = |index: usize, which: &str| {
+            fields
+                .get(index)
+                .and_then(|field: &FieldRef| field.metadata().get(BOUND))
+                .is_some_and(|it| it == which)
+        };
+        let (mut places, mut shown): (Vec<(usize, bool)>, Vec<FieldRef>) = (Vec::new(), Vec::new());
+        let mut index = 0;
+        while let Some(field) = fields.get(index) {
+            let has_bounds = is_bound(index + 1, "low") && is_bound(index + 2, "high");
+            places.push((index, has_bounds));
+            match has_bounds {
+                true => {
+                    let said = [(SHOWN.to_owned(), String::new())].into();
+                    shown.push(Arc::new(
+                        Field::new(field.name(), DataType::Utf8, true).with_metadata(said),
+                    ));
+                    index += 3;
+                }
+                false => {
+                    shown.push(Arc::clone(field));
+                    index += 1;
+                }
+            }
+        }
+        Estimates { schema: Arc::new(Schema::new(shown)), places, thousands }
+    }
+
+    /// The columns as they are shown.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Rows as they are shown.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) for a column that has no text.
+    pub(crate) fn shown(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if self.places.len() == batch.num_columns() {
+            return Ok(batch.clone());
+        }
+        let columns = self.places.iter().map(|(index, has_bounds)| match has_bounds {
+            false => Ok(Arc::clone(batch.column(*index))),
+            true => self.together(&batch.columns()[*index..index + 3]),
+        });
+        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+            .map_err(|error| Error::Internal(format!("estimates of another result: {error}")))
+    }
+
+    fn together(&self, columns: &[ArrayRef]) -> Result<ArrayRef> {
+        let [value, low, high] = columns else { return Ok(Arc::clone(&columns[0])) };
+        let mut builder = StringBuilder::with_capacity(value.len(), 0);
+        let numbers = value.as_primitive_opt::<Float64Type>();
+        let texts = TextColumn::new(value)?;
+        let mut buffer = Vec::new();
+        for row in 0..value.len() {
+            if value.is_null(row) {
+                builder.append_null();
+                continue;
+            }
+            let (has_low, has_high) = (low.is_valid(row), high.is_valid(row));
+            let text = match numbers {
+                Some(numbers) => {
+                    let number =
+                        |column: &ArrayRef| column.as_primitive::<Float64Type>().value(row);
+                    let (low, high) =
+                        (has_low.then(|| number(low)), has_high.then(|| number(high)));
+                    estimate(numbers.value(row), low, high, self.thousands)
+                }
+                None => {
+                    buffer.clear();
+                    texts.text(row, &mut buffer);
+                    let text = String::from_utf8_lossy(&buffer);
+                    match (has_low, has_high) {
+                        (true, false) => format!("≥ {text}"),
+                        (false, true) => format!("≤ {text}"),
+                        _ => text.into_owned(),
+                    }
+                }
+            };
+            builder.append_value(text);
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+/// A number with its bounds as it is read.
+fn estimate(value: f64, low: Option<f64>, high: Option<f64>, thousands: bool) -> String {
+    let plain = || match value {
+        _ if value.abs() < 1e15 && value == value.trunc() => number(value, 0, thousands),
+        _ if value.abs() < 1e15 => significant(value, 6, thousands),
+        _ => value.to_string(),
+    };
+    match (low, high) {
+        (Some(low), Some(high)) => {
+            let half = (high - value).max(value - low);
+            if half == 0.0 {
+                return plain();
+            }
+            if !half.is_finite()
+                || !value.is_finite()
+                || half.max(value.abs()) >= 1e15
+                || half < 1e-9
+            {
+                return format!("{value:e} ± {half:.1e}");
+            }
+            // Two digits of the interval, rounded up, and as many of the number.
+            let digits = 1 - (half.log10().floor() as i32);
+            let unit = 10_f64.powi(-digits);
+            let half = (half / unit * (1.0 - 1e-12)).ceil() * unit;
+            let value = (value / unit).round() * unit;
+            let decimals = usize::try_from(digits).unwrap_or(0);
+            format!(
+                "{} ± {}",
+                number(value, decimals, thousands),
+                number(half, decimals, thousands)
+            )
+        }
+        (Some(_), None) => format!("≥ {}", plain()),
+        (None, Some(_)) => format!("≤ {}", plain()),
+        (None, None) => format!("~ {}", plain()),
+    }
+}
+
+/// A number with so many digits in all.
+fn significant(value: f64, digits: i32, thousands: bool) -> String {
+    let whole = value.abs().log10().floor() as i32 + 1;
+    let decimals = usize::try_from(digits - whole).unwrap_or(0).min(12);
+    let text = number(value, decimals, thousands);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+fn number(value: f64, decimals: usize, thousands: bool) -> String {
+    let text = format!("{value:.decimals$}");
+    let text = if text.trim_start_matches('-').bytes().all(|b| matches!(b, b'0' | b'.')) {
+        text.trim_start_matches('-').to_owned()
+    } else {
+        text
+    };
+    if thousands { crate::screen::with_thousands(&text) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Float64Array;
+
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_their_interval_leaves() {
+        for (value, low, high, expected) in [
+            (12_304.0, Some(12_094.0), Some(12_514.0), "12,300 ± 210"),
+            (12_304.0, Some(12_200.0), Some(12_514.0), "12,300 ± 210"),
+            (0.123456, Some(0.12), Some(0.127), "0.1235 ± 0.0036"),
+            (12_304.4, Some(12_302.0), Some(12_305.0), "12,304.4 ± 2.4"),
+            (-7.0, Some(-8.04), Some(-6.0), "-7.0 ± 1.1"),
+            (5.0, Some(5.0), Some(5.0), "5"),
+            (5.25, Some(5.25), Some(5.25), "5.25"),
+            (1e6 / 3.0, Some(1e6 / 3.0), Some(1e6 / 3.0), "333,333"),
+            (41.0, Some(41.0), None, "≥ 41"),
+            (41.0, None, Some(41.0), "≤ 41"),
+            (41_000.0, None, None, "~ 41,000"),
+            (9.96, Some(8.96), Some(10.96), "10.0 ± 1.0"),
+            (0.0, Some(-0.3), Some(0.3), "0.00 ± 0.30"),
+            (-0.001, Some(-0.3), Some(0.3), "0.00 ± 0.30"),
+            (1e18, Some(0.9e18), Some(1.1e18), "1e18 ± 1.0e17"),
+        ] {
+            assert_eq!(estimate(value, low, high, true), expected);
+        }
+        assert_eq!(estimate(12_304.0, Some(12_094.0), Some(12_514.0), false), "12300 ± 210");
+    }
+
+    #[test]
+    fn three_columns_are_shown_as_one() {
+        let bound = |name: &str, which: &str| {
+            Field::new(name, DataType::Float64, true)
+                .with_metadata([(BOUND.to_owned(), which.to_owned())].into())
+        };
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("k", DataType::Float64, true),
+            Field::new("n", DataType::Float64, true),
+            bound("n_low", "low"),
+            bound("n_high", "high"),
+            Field::new("z", DataType::Float64, true),
+        ]));
+        let column =
+            |values: [Option<f64>; 3]| Arc::new(Float64Array::from_iter(values)) as ArrayRef;
+        let batch = RecordBatch::try_new(
+            Arc::clone(&schema),
+            vec![
+                column([Some(1.0), Some(2.0), None]),
+                column([Some(100.0), Some(200.0), None]),
+                column([Some(90.0), None, None]),
+                column([Some(110.0), None, None]),
+                column([Some(7.0), Some(8.0), Some(9.0)]),
+            ],
+        )
+        .unwrap();
+        let estimates = Estimates::new(&schema, false);
+        let shown = estimates.shown(&batch).unwrap();
+        assert_eq!(shown.num_columns(), 3);
+        let texts: Vec<Option<&str>> = shown.column(1).as_string::<i32>().iter().collect();
+        assert_eq!(texts, [Some("100 ± 10"), Some("~ 200"), None]);
+        assert!(is_shown(shown.schema().field(1)) && !is_shown(shown.schema().field(0)));
+    }
+}
