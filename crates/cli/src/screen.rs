@@ -32,6 +32,18 @@ pub(crate) fn size_of(descriptor: libc::c_int) -> (usize, usize) {
     )
 }
 
+/// Whether what stands on the terminal can be drawn anew.
+pub(crate) fn is_drawn_anew() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
+    io::stdout().is_terminal() && !dumb
+}
+
+/// A remark in one line of the terminal.
+pub(crate) fn fitted_line(text: &str, width: usize, colours: bool) -> String {
+    let text: String = text.chars().take(width).collect();
+    if colours { format!("\x1b[2m{text}\x1b[0m") } else { text }
+}
+
 /// Whether a pager has the terminal.
 pub(crate) fn is_paged() -> bool {
     IS_PAGED.load(Ordering::Relaxed)

@@ -24,7 +24,7 @@ use tidemill_base::error::{Error, Result, caught, panicked};
 use tidemill_base::home::{Home, RunId};
 use tidemill_base::{MaxBad, Settings, memory};
 use tidemill_jobs::{About, Ending, Recorder};
-use tidemill_query::{Merge, Plan, Query, Repeats, Results};
+use tidemill_query::{Glimpse, Merge, Plan, Query, Repeats, Results};
 use tidemill_sink::{Room, Sink, SinkSpec, Written};
 
 use crate::job::Limits;
@@ -118,8 +118,12 @@ fn hand_over(
     work: impl FnOnce() -> Result<Results>,
 ) -> Result<Coverage> {
     let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
-    send(Message::Schema(schema))?;
+    send(Message::Schema(Arc::clone(&schema)))?;
     let mut results = work()?;
+    // An answer that was taken as it stood has bounds beside its estimates.
+    if *results.schema() != schema {
+        send(Message::Schema(Arc::clone(results.schema())))?;
+    }
     for batch in &mut results {
         send(Message::Batch(batch?))?;
     }
@@ -129,6 +133,8 @@ fn hand_over(
 enum Message {
     Schema(SchemaRef),
     Batch(RecordBatch),
+    /// The answer as it stands.
+    Glimpse(Box<Glimpse>),
     /// What the user should be told, whatever becomes of the run.
     Warning(String),
     End(Result<Box<Coverage>>),
@@ -139,6 +145,8 @@ enum Message {
 pub enum Next {
     /// Rows.
     Batch(RecordBatch),
+    /// The answer as it stands, of a run that is [watched](Running::watched). Rows come after the last one.
+    Glimpse(Box<Glimpse>),
     /// The end; [`Running::coverage`] is final.
     End,
     /// Nothing yet.
@@ -173,6 +181,23 @@ impl Running {
                 messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
             }
             hand_over(messages, plan.schema().clone(), || plan.run())
+        })
+    }
+
+    /// The same for somebody who watches: [`Next::Glimpse`] shows the answer as it stands, where that can be, and the end of
+    /// [`Settings::enough`] takes it for the result.
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub fn watched(query: Query, settings: Settings) -> Result<Running> {
+        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
+            let plan = Plan::new(&query, &settings)?;
+            if let Some(warning) = plan.warning() {
+                messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
+            }
+            // One that nobody takes in time is not shown.
+            let mut watch = |glimpse| drop(messages.try_send(Message::Glimpse(Box::new(glimpse))));
+            hand_over(messages, plan.schema().clone(), || plan.run_watched(Some(&mut watch)))
         })
     }
 
@@ -289,7 +314,7 @@ impl Running {
             tick()?;
             match self.receive(TICK)? {
                 None | Some(Message::Schema(_) | Message::Warning(_)) => {}
-                Some(Message::Batch(_) | Message::End(_)) => {
+                Some(Message::Batch(_) | Message::Glimpse(_) | Message::End(_)) => {
                     return Err(Error::Internal("a run without a schema".to_owned()));
                 }
             }
@@ -306,6 +331,7 @@ impl Running {
         }
         match self.receive(limit)? {
             Some(Message::Batch(batch)) => Ok(Next::Batch(batch)),
+            Some(Message::Glimpse(glimpse)) => Ok(Next::Glimpse(glimpse)),
             Some(Message::End(_)) => Ok(Next::End),
             Some(Message::Schema(_) | Message::Warning(_)) | None => Ok(Next::Waiting),
         }
@@ -325,7 +351,7 @@ impl Running {
             match self.next(TICK)? {
                 Next::Batch(batch) => take(&batch)?,
                 Next::End => return Ok(()),
-                Next::Waiting => {}
+                Next::Waiting | Next::Glimpse(_) => {}
             }
         }
     }
@@ -488,7 +514,7 @@ fn write_out(
                     cancel.check()
                 })?;
             }
-            Next::Waiting => tick(sink.rows())?,
+            Next::Waiting | Next::Glimpse(_) => tick(sink.rows())?,
             Next::End => {
                 let rows = sink.rows();
                 return Ok(sink.commit_with(&mut || {

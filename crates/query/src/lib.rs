@@ -47,5 +47,6 @@ pub use question::{NamedSource, Query};
 pub use results::Results;
 pub use tidemill_sql::parameters::Parameter;
 pub use tidemill_sql::statement::schema_from_sql;
+pub use turbo::run::{Glimpse, Watch};
 pub use turbo::{OPTIONS as TURBO_OPTIONS, Turbo};
 pub use unknown::UnknownTable;

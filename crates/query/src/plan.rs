@@ -60,9 +60,10 @@ use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
-use crate::turbo;
 use crate::turbo::answer::Answering;
 use crate::turbo::bounds::Bounds;
+use crate::turbo::run::Watch;
+use crate::turbo::{self, Turbo};
 use crate::unknown::looks_like_file;
 
 /// Which share of the budget answers may take that wait to be taken.
@@ -560,26 +561,43 @@ impl Plan {
     /// # Errors
     /// What reading, mapping and merging meet; more may come from the iterator.
     pub fn run(self) -> Result<Results> {
-        let (sql, plan) = (self.query.sql.clone(), self.logical.clone());
-        let tables = self.tables.clone();
-        self.started().map_err(|error| explained(error, &sql, &plan, &tables))
+        self.run_watched(None)
     }
 
-    fn started(mut self) -> Result<Results> {
+    /// The same; where the query is one aggregation, whoever watches is shown its answer as it stands, from time to
+    /// time. The end of [`Settings::enough`] takes that for the result then.
+    ///
+    /// # Errors
+    /// As [`Plan::run`].
+    pub fn run_watched(self, watch: Option<Watch<'_>>) -> Result<Results> {
+        let (sql, plan) = (self.query.sql.clone(), self.logical.clone());
+        let tables = self.tables.clone();
+        self.started(watch).map_err(|error| explained(error, &sql, &plan, &tables))
+    }
+
+    fn started(mut self, watch: Option<Watch<'_>>) -> Result<Results> {
         if let Some(why) = self.fill_sides()? {
             self.start_over(why)?;
+        }
+        if watch.is_some() && self.query.turbo.is_none() {
+            self.bounds = self.watched_bounds();
         }
         let account = self.account(None);
         let schema = Arc::clone(&self.schema);
         let cancel = self.settings.cancel.clone();
         self.tell_progress();
         let inner = match &self.route {
-            Route::Tables(parts) => match &self.query.turbo {
-                Some(turbo) => {
-                    let (merged, part, account) = self.fold_part(parts, turbo)?;
+            Route::Tables(parts) => match (&self.query.turbo, watch) {
+                (Some(turbo), watch) => {
+                    let (merged, part, account) = self.fold_part(parts, turbo, watch)?;
                     return self.finish(parts, merged, account, Some(part));
                 }
-                None => {
+                (None, Some(watch)) if self.bounds.is_some() => {
+                    let turbo = Turbo::default();
+                    let (merged, part, account) = self.fold_part(parts, &turbo, Some(watch))?;
+                    return self.finish(parts, merged, account, Some(part));
+                }
+                (None, _) => {
                     let merged = self.fold(parts)?;
                     return self.finish(parts, merged, account, None);
                 }
@@ -605,7 +623,7 @@ impl Plan {
                 Ok(engine) => RowSource::Engine(engine),
                 Err(why) => {
                     self.start_over(why)?;
-                    return self.started();
+                    return self.started(watch);
                 }
             },
         };
@@ -762,11 +780,15 @@ impl Plan {
         let names = parts.shown_names(&self.logical).into_iter();
         let names: Vec<String> = names.map(|name| self.short(name)).collect();
         let progress = self.settings.progress.clone();
-        let carried = match (&part, &self.bounds) {
-            (Some(_), Some(bounds)) => bounds.carried(),
-            _ => Vec::new(),
-        };
         let is_exact = part.as_ref().is_none_or(|part| part.is_exact);
+        // An exact answer to a query that is only watched is the plain one.
+        let is_plain = part.is_none() || is_exact && self.query.turbo.is_none();
+        let bounds = self.bounds.as_deref().filter(|_| !is_plain);
+        let carried = bounds.map_or(Vec::new(), |bounds| bounds.carried());
+        let schema = match (bounds, &self.query.turbo) {
+            (Some(bounds), None) => bounds.schema()?,
+            _ => Arc::clone(&self.schema),
+        };
         let summarised = parts.shaped();
         let shaped = move |answer: RecordBatch| match &part {
             Some(part) => part.answer(&answer),
@@ -783,25 +805,39 @@ impl Plan {
             answer.map(&shaped).transpose()
         };
         let answers = Answers::new(merged, next, self.settings.share(1, ANSWERS_SHARE));
-        let inner = self.finish_over(parts, Box::new(answers), &carried, is_exact)?;
+        let bounds = bounds.map(|bounds| (bounds, is_exact));
+        let inner = self.finish_over(parts, Box::new(answers), &carried, bounds)?;
         let cancel = self.settings.cancel.clone();
-        let schema = Arc::clone(&self.schema);
         let inner = RowSource::Engine(inner);
         Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
     }
 
-    /// The rows of the result over the answers of its tables, whose last columns are `carried`.
+    /// Which columns are estimates while somebody watches; none where the answer cannot be watched: nothing is read
+    /// in a drawn order that is elsewhere, or can be read once.
+    fn watched_bounds(&self) -> Option<Arc<Bounds>> {
+        let Route::Tables(parts) = &self.route else { return None };
+        let (_, table) = self.tables.iter().find(|(name, _)| name == parts.stream.table())?;
+        let source = table.source()?;
+        let is_here = source.files().iter().all(|file| file.is_local());
+        let bounds = parts.bounds(&self.logical, &self.schema)?;
+        // Where there is no place for bounds, there is no glimpse.
+        bounds.schema().ok()?;
+        (is_here && !table.is_sample() && parts.spec.is_order_free()).then(|| Arc::new(bounds))
+    }
+
+    /// The rows of the result over the answers of its tables, whose last columns are `carried`, with `bounds` beside
+    /// its estimates, of which it is said whether they are exact.
     pub(crate) fn finish_over(
         &self,
         parts: &Tables,
         answers: Box<dyn Iterator<Item = Result<RecordBatch>> + Send>,
         carried: &[FieldRef],
-        is_exact: bool,
+        bounds: Option<(&Bounds, bool)>,
     ) -> Result<Background> {
         let finished: Arc<dyn TableProvider> =
             Arc::new(Finished::new(parts.finished_schema_with(carried), answers));
         let mut finish = parts.finish(&self.logical, finished)?;
-        if let Some(bounds) = &self.bounds {
+        if let Some((bounds, is_exact)) = bounds {
             finish = bounds.with_bounds(finish, is_exact)?;
         }
         let (state, finish) = self.in_order(finish, self.settings.share(1, 4))?;

@@ -302,6 +302,11 @@ impl SourceFile {
         input::Watch { cancel: self.cancel.clone(), ..input::Watch::default() }
     }
 
+    /// Whether it is a file of this machine, read from any place.
+    pub fn is_local(&self) -> bool {
+        matches!(self.place, FileLocation::Local(_))
+    }
+
     /// The values of its `key=value` folders, outermost first.
     pub fn keys(&self) -> &[(String, Option<String>)] {
         &self.keys

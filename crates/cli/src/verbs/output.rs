@@ -1,7 +1,7 @@
 //! Where a result goes, and what is said about it.
 
-use std::io::IsTerminal;
-use std::time::Duration;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use tidemill_engine::coverage::Estimate;
 use tidemill_engine::coverage_file::CoverageFile;
@@ -9,7 +9,7 @@ use tidemill_engine::running::{Next, Preparation, Running, deliver};
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::screen::{Look, ROWS_SHOWN, Screen};
 use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
-use tidemill_engine::{Coverage, Error, Kept, Result, coverage};
+use tidemill_engine::{Cancel, Coverage, Error, Glimpse, Kept, Result, coverage};
 
 use super::{Outcome, print, program};
 use crate::args::{LookArgs, RowsShown, ShowArgs, SinkArgs, WriteArgs};
@@ -119,6 +119,11 @@ fn is_screen(sink: &SinkSpec) -> bool {
     is_terminal(sink) && sink.format == Some(OutputFormat::Text)
 }
 
+/// Whether somebody sees the result becoming what it will be.
+pub(super) fn is_watched(sink: &SinkSpec) -> bool {
+    is_screen(sink) && screen::is_drawn_anew()
+}
+
 /// Where the coverage goes as JSON.
 pub(super) enum CoverageSink {
     Nowhere,
@@ -197,7 +202,7 @@ pub(super) fn finish_keeping(
     let settings = &preparation.settings;
     let mut bar = Bar::new(&settings.progress);
     if is_screen(sink) {
-        let shown = show(&mut running, showing, keep, &mut bar);
+        let shown = show((&mut running, &settings.enough), showing, keep, &mut bar);
         bar.clear();
         if let Some(warning) = running.take_warning() {
             terminal::warn(&warning);
@@ -251,7 +256,7 @@ fn ended(
 
 /// Shows a run's rows on the terminal.
 fn show(
-    running: &mut Running,
+    (running, enough): (&mut Running, &Cancel),
     showing: Showing,
     keep: Option<Keep<'_>>,
     bar: &mut Bar,
@@ -260,13 +265,25 @@ fn show(
         bar.tick();
         Ok(())
     })?;
-    let mut table = Screen::new(&schema, showing.look()).map_err(Error::from)?;
+    let mut table: Option<Screen> = None;
+    let mut glimpses = Glimpses { lines: 0, began: Instant::now() };
     let mut pages = Pages::new(showing.uses_pager);
     let mut kept = keep.map(|keep| keep.kept.insert(Kept::new(schema, keep.bytes_max)));
+    // Its columns are known for certain when there are rows, or none.
+    let screen = |running: &mut Running| -> Result<Screen> {
+        Ok(Screen::new(&running.schema(|| Ok(()))?, showing.look())?)
+    };
     let mut is_written = false;
     loop {
         match running.next(WAIT)? {
+            Next::Glimpse(glimpse) => {
+                // From here on what there is may be taken for the answer.
+                terminal::answer_first(enough);
+                bar.clear();
+                glimpses.show(&glimpse, showing.look())?;
+            }
             Next::Batch(batch) => {
+                glimpses.erase(bar);
                 // Rows and the bar are on the same screen.
                 if showing.rows.is_none() && batch.num_rows() > 0 {
                     is_written = true;
@@ -275,6 +292,10 @@ fn show(
                 if let Some(kept) = &mut kept {
                     kept.add(&batch);
                 }
+                let table = match &mut table {
+                    Some(table) => table,
+                    none => none.insert(screen(running)?),
+                };
                 table.add(&batch, &mut pages).map_err(Error::from)?;
             }
             Next::Waiting if is_written => {}
@@ -283,12 +304,77 @@ fn show(
         }
     }
     bar.clear();
+    glimpses.erase(bar);
+    let table = match table {
+        Some(table) => table,
+        None => screen(running)?,
+    };
     let rows = table.rows();
     let shown = table.finish(&mut pages).map_err(Error::from).and_then(|()| pages.finish());
     match shown {
         // All has been read: whoever leaves the pager has seen enough, and what it rests on is still to be said.
         Ok(()) | Err(Error::ClosedPipe) => Ok(Written { rows, ..Written::default() }),
         Err(error) => Err(error),
+    }
+}
+
+/// Answers as they stand, each in the place of the one before.
+struct Glimpses {
+    /// The lines of the one that is on the screen.
+    lines: usize,
+    began: Instant,
+}
+
+/// What is left for the bar, and for what stands above.
+const LINES_LEFT: usize = 3;
+
+impl Glimpses {
+    fn show(&mut self, glimpse: &Glimpse, look: Look) -> Result<()> {
+        let lines_max = screen::size().1.saturating_sub(LINES_LEFT);
+        // Its head, what says how many are not shown, and what stands below.
+        let rows_max = lines_max.saturating_sub(5).max(1);
+        let rows = Some(look.rows.unwrap_or(usize::MAX).min(rows_max));
+        let mut table = Screen::new(&glimpse.schema, Look { rows, ..look }).map_err(Error::from)?;
+        let mut drawn = Vec::new();
+        for batch in &glimpse.batches {
+            table.add(batch, &mut drawn).map_err(Error::from)?;
+        }
+        table.finish(&mut drawn).map_err(Error::from)?;
+        let mut text = String::from_utf8_lossy(&drawn).into_owned();
+        let per_share = self.began.elapsed().as_secs_f64() / glimpse.share.max(1e-6);
+        let left = per_share * (1.0 - glimpse.share);
+        let say = format!(
+            "{} read, about {} left; Ctrl-C takes the answer as it stands",
+            coverage::percent(glimpse.share),
+            indicatif::HumanDuration(Duration::from_secs_f64(left.min(1e9))),
+        );
+        text.push_str(&screen::fitted_line(&say, look.width, look.colours));
+        let lines: Vec<&str> = text.lines().take(lines_max.max(1)).collect();
+        let mut out = std::io::stdout().lock();
+        let back = self.back();
+        self.lines = lines.len();
+        // In one go, so that it does not flicker.
+        let drawn = format!("{back}{}\n", lines.join("\n"));
+        let written = out.write_all(drawn.as_bytes()).and_then(|()| out.flush());
+        written.map_err(|error| Error::io("write", "standard output", error))
+    }
+
+    /// What takes the one that is on the screen away.
+    fn back(&self) -> String {
+        match self.lines {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\x1b[J"),
+        }
+    }
+
+    fn erase(&mut self, bar: &mut Bar) {
+        if self.lines > 0 {
+            bar.clear();
+            let mut out = std::io::stdout().lock();
+            // What cannot be written is found out by the rows that follow.
+            let _ = out.write_all(self.back().as_bytes()).and_then(|()| out.flush());
+            self.lines = 0;
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::{Error, Merge, Plan, Query, Repeats, Turbo};
 
-use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal};
+use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal, is_watched};
 use super::{Outcome, print, read_text};
 use crate::args::{MergeArgs, QueryArgs, RunArgs};
 use crate::{memory, terminal};
@@ -47,7 +47,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     if args.limits.max_bad.is_none() && is_terminal(&sink) {
         preparation.settings.max_bad = MaxBad::Shown;
     }
-    let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
+    let running = started(query, &preparation, &sink)?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
 
@@ -93,8 +93,17 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     if query.turbo.is_some() {
         terminal::answer_first(&preparation.settings.enough);
     }
-    let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
+    let running = started(query, &preparation, &sink)?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::All, args.show.showing()))
+}
+
+/// Starts a query; somebody at a terminal watches it.
+fn started(query: Query, preparation: &Preparation, sink: &SinkSpec) -> anyhow::Result<Running> {
+    let settings = preparation.settings.clone();
+    Ok(match is_watched(sink) {
+        true => Running::watched(query, settings)?,
+        false => Running::query(query, settings)?,
+    })
 }
 
 /// `tidemill merge PARTIAL…`.

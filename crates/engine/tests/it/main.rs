@@ -52,6 +52,7 @@ mod subqueries;
 mod summaries;
 mod sums;
 mod text;
+mod turbo;
 mod unions;
 mod windows;
 mod zones;

@@ -176,6 +176,7 @@ impl Turbo {
         }
     }
 
+    /// The share of all intervals that are to hold the exact number.
     pub(crate) fn confidence(&self) -> f64 {
         self.confidence.unwrap_or(CONFIDENCE)
     }

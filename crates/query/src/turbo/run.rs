@@ -1,11 +1,14 @@
 //! A query's tables filled with a part of the input, and looked at meanwhile.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use datafusion::common::TableReference;
 use datafusion::logical_expr::LogicalPlan;
 use tidemill_base::error::{Error, Result};
-use tidemill_sampling::{look_confidence, look_splits};
+use tidemill_sampling::{Sample, look_confidence, look_splits};
 use tidemill_tables::merge::Merged;
 
 use super::answer::Answering;
@@ -29,10 +32,19 @@ impl Plan {
         &self,
         parts: &Tables,
         turbo: &Turbo,
+        watch: Option<Watch<'_>>,
     ) -> Result<(Merged, Answering, Account)> {
         let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
         if let Some((_, table)) = stream {
-            table.cut_finely(turbo.split_bytes);
+            // Whoever only watches wants the exact answer soon.
+            let split_bytes = match turbo.may_stop() {
+                true => turbo.split_bytes,
+                false => table.source().map(|source| source.total_bytes() / WATCHED_SPLITS),
+            };
+            table.cut_finely(split_bytes.map(|bytes| match turbo.may_stop() {
+                true => bytes,
+                false => bytes.clamp(1 << 18, 1 << 22),
+            }));
         }
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
@@ -72,11 +84,17 @@ impl Plan {
             error: turbo.error,
             confidence: turbo.confidence(),
             look: 1,
+            watch,
+            glimpse_at: Instant::now() + GLIMPSE_FIRST,
         };
         let Taken { mut merged, read } = runner::run(work, &until, &mut looking)?;
         let mut account = self.account(None);
         part.sample = read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole());
         part.is_exact = read.is_whole();
+        if part.is_exact && self.query.turbo.is_none() {
+            // It is the answer that there would be without anybody who watches.
+            (part.formulas, part.schema) = (Vec::new(), parts.finished_schema());
+        }
         if read.is_whole() && read.wrong_starts > 0 {
             // All of it was read, and some of it from where no record begins: once more, in its order.
             self.tables.iter().for_each(|(_, table)| table.forget_scans());
@@ -129,8 +147,37 @@ impl Plan {
     }
 }
 
-/// Looks whether an answer is precise enough.
-struct Looking<'a> {
+/// An answer as it stands while more is read.
+#[derive(Debug, Clone)]
+pub struct Glimpse {
+    /// Its columns, with the bounds of each estimate behind it.
+    pub schema: SchemaRef,
+    /// Its rows, or the first of many.
+    pub batches: Vec<RecordBatch>,
+    /// The share of the bytes that was read, from 0 to 1.
+    pub share: f64,
+}
+
+/// Whoever is shown glimpses.
+pub type Watch<'a> = &'a mut (dyn FnMut(Glimpse) + 'a);
+
+/// More rows of a glimpse nobody sees.
+const GLIMPSE_ROWS_MAX: usize = 10_000;
+
+/// Into how many splits an input is cut that is only watched, if it is neither small nor large.
+const WATCHED_SPLITS: u64 = 512;
+
+/// Before this there is no glimpse: short runs show their answer.
+const GLIMPSE_FIRST: Duration = Duration::from_millis(300);
+
+/// The time between two glimpses, at least …
+const GLIMPSE_EACH: Duration = Duration::from_millis(150);
+
+/// … and so many times what the last one took.
+const GLIMPSE_SHARE: u32 = 20;
+
+/// Looks at the tables meanwhile: whether the answer is precise enough, and for whoever watches.
+struct Looking<'a, 'w> {
     plan: &'a Plan,
     parts: &'a Tables,
     /// What makes answers, of no sample yet.
@@ -140,46 +187,95 @@ struct Looking<'a> {
     confidence: f64,
     /// The next look, from 1 on.
     look: u32,
+    watch: Option<Watch<'w>>,
+    /// When the next glimpse is due.
+    glimpse_at: Instant,
 }
 
-impl Look for Looking<'_> {
+impl Look for Looking<'_, '_> {
     fn is_due(&self, splits_read: u64) -> bool {
-        self.error.is_some() && splits_read >= look_splits(self.look)
+        let is_precise_due = self.error.is_some() && splits_read >= look_splits(self.look);
+        let is_glimpse_due = self.watch.is_some() && Instant::now() >= self.glimpse_at;
+        splits_read > 0 && (is_precise_due || is_glimpse_due)
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let soon = || self.glimpse_at.saturating_duration_since(Instant::now());
+        self.watch.as_ref().map(|_| soon().max(Duration::from_millis(1)))
     }
 
     fn look(&mut self, snapshot: Snapshot) -> Result<Option<f64>> {
-        let Some(most) = self.error else { return Ok(None) };
+        let enough = self.is_precise(&snapshot)?;
+        if self.watch.is_some() && Instant::now() >= self.glimpse_at {
+            let began = Instant::now();
+            let schema = match self.plan.bounds.as_ref() {
+                Some(bounds) => bounds.schema()?,
+                None => Arc::clone(self.plan.schema()),
+            };
+            let Snapshot { answer, sample, share } = snapshot;
+            let batches = self.rows(&answer, sample, &schema)?;
+            if let Some(watch) = &mut self.watch {
+                watch(Glimpse { schema, batches, share });
+            }
+            self.glimpse_at = Instant::now() + GLIMPSE_EACH.max(began.elapsed() * GLIMPSE_SHARE);
+        }
+        Ok(enough)
+    }
+}
+
+impl Looking<'_, '_> {
+    /// With which confidence the answer is precise enough, if it is.
+    fn is_precise(&mut self, snapshot: &Snapshot) -> Result<Option<f64>> {
+        let (Some(most), Some(sample), Some(bounds)) =
+            (self.error, &snapshot.sample, self.plan.bounds.as_ref())
+        else {
+            return Ok(None);
+        };
+        if sample.splits_read() < look_splits(self.look) {
+            return Ok(None);
+        }
         // The splits of the last look that is due: those before it are not made up for.
-        while snapshot.sample.splits_read() >= look_splits(self.look + 1) {
+        while sample.splits_read() >= look_splits(self.look + 1) {
             self.look += 1;
         }
         let confidence = look_confidence(self.look, self.confidence);
         self.look += 1;
-        let sample = Some(snapshot.sample.with_confidence(confidence));
-        let part = Answering { sample, ..self.part.clone() };
-        let answer = part.answer(&snapshot.answer)?;
-        let shown = self.shown(answer)?;
-        let is_precise = shown.iter().all(|shown| shown.is_within(most));
-        Ok(is_precise.then_some(confidence))
-    }
-}
-
-impl Looking<'_> {
-    /// How wide the intervals of the estimates are that the result would have.
-    fn shown(&self, answer: arrow::array::RecordBatch) -> Result<Vec<ShownBounds>> {
-        let bounds = self.plan.bounds.as_ref();
-        let bounds = bounds.ok_or_else(|| Error::Internal("a look at no bounds".into()))?;
-        let answers = Box::new(std::iter::once(Ok(answer)));
-        let cancel = &self.plan.settings.cancel;
-        let mut rows = self.plan.finish_over(self.parts, answers, &bounds.carried(), false)?;
-        let mut shown = Vec::new();
-        while let Some(batch) = rows.next(cancel)? {
-            note_bounds(&mut shown, &named(batch, self.plan.schema())?);
+        let sample = sample.with_confidence(confidence);
+        let mut shown: Vec<ShownBounds> = Vec::new();
+        for batch in self.rows(&snapshot.answer, Some(sample), self.plan.schema())? {
+            note_bounds(&mut shown, &batch);
         }
         // Of what is a bound by itself, and of what has no interval, more reading makes no other thing.
-        let has_interval = bounds.with_intervals();
-        let kept = shown.into_iter().zip(has_interval).filter_map(|(one, has)| has.then_some(one));
-        Ok(kept.collect())
+        let mut estimates =
+            shown.iter().zip(bounds.with_intervals()).filter(|(_, has_interval)| *has_interval);
+        let is_precise = !shown.is_empty() && estimates.all(|(shown, _)| shown.is_within(most));
+        Ok(is_precise.then_some(confidence))
+    }
+
+    /// The rows that the result would have.
+    fn rows(
+        &self,
+        answer: &RecordBatch,
+        sample: Option<Sample>,
+        schema: &SchemaRef,
+    ) -> Result<Vec<RecordBatch>> {
+        let part = Answering { sample, ..self.part.clone() };
+        let answers = Box::new(std::iter::once(part.answer(answer)));
+        let carried = self.plan.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried());
+        let cancel = &self.plan.settings.cancel;
+        let bounds = self.plan.bounds.as_deref();
+        let mut rows =
+            self.plan.finish_over(self.parts, answers, &carried, bounds.map(|it| (it, false)))?;
+        let (mut batches, mut count) = (Vec::new(), 0);
+        while let Some(batch) = rows.next(cancel)? {
+            count += batch.num_rows();
+            batches.push(named(batch, schema)?);
+            // All of them are looked at for their precision.
+            if self.error.is_none() && count > GLIMPSE_ROWS_MAX {
+                break;
+            }
+        }
+        Ok(batches)
     }
 }
 

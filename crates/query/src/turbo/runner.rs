@@ -131,13 +131,19 @@ impl ReadPart {
 pub(crate) struct Snapshot {
     /// Keys and an answer per aggregate, as [`TableSpec::output_schema`] has them.
     pub answer: RecordBatch,
-    pub sample: Sample,
+    /// What was read; none where that is no sample.
+    pub sample: Option<Sample>,
+    /// The share of the bytes that was read.
+    pub share: f64,
 }
 
 /// Whoever looks at the tables while they are filled.
 pub(crate) trait Look {
     /// Whether it is time, with so many splits read.
     fn is_due(&self, splits_read: u64) -> bool;
+
+    /// After how long it may be time for another look, whatever was read.
+    fn patience(&self) -> Option<Duration>;
 
     /// Takes a look; if it is enough, with which confidence intervals are to be worked out.
     ///
@@ -507,8 +513,10 @@ impl Runner {
                 }
                 continue;
             }
-            let is_due =
-                may_look && !self.drawing.in_order && look.is_due(state.landed.len() as u64);
+            if let Some(soon) = look.patience() {
+                patience = patience.min(soon);
+            }
+            let is_due = may_look && look.is_due(state.landed.len() as u64);
             drop(state);
             let began = Instant::now();
             if is_due && let Some(snapshot) = self.snapshot(gathered, until.confidence)? {
@@ -534,7 +542,14 @@ impl Runner {
         let hands = self.state.lock().hands.clone();
         // Of what has landed by then; what lands meanwhile is in no table that is taken.
         let mut locked: Vec<_> = hands.iter().map(|hand| hand.held.lock()).collect();
-        let sample = self.sample(&self.state.lock().landed, confidence);
+        let (sample, bytes) = {
+            let state = self.state.lock();
+            let sample = || self.sample(&state.landed, confidence);
+            ((!self.drawing.in_order).then(sample), state.bytes)
+        };
+        let bytes =
+            if sample.is_none() { bytes.max(self.work.progress.bytes_done()) } else { bytes };
+        let share = (bytes as f64 / self.drawing.total.max(1) as f64).min(1.0);
         let chunks = locked.iter_mut().filter_map(|held| held.as_mut()?.tables.taken().transpose());
         let chunks = chunks.collect::<Result<Vec<Chunk>>>()?;
         drop(locked);
@@ -548,7 +563,7 @@ impl Runner {
         merge_all(&mut other, &copy)?;
         let own = gathered.decode(&encoded)?;
         merge_all(gathered, &own)?;
-        Ok(Some(Snapshot { answer: other.finish()?, sample }))
+        Ok(Some(Snapshot { answer: other.finish()?, sample, share }))
     }
 
     fn sample(&self, landed: &BTreeMap<usize, Landed>, confidence: f64) -> Sample {

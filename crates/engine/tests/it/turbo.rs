@@ -1,0 +1,288 @@
+//! Answers that rest on a part of the input: exact where all of it was read, and else as far off as they say.
+
+use std::time::{Duration, Instant};
+
+use arrow::array::AsArray;
+use arrow::datatypes::Float64Type;
+use tidemill_engine::{Query, Turbo};
+
+use crate::common::{Answer, Folder, Random, ask, query, settings};
+
+/// Events of five kinds in files that follow one another in time; kind `e` comes later and later.
+fn events(files: u64, rows: u64) -> Folder {
+    let folder = Folder::new();
+    let mut random = Random(7);
+    for file in 0..files {
+        let mut text = "day,kind,user,ms,price\n".to_owned();
+        for row in 0..rows {
+            let late = random.below(files) < file / 2;
+            let kind = if late { 'e' } else { ['a', 'b', 'c', 'd'][random.below(4) as usize] };
+            let (user, ms) = (random.below(5_000), random.below(1_000));
+            let price = random.below(10_000) as f64 / 100.0;
+            let note = if row % 50 == 0 { "\"two\nlines\"" } else { "one" };
+            text.push_str(&format!("{file},{kind},{user},{ms},{price}\n"));
+            // Now and then a record that a guess of its start may take for two.
+            if row % 997 == 0 {
+                text.push_str(&format!("{file},{note},{user},{ms},{price}\n"));
+            }
+        }
+        folder.write(&format!("{file:03}.csv"), text);
+    }
+    folder
+}
+
+fn turbo(options: &[(&str, &str)]) -> Turbo {
+    let mut turbo = Turbo::default();
+    options.iter().for_each(|(option, text)| turbo.set(option, text).unwrap());
+    turbo.checked().unwrap().unwrap()
+}
+
+fn asked(folder: &Folder, sql: &str, options: &[(&str, &str)]) -> Answer {
+    let query = Query { turbo: Some(turbo(options)), ..query(folder.sql(sql)) };
+    ask(&query, &settings()).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+fn refused(folder: &Folder, sql: &str, options: &[(&str, &str)]) -> String {
+    let query = Query { turbo: Some(turbo(options)), ..query(folder.sql(sql)) };
+    match ask(&query, &settings()) {
+        Ok(answer) => panic!("{sql} was answered: {:?}", answer.rows()),
+        Err(error) => error.to_string(),
+    }
+}
+
+const QUERIES: [&str; 8] = [
+    "SELECT kind, count(*) AS n, sum(ms) AS ms, avg(price) AS price FROM '$/*.csv' GROUP BY kind ORDER BY kind",
+    "SELECT count(*), min(ms), max(price), count(DISTINCT user) FROM '$/*.csv'",
+    "SELECT day, sum(price)/count(*) AS each, 100.0 * count(*) FILTER (WHERE kind = 'e') / count(*) AS share \
+     FROM '$/*.csv' GROUP BY day HAVING count(*) > 10 ORDER BY each DESC, day LIMIT 7",
+    "SELECT kind, top_k(user, 3) AS top, collect(ms, 4) AS first FROM '$/*.csv' GROUP BY kind ORDER BY kind",
+    "SELECT kind, quantile(ms, 0.9) AS q, unique(user) AS users, median(price) AS m, stddev(ms) AS s \
+     FROM '$/*.csv' GROUP BY kind ORDER BY kind",
+    "SELECT kind, rank() OVER (ORDER BY count(*)) AS place FROM '$/*.csv' GROUP BY kind ORDER BY kind",
+    "SELECT user % 2500 AS u, count(*) AS n FROM '$/*.csv' GROUP BY u ORDER BY n DESC, u LIMIT 20",
+    "SELECT DISTINCT kind FROM '$/*.csv' WHERE ms < 500 ORDER BY kind",
+];
+
+#[test]
+fn an_answer_over_all_of_the_input_is_the_exact_one() {
+    let folder = events(24, 3_000);
+    for sql in QUERIES {
+        let exact = folder.ask(sql);
+        for split_bytes in ["1k", "7k", "200k", "8M"] {
+            let options =
+                [("deadline", "1h"), ("no_intervals", "true"), ("split_bytes", split_bytes)];
+            let answer = asked(&folder, sql, &options);
+            assert_eq!(answer.rows(), exact.rows(), "{sql} {split_bytes}");
+            assert_eq!(answer.columns(), exact.columns(), "{sql}");
+            let types = |answer: &Answer| answer.batches[0].schema().fields().clone();
+            assert_eq!(types(&answer), types(&exact), "{sql}");
+            assert!(answer.coverage.complete, "{sql}: {}", answer.coverage.one_line());
+            assert_eq!(answer.coverage.rows.done, exact.coverage.rows.done);
+        }
+    }
+}
+
+#[test]
+fn bounds_of_an_exact_answer_are_equal_to_it() {
+    let folder = events(24, 1_000);
+    let exact = folder.ask(QUERIES[0]);
+    let answer = asked(&folder, QUERIES[0], &[("deadline", "1h")]);
+    let columns = "kind n n_low n_high ms ms_low ms_high price price_low price_high";
+    assert_eq!(answer.columns(), columns.split(' ').collect::<Vec<_>>());
+    for (row, exact) in answer.rows().iter().zip(exact.rows()) {
+        assert_eq!(row[0], exact[0]);
+        for (group, exact) in row[1..].chunks(3).zip(&exact[1..]) {
+            assert!(group.iter().all(|value| *value == group[0]), "{group:?}");
+            assert_eq!(group[0].parse::<f64>().unwrap(), exact.parse::<f64>().unwrap());
+        }
+    }
+    assert!(answer.coverage.complete && answer.coverage.estimates.is_empty());
+}
+
+/// A value and its bounds, by the name of its column.
+fn estimates(answer: &Answer, name: &str) -> Vec<(f64, Option<f64>, Option<f64>)> {
+    let mut all = Vec::new();
+    for batch in &answer.batches {
+        let number = |name: &str, row: usize| {
+            let column = batch.column_by_name(name).unwrap().as_primitive::<Float64Type>().clone();
+            arrow::array::Array::is_valid(&column, row).then(|| column.value(row))
+        };
+        all.extend((0..batch.num_rows()).map(|row| {
+            let bound = |which: &str| number(&format!("{name}_{which}"), row);
+            (number(name, row).unwrap(), bound("low"), bound("high"))
+        }));
+    }
+    all
+}
+
+#[test]
+fn estimates_hold_the_exact_number_about_as_often_as_they_say() {
+    let folder = events(24, 3_000);
+    let sql = "SELECT kind, count(*) AS n, sum(ms) AS total, avg(price) AS mean, sum(price)/sum(ms) AS ratio \
+               FROM '$/*.csv' WHERE length(kind) = 1 GROUP BY kind ORDER BY kind";
+    let exact = folder.ask(sql).rows();
+    let names = ["n", "total", "mean", "ratio"];
+    let (mut held, mut all) = ([0; 4], 0);
+    for seed in 0..40 {
+        let seed = seed.to_string();
+        let options = [("sample", "8%"), ("seed", &seed), ("split_bytes", "1k")];
+        let answer = asked(&folder, sql, &options);
+        let coverage = &answer.coverage;
+        let sampled = coverage.sampled.as_ref().unwrap();
+        assert!(!coverage.complete && sampled.scaled && sampled.seed.to_string() == seed);
+        assert_eq!(coverage.splits.done + coverage.splits.left_out, coverage.splits.total);
+        assert_eq!(coverage.bytes.done + coverage.bytes.left_out, coverage.bytes.total);
+        assert_eq!(coverage.splits.done, (coverage.splits.total as f64 * 0.08).ceil() as u64);
+        all += exact.len();
+        for (column, name) in names.iter().enumerate() {
+            for (row, (value, low, high)) in estimates(&answer, name).into_iter().enumerate() {
+                let truth: f64 = exact[row][1 + column].parse().unwrap();
+                let (low, high) = (low.unwrap(), high.unwrap());
+                assert!(low <= value && value <= high, "{name}: {low} {value} {high}");
+                assert!((value / truth - 1.0).abs() < 0.5, "{name} {value} of {truth}");
+                held[column] += usize::from(low <= truth && truth <= high);
+            }
+        }
+    }
+    for (name, held) in names.iter().zip(held) {
+        let share = held as f64 / all as f64;
+        assert!(share > 0.9, "{name}: {share} of {all}");
+    }
+}
+
+#[test]
+fn an_equal_seed_gives_an_equal_answer_whatever_the_threads() {
+    let folder = events(24, 1_000);
+    let rows = |threads: usize, seed: &str| {
+        let options = [("sample", "10%"), ("seed", seed), ("split_bytes", "2k")];
+        let query = Query { turbo: Some(turbo(&options)), ..query(folder.sql(QUERIES[0])) };
+        let settings = tidemill_engine::Settings { threads, ..settings() };
+        let answer = ask(&query, &settings).unwrap();
+        // Floats are added up in another order in the bounds alone.
+        ["n", "ms", "price"].map(|name| {
+            estimates(&answer, name).into_iter().map(|(value, _, _)| value).collect::<Vec<_>>()
+        })
+    };
+    let one = rows(1, "5");
+    assert_eq!(one, rows(2, "5"));
+    assert_eq!(one, rows(4, "5"));
+    assert_ne!(one, rows(2, "6"));
+}
+
+#[test]
+fn precision_stops_once_all_shown_intervals_are_narrow() {
+    let folder = events(48, 3_000);
+    let sql = "SELECT kind, count(*) AS n, avg(ms) AS mean FROM '$/*.csv' WHERE length(kind) = 1 GROUP BY kind";
+    let options = [("error", "10%"), ("split_bytes", "1k")];
+    let answer = asked(&folder, sql, &options);
+    assert!(!answer.coverage.complete);
+    assert_eq!(answer.coverage.stopped.as_deref(), Some("stopped when it was precise enough"));
+    for name in ["n", "mean"] {
+        for (value, low, high) in estimates(&answer, name) {
+            let half = (high.unwrap() - value).max(value - low.unwrap());
+            assert!(half <= 0.1 * value, "{name}: {value} ± {half}");
+        }
+    }
+    // Nothing is precise enough: all of it is read.
+    let answer = asked(&folder, sql, &[("error", "0.0001%"), ("split_bytes", "1k")]);
+    assert!(answer.coverage.complete);
+}
+
+#[test]
+fn what_has_no_scale_is_a_bound_or_what_was_seen() {
+    let folder = events(24, 1_000);
+    let sql = "SELECT max(ms) AS most, min(ms) AS least, unique(user) AS users, count(DISTINCT user) AS different, \
+               stddev(ms) AS s FROM '$/*.csv'";
+    let answer = asked(&folder, sql, &[("sample", "10%"), ("split_bytes", "1k")]);
+    for (name, has_low, has_high) in
+        [("most", true, false), ("least", false, true), ("users", true, false), ("s", false, false)]
+    {
+        for (value, low, high) in estimates(&answer, name) {
+            assert_eq!(low, has_low.then_some(value), "{name}");
+            assert_eq!(high, has_high.then_some(value), "{name}");
+        }
+    }
+    // As what was seen, a count is a bound too, and is not scaled.
+    let sql = "SELECT count(*) AS n FROM '$/*.csv'";
+    let options = [("sample", "10%"), ("split_bytes", "1k"), ("as_seen", "true")];
+    let seen = asked(&folder, sql, &options);
+    assert_eq!(estimates(&seen, "n")[0].0, seen.coverage.rows.done as f64);
+    assert!(!seen.coverage.sampled.unwrap().scaled);
+}
+
+#[test]
+fn a_deadline_that_has_passed_gives_what_there_is() {
+    let folder = events(24, 1_000);
+    for sql in QUERIES {
+        let began = Instant::now().checked_sub(Duration::from_secs(60));
+        let turbo = Turbo { began, ..turbo(&[("deadline", "1s")]) };
+        let query = Query { turbo: Some(turbo), ..query(folder.sql(sql)) };
+        let answer = ask(&query, &settings()).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert!(!answer.coverage.complete, "{sql}");
+        assert_eq!(answer.coverage.stopped.as_deref(), Some("stopped for the deadline"));
+    }
+}
+
+#[test]
+fn what_cannot_be_drawn_from_is_read_in_order() {
+    let folder = Folder::new();
+    let text: String = (0..2_000).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+    folder.write("one.jsonl", &text);
+    let sql = "SELECT count(*) AS n, sum(n) AS total FROM '$/one.jsonl'";
+    let answer = asked(&folder, sql, &[("sample", "10%")]);
+    assert_eq!(answer.rows()[0][0], "2000.0");
+    assert!(answer.coverage.complete, "{}", answer.coverage.one_line());
+}
+
+#[test]
+fn rows_are_found_wherever_they_are() {
+    let folder = events(24, 3_000);
+    let sql = "SELECT day, user, ms FROM '$/*.csv' WHERE ms = 123";
+    let all = folder.ask(sql);
+    let (total, all) = (all.rows().len(), all.sorted());
+    for wanted in [1, 5, total - 1, total, total + 1, 10 * total] {
+        let answer = asked(&folder, sql, &[("find", &wanted.to_string()), ("split_bytes", "2k")]);
+        assert_eq!(answer.rows().len(), wanted.min(total));
+        assert!(answer.rows().iter().all(|row| all.contains(row)));
+        assert!(answer.coverage.complete, "{}", answer.coverage.one_line());
+        if wanted > total {
+            assert_eq!(answer.sorted(), all);
+        }
+    }
+    // A limit and rows to find: the fewer of the two.
+    let limited = format!("{sql} LIMIT 2");
+    assert_eq!(asked(&folder, &limited, &[("find", "5")]).rows().len(), 2);
+    // A sample of plain rows.
+    let answer = asked(&folder, sql, &[("sample", "20%"), ("split_bytes", "1k")]);
+    assert!(!answer.coverage.complete && answer.rows().len() < total / 2);
+    assert!(answer.rows().iter().all(|row| all.contains(row)));
+}
+
+#[test]
+fn what_cannot_be_estimated_is_refused() {
+    let folder = events(2, 100);
+    let deadline = [("deadline", "1h")];
+    for (sql, options, expected) in [
+        ("SELECT * FROM '$/*.csv' ORDER BY ms", &deadline, "no estimate can be made"),
+        ("SELECT count(*) FROM '$/*.csv' UNION ALL SELECT 1", &deadline, "no estimate can be made"),
+        ("SUMMARIZE SELECT * FROM '$/*.csv'", &deadline, "a summary of columns is of all rows"),
+        (
+            "SELECT count(*) FROM '$/*.csv' TABLESAMPLE SYSTEM (10)",
+            &deadline,
+            "sampled by the query already",
+        ),
+        ("SELECT count(*) FROM '$/*.csv'", &[("find", "3")], "`find` is of rows"),
+        ("SELECT ms FROM '$/*.csv' LIMIT 3 OFFSET 2", &[("find", "3")], "OFFSET"),
+        ("SELECT ms FROM '$/*.csv'", &[("error", "3%")], "`error` is of counts"),
+        ("SELECT max(ms) FROM '$/*.csv'", &[("error", "3%")], "`error` is of counts"),
+        ("SELECT count(*), top_k(ms, 3) FROM '$/*.csv'", &[("error", "3%")], "`error` looks at"),
+        (
+            "SELECT count(*) AS n, max(ms) AS n_low FROM '$/*.csv'",
+            &deadline,
+            "two columns would be `n_low`",
+        ),
+    ] {
+        let message = refused(&folder, sql, options);
+        assert!(message.contains(expected), "{sql}: {message}");
+    }
+}
