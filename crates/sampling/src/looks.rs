@@ -1,0 +1,88 @@
+//! When to look whether an answer is precise enough, and with which confidence.
+//!
+//! Whoever looks again and again, and stops at the first interval that is narrow enough, stops too often where the
+//! interval happens to be wrong: each look is another chance. So looks are few (each after half as many splits
+//! again), and the probability of an error is spent over them: the k-th has 6/(π²k²) of it, the sum of which
+//! over all k is 1. By Bonferroni's inequality the probability that any of the looks' intervals fails to hold the
+//! answer is at most 1 − confidence, whenever one stops.
+
+use std::f64::consts::PI;
+
+/// After how many splits the `look`th look is taken, from 1 on: 16, 24, 36, 54, 81, 122, …
+///
+/// ```
+/// use tidemill_sampling::look_splits;
+///
+/// assert_eq!([1, 2, 3, 4, 5, 6].map(look_splits), [16, 24, 36, 54, 81, 122]);
+/// ```
+pub fn look_splits(look: u32) -> u64 {
+    let mut splits = 16_u64;
+    // Halves are rounded up at each step.
+    for _ in 1..look {
+        let Some(next) = splits.checked_add(splits.div_ceil(2)) else { return u64::MAX };
+        splits = next;
+    }
+    splits
+}
+
+/// The confidence that the intervals of the `look`th look, from 1 on, are computed with, so that with
+/// probability `confidence` those of all looks hold the answer.
+///
+/// ```
+/// use tidemill_sampling::look_confidence;
+///
+/// assert!((look_confidence(1, 0.95) - 0.9696).abs() < 1e-4);
+/// ```
+pub fn look_confidence(look: u32, confidence: f64) -> f64 {
+    let number = f64::from(look.max(1));
+    1.0 - (1.0 - confidence) * 6.0 / (PI * number).powi(2)
+}
+
+/// With probability `confidence`, any one given group that was not seen in `splits_read` splits is in less than this
+/// share of all splits: 1 − (1 − confidence)^(1/splits_read), about 3/n at 95 % (the rule of three).
+///
+/// It says nothing of all unseen groups together, and nothing of how many rows they have.
+///
+/// ```
+/// use tidemill_sampling::unseen_share;
+///
+/// assert!((unseen_share(100, 0.95) - 0.0295).abs() < 1e-4);
+/// ```
+pub fn unseen_share(splits_read: u64, confidence: f64) -> f64 {
+    if splits_read == 0 {
+        return 1.0;
+    }
+    let share = -((-confidence).ln_1p() / splits_read as f64).exp_m1();
+    share.clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_spent_over_all_looks_is_what_there_is() {
+        let spent: f64 = (1..100_000).map(|look| 1.0 - look_confidence(look, 0.95)).sum();
+        assert!(spent <= 0.05 && spent > 0.049_99, "{spent}");
+    }
+
+    #[test]
+    fn looks_grow_by_half() {
+        for look in 1..60 {
+            let (splits, next) = (look_splits(look), look_splits(look + 1));
+            assert!(next >= splits + splits / 2 && next <= splits + splits / 2 + 1);
+        }
+        assert_eq!(look_splits(0), 16);
+        assert_eq!(look_splits(1_000), u64::MAX);
+    }
+
+    #[test]
+    fn an_unseen_group_follows_the_rule_of_three() {
+        for splits in [100, 1_000, 1_000_000] {
+            let share = unseen_share(splits, 0.95) * splits as f64;
+            assert!((share - 3.0).abs() < 0.05, "{share}");
+        }
+        assert_eq!(unseen_share(0, 0.95), 1.0);
+        assert!((unseen_share(1, 0.95) - 0.95).abs() < 1e-12);
+    }
+}
