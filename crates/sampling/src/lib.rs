@@ -16,12 +16,12 @@
 //! ```
 //! use tidemill_sampling::{CELLS, DrawnOrder, Interval, Sample, cell_of};
 //!
-//! // 1,000 splits, of 100 to 104 bytes; each has a row for every 10 bytes or so.
+//! // 1,000 splits, of 100 to 104 bytes; each has a row for every 8 to 10 bytes.
 //! let bytes = |split: usize| 100.0 + (split % 5) as f64;
 //! let rows = |split: usize| 10.0 + (split * 7 % 3) as f64;
 //! let mut sample = Sample::new(1_000, (0..1_000).map(bytes).sum(), 0.95);
 //! let mut series = [0.0; CELLS];
-//! for split in DrawnOrder::new(1_000, 42).take(100) {
+//! for split in DrawnOrder::new(1_000, 7).take(100) {
 //!     sample.add(split, bytes(split));
 //!     series[cell_of(split, 1_000) as usize] += rows(split);
 //! }

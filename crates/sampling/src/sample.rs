@@ -57,6 +57,8 @@ pub struct Sample {
     bytes_read: f64,
     confidence: f64,
     quantiles: Arc<Quantiles>,
+    /// At 95 %.
+    quantiles_95: Arc<Quantiles>,
     units: OnceLock<Units>,
 }
 
@@ -73,6 +75,7 @@ impl Sample {
             bytes_read: 0.0,
             confidence,
             quantiles: Arc::new(Quantiles::new(confidence)),
+            quantiles_95: Arc::new(Quantiles::new(0.95)),
             units: OnceLock::new(),
         }
     }
@@ -142,6 +145,11 @@ impl Sample {
     pub(crate) fn t(&self, degrees: f64) -> f64 {
         self.quantiles.t(degrees)
     }
+
+    /// The same at 95 %.
+    pub(crate) fn t_95(&self, degrees: f64) -> f64 {
+        self.quantiles_95.t(degrees)
+    }
 }
 
 /// Student's t at one confidence, computed when first asked for.
@@ -172,8 +180,8 @@ pub(crate) struct Units {
     pub(crate) count: usize,
     /// The cell of each unit.
     pub(crate) cells: [usize; CELLS],
-    /// Bytes read of each unit.
-    pub(crate) bytes: [f64; CELLS],
+    /// The share of each unit in the bytes read.
+    pub(crate) shares: [f64; CELLS],
     /// Where both cells of every stretch were read: for each stretch the root of the number of b's splits over a's.
     pub(crate) pairs: Option<[f64; CELLS / 2]>,
     resamples: OnceLock<Box<[u8]>>,
@@ -184,13 +192,14 @@ impl Units {
         let mut units = Self {
             count: 0,
             cells: [0; CELLS],
-            bytes: [0.0; CELLS],
+            shares: [0.0; CELLS],
             pairs: None,
             resamples: OnceLock::new(),
         };
+        let bytes: f64 = read.iter().sum();
         for cell in (0..CELLS).filter(|&cell| splits[cell] > 0) {
             units.cells[units.count] = cell;
-            units.bytes[units.count] = read[cell];
+            units.shares[units.count] = if bytes > 0.0 { read[cell] / bytes } else { 0.0 };
             units.count += 1;
         }
         if units.count == CELLS {
@@ -282,7 +291,7 @@ mod tests {
         }
         let units = sample.units();
         assert_eq!(&units.cells[..units.count], [2, 4, 7]);
-        assert_eq!(&units.bytes[..units.count], [2.0, 4.0, 7.0]);
+        assert_eq!(&units.shares[..units.count], [2.0 / 13.0, 4.0 / 13.0, 7.0 / 13.0]);
         assert!(units.pairs.is_none());
         assert!(units.resamples().iter().all(|&unit| unit < 3));
     }
