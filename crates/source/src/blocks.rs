@@ -26,8 +26,10 @@ pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 /// What is handed out of a larger one: enough for the copy that is kept of a refused record, and
 /// one byte that tells that there is more.
 const CUT_BYTES: usize = super::reject::KEPT_BYTES_MAX + 1;
-/// Behind a range's end only the rest of one record is wanted.
+/// Behind a range's end only the rest of one record is wanted …
 const TAIL_READ_BYTES: usize = 64 << 10;
+/// … of which a quarter of a small range is read at first, but no less than this.
+const TAIL_READ_BYTES_MIN: usize = 4 << 10;
 
 /// What is wrong with a record that is beyond [`RECORD_BYTES_MAX`].
 pub(crate) fn record_too_large() -> String {
@@ -139,8 +141,9 @@ pub(crate) struct Blocks {
     line: Option<u64>,
     /// What a first line that was skipped says of what stands between fields.
     separator: Option<u8>,
-    /// What one read asks for.
+    /// What one read asks for, and one behind the limit.
     read_bytes: usize,
+    tail_bytes: usize,
     /// Whether the rest of a record is passed over before anything else.
     is_passing: bool,
     ended: bool,
@@ -156,6 +159,8 @@ impl Blocks {
         offset: u64,
         limit: Option<u64>,
     ) -> Self {
+        let quarter = limit.map_or(0, |limit| limit.saturating_sub(offset) / 4);
+        let quarter = usize::try_from(quarter).unwrap_or(usize::MAX);
         Self {
             input,
             cutter: Finder::new(ends.into()),
@@ -168,6 +173,7 @@ impl Blocks {
             line: None,
             separator: None,
             read_bytes: READ_BYTES,
+            tail_bytes: quarter.clamp(TAIL_READ_BYTES_MIN, TAIL_READ_BYTES),
             is_passing: false,
             ended: false,
             done: limit.is_some_and(|limit| offset >= limit),
@@ -371,8 +377,14 @@ impl Blocks {
         }
         let end = self.base + self.filled as u64;
         let wanted = match self.limit {
-            Some(limit) if end >= limit => TAIL_READ_BYTES.max(self.filled),
-            Some(limit) => usize::try_from(limit - end).unwrap_or(usize::MAX).min(self.read_bytes),
+            Some(limit) if end >= limit => self.tail_bytes.max(self.filled),
+            Some(limit) => {
+                let left = usize::try_from(limit - end).unwrap_or(usize::MAX);
+                // The last record's end in the same read, where there is room: one read, and one block, of a small
+                // range.
+                let all = left.saturating_add(self.tail_bytes);
+                if all <= self.read_bytes { all } else { left.min(self.read_bytes) }
+            }
             None => self.read_bytes,
         }
         // Doubling keeps the work for a huge record linear.

@@ -110,7 +110,7 @@ pub use options::ReadOptions;
 pub use promote::Promote;
 pub use read::{SplitReader, SplitStats};
 pub use reject::Rejects;
-pub use split::{Cutting, Piece, Split};
+pub use split::{Cutting, Piece, Split, sampled_target_bytes};
 
 /// What a source is, as a job says it.
 #[derive(Debug, Clone, Default)]
@@ -771,7 +771,8 @@ impl Source {
         cutting: Cutting<'_>,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
-        self.cut(split::target_bytes(self.total_bytes()), cutting, wanted)
+        let target = || split::target_bytes(self.total_bytes());
+        self.cut(cutting.target_bytes.unwrap_or_else(target), cutting, wanted)
     }
 
     /// The same with another target size than the one that the total gives.

@@ -77,8 +77,12 @@ pub(super) fn decoded(
     if file.told.get() == Some(&Compression::None) {
         return Ok(input);
     }
+    // One byte more than there are tells that there are no more.
+    let stored = stored_bytes.and_then(|bytes| usize::try_from(bytes.saturating_add(1)).ok());
+    let stored = stored.unwrap_or(usize::MAX);
     for layer in 0..LAYERS_MAX {
-        let peeked = Peeked::new(input, read_bytes)?;
+        let peeked =
+            Peeked::new(input, if layer == 0 { read_bytes.min(stored) } else { read_bytes })?;
         let found = match layer {
             0 => *file.told.get_or_init(|| compression_told(file.compression, &peeked.head)),
             _ => Compression::from_magic(&peeked.head),

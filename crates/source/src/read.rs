@@ -144,7 +144,9 @@ struct OfBlock {
 struct Current {
     file: Arc<SourceFile>,
     is_whole: bool,
+    /// What is the same for all its rows, for so many of them.
     keys: Vec<Option<ArrayRef>>,
+    keys_rows: usize,
     body: Body,
     /// Where records of text are numbered.
     numbering: Option<Numbering>,
@@ -223,9 +225,16 @@ impl SplitReader {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(Ready { batch, records, numbers }) = self.ready.pop_front() {
-                let Some(current) = &self.current else {
+                let Some(current) = &mut self.current else {
                     return Err(Error::Internal("a batch without a file".into()));
                 };
+                let rows = batch.num_rows();
+                if rows > current.keys_rows {
+                    // A small piece is not worth the largest batch.
+                    let room = rows.next_power_of_two().min(self.options.batch_rows).max(rows);
+                    current.keys = self.assembly.keys(&self.source, current.file.index, room)?;
+                    current.keys_rows = room;
+                }
                 let (keys, numbers) = (&current.keys, numbers.as_ref());
                 let batch =
                     self.assembly.assemble(&batch, &records, keys, numbers, &current.file)?;
@@ -335,8 +344,8 @@ impl SplitReader {
         } else {
             return Err(Error::Internal(format!("`{}` is of no kind", piece.file.shown)));
         };
-        // As often as the largest batch has rows.
-        let keys = self.assembly.keys(&self.source, piece.file.index, self.options.batch_rows)?;
+        let keys_rows = 1;
+        let keys = self.assembly.keys(&self.source, piece.file.index, keys_rows)?;
         let is_whole = piece.is_whole_file();
         let numbering = match (&body, self.assembly.is_numbered()) {
             (Body::Text { .. }, true) if piece.range.start > 0 => {
@@ -347,7 +356,8 @@ impl SplitReader {
             (Body::Text { .. }, true) => Some(Numbering::default()),
             _ => None,
         };
-        self.current = Some(Current { file: piece.file, is_whole, keys, body, numbering });
+        self.current =
+            Some(Current { file: piece.file, is_whole, keys, keys_rows, body, numbering });
         Ok(())
     }
 
@@ -418,7 +428,7 @@ impl SplitReader {
                 file.index,
                 &open,
                 self.source.grammar(),
-                piece.range.start,
+                piece.range.clone(),
                 self.source.columns.layout(file.index).fields,
             )?,
         };

@@ -4,6 +4,11 @@
 //! same splits everywhere: the target is a 64th of all bytes, at least 1 MiB and at most
 //! 32 MiB. Small enough that the last task to finish is not waited for long, large enough
 //! that a task's fixed cost does not show.
+//!
+//! Whoever answers from a sample of the splits wants many of them, as what is told of the whole is the
+//! surer the more independent pieces it rests on: [`sampled_target_bytes`]. What a split costs
+//! beside its bytes is then what counts: windows, buffers and what is read behind a split's end are sized
+//! by the split.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +21,12 @@ pub(crate) const SPLIT_BYTES_MIN: u64 = 1 << 20;
 pub(crate) const SPLIT_BYTES_MAX: u64 = 32 << 20;
 /// … of which there are about so many at most.
 const SPLITS_MAX: u64 = 1 << 18;
+/// Splits that a sample is taken of hold at least so much, if there is so much …
+const SAMPLED_BYTES_MIN: u64 = 16 << 10;
+/// … and at most so much …
+const SAMPLED_BYTES_MAX: u64 = 1 << 20;
+/// … so that there are so many of them.
+const SAMPLED_SPLITS: u64 = 1 << 12;
 
 /// A part of a file.
 #[derive(Debug, Clone)]
@@ -88,6 +99,9 @@ pub struct Cutting<'a> {
     pub numbered: bool,
     /// Which of the files are read at all. Default: all.
     pub files: Option<&'a [bool]>,
+    /// The size that splits aim at, in bytes as stored; row groups of Parquet that are larger are cut between
+    /// their pages then. Default: as the total gives it, and row groups as they are.
+    pub target_bytes: Option<u64>,
 }
 
 impl Cutting<'_> {
@@ -100,6 +114,20 @@ impl Cutting<'_> {
 /// may say anything.
 pub(crate) fn target_bytes(total: u64) -> u64 {
     (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX.max(total / SPLITS_MAX))
+}
+
+/// The size that splits of `total` bytes aim at where a sample of them is to tell of all: a 4096th, at least 16 KiB
+/// and at most 1 MiB; beyond 256 GiB larger ones, as all of them are listed.
+///
+/// ```
+/// use tidemill_source::sampled_target_bytes;
+///
+/// assert_eq!(sampled_target_bytes(100_000_000), 24_414);
+/// assert_eq!(sampled_target_bytes(10_000_000_000), 1 << 20);
+/// ```
+pub fn sampled_target_bytes(total: u64) -> u64 {
+    let least = (total / SAMPLED_SPLITS).clamp(SAMPLED_BYTES_MIN, SAMPLED_BYTES_MAX);
+    least.max(total / SPLITS_MAX)
 }
 
 /// Collects pieces into splits of about the target size, in order.
@@ -174,6 +202,20 @@ mod tests {
             [(0, 1 << 20), (1 << 30, 16 << 20), (100 << 30, 32 << 20), (128 << 20, 2 << 20)]
         {
             assert_eq!(target_bytes(total), expected, "{total}");
+        }
+    }
+
+    #[test]
+    fn splits_of_a_sample_are_thousands() {
+        for (total, expected) in [
+            (0, 16 << 10),
+            (64 << 20, 16 << 10),
+            (128 << 20, 32 << 10),
+            (4 << 30, 1 << 20),
+            (256 << 30, 1 << 20),
+            (1 << 40, 4 << 20),
+        ] {
+            assert_eq!(sampled_target_bytes(total), expected, "{total}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where the splits of a cut file begin: guessed while its splits are read at once, or found by reading.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,8 +13,13 @@ use super::error::Result;
 use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
 use super::{Source, Split};
 
-/// What a guess looks at first.
+/// What a guess looks at …
 const WINDOW_BYTES: usize = 64 << 10;
+/// … or a quarter of a small split, but no less than this: following quotes takes some nanoseconds a byte, so that
+/// a window larger than the split would cost more than its records do.
+const WINDOW_BYTES_MIN: usize = 2 << 10;
+/// A window that is smaller for that reason is believed if it has so many lines.
+const LINES_MIN: usize = 16;
 
 /// Guesses that are so far from where they began are kept.
 const FAR_BYTES: u64 = 1 << 20;
@@ -25,15 +31,17 @@ const FAR_BYTES: u64 = 1 << 20;
 pub(super) struct LongRecords(Mutex<HashMap<usize, BTreeMap<u64, u64>>>);
 
 impl LongRecords {
-    /// The likeliest first record start at or behind `from`; the file's size if there is none.
+    /// The likeliest first record start at or behind the start of `range`, which is a split's; the file's size if
+    /// there is none.
     pub(super) fn guess(
         &self,
         file: usize,
         open: &OpenFile,
         grammar: cut::Grammar,
-        from: u64,
+        range: Range<u64>,
         fields: usize,
     ) -> Result<u64> {
+        let from = range.start;
         let known = |starts: &BTreeMap<u64, u64>| {
             let (_, start) = starts.range(..=from).next_back()?;
             (*start >= from).then_some(*start)
@@ -41,7 +49,7 @@ impl LongRecords {
         if let Some(start) = self.0.lock().get(&file).and_then(known) {
             return Ok(start);
         }
-        let start = guess(open, grammar, from, fields)?;
+        let start = guess(open, grammar, range, fields)?;
         // A file's end is also what is given where nothing is found.
         if start - from > FAR_BYTES && start < open.size() {
             self.0.lock().entry(file).or_default().insert(from, start);
@@ -51,16 +59,26 @@ impl LongRecords {
 }
 
 /// The same, without what is known.
-fn guess(open: &OpenFile, grammar: cut::Grammar, from: u64, fields: usize) -> Result<u64> {
+fn guess(open: &OpenFile, grammar: cut::Grammar, range: Range<u64>, fields: usize) -> Result<u64> {
     // The byte before tells whether a record ends there.
-    let base = from - 1;
-    let mut window = vec![0; WINDOW_BYTES];
+    let base = range.start - 1;
+    let is_exact = grammar.every_line_ends_a_record();
+    let quarter = usize::try_from((range.end - range.start) / 4).unwrap_or(usize::MAX);
+    // Of lines the first end tells all.
+    let first = if is_exact { 0 } else { quarter };
+    let mut window = vec![0; first.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES)];
     loop {
         let count = open.read_at(&mut window, base)?;
-        if let Some(start) = cut::guess_start(grammar, &window[..count], fields) {
+        let seen = &window[..count];
+        let is_over = count < window.len();
+        let is_believed = || {
+            let lines = || memchr::memchr_iter(b'\n', seen).take(LINES_MIN).count();
+            is_exact || is_over || seen.len() >= WINDOW_BYTES || lines() >= LINES_MIN
+        };
+        if let Some(start) = cut::guess_start(grammar, seen, fields).filter(|_| is_believed()) {
             return Ok(base + start as u64);
         }
-        if count < window.len() {
+        if is_over {
             return Ok(open.size());
         }
         if window.len() > RECORD_BYTES_MAX {

@@ -1,0 +1,138 @@
+//! What a split costs beside its bytes: the same files read in small splits and in large ones.
+//!
+//! ```text
+//! cargo run --release -p tidemill-source --example split_cost -- [FORMAT] [FILES] [BYTES_OF_FILE] [SMALL] [LARGE]
+//! ```
+//!
+//! Files are made in the folder for temporary ones and read from the page cache by one thread, the splits in an
+//! order that has nothing to do with theirs, as a sample takes them. The cost is the processor's time for the small
+//! ones less that for the large ones, shared among the splits that there are more.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_source::{Cutting, Format, ReadOptions, Source, SourceSpec};
+
+/// Runs of each kind, of which the fastest counts.
+const RUNS: usize = 3;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, or: u64| words.get(at).map_or(Ok(or), |word| word.parse());
+    let formats = ["csv", "quoted", "json", "access-log"];
+    let wanted = words.first().map_or("all", String::as_str);
+    let (files, file_bytes) = (number(1, 100)?, number(2, 1_000_000)?);
+    let (small, large) = (number(3, 10_000)?, number(4, 1 << 20)?);
+    for format in formats.into_iter().filter(|format| wanted == "all" || wanted == *format) {
+        let folder = tempfile::tempdir()?;
+        for file in 0..files {
+            let text = text(format, file, file_bytes);
+            std::fs::write(folder.path().join(format!("{file:05}.txt")), text)?;
+        }
+        let large = measured(format, folder.path(), large)?;
+        let small = measured(format, folder.path(), small)?;
+        let more = (small.splits - large.splits).max(1);
+        let cost = small.cpu.saturating_sub(large.cpu).as_secs_f64() * 1e6 / more as f64;
+        assert_eq!(small.rows, large.rows, "every cut gives the same rows");
+        println!(
+            "{format:>10}: {:>7} splits {:>8.1} ms, {:>7} splits {:>8.1} ms: {cost:.1} µs per split",
+            large.splits,
+            large.cpu.as_secs_f64() * 1e3,
+            small.splits,
+            small.cpu.as_secs_f64() * 1e3,
+        );
+    }
+    Ok(())
+}
+
+struct Measured {
+    splits: usize,
+    rows: u64,
+    cpu: Duration,
+}
+
+fn measured(
+    format: &str,
+    folder: &Path,
+    target: u64,
+) -> Result<Measured, Box<dyn std::error::Error>> {
+    let format = if format == "quoted" { "csv" } else { format };
+    let spec = SourceSpec {
+        url: folder.display().to_string(),
+        format: Some(format.parse::<Format>()?),
+        ..SourceSpec::default()
+    };
+    let source = Arc::new(Source::open(&spec)?);
+    let cutting = Cutting { target_bytes: Some(target), ..Cutting::default() };
+    let mut splits = source.splits_as(cutting, &mut |_, _| true)?;
+    splits.sort_by_key(|split| split.index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut best = Duration::MAX;
+    let mut rows = 0;
+    for _ in 0..RUNS {
+        let options = ReadOptions::default();
+        let before = cpu();
+        rows = 0;
+        for split in &splits {
+            let mut reader = source.read(split, &options)?;
+            for batch in &mut reader {
+                rows += batch?.num_rows() as u64;
+            }
+        }
+        best = best.min(cpu().saturating_sub(before));
+    }
+    Ok(Measured { splits: splits.len(), rows, cpu: best })
+}
+
+/// What the processor has spent on this process.
+fn cpu() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is one `timespec`.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
+    let part = |part: i64| u64::try_from(part).unwrap_or(0);
+    Duration::from_secs(part(now.tv_sec)) + Duration::from_nanos(part(now.tv_nsec))
+}
+
+fn text(format: &str, file: u64, bytes: u64) -> String {
+    let mut out = String::new();
+    if matches!(format, "csv" | "quoted") {
+        out.push_str("id,time,user,path,status,amount\n");
+    }
+    let mut state = file;
+    while (out.len() as u64) < bytes {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (id, user, path) = (state >> 33, (state >> 20) % 5000, (state >> 40) % 300);
+        let (status, amount) =
+            ([200, 200, 200, 304, 404][(state >> 50) as usize % 5], id % 100_000);
+        let second = (state >> 30) % 60;
+        let cents = amount % 100;
+        let written = match format {
+            "csv" => writeln!(
+                out,
+                "{id},2024-03-05T10:11:{second:02}Z,user-{user},/a/page/{path}.html,{status},{}.{cents:02}",
+                amount / 100
+            ),
+            "quoted" => writeln!(
+                out,
+                "{id},2024-03-05T10:11:{second:02}Z,\"user {user}, the \"\"first\"\"\",\"/a/page/{path}\",{status},{}.{cents:02}",
+                amount / 100
+            ),
+            "json" => writeln!(
+                out,
+                "{{\"id\":{id},\"time\":\"2024-03-05T10:11:{second:02}Z\",\"user\":\"user-{user}\",\"path\":\"/a/page/{path}.html\",\"status\":{status},\"amount\":{}.{cents:02}}}",
+                amount / 100
+            ),
+            _ => writeln!(
+                out,
+                "10.0.{}.{} - - [05/Mar/2024:10:11:{second:02} +0000] \"GET /a/page/{path}.html HTTP/1.1\" {status} {amount} \"https://example.com/\" \"Mozilla/5.0 (X11; Linux x86_64)\"",
+                user % 256,
+                path % 256
+            ),
+        };
+        // Text takes whatever is written.
+        let _ = written;
+    }
+    out
+}
