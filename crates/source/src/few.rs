@@ -28,7 +28,7 @@ pub(super) fn has_few_values(source: &Arc<Source>, column: usize) -> bool {
     let is_whole = source.format.text().map(|format| format.is_whole(file));
     let Some(Ok(is_whole)) = is_whole else { return false };
     let end = if is_whole { file.size() } else { file.size().min(BYTES_MAX) };
-    let piece = Piece { file: Arc::clone(file), range: 0..end, row_groups: None };
+    let piece = Piece { file: Arc::clone(file), range: 0..end, row_groups: None, rows: None };
     let split = Split { index: 0, pieces: vec![piece], bytes: end, exact_start: None };
     let options = ReadOptions {
         projection: Some(vec![column]),

@@ -807,7 +807,8 @@ impl Source {
                 continue;
             }
             let size = file.size();
-            let whole = || Piece { file: file.clone(), range: 0..size, row_groups: None };
+            let whole =
+                || Piece { file: file.clone(), range: 0..size, row_groups: None, rows: None };
             if let Some(known) = file.metadata().filter(|known| known.chunks().is_some()) {
                 if cutting.numbered && known.rows().is_none() {
                     let chunks = (0..known.chunks().map_or(0, <[_]>::len)).collect();
@@ -817,8 +818,19 @@ impl Source {
                 for (chunks, bytes) in
                     formats::batches::chunk_runs(file, known, target_bytes, wanted)
                 {
-                    let row_groups = Some(chunks);
-                    packer.add(Piece { file: file.clone(), range: 0..size, row_groups }, bytes);
+                    let cuts = self.row_cuts(file, known, &chunks, bytes, &cutting);
+                    let piece = Piece { row_groups: Some(chunks), ..whole() };
+                    let Some(rows) = cuts.last().copied().filter(|_| cuts.len() > 1) else {
+                        packer.add(piece, bytes);
+                        continue;
+                    };
+                    let mut start = 0;
+                    for end in cuts {
+                        let part = start..end;
+                        let bytes = split::share(bytes, &part, rows);
+                        packer.add_alone(Piece { rows: Some(part), ..piece.clone() }, bytes);
+                        start = end;
+                    }
                 }
                 continue;
             }
@@ -835,11 +847,34 @@ impl Source {
             } else {
                 for range in ranges {
                     let bytes = range.end - range.start;
-                    packer.add_alone(Piece { file: file.clone(), range, row_groups: None }, bytes);
+                    packer.add_alone(Piece { range, ..whole() }, bytes);
                 }
             }
         }
         Ok(packer.finish())
+    }
+
+    /// Where the parts of a chunk end that is larger than splits should be, by its rows; nothing where it is
+    /// to stay whole.
+    fn row_cuts(
+        &self,
+        file: &SourceFile,
+        known: &dyn FileMetadata,
+        chunks: &[usize],
+        bytes: u64,
+        cutting: &Cutting<'_>,
+    ) -> Vec<u64> {
+        let (Some(target), Some(format), [chunk]) =
+            (cutting.target_bytes, self.format.typed(), chunks)
+        else {
+            return Vec::new();
+        };
+        let is_here = matches!(file.place, FileLocation::Local(_));
+        let is_near = is_here || self.files.len() <= split::CUT_ELSEWHERE_MAX;
+        if bytes <= target.saturating_add(target / 2) || !is_near {
+            return Vec::new();
+        }
+        format.row_cuts(file, known, *chunk, target)
     }
 
     /// Compressed files, what goes through a program, and standard input are read front to back.
