@@ -18,6 +18,7 @@ mod cuts;
 mod errors;
 mod ipc;
 mod layouts;
+mod patience;
 mod written;
 
 /// Rows as text, null as `∅`.
