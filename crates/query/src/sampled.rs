@@ -29,6 +29,9 @@ impl Sampler {
                 state = mixed(state ^ u64::from(byte));
             }
             state = mixed(state ^ piece.range.start);
+            if let Some(rows) = &piece.rows {
+                state = mixed(state ^ rows.start);
+            }
             for group in piece.row_groups.iter().flatten().take(1) {
                 state = mixed(state ^ *group as u64);
             }

@@ -145,6 +145,18 @@ impl Error {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
+    /// The file that cannot be read, where it is one file's fault.
+    pub(crate) fn path_at_fault(&self) -> Option<String> {
+        match self {
+            Error::Io { path, .. }
+            | Error::Corrupt { path, .. }
+            | Error::Changed { path, .. }
+            | Error::Rowfile { path, .. }
+            | Error::Format { path, .. } => Some(path.clone()),
+            _ => None,
+        }
+    }
+
     /// The answer to `action`, or the error of ours that came through it.
     pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         match source.downcast::<Error>() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 
-use super::{FileLocation, Piece, ReadOptions, Source, Split};
+use super::{FileLocation, Piece, ReadOptions, Source, SourceFile, Split};
 
 /// How much of the file, and how many of its rows, are looked at.
 const BYTES_MAX: u64 = 4 << 20;
@@ -19,7 +19,10 @@ const ROWS_A_VALUE: usize = 8;
 
 /// Whether the first rows of a source have few different values in a column of texts.
 pub(super) fn has_few_values(source: &Arc<Source>, column: usize) -> bool {
-    let Some(file) = source.files.iter().find(|file| file.size() > 0) else { return false };
+    let is_there = |file: &&Arc<SourceFile>| {
+        file.size() > 0 && file.left_out.get().is_none() && !file.is_unseen()
+    };
+    let Some(file) = source.files.iter().find(is_there) else { return false };
     let is_here = matches!(file.place, FileLocation::Local(_));
     if !is_here || !source.can_be_cut(file) {
         return false;
@@ -28,7 +31,7 @@ pub(super) fn has_few_values(source: &Arc<Source>, column: usize) -> bool {
     let is_whole = source.format.text().map(|format| format.is_whole(file));
     let Some(Ok(is_whole)) = is_whole else { return false };
     let end = if is_whole { file.size() } else { file.size().min(BYTES_MAX) };
-    let piece = Piece { file: Arc::clone(file), range: 0..end, row_groups: None };
+    let piece = Piece { file: Arc::clone(file), range: 0..end, row_groups: None, rows: None };
     let split = Split { index: 0, pieces: vec![piece], bytes: end, exact_start: None };
     let options = ReadOptions {
         projection: Some(vec![column]),

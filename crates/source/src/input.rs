@@ -241,6 +241,12 @@ pub fn standard_input() -> Box<dyn Read + Send> {
     }
 }
 
+/// The same of a pipe that was opened without waiting for who writes into it.
+#[cfg(target_os = "linux")]
+pub(crate) fn in_steps(input: File) -> Box<dyn Read + Send> {
+    Box::new(Patient { input })
+}
+
 /// How long a read waits, in milliseconds.
 const WAIT_MS: i32 = 50;
 
@@ -255,8 +261,12 @@ impl Read for Patient {
         // SAFETY: `wanted` is one `pollfd`, of a descriptor that is open as long as `self`.
         match unsafe { libc::poll(&raw mut wanted, 1, WAIT_MS) } {
             0 => Err(std::io::ErrorKind::Interrupted.into()),
-            // What cannot be waited for is read as it is, and says itself what is wrong.
-            _ => self.input.read(out),
+            // What cannot be waited for is read as it is, and says itself what is wrong. Somebody else may have
+            // read what was there.
+            _ => self.input.read(out).map_err(|error| match error.kind() {
+                std::io::ErrorKind::WouldBlock => std::io::ErrorKind::Interrupted.into(),
+                _ => error,
+            }),
         }
     }
 }

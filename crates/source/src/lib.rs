@@ -79,6 +79,7 @@ mod magic;
 mod open;
 mod opener;
 mod options;
+mod patience;
 pub mod program;
 pub mod projection;
 mod promote;
@@ -107,6 +108,7 @@ pub use listing::partition_keys;
 pub use listing::{files_of, is_left_out};
 pub use magic::compression_told;
 pub use options::ReadOptions;
+pub use patience::{LeftOut, Patience};
 pub use promote::Promote;
 pub use read::{SplitReader, SplitStats};
 pub use reject::Rejects;
@@ -189,6 +191,10 @@ pub struct SourceFile {
     metadata: OnceLock<Box<dyn FileMetadata>>,
     /// Whether its whole blocks are read if it is damaged.
     recover: bool,
+    /// Where that was asked, whether it can be read now.
+    answers: OnceLock<bool>,
+    /// Why it is not read, if it is left out.
+    left_out: OnceLock<String>,
     /// The run's.
     cancel: Cancel,
 }
@@ -214,8 +220,20 @@ impl SourceFile {
             lines: Mutex::default(),
             metadata: OnceLock::new(),
             recover: spec.recover,
+            answers: OnceLock::new(),
+            left_out: OnceLock::new(),
             cancel: cancel.clone(),
         })
+    }
+
+    /// Leaves it out of what is read.
+    fn leave_out(&self, reason: String) {
+        let _ = self.left_out.set(reason);
+    }
+
+    /// Whether it did not answer when it was to be looked at, and is read by its split all the same.
+    pub fn is_unseen(&self) -> bool {
+        self.answers.get() == Some(&false) && self.left_out.get().is_none()
     }
 
     /// What is known of it.
@@ -273,6 +291,8 @@ impl SourceFile {
             lines: Mutex::default(),
             metadata: OnceLock::new(),
             recover: self.recover,
+            answers: self.answers.clone(),
+            left_out: self.left_out.clone(),
             cancel: self.cancel.clone(),
         }
     }
@@ -389,6 +409,8 @@ pub struct Source {
     schema: SchemaRef,
     hidden: Vec<FieldRef>,
     stdin: Mutex<Option<Pending>>,
+    /// What was left out before there were files.
+    left_out: Vec<LeftOut>,
     /// Which columns of texts have few values, as far as that was asked.
     few: Mutex<BTreeMap<usize, bool>>,
     long_records: starts::LongRecords,
@@ -427,7 +449,42 @@ impl Source {
         stdin: Box<dyn Read + Send>,
         cancel: &Cancel,
     ) -> Result<Self> {
-        open::open(spec, stdin, cancel)
+        open::open(spec, stdin, cancel, None)
+    }
+
+    /// The same for whoever has to answer by a deadline and can go without some of the files: those that cannot be
+    /// read, or are no files, are [left out](Self::left_out) instead of being an error, as long as one can be
+    /// read; those that do not answer in time are not waited for. Of text these are splits of their own all the
+    /// same ([`SourceFile::is_unseen`]), of other formats, whose columns would not be known, they are left out.
+    ///
+    /// Pipes in a folder are left out. A source that is one pipe is waited for until the deadline.
+    ///
+    /// Cost: beyond that of [`open_with`](Self::open_with) some ten microseconds for each file that is looked at.
+    ///
+    /// # Errors
+    /// Those of [`open_with`](Self::open_with), but for what is left out; [`Error::Io`] where nothing can be told by
+    /// the deadline. What hangs then is left to itself.
+    pub fn open_patiently(
+        spec: &SourceSpec,
+        stdin: Box<dyn Read + Send>,
+        cancel: &Cancel,
+        patience: &Patience,
+    ) -> Result<Self> {
+        let (own, asking) = (spec.clone(), patience::Asking::new(patience.clone()));
+        patience::by_deadline(patience, &spec.url, cancel, move |cancel| {
+            open::open(&own, stdin, cancel, Some(Arc::new(asking)))
+        })
+    }
+
+    /// What is not read of what was asked for, and why: nothing, unless it was
+    /// [opened so](Self::open_patiently).
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        let of_file = |file: &Arc<SourceFile>| {
+            let reason = file.left_out.get()?.clone();
+            let (path, bytes) = (file.shown.to_string(), file.size());
+            Some(LeftOut { path, file: Some(file.index), bytes, reason })
+        };
+        self.left_out.iter().cloned().chain(self.files.iter().filter_map(of_file)).collect()
     }
 
     /// What was asked for.
@@ -800,7 +857,9 @@ impl Source {
     ) -> Result<Vec<Split>> {
         let mut packer = split::Packer::new(target_bytes);
         let can_be_cut = |file: &SourceFile| !cutting.numbered && self.can_be_cut(file);
-        let files = || self.files.iter().filter(|file| cutting.takes(file.index));
+        let is_read =
+            |file: &&Arc<SourceFile>| cutting.takes(file.index) && file.left_out.get().is_none();
+        let files = || self.files.iter().filter(is_read);
         if !self.format.is_typed() {
             let is_cut =
                 |file: &&Arc<SourceFile>| split::ranges(file.size(), target_bytes).len() > 1;
@@ -812,7 +871,8 @@ impl Source {
                 continue;
             }
             let size = file.size();
-            let whole = || Piece { file: file.clone(), range: 0..size, row_groups: None };
+            let whole =
+                || Piece { file: file.clone(), range: 0..size, row_groups: None, rows: None };
             if let Some(known) = file.metadata().filter(|known| known.chunks().is_some()) {
                 if cutting.numbered && known.rows().is_none() {
                     let chunks = (0..known.chunks().map_or(0, <[_]>::len)).collect();
@@ -822,8 +882,19 @@ impl Source {
                 for (chunks, bytes) in
                     formats::batches::chunk_runs(file, known, target_bytes, wanted)
                 {
-                    let row_groups = Some(chunks);
-                    packer.add(Piece { file: file.clone(), range: 0..size, row_groups }, bytes);
+                    let cuts = self.row_cuts(file, known, &chunks, bytes, &cutting);
+                    let piece = Piece { row_groups: Some(chunks), ..whole() };
+                    let Some(rows) = cuts.last().copied().filter(|_| cuts.len() > 1) else {
+                        packer.add(piece, bytes);
+                        continue;
+                    };
+                    let mut start = 0;
+                    for end in cuts {
+                        let part = start..end;
+                        let bytes = split::share(bytes, &part, rows);
+                        packer.add_alone(Piece { rows: Some(part), ..piece.clone() }, bytes);
+                        start = end;
+                    }
                 }
                 continue;
             }
@@ -835,27 +906,54 @@ impl Source {
             {
                 ranges.clear();
             }
-            if ranges.len() <= 1 {
+            if file.is_unseen() {
+                // Others are not to wait for it.
+                packer.add_alone(whole(), size);
+            } else if ranges.len() <= 1 {
                 packer.add(whole(), size);
             } else {
                 for range in ranges {
                     let bytes = range.end - range.start;
-                    packer.add_alone(Piece { file: file.clone(), range, row_groups: None }, bytes);
+                    packer.add_alone(Piece { range, ..whole() }, bytes);
                 }
             }
         }
         Ok(packer.finish())
     }
 
+    /// Where the parts of a chunk end that is larger than splits should be, by its rows; nothing where it is
+    /// to stay whole.
+    fn row_cuts(
+        &self,
+        file: &SourceFile,
+        known: &dyn FileMetadata,
+        chunks: &[usize],
+        bytes: u64,
+        cutting: &Cutting<'_>,
+    ) -> Vec<u64> {
+        let (Some(target), Some(format), [chunk]) =
+            (cutting.target_bytes, self.format.typed(), chunks)
+        else {
+            return Vec::new();
+        };
+        let is_here = matches!(file.place, FileLocation::Local(_));
+        let is_near = is_here || self.files.len() <= split::CUT_ELSEWHERE_MAX;
+        if bytes <= target.saturating_add(target / 2) || !is_near {
+            return Vec::new();
+        }
+        format.row_cuts(file, known, *chunk, target)
+    }
+
     /// Compressed files, what goes through a program, and standard input are read front to back.
     /// So are CSV files with comments: whether a line is one depends on whether it starts inside
     /// quotes, and a comment may hold any number of quotes itself; and counted records: nothing
-    /// but the count before it tells where one starts.
+    /// but the count before it tells where one starts. What has not answered is not looked at before its split is
+    /// read, and its header has to be.
     fn can_be_cut(&self, file: &SourceFile) -> bool {
         let is_stream = file.is_stream() || !file.is_plain();
         let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
         let is_whole = self.format.typed().is_some_and(|format| !format.is_cut_anywhere());
-        !(is_stream || has_comments || self.is_counted() || is_whole)
+        !(is_stream || has_comments || self.is_counted() || is_whole || file.is_unseen())
     }
 
     /// Fills in where the splits of cut files start, by one pass over those files with the
@@ -868,6 +966,19 @@ impl Source {
             return Ok(());
         }
         starts::find_starts(self, splits, cancel)
+    }
+
+    /// Where the first record of a split begins by what stands before it, for whoever does not read the split before:
+    /// a record is guessed 256 KiB before the split and followed from there. A guess from other bytes than the reader's
+    /// own, so that where both agree it can hardly be wrong. None where nothing is guessed.
+    ///
+    /// Cost: less than a millisecond; worth it where a split that [guessed](SplitReader::is_exact) has refused
+    /// records.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn start_seen_from_before(&self, split: &Split, cancel: &Cancel) -> Result<Option<u64>> {
+        starts::seen_from_before(self, split, cancel)
     }
 
     /// Begins to read a split.

@@ -36,6 +36,7 @@ use tidemill_text::values;
 use super::error::{Error, Result};
 use super::formats::Format;
 use super::input::Identity;
+use super::patience::Asking;
 use super::{FileLocation, SourceSpec};
 
 /// A file found.
@@ -69,13 +70,20 @@ pub fn is_left_out(name: &str) -> bool {
 /// # Errors
 /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`] and [`Error::Remote`], each naming the
 /// path at fault.
-pub(crate) fn list(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<ListedFile>> {
-    let mut found = list_one(&spec.url, spec, cancel)?;
+///
+/// With somebody to ask, what is no file on this machine, or cannot be looked at, is left out, and the list may be empty
+/// of it only if nothing else is there.
+pub(crate) fn list(
+    spec: &SourceSpec,
+    cancel: &Cancel,
+    asking: Option<&Asking>,
+) -> Result<Vec<ListedFile>> {
+    let mut found = list_one(&spec.url, spec, cancel, asking)?;
     if !spec.more.is_empty() {
         let mut seen: HashSet<Arc<str>> = found.iter().map(|file| file.shown.clone()).collect();
         for url in &spec.more {
             cancel.check()?;
-            let more = list_one(url, spec, cancel)?.into_iter();
+            let more = list_one(url, spec, cancel, asking)?.into_iter();
             found.extend(more.filter(|file| seen.insert(file.shown.clone())));
         }
     }
@@ -89,7 +97,7 @@ pub fn files_of(
     url: &str,
     cancel: &Cancel,
 ) -> Result<Vec<(Arc<str>, u64, String)>> {
-    let found = list_one(url, spec, cancel)?;
+    let found = list_one(url, spec, cancel, None)?;
     let folder = match Location::parse(url)? {
         None => {
             let path = from_home(local_path(url)?);
@@ -131,11 +139,16 @@ fn folder_of(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
 }
 
-fn list_one(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<ListedFile>> {
+fn list_one(
+    url: &str,
+    spec: &SourceSpec,
+    cancel: &Cancel,
+    asking: Option<&Asking>,
+) -> Result<Vec<ListedFile>> {
     // If the format is known, files in folders need not be told from their suffixes.
     let any_suffix = spec.format.is_some();
     match Location::parse(url)? {
-        None => list_local(url, any_suffix),
+        None => list_local(url, any_suffix, asking),
         Some(Location::S3 { bucket, key }) => {
             let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
             list_bucket(&bucket, &key, any_suffix, cancel)
@@ -144,18 +157,18 @@ fn list_one(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<ListedF
     }
 }
 
-fn list_local(url: &str, any_suffix: bool) -> Result<Vec<ListedFile>> {
+fn list_local(url: &str, any_suffix: bool, asking: Option<&Asking>) -> Result<Vec<ListedFile>> {
     let pattern = from_home(local_path(url)?);
     let mut paths = Vec::new();
     if Path::new(&pattern).symlink_metadata().is_ok() {
         // A file whose name holds pattern characters is still a file.
-        expand(&pattern, any_suffix, &mut paths)?;
+        expand(&pattern, any_suffix, asking, &mut paths)?;
     } else {
         for alternative in alternatives(&pattern)? {
             if is_pattern(&alternative) {
                 matches(&alternative, &mut paths)?;
             } else {
-                expand(&alternative, any_suffix, &mut paths)?;
+                expand(&alternative, any_suffix, asking, &mut paths)?;
             }
         }
     }
@@ -167,7 +180,37 @@ fn list_local(url: &str, any_suffix: bool) -> Result<Vec<ListedFile>> {
             hint: Some(nothing_matches_hint(&pattern)),
         });
     }
-    paths.into_iter().map(found).collect()
+    match asking {
+        Some(asking) => found_of_some(paths, asking),
+        None => paths.into_iter().map(found).collect(),
+    }
+}
+
+/// Those that are files, the others being noted.
+fn found_of_some(paths: Vec<PathBuf>, asking: &Asking) -> Result<Vec<ListedFile>> {
+    let (mut files, mut last) = (Vec::with_capacity(paths.len()), None);
+    for path in paths {
+        let asked = path.clone();
+        let error = match asking.ask(&path, move || found(asked)) {
+            Some(Ok(file)) => {
+                files.push(file);
+                continue;
+            }
+            Some(Err(error)) => error,
+            None => late(&path, asking),
+        };
+        asking.note(&path, error.to_string());
+        last = Some(error);
+    }
+    match last {
+        Some(error) if files.is_empty() => Err(error),
+        _ => Ok(files),
+    }
+}
+
+fn late(path: &Path, asking: &Asking) -> Error {
+    let reason = std::io::Error::new(std::io::ErrorKind::TimedOut, asking.no_answer());
+    Error::io("read", path, reason)
 }
 
 /// The objects of a bucket that a key, a prefix or a pattern means.
@@ -412,7 +455,12 @@ fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// A plain path: a file, or a folder's files.
-fn expand(path: &str, any_suffix: bool, paths: &mut Vec<PathBuf>) -> Result<()> {
+fn expand(
+    path: &str,
+    any_suffix: bool,
+    asking: Option<&Asking>,
+    paths: &mut Vec<PathBuf>,
+) -> Result<()> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -425,7 +473,7 @@ fn expand(path: &str, any_suffix: bool, paths: &mut Vec<PathBuf>) -> Result<()> 
         return Ok(());
     }
     let before = paths.len();
-    walk(Path::new(path), any_suffix, &mut HashSet::new(), paths)?;
+    walk(Path::new(path), any_suffix, asking, &mut HashSet::new(), paths)?;
     if paths.len() == before {
         return Err(Error::NotFound { path: path.into(), hint: Some(NO_DATA_FILES.into()) });
     }
@@ -446,6 +494,7 @@ fn unknown_format(path: &str, folder: &str) -> Error {
 fn walk(
     folder: &Path,
     any_suffix: bool,
+    asking: Option<&Asking>,
     seen: &mut HashSet<(u64, u64)>,
     paths: &mut Vec<PathBuf>,
 ) -> Result<()> {
@@ -466,9 +515,29 @@ fn walk(
         }
         let path = entry.path();
         // Follows links; a link to nowhere is a missing file, and said so.
-        let metadata = std::fs::metadata(&path).map_err(|error| Error::io("read", &path, error))?;
+        let looked = {
+            let asked = path.clone();
+            let look =
+                move || std::fs::metadata(&asked).map_err(|error| Error::io("read", &asked, error));
+            match asking {
+                Some(asking) => asking.ask(&path, look).unwrap_or_else(|| Err(late(&path, asking))),
+                None => look(),
+            }
+        };
+        let metadata = match (looked, asking) {
+            (Err(error), Some(asking)) => {
+                asking.note(&path, error.to_string());
+                continue;
+            }
+            (looked, _) => looked?,
+        };
         if metadata.is_dir() {
-            walk(&path, any_suffix, seen, paths)?;
+            match (walk(&path, any_suffix, asking, seen, paths), asking) {
+                (Err(error @ Error::Io { .. }), Some(asking)) => {
+                    asking.note(&path, error.to_string());
+                }
+                (walked, _) => walked?,
+            }
         } else if any_suffix || Format::from_path(&path.to_string_lossy()).is_some() {
             paths.push(path);
         } else {
@@ -604,7 +673,7 @@ mod tests {
     }
 
     fn local(url: &str) -> Result<Vec<ListedFile>> {
-        list(&SourceSpec { url: url.into(), ..SourceSpec::default() }, &Cancel::new())
+        list(&SourceSpec { url: url.into(), ..SourceSpec::default() }, &Cancel::new(), None)
     }
 
     fn names(folder: &tempfile::TempDir, pattern: &str) -> Result<Vec<String>> {

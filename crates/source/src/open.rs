@@ -16,7 +16,10 @@ use super::formats::batches;
 use super::formats::delimited::MarkedColumn;
 use super::formats::{Format, Given, LogLines, TextFormat};
 use super::hidden::Hidden;
+#[cfg(target_os = "linux")]
+use super::input::in_steps;
 use super::input::{ByteInput, Identity, ProgramOutput, ReaderInput, Watch};
+use super::patience::Asking;
 use super::promote::promote;
 use super::sample::Sample;
 use super::starts::LongRecords;
@@ -31,8 +34,9 @@ pub(super) fn open(
     spec: &SourceSpec,
     stdin: Box<dyn Read + Send>,
     cancel: &Cancel,
+    asking: Option<Arc<Asking>>,
 ) -> Result<Source> {
-    let mut source = open_files(spec, stdin, cancel)?;
+    let mut source = open_files(spec, stdin, cancel, asking)?;
     if !spec.promote.is_empty() {
         source = promote(source, &spec.promote)?;
     }
@@ -68,7 +72,13 @@ fn add_hidden(source: &mut Source) -> Result<()> {
     Ok(())
 }
 
-fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -> Result<Source> {
+fn open_files(
+    spec: &SourceSpec,
+    stdin: Box<dyn Read + Send>,
+    cancel: &Cancel,
+    asking: Option<Arc<Asking>>,
+) -> Result<Source> {
+    let asked = asking.as_deref();
     if !spec.more.is_empty() && spec.urls().any(|url| url == "-") {
         return Err(Error::usage_hint(
             "standard input is not one of several files",
@@ -89,8 +99,8 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
                 "pipe it through the program: program < input | tidemill …",
             ));
         }
-        let file = std::fs::File::open(url).map_err(|error| Error::io("open", url, error))?;
-        return open_stdin(spec, Box::new(file), url, cancel);
+        let file = open_stream(url).map_err(|error| Error::io("open", url, error))?;
+        return open_stdin(spec, file, url, cancel);
     }
     match (&spec.exec, spec.url.as_str()) {
         (None, "-") => return open_stdin(spec, stdin, STANDARD_INPUT, cancel),
@@ -110,11 +120,14 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
     if let Some(given) = &spec.given {
         return open_given(spec, given, cancel);
     }
-    let found = listing::list(spec, cancel)?;
-    refuse_made(&found)?;
+    let mut found = listing::list(spec, cancel, asked)?;
+    match asked {
+        Some(asking) => leave_out_made(&mut found, asking)?,
+        None => refuse_made(&found)?,
+    }
     let mut format = common_format(spec, &found)?;
     if format == Format::Lines && told::are_logs(spec, found.iter().map(|file| &*file.name)) {
-        format = of_logs(spec, &found, cancel)?;
+        format = of_logs(spec, &found, cancel, asking.clone())?;
     }
     if let Some(program) = &spec.exec
         && format.is_typed()
@@ -168,14 +181,26 @@ fn open_files(spec: &SourceSpec, stdin: Box<dyn Read + Send>, cancel: &Cancel) -
         .collect();
     refuse_encoded(&files, format)?;
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let mut sample = sample(&files, format, dialect, watch, None);
-    let columns = columns(&own, format, &mut sample)?;
-    let written = Written::of(sample);
-    source(spec, format, written, files, columns, key_fields, None)
+    let (written, columns) = loop {
+        let mut sample = sample(&files, format, dialect.clone(), watch.clone(), None);
+        sample.asking = asking.clone();
+        match (columns(&own, format, &mut sample), asked) {
+            (Err(error), Some(asking)) => asking.leave_out(&files, error)?,
+            (columns, _) => break (Written::of(sample), columns?),
+        }
+    };
+    let mut source = source(spec, format, written, files, columns, key_fields, None)?;
+    source.left_out = asked.map(Asking::noted).unwrap_or_default();
+    Ok(source)
 }
 
 /// The format of files that are logs by their names.
-fn of_logs(spec: &SourceSpec, found: &[listing::ListedFile], cancel: &Cancel) -> Result<Format> {
+fn of_logs(
+    spec: &SourceSpec,
+    found: &[listing::ListedFile],
+    cancel: &Cancel,
+    asking: Option<Arc<Asking>>,
+) -> Result<Format> {
     let format = Format::Lines;
     let files: Vec<Arc<SourceFile>> = found
         .iter()
@@ -189,8 +214,15 @@ fn of_logs(spec: &SourceSpec, found: &[listing::ListedFile], cancel: &Cancel) ->
     refuse_encoded(&files, format)?;
     let dialect = TextOptions::default().dialect(format.name(), format.takes())?;
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let mut sample = sample(&files, format, dialect, watch, None);
-    Ok(told::by_lines(&mut sample)?.unwrap_or(format))
+    let told = loop {
+        let mut sample = sample(&files, format, dialect.clone(), watch.clone(), None);
+        sample.asking = asking.clone();
+        match (told::by_lines(&mut sample), &asking) {
+            (Err(error), Some(asking)) => asking.leave_out(&files, error)?,
+            (told, _) => break told?,
+        }
+    };
+    Ok(told.unwrap_or(format))
 }
 
 /// Whether a path is no file but a stream: a pipe with a name, `<(…)`, `/dev/stdin` of a pipe, a
@@ -222,6 +254,47 @@ pub(crate) fn is_stream_path(url: &str) -> bool {
 #[cfg(unix)]
 fn gives_bytes(path: impl AsRef<std::path::Path>) -> std::io::Result<bool> {
     Ok(std::fs::File::open(path)?.read(&mut [0])? > 0)
+}
+
+/// Opens what can be read once, from front to back. A pipe is not waited for as it is opened, but as it is read: in
+/// little steps, so that whoever reads it can stop.
+fn open_stream(path: &str) -> std::io::Result<Box<dyn Read + Send>> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+        if std::fs::metadata(path)?.file_type().is_fifo() {
+            let mut options = std::fs::OpenOptions::new();
+            let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+            return Ok(in_steps(file));
+        }
+    }
+    Ok(Box::new(std::fs::File::open(path)?))
+}
+
+/// Leaves out such files as [`refuse_made`] refuses.
+fn leave_out_made(files: &mut Vec<listing::ListedFile>, asking: &Asking) -> Result<()> {
+    let mut last = None;
+    files.retain(|file| {
+        let FileLocation::Local(path) = &file.place else { return true };
+        if file.identity.size > 0 {
+            return true;
+        }
+        let asked = file.clone();
+        let error = match asking.ask(path, move || refuse_made(&[asked])) {
+            Some(Ok(())) => return true,
+            Some(Err(error)) => error.to_string(),
+            None => asking.no_answer(),
+        };
+        asking.note(path, error.clone());
+        last = Some((Arc::clone(&file.shown), error));
+        false
+    });
+    match last {
+        Some((path, error)) if files.is_empty() => {
+            Err(Error::io("read", &*path, std::io::Error::other(error)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses files among several that say that they have no bytes and give some: they would be left out in silence.
@@ -500,6 +573,7 @@ fn source(
         schema: Arc::new(Schema::new(fields)),
         hidden: Vec::new(),
         stdin: Mutex::new(stdin),
+        left_out: Vec::new(),
         few: Mutex::default(),
         long_records: LongRecords::default(),
     })
@@ -530,6 +604,9 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     let Some(typed) = format.typed() else {
         return Err(Error::Internal(format!("{format} is neither text nor typed")));
     };
+    if let Some(asking) = &sample.asking {
+        return typed_columns_of_some(spec, format, sample.files, asking);
+    }
     let is_empty = |file: &&Arc<SourceFile>| file.size() == 0 && !file.is_stream();
     if let Some(file) = sample.files.iter().find(is_empty).filter(|_| !spec.recover) {
         return Err(Error::usage_hint(
@@ -541,6 +618,39 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     let mut columns = typed.columns(sample.files, layouts, &mut sample.stdin)?;
     if let Some(wanted) = &spec.schema {
         check_types(&columns, wanted, format, sample.files)?;
+        columns.override_types(wanted)?;
+    }
+    Ok(columns)
+}
+
+/// The columns of those files that can be read now.
+fn typed_columns_of_some(
+    spec: &SourceSpec,
+    format: Format,
+    files: &[Arc<SourceFile>],
+    asking: &Asking,
+) -> Result<Columns> {
+    let Some(typed) = format.typed() else {
+        return Err(Error::Internal(format!("{format} is not typed")));
+    };
+    let mut present = Vec::with_capacity(files.len());
+    for file in files {
+        if file.size() == 0 && !file.is_stream() && !spec.recover {
+            file.leave_out(format!("it cannot be read as {format}: it is empty (0 bytes)"));
+        } else if asking.answers(file) {
+            present.push(Arc::clone(file));
+        } else {
+            // Nobody would know what columns it has.
+            file.leave_out(asking.no_answer());
+        }
+    }
+    if let (Some(file), true) = (files.first(), present.is_empty()) {
+        let reason = file.left_out.get().cloned().unwrap_or_default();
+        return Err(Error::io("read", file.shown(), std::io::Error::other(reason)));
+    }
+    let mut columns = typed.columns(&present, spec.layouts.unwrap_or_default(), &mut None)?;
+    if let Some(wanted) = &spec.schema {
+        check_types(&columns, wanted, format, &present)?;
         columns.override_types(wanted)?;
     }
     Ok(columns)

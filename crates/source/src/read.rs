@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, StructArray};
 use arrow::compute::{filter, filter_record_batch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use tidemill_remote::Course;
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
@@ -769,23 +769,36 @@ fn shown_by<'a>(
 }
 
 /// Where files may not differ, every file's header must name the first one's columns, in their
-/// order; where they may, headers are known already.
+/// order; where they may, headers are known already, but for that of a file which did not answer when they were
+/// looked at.
 fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Result<()> {
     let columns = &source.columns;
-    if source.spec.layouts != Some(Layouts::Same) || file.index == columns.schema_file {
+    let is_unknown = source.spec.layouts == Some(Layouts::Same) || file.is_unseen();
+    if !is_unknown || file.index == columns.schema_file {
         return Ok(());
     }
     let names = column_names(&source.dialect, names);
-    let expected = &columns.fields;
+    let layout = columns.layout(file.index);
+    let mut placed: Vec<(usize, &FieldRef)> = layout
+        .places
+        .iter()
+        .zip(&columns.fields)
+        .filter_map(|(place, field)| Some(((*place)?, field)))
+        .collect();
+    placed.sort_unstable_by_key(|(place, _)| *place);
+    let expected: Vec<&FieldRef> = placed.into_iter().map(|(_, field)| field).collect();
     let of = source.files.get(columns.schema_file).map_or("the schema", |file| file.shown());
     let difference = if names.len() != expected.len() {
         Some(format!("it has {} columns instead of {}", names.len(), expected.len()))
     } else {
-        names.iter().zip(expected).enumerate().find(|(_, (name, field))| *name != field.name()).map(
-            |(index, (name, field))| {
+        names
+            .iter()
+            .zip(&expected)
+            .enumerate()
+            .find(|(_, (name, field))| *name != field.name())
+            .map(|(index, (name, field))| {
                 format!("column {} is `{name}` instead of `{}`", index + 1, field.name())
-            },
-        )
+            })
     };
     let Some(difference) = difference else { return Ok(()) };
     let missing: Vec<&str> = expected

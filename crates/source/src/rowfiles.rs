@@ -63,7 +63,7 @@ pub fn list(
         storage_options: storage_options.clone(),
         ..SourceSpec::default()
     };
-    let listed = listing::list(&spec, cancel)?;
+    let listed = listing::list(&spec, cancel, None)?;
     let is_many = listed.len() + others > OPEN_MAX;
     listed.into_iter().map(|file| stored(file, is_many, cancel)).collect()
 }

@@ -32,6 +32,7 @@ use super::error::{Error, Result};
 use super::formats::LogLines;
 use super::formats::delimited::{MarkedColumn, check_header};
 use super::input::{ByteInput, Watch};
+use super::patience::Asking;
 use super::stream::{Extent, Opened, stream};
 use super::{FileLocation, SourceFile};
 
@@ -84,6 +85,8 @@ pub(super) struct Sample<'a> {
     pub(super) stdin: Option<Box<dyn ByteInput>>,
     /// Standard input once more, from its beginning.
     pub(super) again: Option<Box<dyn Fn() -> Box<dyn ByteInput>>>,
+    /// Whom files are asked by before they are opened, where these may not answer.
+    pub(super) asking: Option<Arc<Asking>>,
     /// What was read to find out how the source is written.
     begun: Option<Begun>,
 }
@@ -117,8 +120,14 @@ impl<'a> Sample<'a> {
             watch,
             stdin,
             again: None,
+            asking: None,
             begun: None,
         }
+    }
+
+    /// Whether a file is not looked at: there is nothing in it, or it cannot be read now.
+    fn is_passed_over(&self, file: &SourceFile) -> bool {
+        is_empty(file) || self.asking.as_ref().is_some_and(|asking| !asking.answers(file))
     }
 
     /// The first bytes of the first file that has any, decoded, and that file's position; more than
@@ -127,7 +136,7 @@ impl<'a> Sample<'a> {
     /// Whoever looks at its blocks by this grammar afterwards goes on with what was read.
     pub(super) fn beginning(&mut self, grammar: Grammar) -> Result<Option<(usize, Vec<u8>)>> {
         for (index, file) in self.files.iter().enumerate() {
-            if is_empty(file) {
+            if self.is_passed_over(file) {
                 continue;
             }
             ask_for_small(file)?;
@@ -174,7 +183,7 @@ impl<'a> Sample<'a> {
         let (mut records, mut bytes) = (0, 0);
         let files = self.files;
         for (index, file) in files.iter().enumerate() {
-            if is_empty(file) {
+            if self.is_passed_over(file) {
                 continue;
             }
             files[index..].iter().take(SAMPLE_AHEAD).try_for_each(|file| ask_for_small(file))?;
@@ -311,9 +320,10 @@ impl<'a> Sample<'a> {
         // Standard input, which the sample may hold, stays on its thread.
         let (opened, watch) = (self.opened, &self.watch);
         let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        let asking = self.asking.as_deref();
         let open = |index: usize| {
             let file = files[index];
-            if is_empty(file) {
+            if is_empty(file) || asking.is_some_and(|asking| !asking.answers(file)) {
                 return Ok(None);
             }
             ask(index)?;

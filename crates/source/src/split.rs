@@ -21,6 +21,9 @@ pub(crate) const SPLIT_BYTES_MIN: u64 = 1 << 20;
 pub(crate) const SPLIT_BYTES_MAX: u64 = 32 << 20;
 /// … of which there are about so many at most.
 const SPLITS_MAX: u64 = 1 << 18;
+/// Where there are more files than these, row groups of those that are elsewhere are not cut: what lies where in
+/// them takes a request for each file.
+pub(crate) const CUT_ELSEWHERE_MAX: usize = 16;
 /// Splits that a sample is taken of hold at least so much, if there is so much …
 const SAMPLED_BYTES_MIN: u64 = 16 << 10;
 /// … and at most so much …
@@ -37,6 +40,9 @@ pub struct Piece {
     pub range: Range<u64>,
     /// Of a file that has them: which row groups, blocks or batches.
     pub row_groups: Option<Vec<usize>>,
+    /// Of a row group that is cut between its pages: which of its rows, the first of `row_groups` being 0. None where
+    /// all are.
+    pub rows: Option<Range<u64>>,
 }
 
 impl Piece {
@@ -49,6 +55,7 @@ impl Piece {
     /// are numbered: not from the beginning where nothing tells how many are before.
     pub(super) fn row_number(&self, index: u64) -> (u64, u64) {
         let Some(parts) = &self.row_groups else { return (index + 1, self.range.start) };
+        let index = index.saturating_add(self.rows.as_ref().map_or(0, |rows| rows.start));
         let Some(known) = self.file.metadata() else { return (index + 1, 0) };
         let Some(rows) = known.rows() else {
             let part = parts.first().copied().unwrap_or(0);
@@ -64,6 +71,16 @@ impl Piece {
         }
         (index + 1, 0)
     }
+}
+
+/// So much of `all` as the rows of a range have among `rows`, if all have as much: of ranges that follow one another
+/// together just as much as of all.
+pub(super) fn share(all: u64, range: &Range<u64>, rows: u64) -> u64 {
+    let before = |row: u64| {
+        let share = u128::from(all) * u128::from(row.min(rows)) / u128::from(rows.max(1));
+        u64::try_from(share).unwrap_or(all)
+    };
+    before(range.end).saturating_sub(before(range.start))
 }
 
 /// For each of some parts that follow one another the rows before it, and its own.

@@ -17,9 +17,12 @@ use super::{Source, Split};
 const WINDOW_BYTES: usize = 64 << 10;
 /// … or a quarter of a small split, but no less than this: following quotes takes some nanoseconds a byte, so that
 /// a window larger than the split would cost more than its records do.
-const WINDOW_BYTES_MIN: usize = 4 << 10;
+const WINDOW_BYTES_MIN: usize = 2 << 10;
 /// A window that is smaller for that reason is believed if it has so many lines.
 const LINES_MIN: usize = 16;
+
+/// A look from before a split begins so far before it.
+const BEFORE_BYTES: u64 = 256 << 10;
 
 /// Guesses that are so far from where they began are kept.
 const FAR_BYTES: u64 = 1 << 20;
@@ -91,6 +94,57 @@ fn guess(open: &OpenFile, grammar: cut::Grammar, range: Range<u64>, fields: usiz
     }
 }
 
+/// Where the first record of a split begins by what stands before it: a record is guessed some way before, and
+/// followed from there. None for what is not guessed.
+pub(super) fn seen_from_before(
+    source: &Source,
+    split: &Split,
+    cancel: &Cancel,
+) -> Result<Option<u64>> {
+    let Some(piece) = split.pieces.first() else { return Ok(None) };
+    let (file, start) = (&piece.file, piece.range.start);
+    if start == 0 || source.starts_are_exact() || source.format.is_typed() || !file.is_plain() {
+        return Ok(None);
+    }
+    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
+    let grammar = source.grammar();
+    let mut position = match start.checked_sub(BEFORE_BYTES).filter(|from| *from > 0) {
+        Some(from) => {
+            let fields = source.columns.layout(file.index).fields;
+            guess(&open, grammar, from..start.max(from + 4 * WINDOW_BYTES as u64), fields)?
+        }
+        None => behind_mark(&open)?,
+    };
+    if position >= start {
+        return Ok(Some(position));
+    }
+    let mut input = FileInput::new(open.clone(), position, 0, watch);
+    let mut cutter = Cutter::new(grammar);
+    let mut buffer = vec![0; WINDOW_BYTES];
+    loop {
+        let count = input.read(&mut buffer)?;
+        // The first record end at or behind the byte before the split.
+        let before = usize::try_from((start - 1).saturating_sub(position)).unwrap_or(usize::MAX);
+        let before = before.min(count);
+        cutter.last_end(&buffer[..before]);
+        if let Some(end) = cutter.first_end(&buffer[before..count]) {
+            return Ok(Some(position + (before + end) as u64));
+        }
+        position += count as u64;
+        if count < buffer.len() {
+            return Ok(Some(open.size()));
+        }
+    }
+}
+
+/// The first byte behind a byte-order mark.
+fn behind_mark(open: &OpenFile) -> Result<u64> {
+    let mut mark = [0; 3];
+    let count = open.read_at(&mut mark, 0)?;
+    Ok(if mark[..count] == [0xef, 0xbb, 0xbf] { 3 } else { 0 })
+}
+
 /// Finds where the splits of cut files start.
 pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
     let mut at = 0;
@@ -117,9 +171,7 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
         let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
         let open = Arc::new(OpenFile::open(&file, Access::Until(file.size()), &watch)?);
-        let mut mark = [0; 3];
-        let count = open.read_at(&mut mark, 0)?;
-        let mut position = if mark[..count] == [0xef, 0xbb, 0xbf] { 3 } else { 0 };
+        let mut position = behind_mark(&open)?;
         let mut input = FileInput::new(open.clone(), position, 0, watch);
         let mut buffer = vec![0; super::blocks::READ_BYTES];
         let mut cutter = Cutter::new(source.grammar());

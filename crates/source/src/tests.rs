@@ -14,9 +14,11 @@ use super::error::as_told;
 use super::*;
 
 mod avro;
+mod cuts;
 mod errors;
 mod ipc;
 mod layouts;
+mod patience;
 mod written;
 
 /// Rows as text, null as `∅`.
@@ -68,10 +70,18 @@ fn open(folder: &tempfile::TempDir, pattern: &str) -> Result<Arc<Source>> {
 /// All rows, splits read and verified in order as a runner does it; and how many splits had
 /// to be read again.
 fn read(source: &Arc<Source>, target: u64, options: &ReadOptions) -> Result<(Rows, usize)> {
+    read_splits(source, source.splits_of(target, &mut |_, _| true)?, options)
+}
+
+fn read_splits(
+    source: &Arc<Source>,
+    splits: Vec<Split>,
+    options: &ReadOptions,
+) -> Result<(Rows, usize)> {
     let (mut rows, mut again) = (Vec::new(), 0);
     let mut expected: Option<(usize, u64)> = None;
     let mut total = 0;
-    for split in source.splits_of(target, &mut |_, _| true)? {
+    for split in splits {
         let file = split.pieces[0].file.index();
         let mut reader = source.read(&split, options)?;
         let (mut part, mut failure) = (Vec::new(), None);

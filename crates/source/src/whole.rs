@@ -94,7 +94,7 @@ impl Files {
             ));
         }
         let spec = SourceSpec { format: Some(Format::Rowfile), ..spec.clone() };
-        let found = listing::list(&spec, cancel)?.into_iter().enumerate();
+        let found = listing::list(&spec, cancel, None)?.into_iter().enumerate();
         let files: Vec<Arc<SourceFile>> = found
             .map(|(index, found)| SourceFile::found(found, index, Compression::None, &spec, cancel))
             .collect();

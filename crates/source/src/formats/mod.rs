@@ -264,6 +264,18 @@ pub(crate) trait TypedFormat: Send + Sync {
         None
     }
 
+    /// Where the parts of a chunk end that is cut into such as have about `target` bytes each, by its rows, the last
+    /// end included; nothing where it is not cut.
+    fn row_cuts(
+        &self,
+        _file: &SourceFile,
+        _metadata: &(dyn FileMetadata + 'static),
+        _chunk: usize,
+        _target: u64,
+    ) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// So much of a file's end is read before all else, where it is elsewhere; 0 where that is not so.
     fn end_bytes(&self) -> u64 {
         0

@@ -13,6 +13,9 @@
 //! A source of few row groups is cut by rows besides, so that several workers have something to do. Pages before a
 //! part's first row are passed over by their headers, and its dictionaries are read once more.
 //!
+//! Where a row group is larger than splits should be, it is cut between its pages ([`pages`]), and a piece reads and
+//! decodes only those that its rows are in.
+//!
 //! Where predicates leave few rows, the columns that they name are read first, and of the others the rows that are left:
 //! pages in which there is none are not decompressed. Whether they do is tried at each piece until one has more.
 //!
@@ -28,8 +31,8 @@ use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
@@ -55,8 +58,11 @@ use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFo
 use crate::columns::{Columns, Gathered, Layouts};
 use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, OpenFile, Watch};
+use crate::split::share;
 use crate::unify::{adapted, with_nulls_within};
 use crate::{FileLocation, Piece, SourceFile};
+
+mod pages;
 
 /// The least that one read brings, the end of its column chunk apart.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -140,13 +146,24 @@ impl TypedFormat for Parquet {
     ) -> Option<Vec<Range<u64>>> {
         let known: &dyn Any = metadata;
         let known: &ParquetFile = known.downcast_ref()?;
-        let chunks = piece.row_groups.iter().flatten();
-        let parts = joined(chunks.filter_map(|chunk| known.parts.get(*chunk)));
-        let groups: Vec<usize> = parts.iter().map(|part| part.group).collect();
+        let parts = known.parts_of(piece);
+        let metadata = known.metadata_for(piece);
         let roots = columns.iter().map(|column| column.place);
-        let mask = ProjectionMask::roots(known.metadata.parquet_schema(), roots);
-        let wanted = wanted_chunks(known.metadata.metadata(), &groups, &mask);
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), roots);
+        let wanted = wanted_chunks(metadata.metadata(), &parts, &mask);
         Some(wanted.iter().filter(|chunks| !is_large(chunks)).flat_map(|it| requests(it)).collect())
+    }
+
+    fn row_cuts(
+        &self,
+        file: &SourceFile,
+        metadata: &(dyn FileMetadata + 'static),
+        chunk: usize,
+        target: u64,
+    ) -> Vec<u64> {
+        let known: &dyn Any = metadata;
+        let known: Option<&ParquetFile> = known.downcast_ref();
+        known.and_then(|known| known.row_cuts(file, chunk, target)).unwrap_or_default()
     }
 
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
@@ -162,6 +179,8 @@ struct ParquetFile {
     chunks: Vec<Chunk>,
     /// What each of them is of.
     parts: Vec<Part>,
+    /// The footer with what is known of pages, once somebody has asked; none where nothing is.
+    pages: OnceLock<Option<ArrowReaderMetadata>>,
 }
 
 /// Some rows of a row group.
@@ -200,7 +219,38 @@ impl ParquetFile {
                 parts.push(Part { group, rows });
             }
         }
-        Self { metadata, chunks, parts }
+        Self { metadata, chunks, parts, pages: OnceLock::new() }
+    }
+
+    /// What a piece is of.
+    fn parts_of(&self, piece: &Piece) -> Vec<Part> {
+        let chunks = piece.row_groups.iter().flatten();
+        let mut parts = joined(chunks.filter_map(|chunk| self.parts.get(*chunk)));
+        let Some(wanted) = &piece.rows else { return parts };
+        let mut before = 0;
+        for Part { rows, .. } in &mut parts {
+            let count = rows.end - rows.start;
+            let inside = |row: u64| row.saturating_sub(before).min(count);
+            *rows = rows.start + inside(wanted.start)..rows.start + inside(wanted.end);
+            before += count;
+        }
+        parts.retain(|part| !part.rows.is_empty());
+        parts
+    }
+
+    /// The footer by which a piece is read.
+    fn metadata_for(&self, piece: &Piece) -> &ArrowReaderMetadata {
+        let pages = || self.pages.get().and_then(Option::as_ref);
+        piece.rows.as_ref().and_then(|_| pages()).unwrap_or(&self.metadata)
+    }
+
+    /// Where the parts of a chunk end that is cut between its pages.
+    fn row_cuts(&self, file: &SourceFile, chunk: usize, target: u64) -> Option<Vec<u64>> {
+        let (part, chunk) = (self.parts.get(chunk)?, self.chunks.get(chunk)?);
+        let known = self.pages.get_or_init(|| pages::load(file, &self.metadata));
+        let metadata = known.as_ref()?.metadata();
+        let cuts = pages::cuts(metadata, part.group, &part.rows, chunk.bytes, target)?;
+        Some(cuts.into_iter().map(|row| row - part.rows.start).collect())
     }
 }
 
@@ -346,7 +396,7 @@ impl<'a> Tails<'a> {
 
 fn load(file: &SourceFile, tail: Option<(u64, Bytes)>) -> Result<ArrowReaderMetadata> {
     let open = Arc::new(OpenFile::open(file, Access::Random, &file.watch())?);
-    let mut reader = Positioned::new(open.clone(), None);
+    let mut reader = Positioned::new(open.clone(), None, &[]);
     reader.tail = tail;
     let options = ArrowReaderOptions::new();
     let metadata = unwinding(|| ArrowReaderMetadata::load(&reader, options))
@@ -430,9 +480,9 @@ impl ParquetReader {
         let Reading { piece, mut columns, predicates, options, watch, .. } = reading;
         let file = &piece.file;
         let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
-        let metadata = &known.metadata;
+        let metadata = known.metadata_for(piece);
         let wanted = || piece.row_groups.iter().flatten().copied();
-        let parts = joined(wanted().filter_map(|chunk| known.parts.get(chunk)));
+        let parts = known.parts_of(piece);
         let groups: Vec<usize> = parts.iter().map(|part| part.group).collect();
         let coded = with_codes(metadata, &columns)
             .map_err(|error| Error::Internal(format!("codes of `{}`: {error}", file.shown)))?;
@@ -445,10 +495,15 @@ impl ParquetReader {
             bytes += chunk.bytes;
             rows += chunk.rows;
         }
+        if let Some(own) = &piece.rows {
+            bytes = share(bytes, own, rows);
+            rows = parts.iter().map(|part| part.rows.end - part.rows.start).sum();
+        }
         let mask = ProjectionMask::roots(metadata.parquet_schema(), read.iter().copied());
-        let mut input = Positioned::new(open, Some(metadata.metadata()));
+        let wanted = wanted_chunks(metadata.metadata(), &parts, &mask);
+        let mut input = Positioned::new(open, Some(metadata.metadata()), &wanted);
         if input.open.remote().is_some() {
-            input.expect(wanted_chunks(metadata.metadata(), &groups, &mask))?;
+            input.expect(wanted)?;
         }
         let bytes_max = options.ahead.bytes().saturating_mul(2);
         let mut late = None;
@@ -899,7 +954,7 @@ struct Coming {
 #[derive(Clone)]
 struct Positioned {
     open: Arc<OpenFile>,
-    /// Start and end of every column chunk, in order.
+    /// Start and end of every column chunk that is read, or of those of its pages that are, in order.
     chunks: Arc<Vec<(u64, u64)>>,
     windows: Arc<Mutex<HashMap<usize, (u64, Bytes)>>>,
     /// Of a file that is elsewhere: per row group, the wanted chunks in order.
@@ -916,14 +971,14 @@ struct Positioned {
 }
 
 impl Positioned {
-    fn new(open: Arc<OpenFile>, metadata: Option<&Arc<ParquetMetaData>>) -> Self {
-        let mut chunks: Vec<(u64, u64)> = metadata
-            .iter()
-            .flat_map(|metadata| metadata.row_groups())
-            .flat_map(|group| group.columns())
-            .filter_map(extent)
-            .collect();
+    fn new(
+        open: Arc<OpenFile>,
+        metadata: Option<&Arc<ParquetMetaData>>,
+        wanted: &[Vec<(u64, u64)>],
+    ) -> Self {
+        let mut chunks: Vec<(u64, u64)> = wanted.iter().flatten().copied().collect();
         chunks.sort_unstable();
+        chunks.dedup();
         Self {
             open,
             chunks: Arc::new(chunks),
@@ -1107,23 +1162,30 @@ fn runs(chunks: &[(u64, u64)]) -> impl Iterator<Item = &[(u64, u64)]> {
     })
 }
 
-/// Per row group that is read, the chunks of the columns that are, in the file's order.
+/// Per row group that is read, the chunks of the columns that are, in the file's order; of some rows those of their pages
+/// that they are in, and the dictionaries.
 fn wanted_chunks(
     metadata: &ParquetMetaData,
-    groups: &[usize],
+    parts: &[Part],
     mask: &ProjectionMask,
 ) -> Vec<Vec<(u64, u64)>> {
-    let of = |group: &usize| {
-        let group = metadata.row_groups().get(*group)?;
+    let of = |part: &Part| {
+        let group = metadata.row_groups().get(part.group)?;
         let columns = group.columns().iter().enumerate();
         let mut chunks: Vec<(u64, u64)> = columns
             .filter(|(leaf, _)| mask.leaf_included(*leaf))
-            .filter_map(|(_, column)| extent(column))
+            .filter_map(|(leaf, column)| {
+                let all = extent(column)?;
+                let pages = pages::extents(metadata, part.group, leaf, &part.rows, all);
+                Some(pages.unwrap_or([Some(all), None]))
+            })
+            .flatten()
+            .flatten()
             .collect();
         chunks.sort_unstable();
         Some(chunks)
     };
-    groups.iter().filter_map(of).collect()
+    parts.iter().filter_map(of).collect()
 }
 
 /// Where a column chunk starts and ends.
@@ -1191,7 +1253,7 @@ mod tests {
         let source = Source::open(&spec).unwrap();
         let file = &source.files()[0];
         let open = OpenFile::open(file, Access::Random, &file.watch()).unwrap();
-        let input = Positioned::new(Arc::new(open), None);
+        let input = Positioned::new(Arc::new(open), None, &[]);
         // A page's header is read as a stream.
         let failed = std::io::Error::other(input.fail(Error::Interrupted));
         let error = ParquetError::from(failed);

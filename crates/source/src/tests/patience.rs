@@ -1,0 +1,136 @@
+//! Sources of which some files cannot be read, or do not answer.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Files that answer have as long as they want, however busy the machine is.
+fn patience() -> Patience {
+    Patience { file_wait: Duration::from_secs(600), until: None }
+}
+
+fn opened(folder: &tempfile::TempDir, pattern: &str) -> Result<Arc<Source>> {
+    let spec = spec(folder, pattern);
+    let nothing = Box::new(std::io::empty());
+    Source::open_patiently(&spec, nothing, &Cancel::new(), &patience()).map(Arc::new)
+}
+
+fn pipe(path: &Path) {
+    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: a path that ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn what_cannot_be_read_is_left_out_and_named() {
+    let mut damaged = gzip(&b"n\n1\n2\n".repeat(1000));
+    damaged.truncate(20);
+    let files: [(&str, &[u8]); 5] = [
+        ("a.csv", b"n\n1\n"),
+        ("b.csv.gz", &damaged),
+        ("c.csv.gz", &gzip(b"n\n3\n")),
+        ("empty.csv", b""),
+        ("z.csv", b"n\n2\n"),
+    ];
+    for pattern in ["*.csv*", ""] {
+        let folder = folder(&files);
+        std::os::unix::fs::symlink("/nowhere", folder.path().join("link.csv")).unwrap();
+        pipe(&folder.path().join("pipe.csv"));
+        assert!(open(&folder, pattern).is_err());
+        let source = opened(&folder, pattern).unwrap();
+        assert_eq!(rows(&source), text(&[&["1"], &["3"], &["2"]]), "{pattern}");
+        let left_out = source.left_out();
+        let names: Vec<&str> =
+            left_out.iter().map(|left| left.path.rsplit('/').next().unwrap()).collect();
+        assert_eq!(names, ["link.csv", "pipe.csv", "b.csv.gz"], "{pattern}: {left_out:?}");
+        assert!(left_out[0].reason.contains("No such file"), "{}", left_out[0].reason);
+        assert!(left_out[1].reason.contains("not a regular file"), "{}", left_out[1].reason);
+        assert!(left_out[2].reason.contains("damaged"), "{}", left_out[2].reason);
+        assert_eq!((left_out[2].file, left_out[2].bytes), (Some(1), 20));
+    }
+}
+
+#[test]
+fn columns_are_those_of_the_files_that_can_be_read() {
+    let (folder, expected) = parquet_folder();
+    write(folder.path(), "y=2013/damaged.parquet", b"PAR1 and no footer PAR1");
+    write(folder.path(), "y=2014/empty.parquet", b"");
+    let whole = open(&folder, "").unwrap_err();
+    assert!(matches!(whole, Error::Usage { .. } | Error::Corrupt { .. }), "{whole}");
+    let source = opened(&folder, "").unwrap();
+    assert_eq!(source.left_out().len(), 2, "{:?}", source.left_out());
+    let (found, _) = read(&source, 1 << 20, &ReadOptions::default()).unwrap();
+    assert_eq!(found.len(), expected.len());
+}
+
+#[test]
+fn where_nothing_can_be_read_the_error_is_told() {
+    let folder = folder(&[("b.csv.gz", b"\x1f\x8b\x08 and no more")]);
+    assert!(opened(&folder, "*.gz").is_err());
+    let parquet = self::folder(&[("a.parquet", b"PAR1 and no footer PAR1")]);
+    assert!(opened(&parquet, "*.parquet").is_err());
+    let links = self::folder(&[]);
+    std::os::unix::fs::symlink("/nowhere", links.path().join("link.csv")).unwrap();
+    assert!(opened(&links, "*.csv").is_err());
+}
+
+#[test]
+fn a_file_that_does_not_answer_is_not_cut_and_its_header_is_looked_at() {
+    let long = lines_of(2000);
+    let folder = folder(&[("a.csv", &long), ("b.csv", &long), ("c.csv", &long)]);
+    let source = open(&folder, "*.csv").unwrap();
+    source.files()[1].answers.set(false).unwrap();
+    assert!(source.files()[1].is_unseen());
+    let splits = source.splits_of(1000, &mut |_, _| true).unwrap();
+    let of = |file: usize| splits.iter().filter(|it| it.pieces[0].file.index() == file).count();
+    assert!(of(0) > 5 && of(1) == 1 && of(2) > 5);
+    let (found, _) = read(&source, 1000, &ReadOptions::default()).unwrap();
+    assert_eq!(found.len(), 6000);
+
+    // Its columns are taken for those of the first file until it says otherwise.
+    write(folder.path(), "b.csv", b"n,m\n1,2\n");
+    let mut source = Source::open(&spec(&folder, "*.csv")).unwrap();
+    source.files()[1].answers.set(false).unwrap();
+    source.columns.layout_of[1] = 0;
+    let error = message(read(&Arc::new(source), 1000, &ReadOptions::default()));
+    assert!(error.contains("its header is another"), "{error}");
+}
+
+fn lines_of(count: usize) -> Vec<u8> {
+    let rows = (0..count).map(|row| format!("{row}\n"));
+    std::iter::once("n\n".to_owned()).chain(rows).collect::<String>().into_bytes()
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_into_is_waited_for_until_the_deadline() {
+    let folder = folder(&[]);
+    pipe(&folder.path().join("pipe.csv"));
+    let spec = spec(&folder, "pipe.csv");
+    let until = Some(Instant::now() + Duration::from_millis(20));
+    let patience = Patience { until, ..patience() };
+    let nothing = Box::new(std::io::empty());
+    let error = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience).unwrap_err();
+    assert!(error.to_string().contains("before the deadline"), "{error}");
+    // The flag ends it, too.
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let error = Source::open_with(&spec, Box::new(std::io::empty()), &cancel).unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error}");
+}
+
+#[test]
+fn a_pipe_is_read_to_its_end() {
+    let folder = folder(&[]);
+    let path = folder.path().join("pipe.csv");
+    pipe(&path);
+    let writer = std::thread::spawn(move || std::fs::write(path, lines_of(100_000)).unwrap());
+    let source = open(&folder, "pipe.csv").unwrap();
+    assert_eq!(rows(&source).len(), 100_000);
+    writer.join().unwrap();
+}
