@@ -31,7 +31,7 @@ use tidemill_base::{Settings, suggest};
 use tidemill_planning::{planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
-use tidemill_source::{Hidden, Rejects, Source, SourceSpec, fit, standard_input};
+use tidemill_source::{Hidden, Patience, Rejects, Source, SourceSpec, fit, standard_input};
 use tidemill_sql::dialects::{self, CalledSource, CalledSources, SourceColumns, Unhidden};
 use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
 use tidemill_sql::{Told, casts, external, floats, names, session, syntax, using};
@@ -218,7 +218,7 @@ impl Plan {
             if let (None, Some(schema)) = (&spec.schema, &query.schema) {
                 spec.schema = Some(schema_from_sql(schema)?);
             }
-            let source = Arc::new(Source::open_with(&spec, standard_input(), &settings.cancel)?);
+            let source = opened_source(&spec, query.turbo.as_ref(), settings)?;
             opened.push((reference, name, source));
         }
         let columns = opened.iter().map(|(_, name, source)| (name.clone(), columns_of(source)));
@@ -1181,6 +1181,22 @@ fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
 fn columns_of(source: &Source) -> SourceColumns {
     let names = |fields: &[FieldRef]| fields.iter().map(|field| field.name().clone()).collect();
     SourceColumns { own: names(source.schema().fields()), hidden: names(source.hidden()) }
+}
+
+/// Opens a source; where the answer may go without some of it, without waiting for files that do not answer.
+fn opened_source(
+    spec: &SourceSpec,
+    turbo: Option<&Turbo>,
+    settings: &Settings,
+) -> Result<Arc<Source>> {
+    let may_go_without = |turbo: &&Turbo| turbo.deadline.is_some() || turbo.drop.is_some();
+    Ok(Arc::new(match turbo.filter(may_go_without) {
+        None => Source::open_with(spec, standard_input(), &settings.cancel)?,
+        Some(turbo) => {
+            let patience = Patience { until: turbo.ends_at(), ..Patience::default() };
+            Source::open_patiently(spec, standard_input(), &settings.cancel, &patience)?
+        }
+    }))
 }
 
 /// A source that SQL calls like a function, with what else is said of files.

@@ -139,7 +139,10 @@ impl FoundRows {
             }
         }
         let (sample, bytes) = (None, state.bytes);
-        let read = ReadPart { why, sample, given_up, in_flight, wrong_starts: 0, bytes };
+        let left_out = self.shared.scan.source().left_out();
+        let wrong_starts = 0;
+        let read =
+            ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
         Some(account_of(&self.shared.scan, &self.turbo, &read))
     }
 

@@ -193,9 +193,14 @@ impl Turbo {
     }
 
     /// When the answer is to be there.
-    fn ends_at(&self) -> Option<Instant> {
+    pub(crate) fn ends_at(&self) -> Option<Instant> {
         let began = self.began.unwrap_or_else(Instant::now);
         self.deadline.map(|deadline| began + deadline)
+    }
+
+    /// The same, with the moment at which the time begins.
+    pub(crate) fn begun(self) -> Self {
+        Turbo { began: Some(self.began.unwrap_or_else(Instant::now)), ..self }
     }
 }
 

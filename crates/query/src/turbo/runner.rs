@@ -28,6 +28,7 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sampling::Sample;
+use tidemill_source::LeftOut;
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Table, TableSpec};
@@ -113,6 +114,8 @@ pub(crate) struct ReadPart {
     pub sample: Option<Sample>,
     /// Splits that failed, and those that stalled.
     pub given_up: Vec<GivenUp>,
+    /// Files that are in no split: they could not be opened, or did not answer.
+    pub left_out: Vec<LeftOut>,
     /// Those that were being read when it was over, and not given up.
     pub in_flight: Vec<usize>,
     /// Of the splits that began where they were guessed to, how many began elsewhere.
@@ -123,7 +126,7 @@ pub(crate) struct ReadPart {
 
 impl ReadPart {
     pub(crate) fn is_whole(&self) -> bool {
-        matches!(self.why, Why::Whole | Why::Found)
+        matches!(self.why, Why::Whole | Why::Found) && self.left_out.is_empty()
     }
 }
 
@@ -660,7 +663,8 @@ impl Runner {
         self.work.cancel.check()?;
         let merged = merger.finish(threads);
         self.work.progress.tables().add_cpu(&mut clock);
-        let read = ReadPart { why, sample, given_up, in_flight, wrong_starts, bytes };
+        let left_out = self.work.scan.source().left_out();
+        let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
         Ok(Taken { merged: merged?, read })
     }
 

@@ -45,6 +45,15 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
             files.push(GivenUp { path, splits: 1, reason });
         }
     }
+    let mut given_up = left_out(&mut read.given_up.iter().map(|given_up| given_up.split));
+    for file in &read.left_out {
+        given_up.splits += 1;
+        given_up.bytes += file.bytes;
+        if files.len() < GIVEN_UP_FILES_MAX {
+            let (path, reason) = (file.path.clone(), file.reason.clone());
+            files.push(GivenUp { path, splits: 1, reason });
+        }
+    }
     let is_whole = read.is_whole();
     let sample = read.sample.as_ref();
     let splits_read = sample.map_or(0, |sample| sample.splits_read());
@@ -61,7 +70,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         scaled: sample.is_some() && !turbo.as_seen,
         share,
         in_flight: left_out(&mut read.in_flight.iter().copied()),
-        given_up: left_out(&mut read.given_up.iter().map(|given_up| given_up.split)),
+        given_up,
         given_up_files: files,
         unseen_share: (sample.is_some() && !is_whole && splits_read > 0)
             .then(|| unseen_share(splits_read, confidence)),
