@@ -11,8 +11,8 @@
 //!
 //! Two cells share each of 32 stretches of positions, so that there are two values of the same stretch to compare: what
 //! they differ by is chance, whereas neighbouring stretches may differ because the data drifts. (With 64 cells one
-//! after another, a group whose rows stand together in a tenth of 20,000 splits kept an interval of ±40 % when half of
-//! the splits had been read; so it is ±2 %.) The coin is no property of the order of reading, and no pattern
+//! after another, a group whose rows stand together in a tenth of 20,000 splits kept an interval of ±41 % when half of
+//! the splits had been read; so it is ±2.4 %.) The coin is no property of the order of reading, and no pattern
 //! of the data (every other split of another file) can follow it.
 
 use std::sync::{Arc, OnceLock};
