@@ -169,8 +169,7 @@ impl Plan {
             return Self::planned(&query, settings);
         }
         // Its time runs from here, if from nowhere earlier.
-        let query =
-            &Query { turbo: query.turbo.clone().map(Turbo::begun), ..query.clone() };
+        let query = &Query { turbo: query.turbo.clone().map(Turbo::begun), ..query.clone() };
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open(settings.share(1, 2), settings)?;
         if let Some(stable) = query.stable {

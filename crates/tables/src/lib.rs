@@ -45,7 +45,7 @@ use groups::GroupIndex;
 pub use scatter::Scatter;
 pub use spec::{Aggregate, BitsOf, Function, Precision, TableSpec, position, top_k_type};
 use state::{Routes, Rows, StateColumn, States};
-pub use state::{read_cells, supports};
+pub use state::{read_cell_quantiles, read_cells, supports};
 use tidemill_base::error::{Error, Result};
 use tidemill_functions::sketches::id_set_lens;
 use tidemill_sql::floats;

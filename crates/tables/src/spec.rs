@@ -110,6 +110,11 @@ pub enum Function {
         /// How many splits the input has.
         splits: u64,
     },
+    /// Quantiles by where in the input the rows stand, for the same.
+    CellQuantiles {
+        /// How many splits the input has.
+        splits: u64,
+    },
 }
 
 impl Function {
@@ -142,6 +147,7 @@ impl Function {
             Function::Collect { .. } => "collect",
             Function::FirstRows(of) => of.name(),
             Function::CellSums { .. } => "cell_sums",
+            Function::CellQuantiles { .. } => "cell_quantiles",
         }
     }
 
@@ -234,6 +240,7 @@ impl fmt::Display for Function {
             Function::InverseHistogram { items } => write!(f, "inverse_histogram({items} values)"),
             Function::Collect { limit } => write!(f, "collect(limit {limit})"),
             Function::FirstRows(of) => write!(f, "{of}"),
+            Function::CellQuantiles { .. } => write!(f, "quantiles by place in the input"),
             Function::CellSums { counts, .. } => {
                 write!(f, "{} by place in the input", if *counts { "counts" } else { "sums" })
             }
@@ -364,7 +371,7 @@ impl TableSpec {
     pub fn has_positions(&self) -> bool {
         self.aggregates.iter().any(|aggregate| match &aggregate.function {
             Function::FirstRows(of) => of.position().is_some(),
-            Function::CellSums { .. } => true,
+            Function::CellSums { .. } | Function::CellQuantiles { .. } => true,
             _ => false,
         })
     }
@@ -400,7 +407,8 @@ impl TableSpec {
             | Function::DistinctSample { .. }
             | Function::InverseHistogram { .. }
             | Function::FirstRows(_)
-            | Function::CellSums { .. } => false,
+            | Function::CellSums { .. }
+            | Function::CellQuantiles { .. } => false,
         };
         self.leaders().map(|aggregate| &aggregate.function).filter(depends)
     }

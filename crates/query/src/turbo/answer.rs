@@ -3,23 +3,27 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Float64Builder, PrimitiveArray,
-    RecordBatch,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Float64Builder, LargeBinaryArray,
+    PrimitiveArray, RecordBatch,
 };
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::{CELLS, Interval, Sample};
-use tidemill_tables::{Function, TableSpec, read_cells};
+use tidemill_sketch::Quantiles;
+use tidemill_tables::{Function, TableSpec, read_cell_quantiles, read_cells};
 
-use super::bounds::{Formula, Quantity};
+use super::bounds::{Estimated, Formula, Quantity};
 
 /// What makes answers of the tables' rows.
 #[derive(Clone)]
 pub(crate) struct Answering {
-    /// What is kept per group, of which the last aggregates are of `quantities`, if there are any.
+    /// What is kept per group; where there is a sample, the last aggregates are the sums by place of `quantities` and the
+    /// quantiles by place of so many `values`.
     pub spec: Arc<TableSpec>,
     pub quantities: Vec<Quantity>,
-    pub formulas: Vec<Formula>,
+    pub values: usize,
+    pub estimates: Vec<Estimated>,
     /// What was read; none where nothing is scaled up and nothing has bounds.
     pub sample: Option<Sample>,
     /// Whether all of the input was read.
@@ -34,7 +38,7 @@ impl Answering {
     /// # Errors
     /// [`Error::Overflow`] where a sum that is scaled up does not fit its type.
     pub(crate) fn answer(&self, answer: &RecordBatch) -> Result<RecordBatch> {
-        let carried = 2 * self.formulas.len();
+        let carried = 2 * self.estimates.len();
         let own = self.schema.fields().len() - carried;
         let mut columns = answer.columns()[..own].to_vec();
         match &self.sample {
@@ -50,7 +54,7 @@ impl Answering {
                         *column = scaled(column, sample.factor(), aggregate.output.name())?;
                     }
                 }
-                if !self.formulas.is_empty() {
+                if !self.estimates.is_empty() {
                     columns.extend(self.bounds(answer, own, sample)?);
                 }
             }
@@ -61,58 +65,144 @@ impl Answering {
     }
 
     fn bounds(&self, answer: &RecordBatch, own: usize, sample: &Sample) -> Result<Vec<ArrayRef>> {
-        let cells: Option<Vec<_>> = (own..own + self.quantities.len())
-            .map(|index| answer.column(index).as_binary_opt::<i64>())
-            .collect();
-        let cells = cells.ok_or_else(|| Error::Internal("cells of sums are no bytes".into()))?;
+        let bytes = |index: usize| {
+            let column = answer.column(index).as_binary_opt::<i64>();
+            column.ok_or_else(|| Error::Internal("cells are no bytes".into()))
+        };
+        let of_values = own + self.quantities.len();
+        let cells = (own..of_values).map(bytes).collect::<Result<Vec<_>>>()?;
+        let quantiles =
+            (of_values..of_values + self.values).map(bytes).collect::<Result<Vec<_>>>()?;
         let rows = answer.num_rows();
         let builder = || Float64Builder::with_capacity(rows);
         let mut bounds: Vec<(Float64Builder, Float64Builder)> =
-            self.formulas.iter().map(|_| (builder(), builder())).collect();
-        let mut series = vec![[0.0; CELLS]; self.quantities.len()];
-        let mut seen = vec![0; self.quantities.len()];
-        let mut totals = vec![0.0; self.quantities.len()];
-        let mut gradient = vec![0.0; self.quantities.len()];
+            self.estimates.iter().map(|_| (builder(), builder())).collect();
+        let mut totals = Totals::new(self.quantities.len());
+        let mut spread = Vec::with_capacity(self.values);
         for row in 0..rows {
-            for (quantity, cells) in cells.iter().enumerate() {
-                seen[quantity] = read_cells(cells.value(row), &mut series[quantity])
-                    .ok_or_else(|| Error::Internal("cells of sums cannot be read".into()))?;
-                totals[quantity] = series[quantity].iter().sum::<f64>() * sample.factor();
+            totals.read(&cells, row, sample.factor())?;
+            spread.clear();
+            for quantiles in &quantiles {
+                let read = read_cell_quantiles(quantiles.value(row)).map(Spread::new);
+                spread.push(read.ok_or_else(unreadable)?);
             }
-            for (formula, (low, high)) in self.formulas.iter().zip(&mut bounds) {
-                gradient.fill(0.0);
-                formula.slope(&totals, 1.0, &mut gradient);
-                let value = formula.value(&totals);
-                let of = || gradient.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
-                let parts: Vec<(f64, &[f64])> =
-                    of().map(|(quantity, slope)| (*slope, &series[quantity][..])).collect();
-                let splits = of().map(|(quantity, _)| seen[quantity]).max().unwrap_or(0);
-                match sample.smooth(value, &parts, splits).interval {
-                    Interval::Bounds { low: least, high: most }
-                        if least.is_finite() && most.is_finite() =>
-                    {
-                        // What was counted is there.
-                        let is_count = |index: &usize| self.quantities[*index].counts;
-                        let counted = formula.total().filter(is_count);
-                        let counted = counted.map(|index| series[index].iter().sum::<f64>());
-                        low.append_value(counted.map_or(least, |counted| least.max(counted)));
-                        high.append_value(most);
+            for (estimated, (low, high)) in self.estimates.iter().zip(&mut bounds) {
+                let found = match estimated {
+                    Estimated::Formula(formula) => {
+                        totals.interval(formula, &self.quantities, sample)
                     }
-                    Interval::Exact => {
-                        low.append_value(value);
-                        high.append_value(value);
+                    Estimated::Quantile { values, rank, aggregate } => {
+                        let column = answer.column(self.spec.keys.len() + aggregate);
+                        let value = cast(column.slice(row, 1).as_ref(), &DataType::Float64)?;
+                        let value = value.as_primitive::<Float64Type>();
+                        let value = value.iter().next().flatten();
+                        value.and_then(|value| spread[*values].interval(value, *rank, sample))
                     }
-                    _ => {
-                        low.append_null();
-                        high.append_null();
-                    }
-                }
+                };
+                low.append_option(found.map(|(low, _)| low));
+                high.append_option(found.map(|(_, high)| high));
             }
         }
         let finished = bounds.into_iter().flat_map(|(mut low, mut high)| {
             [Arc::new(low.finish()) as ArrayRef, Arc::new(high.finish()) as ArrayRef]
         });
         Ok(finished.collect())
+    }
+}
+
+fn unreadable() -> Error {
+    Error::Internal("cells cannot be read".into())
+}
+
+/// The estimated totals of a group's quantities, and their sums by cell.
+struct Totals {
+    series: Vec<[f64; CELLS]>,
+    seen: Vec<u64>,
+    totals: Vec<f64>,
+    gradient: Vec<f64>,
+}
+
+impl Totals {
+    fn new(quantities: usize) -> Self {
+        Totals {
+            series: vec![[0.0; CELLS]; quantities],
+            seen: vec![0; quantities],
+            totals: vec![0.0; quantities],
+            gradient: vec![0.0; quantities],
+        }
+    }
+
+    fn read(&mut self, cells: &[&LargeBinaryArray], row: usize, factor: f64) -> Result<()> {
+        for (index, cells) in cells.iter().enumerate() {
+            let series = &mut self.series[index];
+            self.seen[index] = read_cells(cells.value(row), series).ok_or_else(unreadable)?;
+            self.totals[index] = series.iter().sum::<f64>() * factor;
+        }
+        Ok(())
+    }
+
+    /// The bounds of a formula, if it has any.
+    fn interval(
+        &mut self,
+        formula: &Formula,
+        quantities: &[Quantity],
+        sample: &Sample,
+    ) -> Option<(f64, f64)> {
+        let Totals { series, seen, totals, gradient } = self;
+        gradient.fill(0.0);
+        formula.slope(totals, 1.0, gradient);
+        let value = formula.value(totals);
+        let of = || gradient.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
+        let parts: Vec<(f64, &[f64])> =
+            of().map(|(quantity, slope)| (*slope, &series[quantity][..])).collect();
+        let splits = of().map(|(quantity, _)| seen[quantity]).max().unwrap_or(0);
+        match sample.smooth(value, &parts, splits).interval {
+            Interval::Bounds { low, high } if low.is_finite() && high.is_finite() => {
+                // What was counted is there.
+                let counted = formula.total().filter(|index| quantities[*index].counts);
+                let counted = counted.map(|index| series[index].iter().sum::<f64>());
+                Some((counted.map_or(low, |counted| low.max(counted)), high))
+            }
+            Interval::Exact => Some((value, value)),
+            _ => None,
+        }
+    }
+}
+
+/// A group's values by cell.
+struct Spread {
+    splits: u64,
+    cells: Vec<(u32, Quantiles)>,
+    all: Quantiles,
+}
+
+impl Spread {
+    fn new((splits, cells): (u64, Vec<(u32, Quantiles)>)) -> Self {
+        let mut all = Quantiles::default();
+        cells.iter().for_each(|(_, cell)| all.merge(cell));
+        Spread { splits, cells, all }
+    }
+
+    /// The bounds of the value at a rank, which was estimated (Woodruff 1952): the share of values up to it has an interval,
+    /// to which the histogram's own error is added, and its ends are ranks of other values.
+    fn interval(&self, value: f64, rank: f64, sample: &Sample) -> Option<(f64, f64)> {
+        let (mut below, mut all) = ([0.0; CELLS], [0.0; CELLS]);
+        for (cell, values) in &self.cells {
+            below[*cell as usize] = values.count_at_most(value);
+            all[*cell as usize] = values.count() as f64;
+        }
+        let share = below.iter().sum::<f64>() / all.iter().sum::<f64>();
+        match sample.share_interval(&below, &all, self.splits) {
+            Interval::Bounds { low, high } => {
+                let error = self.all.rank_error(rank)?;
+                let at = |rank: f64| self.all.quantile(rank.clamp(0.0, 1.0));
+                let low = at(rank + (low - share) - error)?.min(value);
+                let high = at(rank + (high - share) + error)?.max(value);
+                (low.is_finite() && high.is_finite()).then_some((low, high))
+            }
+            Interval::Exact => Some((value, value)),
+            _ => None,
+        }
     }
 }
 

@@ -39,9 +39,9 @@ impl Quantity {
     }
 
     /// The aggregate that keeps it by place in the input.
-    pub(crate) fn aggregate(&self, splits: u64, like: &Aggregate) -> Aggregate {
+    fn aggregate(&self, function: Function, like: &Aggregate) -> Aggregate {
         Aggregate {
-            function: Function::CellSums { counts: self.counts, splits },
+            function,
             argument: self.argument,
             argument_type: self.argument_type.clone(),
             second: None,
@@ -127,12 +127,27 @@ impl Formula {
     }
 }
 
+/// What has an interval.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Estimated {
+    /// Arithmetic of totals.
+    Formula(Formula),
+    /// The value below which a share of all is.
+    Quantile {
+        /// The values' place among those of which quantiles are kept.
+        values: usize,
+        rank: f64,
+        /// Which of the aggregates it is.
+        aggregate: usize,
+    },
+}
+
 /// What is known of a column of the result that rests on a part of the input.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Known {
     /// It is a key, or follows from keys: the same whatever was read.
     Exact,
-    /// An estimate, by the formula of this number.
+    /// An estimate, of this number.
     Estimate(usize),
     /// What was seen is the least that it can be.
     AtLeast,
@@ -147,8 +162,10 @@ pub(crate) enum Known {
 pub(crate) struct Bounds {
     /// Of each column of the result.
     pub columns: Vec<Known>,
-    pub formulas: Vec<Formula>,
+    pub estimates: Vec<Estimated>,
     pub quantities: Vec<Quantity>,
+    /// Of which quantiles are asked for.
+    pub values: Vec<Quantity>,
     /// The result's own columns, without bounds.
     own: SchemaRef,
 }
@@ -164,14 +181,15 @@ impl Bounds {
         spec: &TableSpec,
         own: &SchemaRef,
     ) -> Self {
-        let mut found = Found { core, spec, formulas: Vec::new(), quantities: Vec::new() };
+        let mut found =
+            Found { core, spec, estimates: Vec::new(), quantities: Vec::new(), values: Vec::new() };
         let columns = (0..own.fields().len()).map(|index| {
             let of = found.column(plan, index);
             found.known(of)
         });
         let columns = columns.collect();
-        let Found { formulas, quantities, .. } = found;
-        Bounds { columns, formulas, quantities, own: Arc::clone(own) }
+        let Found { estimates, quantities, values, .. } = found;
+        Bounds { columns, estimates, quantities, values, own: Arc::clone(own) }
     }
 
     /// Whether a column of the result has bounds beside it.
@@ -234,14 +252,22 @@ impl Bounds {
     /// What is kept per group with the sums by place in the input that the formulas need.
     pub(crate) fn with_cells(&self, spec: &Arc<TableSpec>, splits: usize) -> Arc<TableSpec> {
         let Some(like) = spec.aggregates.first() else { return Arc::clone(spec) };
-        let cells = self.quantities.iter().map(|quantity| quantity.aggregate(splits as u64, like));
-        let aggregates = spec.aggregates.iter().cloned().chain(cells);
+        let splits = splits as u64;
+        let cells = self.quantities.iter().map(|quantity| {
+            let function = Function::CellSums { counts: quantity.counts, splits };
+            quantity.aggregate(function, like)
+        });
+        let quantiles = self
+            .values
+            .iter()
+            .map(|values| values.aggregate(Function::CellQuantiles { splits }, like));
+        let aggregates = spec.aggregates.iter().cloned().chain(cells).chain(quantiles);
         Arc::new(TableSpec::new(spec.keys.clone(), aggregates.collect()))
     }
 
     /// The columns that carry the bounds of the formulas.
     pub(crate) fn carried(&self) -> Vec<FieldRef> {
-        let names = (0..self.formulas.len())
+        let names = (0..self.estimates.len())
             .flat_map(|index| ["low", "high"].map(|which| format!("tidemill_{which}_{index}")));
         names.map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect()
     }
@@ -253,7 +279,7 @@ impl Bounds {
     /// As DataFusion's plan builder.
     pub(crate) fn with_bounds(&self, plain: LogicalPlan, is_exact: bool) -> Result<LogicalPlan> {
         let carried = self.carried();
-        let (plan, is_carried) = match self.formulas.is_empty() || is_exact {
+        let (plan, is_carried) = match self.estimates.is_empty() || is_exact {
             true => (plain, false),
             false => match carry(&plain, &carried).told()? {
                 Some(plan) => (plan, true),
@@ -343,6 +369,8 @@ enum Is {
     Exact,
     /// Arithmetic of totals.
     Formula(Formula),
+    /// A quantile: the values' place, the rank, and which of the aggregates it is.
+    Quantile(usize, f64, usize),
     AtLeast,
     AtMost,
     Seen,
@@ -354,8 +382,9 @@ const FORMULA_MAX: usize = 500;
 struct Found<'a> {
     core: &'a AggregateNode,
     spec: &'a TableSpec,
-    formulas: Vec<Formula>,
+    estimates: Vec<Estimated>,
     quantities: Vec<Quantity>,
+    values: Vec<Quantity>,
 }
 
 impl Found<'_> {
@@ -365,14 +394,19 @@ impl Found<'_> {
             Is::AtLeast => Known::AtLeast,
             Is::AtMost => Known::AtMost,
             Is::Seen => Known::Seen,
-            Is::Formula(formula) => {
-                let known = self.formulas.iter().position(|known| *known == formula);
-                Known::Estimate(known.unwrap_or_else(|| {
-                    self.formulas.push(formula);
-                    self.formulas.len() - 1
-                }))
+            Is::Formula(formula) => self.estimate(Estimated::Formula(formula)),
+            Is::Quantile(values, rank, aggregate) => {
+                self.estimate(Estimated::Quantile { values, rank, aggregate })
             }
         }
+    }
+
+    fn estimate(&mut self, estimated: Estimated) -> Known {
+        let known = self.estimates.iter().position(|known| *known == estimated);
+        Known::Estimate(known.unwrap_or_else(|| {
+            self.estimates.push(estimated);
+            self.estimates.len() - 1
+        }))
     }
 
     /// What a column of a plan is.
@@ -413,7 +447,8 @@ impl Found<'_> {
 
     fn of_core(&mut self, index: usize) -> Is {
         let Some(index) = index.checked_sub(self.core.group_expr.len()) else { return Is::Exact };
-        let Some(aggregate) = self.spec.aggregates.get(index) else { return Is::Seen };
+        let spec = self.spec;
+        let Some(aggregate) = spec.aggregates.get(index) else { return Is::Seen };
         let is_number = aggregate.output.data_type().is_numeric();
         match aggregate.function {
             Function::Count => Is::Formula(self.total(Quantity::of(aggregate, true))),
@@ -422,6 +457,15 @@ impl Found<'_> {
                 let sum = self.total(Quantity::of(aggregate, false));
                 let count = self.total(Quantity::of(aggregate, true));
                 Is::Formula(Formula::Of(Box::new(sum), Arithmetic::Divide, Box::new(count)))
+            }
+            _ if let Some(rank) = rank_of(&aggregate.function).filter(|_| is_number) => {
+                let values = Quantity::of(aggregate, false);
+                let known = self.values.iter().position(|known| *known == values);
+                let values = known.unwrap_or_else(|| {
+                    self.values.push(values);
+                    self.values.len() - 1
+                });
+                Is::Quantile(values, rank, index)
             }
             Function::Max | Function::Unique(_) | Function::UniqueExact => Is::AtLeast,
             Function::Min => Is::AtMost,
@@ -555,6 +599,16 @@ impl Found<'_> {
             true => Is::Exact,
             false => Is::Seen,
         }
+    }
+}
+
+/// The rank of a function that answers one value at a rank.
+fn rank_of(function: &Function) -> Option<f64> {
+    match function {
+        Function::Median => Some(0.5),
+        Function::Percentile { share } => Some(*share),
+        Function::Quantile { ranks, list: false } => ranks.first().copied(),
+        _ => None,
     }
 }
 

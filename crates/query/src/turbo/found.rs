@@ -141,8 +141,7 @@ impl FoundRows {
         let (sample, bytes) = (None, state.bytes);
         let left_out = self.shared.scan.source().left_out();
         let wrong_starts = 0;
-        let read =
-            ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
+        let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
         Some(account_of(&self.shared.scan, &self.turbo, &read))
     }
 

@@ -59,7 +59,8 @@ impl Plan {
         let mut part = Answering {
             spec: Arc::clone(&spec),
             quantities: self.bounds.as_ref().map_or(Vec::new(), |it| it.quantities.clone()),
-            formulas: self.bounds.as_ref().map_or(Vec::new(), |it| it.formulas.clone()),
+            values: self.bounds.as_ref().map_or(0, |it| it.values.len()),
+            estimates: self.bounds.as_ref().map_or(Vec::new(), |it| it.estimates.clone()),
             sample: None,
             is_exact: false,
             schema: parts.finished_schema_with(&carried),
@@ -93,7 +94,7 @@ impl Plan {
         part.is_exact = read.is_whole();
         if part.is_exact && self.query.turbo.is_none() {
             // It is the answer that there would be without anybody who watches.
-            (part.formulas, part.schema) = (Vec::new(), parts.finished_schema());
+            (part.estimates, part.schema) = (Vec::new(), parts.finished_schema());
         }
         if read.is_whole() && read.wrong_starts > 0 {
             // All of it was read, and some of it from where no record begins: once more, in its order.

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, LargeBinaryBuilder, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryBuilder, UInt64Array};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use tidemill_base::error::Result;
 use tidemill_sampling::{CELLS, cell_of};
-use tidemill_sketch::SketchError;
+use tidemill_sketch::{Quantiles, SketchError};
 
 use super::sketches::{Filled, SketchKind};
 use super::{Rows, mismatch};
@@ -190,6 +190,168 @@ impl SketchKind for CellsOf {
     }
 }
 
+/// The quantiles of a group by cell.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CellQuantiles {
+    /// As in [`CellSums`].
+    splits: u32,
+    last: u64,
+    /// Cells in ascending order, each once.
+    cells: Vec<(u32, Quantiles)>,
+    /// What the cells' histograms have on the heap.
+    heap: usize,
+}
+
+impl CellQuantiles {
+    fn add(&mut self, split: u64, cell: u32, value: f64) {
+        if self.last != split + 1 {
+            self.last = split + 1;
+            self.splits = self.splits.saturating_add(1);
+        }
+        self.change(cell, |quantiles| quantiles.add(value));
+    }
+
+    fn change(&mut self, cell: u32, change: impl FnOnce(&mut Quantiles)) {
+        let at = match self.cells.binary_search_by_key(&cell, |(cell, _)| *cell) {
+            Ok(at) => at,
+            Err(at) => {
+                self.cells.insert(at, (cell, Quantiles::default()));
+                at
+            }
+        };
+        let quantiles = &mut self.cells[at].1;
+        let before = quantiles.heap_bytes();
+        change(quantiles);
+        self.heap = (self.heap + quantiles.heap_bytes()).saturating_sub(before);
+    }
+
+    fn merge(&mut self, other: &mut CellQuantiles) {
+        self.splits = self.splits.saturating_add(other.splits);
+        for (cell, quantiles) in std::mem::take(&mut other.cells) {
+            self.change(cell, |own| own.merge_owned(quantiles));
+        }
+    }
+
+    /// The form on disk: the number of splits in four bytes, then each cell in four, the bytes of its histogram in four,
+    /// and these.
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.splits.to_le_bytes());
+        let mut bytes = Vec::new();
+        for (cell, quantiles) in &self.cells {
+            bytes.clear();
+            quantiles.encode(&mut bytes);
+            out.extend_from_slice(&cell.to_le_bytes());
+            out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
+        let offset = |rest: &[u8]| bytes.len() - rest.len();
+        let cut = |rest: &[u8], needed| SketchError::Truncated {
+            state: STATE,
+            offset: offset(rest),
+            needed,
+        };
+        let (splits, mut rest) = bytes.split_first_chunk::<4>().ok_or_else(|| cut(bytes, 4))?;
+        let mut cells: Vec<(u32, Quantiles)> = Vec::new();
+        let mut heap = 0;
+        while !rest.is_empty() {
+            let (head, more) = rest.split_first_chunk::<8>().ok_or_else(|| cut(rest, 8))?;
+            let [c0, c1, c2, c3, l0, l1, l2, l3] = *head;
+            let cell = u32::from_le_bytes([c0, c1, c2, c3]);
+            let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+            if cell as usize >= CELLS || cells.last().is_some_and(|(last, _)| *last >= cell) {
+                let (offset, problem) = (offset(rest), "its cells are not in order");
+                return Err(SketchError::Corrupt { state: STATE, offset, problem });
+            }
+            let (own, more) = more.split_at_checked(len).ok_or_else(|| cut(more, len))?;
+            let quantiles = Quantiles::decode(own)?;
+            heap += quantiles.heap_bytes();
+            cells.push((cell, quantiles));
+            rest = more;
+        }
+        Ok(CellQuantiles { splits: u32::from_le_bytes(*splits), last: 0, cells, heap })
+    }
+}
+
+/// Reads the answer of [`Function::CellQuantiles`](crate::Function::CellQuantiles) for a group: in how many splits it was seen, and the values of each cell
+/// in which it was.
+pub fn read_cell_quantiles(bytes: &[u8]) -> Option<(u64, Vec<(u32, Quantiles)>)> {
+    let read = CellQuantiles::decode(bytes).ok()?;
+    Some((u64::from(read.splits), read.cells))
+}
+
+/// Quantiles by cell.
+pub(super) struct CellQuantilesOf {
+    splits: usize,
+}
+
+impl CellQuantilesOf {
+    pub(super) fn new(splits: u64) -> Self {
+        CellQuantilesOf { splits: usize::try_from(splits).unwrap_or(usize::MAX) }
+    }
+}
+
+impl SketchKind for CellQuantilesOf {
+    type State = CellQuantiles;
+    type Item = ();
+    const NAME: &'static str = "cell_quantiles";
+
+    fn empty(&self) -> CellQuantiles {
+        CellQuantiles::default()
+    }
+
+    fn heap(state: &CellQuantiles) -> usize {
+        state.cells.capacity() * size_of::<(u32, Quantiles)>() + state.heap
+    }
+
+    fn merge(into: &mut CellQuantiles, from: &mut CellQuantiles) {
+        into.merge(from);
+    }
+
+    fn encode(state: &CellQuantiles, out: &mut Vec<u8>) {
+        state.encode(out);
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<CellQuantiles, SketchError> {
+        CellQuantiles::decode(bytes)
+    }
+
+    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
+        let positions = rows.positions.ok_or_else(|| mismatch(Self::NAME))?;
+        let positions: &UInt64Array =
+            positions.as_primitive_opt::<UInt64Type>().ok_or_else(|| mismatch(Self::NAME))?;
+        let values = value::cast_to(rows.values()?, &DataType::Float64)?;
+        let values = values.as_primitive::<Float64Type>();
+        let (mut last, mut cell) = (u64::MAX, 0);
+        states.each(rows, values.nulls(), |state, row| {
+            let split = split_of(positions.value(row));
+            if split != last {
+                let index = usize::try_from(split).unwrap_or(usize::MAX);
+                (last, cell) = (split, cell_of(index, self.splits));
+            }
+            state.add(split, cell, values.value(row));
+        });
+        Ok(())
+    }
+
+    fn precision(_: &CellQuantiles, _: &Aggregate) -> Option<Precision> {
+        None
+    }
+
+    fn finish(&self, states: &[CellQuantiles], _: &Aggregate) -> Result<ArrayRef> {
+        let mut builder = LargeBinaryBuilder::with_capacity(states.len(), 0);
+        let mut bytes = Vec::new();
+        for state in states {
+            bytes.clear();
+            state.encode(&mut bytes);
+            builder.append_value(&bytes);
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,5 +398,34 @@ mod tests {
         bytes.clear();
         CellSums { splits: 1, last: 0, cells: vec![(64, 1.0)] }.encode(&mut bytes);
         assert!(CellSums::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn quantiles_by_cell_are_those_of_their_rows_whatever_the_parts() {
+        let rows: Vec<(u64, u32, f64)> =
+            (0..5_000).map(|n| (n / 100, (n % 64) as u32, (n * 7 % 1_000) as f64)).collect();
+        let of = |rows: &[(u64, u32, f64)]| {
+            let mut state = CellQuantiles::default();
+            rows.iter().for_each(|(split, cell, value)| state.add(*split, *cell, *value));
+            state
+        };
+        let whole = of(&rows);
+        assert_eq!(whole.splits, 50);
+        let (mut one, mut other) = (of(&rows[..1_700]), of(&rows[1_700..]));
+        one.merge(&mut other);
+        let mut bytes = Vec::new();
+        one.encode(&mut bytes);
+        let (splits, cells) = read_cell_quantiles(&bytes).unwrap();
+        assert_eq!((splits, cells.len()), (50, 64));
+        for ((cell, read), (own, quantiles)) in cells.iter().zip(&whole.cells) {
+            assert_eq!((cell, read.count()), (own, quantiles.count()));
+            assert_eq!(read.quantile(0.5), quantiles.quantile(0.5));
+        }
+        let heap = one.cells.iter().map(|(_, quantiles)| quantiles.heap_bytes()).sum::<usize>();
+        assert_eq!(one.heap, heap);
+        for end in 0..bytes.len().min(200) {
+            let _ = CellQuantiles::decode(&bytes[..end]);
+        }
+        assert!(CellQuantiles::decode(&bytes[..bytes.len() - 1]).is_err());
     }
 }

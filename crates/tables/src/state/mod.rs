@@ -44,8 +44,8 @@ use crate::spec::{Aggregate, Function, Precision};
 use crate::value::{self, Short};
 use bits::bits;
 use bootstrap::BootstrapOf;
-use cells::CellsOf;
-pub use cells::read_cells;
+use cells::{CellQuantilesOf, CellsOf};
+pub use cells::{read_cell_quantiles, read_cells};
 use collect::Collect;
 use count::Count;
 use distinct_sample::DistinctSampleOf;
@@ -453,6 +453,9 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             Box::new(Collect::new(*limit, aggregate.argument_type.clone()))
         }
         Function::FirstRows(of) => Box::new(FirstRowsOfGroups::new(of, output)),
+        Function::CellQuantiles { splits } => {
+            Box::new(Sketches::new(CellQuantilesOf::new(*splits), aggregate))
+        }
         Function::CellSums { counts, splits } => {
             Box::new(Sketches::new(CellsOf::new(*counts, *splits), aggregate))
         }
@@ -505,6 +508,7 @@ pub fn supports(aggregate: &Aggregate) -> bool {
         Function::HllUnion { .. } | Function::IdSets { .. } => is_stored(argument),
         Function::IdSet => argument.is_integer() || argument.is_null(),
         Function::CellSums { counts, .. } => *counts || is_summable(argument),
+        Function::CellQuantiles { .. } => argument.is_numeric(),
         Function::TopK { .. }
         | Function::UniqueExact
         | Function::DistinctValues { .. }
