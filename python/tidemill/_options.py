@@ -337,26 +337,26 @@ def seconds(name: str, time: object) -> str | None:
     """
     if isinstance(time, datetime.timedelta):
         time = time.total_seconds()
-    if isinstance(time, numbers.Real) and not isinstance(time, bool):
-        text = f"{float(time):.9f}"
-        return f"{text.rstrip('0').rstrip('.') if '.' in text else text}s"
     if time is None or isinstance(time, str):
         return time
-    raise UsageError(
-        f"`{name}` must be a str, a number of seconds or a timedelta, not {type(time).__name__}"
-    )
+    if isinstance(time, bool) or not isinstance(time, numbers.Real):
+        raise UsageError(
+            f"`{name}` must be a str, a number of seconds or a timedelta, not {type(time).__name__}"
+        )
+    text = f"{float(time):.9f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}s"
 
 
 def _said(name: str, value: object) -> str | None:
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        return str(value)
     if value is None or isinstance(value, str):
         return value
-    # It may be a source of the caller's that is called as the option is.
-    raise UsageError(
-        f"`{name}` must be a str or a number, not {type(value).__name__}\n"
-        f"hint: `{name}` is an option; a source needs another name"
-    )
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        # It may be a source of the caller's that is called as the option is.
+        raise UsageError(
+            f"`{name}` must be a str or a number, not {type(value).__name__}\n"
+            f"hint: `{name}` is an option; a source needs another name"
+        )
+    return str(value)
 
 
 def storage(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
