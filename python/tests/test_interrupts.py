@@ -40,6 +40,8 @@ WAITS = {
     "files": (1, "tm.query(rows, **csv, output='x.csv')"),
     "a job": (1, "job.run(output='x.csv')"),
     "a partial table": (1, "job.run(partial='x.part')"),
+    "an answer by a deadline": (1, "tm.query(sql, **csv, deadline='1h').to_pylist()"),
+    "rows to be found": (1, "tm.query(rows + ' WHERE x > 1', **csv, find=3).to_pylist()"),
 }
 
 PACKAGES = ("duckdb", "pandas", "polars", "pyarrow")

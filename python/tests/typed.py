@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 from typing_extensions import assert_type
@@ -34,6 +35,13 @@ def results(sql: str, path: pathlib.Path) -> None:
     assert_type(tm.query(sql, params={"day": "2026-11-20"}, replacement_scans=False), tm.Result)
     assert_type(tm.query(sql, params=[1, None], output=path), tm.Written)
     assert_type(tm.query(sql, rows=[{"a": 1}], columns={"a": [1]}), tm.Result)
+    assert_type(tm.query(sql, deadline=timedelta(seconds=7), drop="10%", seed=1), tm.Result)
+    assert_type(tm.query(sql, sample=0.1, no_intervals=True, output=path), tm.Written)
+    assert_type(tm.run("job.toml", deadline="7s", output=path), tm.Written)
+    tm.Job(source={"url": path}, turbo={"deadline": 7, "error": "2%", "as_seen": True})
+    if (coverage := result.coverage) is not None and "sampled" in coverage:
+        assert_type(coverage["sampled"]["given_up"]["bytes"], int)
+        assert_type(coverage["sampled"]["unseen_share"], float | None)
 
 
 def sketches(data: bytes, space: tm.IdSpace) -> None:

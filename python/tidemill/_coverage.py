@@ -41,7 +41,41 @@ class Salvaged(TypedDict):
     reason: str
 
 
-class Coverage(TypedDict):
+class LeftOut(TypedDict):
+    """Splits of which nothing is in a result."""
+
+    splits: int
+    bytes: int
+
+
+class GivenUp(TypedDict):
+    """A file of which splits were given up."""
+
+    path: str
+    splits: int
+    reason: str
+
+
+class Sampled(TypedDict):
+    """Which part of the input a result rests on, and how the part was chosen."""
+
+    seed: int
+    confidence: float
+    scaled: bool
+    share: float
+    in_flight: LeftOut
+    given_up: LeftOut
+    given_up_files: list[GivenUp]
+    unseen_share: float | None
+    wrong_starts: int
+
+
+class _MaybeSampled(TypedDict, total=False):
+    # There where the result might have rested on a part of the input.
+    sampled: Sampled
+
+
+class Coverage(_MaybeSampled):
     """What a result rests on; ``docs/coverage.md`` says what each key means.
 
     Examples

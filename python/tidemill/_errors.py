@@ -106,6 +106,8 @@ def in_python(message: str) -> str:
     'max_bad=N skips such records'
     >>> in_python("hint: --overwrite replaces it")
     'hint: overwrite=True replaces it'
+    >>> in_python("leave --drop and --as-seen out, or stop by --deadline 7s")
+    'leave drop= and as_seen=True out, or stop by deadline="7s"'
     >>> in_python("made by `tidemill run JOB --partial OUT`")
     'made by `tm.run(job, partial=OUT)`'
     """
@@ -113,8 +115,17 @@ def in_python(message: str) -> str:
     message = message.replace("--overwrite", "overwrite=True")
     message = message.replace("--salvage", "recover=True")
     message = message.replace("--signed", "signed=True")
+    message = message.replace("--as-seen", "as_seen=True")
+    message = message.replace("--no-intervals", "no_intervals=True")
+    message = re.sub(r"--(deadline|drop|error|sample) (\d+[a-z%]+)", r'\1="\2"', message)
+    message = re.sub(
+        r"`(as-seen|no-intervals|split-bytes)`",
+        lambda found: found[0].replace("-", "_"),
+        message,
+    )
+    # What follows a flag is its value, unless it is a word of the sentence.
     return re.sub(
-        r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)[ =]?",
+        r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?: (?!(?:and|end|or|out)\b)|=)?",
         lambda found: found[1].replace("-", "_") + "=",
         message,
     )

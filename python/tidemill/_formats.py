@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
-from tidemill import _tidemill
+from tidemill import _options, _tidemill
 from tidemill._errors import UsageError
 from tidemill._result import Batch
 from tidemill._schema import Schema
@@ -16,6 +16,10 @@ from tidemill._schema import Schema
 atexit.register(_tidemill.leave_python)
 # What was fetched and is to be kept is written before, which takes no longer than this.
 atexit.register(_tidemill.flush_read_cache, 5.0)
+
+
+# Options that no list of rows is meant for, however alike its name: `errors=[…]` is a source.
+_NEVER_LISTS = frozenset(_options.Turbo.__annotations__)
 
 
 class _Stream(Protocol):
@@ -167,7 +171,7 @@ def _object(name: str, value: object, options: frozenset[str]) -> NamedObject:
     kind = type(value)
     if not (hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")):
         rows = _rows(name, value)
-        if rows is not None and _nearest(name, options) is None:
+        if rows is not None and _nearest(name, options - _NEVER_LISTS) is None:
             table = Batches(_tidemill.table_of_rows(name, rows))
             return {"name": name, "object": table, "is_table": True}
         value = _converted(name, value, options)

@@ -87,6 +87,21 @@ class RunSection(TypedDict, total=False):
     threads: int | None
 
 
+class TurboSection(TypedDict, total=False):
+    """``[turbo]``: when the answer may rest on a part of the input."""
+
+    deadline: _options.Deadline | None
+    drop: _options.Share | None
+    error: _options.Share | None
+    sample: _options.Share | None
+    find: int | None
+    seed: int | None
+    confidence: _options.Share | None
+    split_bytes: str | int | None
+    as_seen: bool | None
+    no_intervals: bool | None
+
+
 class Job:
     r"""A job: a source, a map, tables and a sink, by the names of a job file.
 
@@ -111,6 +126,10 @@ class Job:
         ``exec`` and ``storage_options``.
     run : mapping, optional
         ``memory``, ``spill_dir`` (one or a list), ``threads`` and ``max_bad``.
+    turbo : mapping, optional
+        ``deadline``, ``drop``, ``error``, ``sample``, ``find``, ``seed``, ``confidence``,
+        ``split_bytes``, ``as_seen`` and ``no_intervals``: when the answer may rest on a part of the
+        input, as in `query`.
 
     Raises
     ------
@@ -146,6 +165,7 @@ class Job:
         tables: Mapping[str, str | Sequence[str]] | None = None,
         sink: SinkSection | None = None,
         run: RunSection | None = None,
+        turbo: TurboSection | None = None,
         # Not Python's to refuse: the engine names the nearest known key.
         **unknown: NoReturn,
     ) -> None:
@@ -156,6 +176,7 @@ class Job:
             "tables": tables,
             "sink": sink,
             "run": run,
+            "turbo": turbo,
             **unknown,
         }
         self._tree: dict[str, Any] = _plain(tree, "job")
@@ -292,6 +313,16 @@ class Job:
         spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         threads: int | None = None,
         max_bad: str | int | None = None,
+        deadline: _options.Deadline | None = None,
+        drop: _options.Share | None = None,
+        error: _options.Share | None = None,
+        sample: _options.Share | None = None,
+        find: int | None = None,
+        seed: int | None = None,
+        confidence: _options.Share | None = None,
+        split_bytes: str | int | None = None,
+        as_seen: bool = False,
+        no_intervals: bool = False,
         progress: bool | None = None,
     ) -> Result | Written:
         """Run the job: the same as `tidemill.run`.
@@ -323,6 +354,16 @@ class Job:
             spill_dir=spill_dir,
             threads=threads,
             max_bad=max_bad,
+            deadline=deadline,
+            drop=drop,
+            error=error,
+            sample=sample,
+            find=find,
+            seed=seed,
+            confidence=confidence,
+            split_bytes=split_bytes,
+            as_seen=as_seen,
+            no_intervals=no_intervals,
             progress=progress,
         )
 
@@ -346,6 +387,16 @@ class Job:
         spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         threads: int | None = None,
         max_bad: str | int | None = None,
+        deadline: _options.Deadline | None = None,
+        drop: _options.Share | None = None,
+        error: _options.Share | None = None,
+        sample: _options.Share | None = None,
+        find: int | None = None,
+        seed: int | None = None,
+        confidence: _options.Share | None = None,
+        split_bytes: str | int | None = None,
+        as_seen: bool = False,
+        no_intervals: bool = False,
     ) -> Explain:
         r"""Say how the job would be run, and what would be written, and do not run it.
 
@@ -383,6 +434,18 @@ class Job:
                 storage_options=storage_options,
             ),
             _options.limits(memory, threads, max_bad, spill_dir=spill_dir),
+            _options.turbo(
+                deadline=deadline,
+                drop=drop,
+                error=error,
+                sample=sample,
+                find=find,
+                seed=seed,
+                confidence=confidence,
+                split_bytes=split_bytes,
+                as_seen=as_seen,
+                no_intervals=no_intervals,
+            ),
         )
         return Explain._of(text, tree)
 
@@ -479,6 +542,8 @@ def _plain(value: object, key: str) -> Any:
         }
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
+    if key == "turbo.deadline" and not isinstance(value, bool):
+        value = _options.seconds(key, value)
     if isinstance(value, str):
         try:
             value.encode()
@@ -574,6 +639,16 @@ def carry_out(
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
     threads: int | None,
     max_bad: str | int | None,
+    deadline: _options.Deadline | None,
+    drop: _options.Share | None,
+    error: _options.Share | None,
+    sample: _options.Share | None,
+    find: int | None,
+    seed: int | None,
+    confidence: _options.Share | None,
+    split_bytes: str | int | None,
+    as_seen: bool,
+    no_intervals: bool,
     progress: bool | None,
 ) -> Result | Written:
     """Run a job, for `run` and `Job.run`."""
@@ -582,9 +657,21 @@ def carry_out(
     )
     text = text_of(job, set=set, storage_options=reading)
     limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
+    turbo = _options.turbo(
+        deadline=deadline,
+        drop=drop,
+        error=error,
+        sample=sample,
+        find=find,
+        seed=seed,
+        confidence=confidence,
+        split_bytes=split_bytes,
+        as_seen=as_seen,
+        no_intervals=no_intervals,
+    )
     if partial is not None:
         only_partial(output, format, compression, max_files, sink_exec)
-        written = _tidemill.run_partial(text, os.fspath(partial), bool(overwrite), limits)
+        written = _tidemill.run_partial(text, os.fspath(partial), bool(overwrite), limits, turbo)
         return Written._of(written)
     sink = _options.sink(
         output=output,
@@ -595,7 +682,7 @@ def carry_out(
         sink_exec=sink_exec,
         storage_options=storage_options,
     )
-    return result_or_written(_tidemill.run(text, sink, limits))
+    return result_or_written(_tidemill.run(text, sink, limits, turbo))
 
 
 def result_or_written(done: _tidemill.RawResult | _tidemill.RawWritten) -> Result | Written:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import numbers
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -10,6 +12,12 @@ from tidemill import _progress
 from tidemill._errors import UsageError
 from tidemill._schema import Schema, quoted
 from tidemill._tidemill import RawSchema
+
+#: A time: text such as ``"7s"``, a number of seconds, or what `datetime` has.
+Deadline = str | float | datetime.timedelta
+
+#: A share: text such as ``"10%"``, or a number from 0 to 1.
+Share = str | float
 
 
 class SourceOptions(TypedDict):
@@ -56,6 +64,21 @@ class LimitOptions(TypedDict):
     max_bad: str | None
     spill_dirs: list[str]
     display: _progress.Display | None
+
+
+class TurboOptions(TypedDict):
+    """When an answer may rest on a part of the input, as the command line's texts."""
+
+    deadline: str | None
+    drop: str | None
+    error: str | None
+    sample: str | None
+    find: str | None
+    seed: str | None
+    confidence: str | None
+    split_bytes: str | None
+    as_seen: bool
+    no_intervals: bool
 
 
 class JobText(TypedDict):
@@ -120,6 +143,21 @@ class Reading(Limits, total=False):
     max_bad: str | int | None
 
 
+class Turbo(TypedDict, total=False):
+    """What `query` and `run` take for an answer that may rest on a part of the input."""
+
+    deadline: Deadline | None
+    drop: Share | None
+    error: Share | None
+    sample: Share | None
+    find: int | None
+    seed: int | None
+    confidence: Share | None
+    split_bytes: str | int | None
+    as_seen: bool
+    no_intervals: bool
+
+
 class Writing(TypedDict, total=False):
     """What goes with ``output``."""
 
@@ -130,7 +168,7 @@ class Writing(TypedDict, total=False):
     sink_exec: str | Sequence[str]
 
 
-class QueryWriting(Reading, Writing, total=False):
+class QueryWriting(Reading, Turbo, Writing, total=False):
     """What `query` takes with ``output``."""
 
     params: Mapping[str, object] | Sequence[object] | None
@@ -143,7 +181,7 @@ class MergeWriting(Limits, Writing, total=False):
     storage_options: Mapping[str, object] | None
 
 
-class JobWriting(MergeWriting, total=False):
+class JobWriting(MergeWriting, Turbo, total=False):
     """What `run` takes."""
 
     set: Mapping[str, Any] | None
@@ -261,6 +299,64 @@ def limits(
         "spill_dirs": _folders(spill_dir),
         "display": _progress.display(progress, what),
     }
+
+
+def turbo(
+    *,
+    deadline: Deadline | None,
+    drop: Share | None,
+    error: Share | None,
+    sample: Share | None,
+    find: int | None,
+    seed: int | None,
+    confidence: Share | None,
+    split_bytes: str | int | None,
+    as_seen: bool,
+    no_intervals: bool,
+) -> TurboOptions:
+    """Say when an answer may rest on a part of the input."""
+    return {
+        "deadline": seconds("deadline", deadline),
+        "drop": _said("drop", drop),
+        "error": _said("error", error),
+        "sample": _said("sample", sample),
+        "find": _said("find", find),
+        "seed": _said("seed", seed),
+        "confidence": _said("confidence", confidence),
+        "split_bytes": _said("split_bytes", split_bytes),
+        "as_seen": bool(as_seen),
+        "no_intervals": bool(no_intervals),
+    }
+
+
+def seconds(name: str, time: object) -> str | None:
+    """Say a time as the command line takes it.
+
+    >>> seconds("deadline", 1.5), seconds("deadline", datetime.timedelta(minutes=2))
+    ('1.5s', '120s')
+    """
+    if isinstance(time, datetime.timedelta):
+        time = time.total_seconds()
+    if time is None or isinstance(time, str):
+        return time
+    if isinstance(time, bool) or not isinstance(time, numbers.Real):
+        raise UsageError(
+            f"`{name}` must be a str, a number of seconds or a timedelta, not {type(time).__name__}"
+        )
+    text = f"{float(time):.9f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}s"
+
+
+def _said(name: str, value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        # It may be a source of the caller's that is called as the option is.
+        raise UsageError(
+            f"`{name}` must be a str or a number, not {type(value).__name__}\n"
+            f"hint: `{name}` is an option; a source needs another name"
+        )
+    return str(value)
 
 
 def storage(options: Mapping[str, object] | None) -> list[tuple[str, str]]:

@@ -427,7 +427,7 @@ class Result:
         return peeked
 
     def _columns(self) -> list[_table.Column]:
-        return [(name, kind, is_number) for name, kind, _, is_number in self._raw.schema.columns()]
+        return self._raw.schema.shown()
 
     def _said(self) -> list[str]:
         # What rests on no file has nothing to say.

@@ -56,6 +56,16 @@ def query(
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+    deadline: _options.Deadline | None = None,
+    drop: _options.Share | None = None,
+    error: _options.Share | None = None,
+    sample: _options.Share | None = None,
+    find: int | None = None,
+    seed: int | None = None,
+    confidence: _options.Share | None = None,
+    split_bytes: str | int | None = None,
+    as_seen: bool = False,
+    no_intervals: bool = False,
     output: None = None,
     progress: bool | None = None,
     replacement_scans: bool | None = None,
@@ -92,6 +102,16 @@ def query(
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+    deadline: _options.Deadline | None = None,
+    drop: _options.Share | None = None,
+    error: _options.Share | None = None,
+    sample: _options.Share | None = None,
+    find: int | None = None,
+    seed: int | None = None,
+    confidence: _options.Share | None = None,
+    split_bytes: str | int | None = None,
+    as_seen: bool = False,
+    no_intervals: bool = False,
     output: Path,
     format: str | None = None,
     compression: str | None = None,
@@ -135,6 +155,16 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+    deadline: _options.Deadline | None = None,
+    drop: _options.Share | None = None,
+    error: _options.Share | None = None,
+    sample: _options.Share | None = None,
+    find: int | None = None,
+    seed: int | None = None,
+    confidence: _options.Share | None = None,
+    split_bytes: str | int | None = None,
+    as_seen: bool = False,
+    no_intervals: bool = False,
     output: Path | None = None,
     format: str | None = None,
     compression: str | None = None,
@@ -215,6 +245,32 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         Default: the machine's cores.
     max_bad : str or int, optional
         How many malformed records to skip: ``100`` or ``"1%"``. Default: none.
+    deadline : str, number or timedelta, optional
+        Answer within this time of the call, by what was read until then: ``"7s"``, or seconds.
+        With this and the next three the answer may rest on a part of the input: counts and sums are
+        scaled up to the whole, and ``x_low`` and ``x_high`` stand behind each column ``x`` that is
+        an estimate. ``result.coverage["complete"]`` is false then.
+    drop : str or float, optional
+        Leave out up to this share of the bytes, ``"10%"`` or ``0.1``: those that are the last to
+        come, and what cannot be read.
+    error : str or float, optional
+        Read until every interval that is shown is within this share of its number.
+    sample : str or float, optional
+        Read this share of the input, drawn at random.
+    find : int, optional
+        Give the first so many rows that are found anywhere, in no order; of a query that does not
+        group.
+    seed : int, optional
+        What the drawing begins with; equal seeds read the same splits in the same order.
+        Default: 0.
+    confidence : str or float, optional
+        The share of all intervals that hold the exact number. Default: ``"95%"``.
+    split_bytes : str or int, optional
+        The bytes of a split. Default: a 4096th of the input, from 16 KiB to 1 MiB.
+    as_seen : bool, optional
+        Give the counts and sums of what was seen, not scaled up to the whole.
+    no_intervals : bool, optional
+        Leave out the columns of bounds.
     output : path or str, optional
         Write the result to a file, or to one file per value with columns in braces:
         ``"out/{day}.csv"``.
@@ -317,11 +373,24 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         has_output=False,
     )
     limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
+    turbo = _options.turbo(
+        deadline=deadline,
+        drop=drop,
+        error=error,
+        sample=sample,
+        find=find,
+        seed=seed,
+        confidence=confidence,
+        split_bytes=split_bytes,
+        as_seen=as_seen,
+        no_intervals=no_intervals,
+    )
     sql, given = encodable(sql, "the SQL"), _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))
-    return _job.result_or_written(_tidemill.query(sql, given, source, sink, limits, named))
+    done = _tidemill.query(sql, given, source, sink, limits, turbo, named)
+    return _job.result_or_written(done)
 
 
 def read_text(
@@ -625,6 +694,16 @@ def explain(
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+    deadline: _options.Deadline | None = None,
+    drop: _options.Share | None = None,
+    error: _options.Share | None = None,
+    sample: _options.Share | None = None,
+    find: int | None = None,
+    seed: int | None = None,
+    confidence: _options.Share | None = None,
+    split_bytes: str | int | None = None,
+    as_seen: bool = False,
+    no_intervals: bool = False,
     replacement_scans: bool | None = None,
     **objects: SourceObject,
 ) -> Explain:
@@ -669,11 +748,23 @@ def explain(
         ),
     )
     limits = _options.limits(memory, threads, max_bad, spill_dir=spill_dir)
+    turbo = _options.turbo(
+        deadline=deadline,
+        drop=drop,
+        error=error,
+        sample=sample,
+        find=find,
+        seed=seed,
+        confidence=confidence,
+        split_bytes=split_bytes,
+        as_seen=as_seen,
+        no_intervals=no_intervals,
+    )
     sql, given = encodable(sql, "the SQL"), _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))
-    return Explain._of(*_tidemill.explain_query(sql, given, source, limits, named))
+    return Explain._of(*_tidemill.explain_query(sql, given, source, limits, turbo, named))
 
 
 @overload
@@ -723,6 +814,16 @@ def run(
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
     max_bad: str | int | None = None,
+    deadline: _options.Deadline | None = None,
+    drop: _options.Share | None = None,
+    error: _options.Share | None = None,
+    sample: _options.Share | None = None,
+    find: int | None = None,
+    seed: int | None = None,
+    confidence: _options.Share | None = None,
+    split_bytes: str | int | None = None,
+    as_seen: bool = False,
+    no_intervals: bool = False,
     progress: bool | None = None,
 ) -> Result | Written:
     r"""Run a job: a source, a map, tables and a sink.
@@ -744,6 +845,10 @@ def run(
         As in `query`, for the job's sources and its sink, over what the job says.
     memory, spill_dir, threads, max_bad : optional
         As in the job's ``[run]``, and as in `query`.
+    deadline, drop, error, sample, find, seed, confidence, split_bytes : optional
+        As in the job's ``[turbo]``, and as in `query`.
+    as_seen, no_intervals : bool, optional
+        As in the job's ``[turbo]``, and as in `query`.
     progress : bool, optional
         As in `query`.
 
@@ -788,6 +893,16 @@ def run(
         spill_dir=spill_dir,
         threads=threads,
         max_bad=max_bad,
+        deadline=deadline,
+        drop=drop,
+        error=error,
+        sample=sample,
+        find=find,
+        seed=seed,
+        confidence=confidence,
+        split_bytes=split_bytes,
+        as_seen=as_seen,
+        no_intervals=no_intervals,
         progress=progress,
     )
 

@@ -44,7 +44,7 @@ mod wait;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -56,11 +56,12 @@ use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
     Cancel, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats, Result, Settings,
+    Turbo,
 };
 
 use crate::errors::{raise, warn};
 use crate::objects::Named;
-use crate::options::{JobText, LimitOptions, SinkOptions, SourceOptions};
+use crate::options::{JobText, LimitOptions, SinkOptions, SourceOptions, TurboOptions};
 use crate::parameters::{GivenParameter, parameters};
 use crate::result::{RawResult, RawSchema, coverage_json};
 use crate::wait::{Display, Waiter, on_a_thread};
@@ -102,6 +103,7 @@ fn named(py: Python<'_>, objects: Vec<Named>) -> PyResult<Vec<NamedSource>> {
 
 /// Answers SQL over files and objects.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
 fn query<'py>(
     py: Python<'py>,
     sql: String,
@@ -109,15 +111,18 @@ fn query<'py>(
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,
+    turbo: TurboOptions,
     objects: Vec<Named>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let began = Instant::now();
     let sources = named(py, objects)?;
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
     let (query, sink) = py
         .detach(|| -> Result<_> {
+            let turbo = turbo.over(&Turbo::default(), began)?;
             let defaults = source.spec(String::new())?;
-            let query = Query { sql, sources, defaults, ..Query::default() };
+            let query = Query { sql, sources, defaults, turbo, ..Query::default() };
             Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?))
         })
         .map_err(|error| raise(py, error))?;
@@ -181,11 +186,15 @@ fn run<'py>(
     job: JobText,
     sink: SinkOptions,
     limits: LimitOptions,
+    turbo: TurboOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let began = Instant::now();
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
+    let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let sink = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
-    run_query(py, job.query(), sink, limits, &job.limits, job.about(output))
+    let query = Query { turbo, ..job.query() };
+    run_query(py, query, sink, limits, &job.limits, job.about(output))
 }
 
 /// Runs a job up to its tables, and keeps these as a partial table.
@@ -196,10 +205,13 @@ fn run_partial(
     out: PathBuf,
     overwrite: bool,
     limits: LimitOptions,
+    turbo: TurboOptions,
 ) -> PyResult<RawWritten> {
+    let began = Instant::now();
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
+    let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let about = job.about(Some(out.display().to_string()));
-    let query = job.query();
+    let query = Query { turbo, ..job.query() };
     keep(py, limits, &job.limits, about, &out.clone(), move |preparation| {
         Plan::new(&query, &preparation.settings)?.run_partial(&out, overwrite, &preparation.id)
     })
@@ -266,12 +278,15 @@ fn explain_query(
     given: Vec<GivenParameter>,
     source: SourceOptions,
     limits: LimitOptions,
+    turbo: TurboOptions,
     objects: Vec<Named>,
 ) -> PyResult<(String, String)> {
+    let began = Instant::now();
     let sources = named(py, objects)?;
     explain(py, limits, move || {
+        let turbo = turbo.over(&Turbo::default(), began)?;
         let defaults = source.spec(String::new())?;
-        let query = Query { sql, sources, defaults, ..Query::default() };
+        let query = Query { sql, sources, defaults, turbo, ..Query::default() };
         Ok((query.with_parameters(&parameters(given)?)?, None, Limits::default()))
     })
 }
@@ -302,11 +317,14 @@ fn explain_job(
     job: JobText,
     sink: SinkOptions,
     limits: LimitOptions,
+    turbo: TurboOptions,
 ) -> PyResult<(String, String)> {
+    let began = Instant::now();
     explain(py, limits, move || {
         let job = job.job()?;
+        let turbo = turbo.over(&job.turbo, began)?;
         let sink = sink.over(job.sink.as_ref())?;
-        Ok((job.query(), sink, job.limits))
+        Ok((Query { turbo, ..job.query() }, sink, job.limits))
     })
 }
 

@@ -2,8 +2,10 @@
 //! flags' names.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use pyo3::prelude::*;
+use tidemill_engine::Turbo;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::program::Program;
 use tidemill_engine::remote::StorageOptions;
@@ -102,6 +104,54 @@ impl LimitOptions {
             spill_dirs: self.spill_dirs,
         };
         (limits, self.display)
+    }
+}
+
+/// When an answer may rest on a part of the input, in the texts that the flags take.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct TurboOptions {
+    deadline: Option<String>,
+    drop: Option<String>,
+    error: Option<String>,
+    sample: Option<String>,
+    find: Option<String>,
+    seed: Option<String>,
+    confidence: Option<String>,
+    split_bytes: Option<String>,
+    as_seen: bool,
+    no_intervals: bool,
+}
+
+impl TurboOptions {
+    /// These over what a job says, of a call that began then; none where the answer is to rest on all of the input.
+    pub(crate) fn over(
+        self,
+        job: &Turbo,
+        began: Instant,
+    ) -> tidemill_engine::Result<Option<Turbo>> {
+        let mut turbo = Turbo {
+            as_seen: self.as_seen,
+            no_intervals: self.no_intervals,
+            began: Some(began),
+            ..Turbo::default()
+        };
+        let said = [
+            ("deadline", self.deadline),
+            ("drop", self.drop),
+            ("error", self.error),
+            ("sample", self.sample),
+            ("find", self.find),
+            ("seed", self.seed),
+            ("confidence", self.confidence),
+            ("split_bytes", self.split_bytes),
+        ];
+        for (option, text) in said {
+            if let Some(text) = text {
+                turbo.set(option, &text)?;
+            }
+        }
+        turbo.over(job).checked()
     }
 }
 

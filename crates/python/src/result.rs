@@ -29,7 +29,7 @@ use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use tidemill_engine::coverage::human_bytes;
 use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Next, Running};
-use tidemill_engine::sink::{cells, is_number};
+use tidemill_engine::sink::{cells, is_number, shown_columns};
 use tidemill_engine::types::sql_type;
 use tidemill_engine::{Cancel, Coverage, Error};
 
@@ -169,7 +169,7 @@ impl Rows {
                 self.kept.push_back(batch);
                 Ok(Some(true))
             }
-            Ok(Next::Waiting) => Ok(None),
+            Ok(Next::Waiting | Next::Glimpse(_)) => Ok(None),
             Ok(Next::End) => {
                 *self.stats.lock() = Some(remote::stats().since(&self.before));
                 *self.coverage.lock() = running.coverage().cloned();
@@ -670,6 +670,17 @@ impl RawSchema {
             (name.clone(), sql_type(kind), kind.to_string(), is_number(kind))
         };
         fields.map(|field| column(field.name(), field.data_type())).collect()
+    }
+
+    /// The columns that a table for people has, each with its name, its type in SQL's words, and whether it is a
+    /// number: an estimate and its bounds are one.
+    fn shown(&self) -> Vec<(String, String, bool)> {
+        let fields = shown_columns(&self.schema).into_iter().map(|index| self.schema.field(index));
+        let column = |field: &arrow::datatypes::Field| {
+            let kind = field.data_type();
+            (field.name().clone(), sql_type(kind), is_number(kind))
+        };
+        fields.map(column).collect()
     }
 
     fn capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {

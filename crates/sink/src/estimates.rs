@@ -16,6 +16,12 @@ use crate::value::TextColumn;
 /// What is said in the schema of a column that shows an estimate.
 const SHOWN: &str = "tidemill.estimate";
 
+/// Which columns of a result a table for people has, by their places: a number whose bounds stand behind it is one
+/// with them, and has its place.
+pub fn shown_columns(schema: &SchemaRef) -> Vec<usize> {
+    Estimates::new(schema, false).places.iter().map(|(index, _)| *index).collect()
+}
+
 /// How the columns of a result are put together.
 pub(crate) struct Estimates {
     schema: SchemaRef,
@@ -242,5 +248,10 @@ mod tests {
         let texts: Vec<Option<&str>> = shown.column(1).as_string::<i32>().iter().collect();
         assert_eq!(texts, [Some("100 ± 10"), Some("~ 200"), None]);
         assert!(is_shown(shown.schema().field(1)) && !is_shown(shown.schema().field(0)));
+        assert_eq!(shown_columns(&schema), [0, 1, 4]);
+        let cells = crate::cells(&batch, 1..3, 80).unwrap();
+        let texts: Vec<Vec<Option<&str>>> =
+            cells.iter().map(|row| row.iter().map(Option::as_deref).collect()).collect();
+        assert_eq!(texts, [[Some("2.0"), Some("~ 200"), Some("8.0")], [None, None, Some("9.0")]]);
     }
 }

@@ -10,6 +10,7 @@
 //! - `formats`: what has each format a place for, and how is it written? `value`: what is a value's text?
 //! - `writer`: how is one file written, whatever its format? `out`: where do its bytes go meanwhile?
 //! - `screen`: what does a result look like on a terminal of so many columns?
+//! - `estimates`: how are a number and its bounds read as one?
 //! - `compression`: by what is a file compressed? `codecs`: which of them is it, of what is asked, named and possible?
 //! - `partition`: which rows go together?
 //! - `files`: how are many files written within a memory budget?
@@ -62,6 +63,7 @@ use tracing::debug_span;
 pub use self::commit::{Recovered, recover};
 pub use self::compression::Compression;
 pub use self::error::{Error, Result};
+pub use self::estimates::shown_columns;
 pub use self::formats::OutputFormat;
 pub use self::formats::text::{cells, is_number};
 pub use self::set::FileSet;

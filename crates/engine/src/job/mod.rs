@@ -593,6 +593,8 @@ fn without_semicolon(sql: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
     use tidemill_source::Format;
 
@@ -637,6 +639,14 @@ memory    = "512M"
 max_bad   = 3
 threads   = 2
 spill_dir = ["/mnt/a", "/mnt/b"]
+
+[turbo]
+deadline    = "7s"
+drop        = "10%"
+sample      = 0.25
+seed        = 7
+split_bytes = "64k"
+as_seen     = true
 "#;
 
     #[test]
@@ -658,6 +668,16 @@ spill_dir = ["/mnt/a", "/mnt/b"]
         assert_eq!(job.limits.max_bad.as_deref(), Some("3"));
         assert_eq!(job.limits.threads, Some(2));
         assert_eq!(job.limits.spill_dirs, [Path::new("/mnt/a"), Path::new("/mnt/b")]);
+        let turbo = Turbo {
+            deadline: Some(Duration::from_secs(7)),
+            drop: Some(0.1),
+            sample: Some(0.25),
+            seed: Some(7),
+            split_bytes: Some(64 << 10),
+            as_seen: true,
+            ..Turbo::default()
+        };
+        assert_eq!(job.turbo, turbo);
         assert_eq!(
             job.to_sql(),
             "SELECT \"day\", \"state\", unique(user_id) AS \"users\", count() AS \"events\", \
@@ -742,7 +762,7 @@ spill_dir = ["/mnt/a", "/mnt/b"]
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
                 "job.toml:2: unknown key `tabels`; did you mean `tables`?\n\
-                 keys: name, source, map, tables, sink, run",
+                 keys: name, source, map, tables, sink, run, turbo",
             ),
             (
                 "[source]\nulr = 'a.csv'",
@@ -810,6 +830,32 @@ spill_dir = ["/mnt/a", "/mnt/b"]
                 "job.toml:3: `threads` in `[run]` must be at least 1, not 0",
             ),
             (
+                "source.url = 'a'\n[turbo]\ndead_line = '7s'",
+                "job.toml:3: unknown key `dead_line` in `[turbo]`; did you mean `deadline`?\n\
+                 keys: deadline, drop, error, sample, find, seed, confidence, split_bytes, as_seen, \
+                 no_intervals",
+            ),
+            (
+                "source.url = 'a'\n\n[turbo]\nseed = 1\ndeadline = 7",
+                "job.toml:5: `7` is no time\n\
+                 hint: a number and a unit: 200ms, 7s, 1.5m or 1h",
+            ),
+            (
+                "source.url = 'a'\n[turbo]\ndrop = 1.5",
+                "job.toml:3: `1.5` is no share for `drop`\n\
+                 hint: more than 0 % and less than 100 %, such as 10%",
+            ),
+            (
+                "source.url = 'a'\n[turbo]\nsample = ['1%']",
+                "job.toml:3: `sample` in `[turbo]` must be a string, a number, true or false, not a \
+                 list",
+            ),
+            (
+                "source.url = 'a'\n[turbo]\nas_seen = 'yes'",
+                "job.toml:3: `as_seen` is true or false, not `yes`",
+            ),
+            ("source.url = 'a'\nturbo = '7s'", "job.toml:2: `turbo` must be a table, not a string"),
+            (
                 "name = 'x'",
                 "job.toml: a job with no `[source]` and no `[map]` has nothing to read\n\
                  hint: add a [source] with its `url`",
@@ -834,6 +880,9 @@ spill_dir = ["/mnt/a", "/mnt/b"]
                 ("run.memory", "2GiB"),
                 ("run.threads", "3"),
                 ("run.spill_dir", "/mnt/c"),
+                ("turbo.deadline", "200ms"),
+                ("turbo.sample", "1%"),
+                ("turbo.no_intervals", "true"),
                 ("name", "2013"),
             ],
         )
@@ -845,6 +894,8 @@ spill_dir = ["/mnt/a", "/mnt/b"]
         assert_eq!(job.limits.memory.as_deref(), Some("2GiB"));
         assert_eq!(job.limits.threads, Some(3));
         assert_eq!(job.limits.spill_dirs, [Path::new("/mnt/c")]);
+        assert_eq!(job.turbo.deadline, Some(Duration::from_millis(200)));
+        assert_eq!((job.turbo.sample, job.turbo.no_intervals), (Some(0.01), true));
         assert_eq!(job.name.as_deref(), Some("2013"));
 
         let several = "map.sql = 'q'\n[[source]]\nname = 'a'\nurl = '1'\n\
@@ -895,7 +946,7 @@ spill_dir = ["/mnt/a", "/mnt/b"]
 
         #[test]
         fn any_text_is_a_job_or_a_mistake_and_never_a_panic(
-            text in "(\\[(source|map|tables|sink|run)\\]\n|(url|sql|by|n|null) = \
+            text in "(\\[(source|map|tables|sink|run|turbo)\\]\n|(url|sql|by|n|null|drop) = \
                      ('x'|1|true|\\['a'\\]|\\{x=1\\})\n|\\PC{0,5}\n){0,8}",
             key in "(source|map|tables|x)(\\.(url|sql|by|options\\.null|)){0,2}",
             value in "\\PC{0,8}",
