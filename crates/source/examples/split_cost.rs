@@ -13,6 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use tidemill_source::{Cutting, Format, ReadOptions, Source, SourceSpec};
 
 /// Runs of each kind, of which the fastest counts.
@@ -21,15 +24,20 @@ const RUNS: usize = 3;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, or: u64| words.get(at).map_or(Ok(or), |word| word.parse());
-    let formats = ["csv", "quoted", "json", "access-log"];
+    let formats = ["csv", "quoted", "json", "access-log", "parquet", "unindexed"];
     let wanted = words.first().map_or("all", String::as_str);
     let (files, file_bytes) = (number(1, 100)?, number(2, 1_000_000)?);
     let (small, large) = (number(3, 10_000)?, number(4, 1 << 20)?);
     for format in formats.into_iter().filter(|format| wanted == "all" || wanted == *format) {
         let folder = tempfile::tempdir()?;
         for file in 0..files {
-            let text = text(format, file, file_bytes);
-            std::fs::write(folder.path().join(format!("{file:05}.txt")), text)?;
+            let path = folder.path().join(format!("{file:05}"));
+            match format {
+                "parquet" | "unindexed" => {
+                    write_parquet(&path, file, file_bytes, format == "parquet")?;
+                }
+                _ => std::fs::write(path, text(format, file, file_bytes))?,
+            }
         }
         let large = measured(format, folder.path(), large)?;
         let small = measured(format, folder.path(), small)?;
@@ -58,7 +66,11 @@ fn measured(
     folder: &Path,
     target: u64,
 ) -> Result<Measured, Box<dyn std::error::Error>> {
-    let format = if format == "quoted" { "csv" } else { format };
+    let format = match format {
+        "quoted" => "csv",
+        "unindexed" => "parquet",
+        format => format,
+    };
     let spec = SourceSpec {
         url: folder.display().to_string(),
         format: Some(format.parse::<Format>()?),
@@ -92,6 +104,35 @@ fn cpu() -> Duration {
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     Duration::from_secs(part(now.tv_sec)) + Duration::from_nanos(part(now.tv_nsec))
+}
+
+/// One row group, with an offset index or without.
+fn write_parquet(
+    path: &Path,
+    file: u64,
+    bytes: u64,
+    has_index: bool,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let rows = i64::try_from(file * 1_000_000)?..i64::try_from(file * 1_000_000 + bytes / 24)?;
+    let mixed = |row: i64| row.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64.cast_signed());
+    let texts = rows.clone().map(|row| format!("/a/page/{}.html", mixed(row) >> 44));
+    let columns: [(&str, ArrayRef); 4] = [
+        ("id", Arc::new(Int64Array::from_iter_values(rows.clone().map(mixed)))),
+        ("user", Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| mixed(row) >> 52)))),
+        ("path", Arc::new(StringArray::from_iter_values(texts))),
+        ("x", Arc::new(Float64Array::from_iter_values(rows.map(|row| (mixed(row) >> 40) as f64)))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns)?;
+    let statistics = if has_index { EnabledStatistics::Page } else { EnabledStatistics::Chunk };
+    let properties = WriterProperties::builder()
+        .set_offset_index_disabled(!has_index)
+        .set_statistics_enabled(statistics)
+        .build();
+    let created = std::fs::File::create(path)?;
+    let mut writer = ArrowWriter::try_new(created, batch.schema(), Some(properties))?;
+    writer.write(&batch)?;
+    writer.close()?;
+    Ok(())
 }
 
 fn text(format: &str, file: u64, bytes: u64) -> String {

@@ -409,8 +409,8 @@ pub struct Source {
     schema: SchemaRef,
     hidden: Vec<FieldRef>,
     stdin: Mutex<Option<Pending>>,
-    /// What was left out before there were files.
-    left_out: Vec<LeftOut>,
+    /// By whom files are asked before they are opened, where these may not answer.
+    asking: Option<Arc<patience::Asking>>,
     /// Which columns of texts have few values, as far as that was asked.
     few: Mutex<BTreeMap<usize, bool>>,
     long_records: starts::LongRecords,
@@ -484,7 +484,8 @@ impl Source {
             let (path, bytes) = (file.shown.to_string(), file.size());
             Some(LeftOut { path, file: Some(file.index), bytes, reason })
         };
-        self.left_out.iter().cloned().chain(self.files.iter().filter_map(of_file)).collect()
+        let noted = self.asking.iter().flat_map(|asking| asking.noted());
+        noted.chain(self.files.iter().filter_map(of_file)).collect()
     }
 
     /// What was asked for.
@@ -863,8 +864,18 @@ impl Source {
         if !self.format.is_typed() {
             let is_cut =
                 |file: &&Arc<SourceFile>| split::ranges(file.size(), target_bytes).len() > 1;
-            let cut = |file: &&Arc<SourceFile>| can_be_cut(file) && is_cut(file);
-            magic::peek(&files().filter(cut).collect::<Vec<_>>())?;
+            // One that does not answer is not cut.
+            let answers = |file: &&Arc<SourceFile>| {
+                self.asking.as_ref().is_none_or(|asking| asking.answers(file))
+            };
+            let cut = |file: &&Arc<SourceFile>| is_cut(file) && answers(file) && can_be_cut(file);
+            loop {
+                let peeked = magic::peek(&files().filter(cut).collect::<Vec<_>>());
+                match (peeked, &self.asking) {
+                    (Err(error), Some(asking)) => asking.leave_out(&self.files, error)?,
+                    (peeked, _) => break peeked?,
+                }
+            }
         }
         for file in files() {
             if file.size() == 0 && !file.is_stream() {
@@ -902,9 +913,18 @@ impl Source {
                 if can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
             if ranges.len() > 1
                 && let Some(format) = self.format.text()
-                && format.is_whole(file)?
             {
-                ranges.clear();
+                match (format.is_whole(file), &self.asking) {
+                    (Err(error), Some(asking)) => {
+                        asking.leave_out(&self.files, error)?;
+                        continue;
+                    }
+                    (Ok(false), _) => {}
+                    (is_whole, _) => {
+                        is_whole?;
+                        ranges.clear();
+                    }
+                }
             }
             if file.is_unseen() {
                 // Others are not to wait for it.

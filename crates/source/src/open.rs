@@ -190,7 +190,7 @@ fn open_files(
         }
     };
     let mut source = source(spec, format, written, files, columns, key_fields, None)?;
-    source.left_out = asked.map(Asking::noted).unwrap_or_default();
+    source.asking = asking;
     Ok(source)
 }
 
@@ -573,7 +573,7 @@ fn source(
         schema: Arc::new(Schema::new(fields)),
         hidden: Vec::new(),
         stdin: Mutex::new(stdin),
-        left_out: Vec::new(),
+        asking: None,
         few: Mutex::default(),
         long_records: LongRecords::default(),
     })

@@ -79,6 +79,35 @@ fn a_start_within_quotes_is_seen_in_a_small_split() {
     }
 }
 
+#[test]
+fn a_start_is_seen_from_before_it_where_the_split_itself_misleads() {
+    // What is within quotes looks like records, for longer than a small split looks at.
+    let row = |row: usize| match row % 50 {
+        7 => format!("{row},\"{}\"\n", "1,a line of a text\n".repeat(300)),
+        _ => format!("{row},\"plain, {row}\"\n"),
+    };
+    let bytes = [b"n,t\n".to_vec(), lines(400, row)].concat();
+    let folder = folder(&[("a.csv", &bytes)]);
+    let source = open(&folder, "a.csv").unwrap();
+    let cancel = Cancel::new();
+    let mut exact = cut(&source, 3000);
+    let splits = exact.clone();
+    source.exact_splits(&mut exact, &cancel).unwrap();
+    let mut wrong = 0;
+    for (split, exact) in splits.iter().zip(&exact) {
+        let seen = source.start_seen_from_before(split, &cancel).unwrap();
+        assert_eq!(seen, exact.exact_start, "split {}", split.index);
+        let start = source.read(split, &ReadOptions::default()).unwrap().start();
+        wrong += usize::from(exact.exact_start.is_some_and(|exact| start != Some(exact)));
+    }
+    assert!(wrong > 0, "the guesses are all right");
+    // Whoever reads what comes before finds out.
+    let (expected, _) = read(&source, u64::MAX, &ReadOptions::default()).unwrap();
+    let (rows, again) = read_splits(&source, splits, &ReadOptions::default()).unwrap();
+    assert!(rows == expected);
+    assert!(again > 0);
+}
+
 /// How a file of Parquet is written.
 #[derive(Debug, Clone)]
 struct Written {
