@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, SchemaRef};
@@ -688,11 +689,16 @@ impl Plan {
         let settings = &self.settings;
         let held_bytes_max = settings.memory_bytes / HELD_SHARE;
         let mut held_bytes = 0u64;
+        let ends_at = self.query.turbo.as_ref().and_then(Turbo::ends_at);
         for side in sides {
             let (state, plan) = self.in_order(side.plan.clone(), settings.share(1, 4))?;
             let mut rows = Background::start(state, plan, 1, &settings.cancel)?;
             let mut batches = Vec::new();
             while let Some(batch) = rows.next(&settings.cancel)? {
+                if ends_at.is_some_and(|ends_at| Instant::now() > ends_at) {
+                    let sources = in_backticks(side.sources.iter().map(String::as_str));
+                    return Err(turbo::of_sides(&sources));
+                }
                 let batch = named(batch, side.rows.schema())?;
                 held_bytes += batch.get_array_memory_size() as u64;
                 if held_bytes > held_bytes_max {

@@ -151,6 +151,65 @@ fn estimates_hold_the_exact_number_about_as_often_as_they_say() {
 }
 
 #[test]
+fn intervals_of_quantiles_hold_the_exact_ones_about_as_often_as_they_say() {
+    let folder = events(24, 3_000);
+    let sql = "SELECT kind, median(price) AS m, quantile(ms, 0.9) AS q, percentile_cont(0.1) WITHIN GROUP (ORDER BY price) AS p \
+               FROM '$/*.csv' WHERE length(kind) = 1 GROUP BY kind ORDER BY kind";
+    let exact = folder.ask(sql).rows();
+    let (mut held, mut all) = ([0; 3], 0);
+    for seed in 0..40 {
+        let options = [("sample", "8%"), ("seed", &seed.to_string()), ("split_bytes", "1k")];
+        let answer = asked(&folder, sql, &options);
+        all += exact.len();
+        for (column, name) in ["m", "q", "p"].iter().enumerate() {
+            for (row, (value, low, high)) in estimates(&answer, name).into_iter().enumerate() {
+                let truth: f64 = exact[row][1 + column].parse().unwrap();
+                let (low, high) = (low.unwrap(), high.unwrap());
+                assert!(low <= value && value <= high, "{name}: {low} {value} {high}");
+                assert!(high - low < 0.5 * value + 10.0, "{name}: {low} to {high}");
+                held[column] += usize::from(low <= truth && truth <= high);
+            }
+        }
+    }
+    for held in held {
+        assert!(held as f64 / all as f64 > 0.9, "{held} of {all}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_left_out_where_so_much_may_be() {
+    let folder = Folder::new();
+    let text: String = (0..3_000).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+    for file in 0..40 {
+        folder.write(&format!("{file:02}.jsonl.gz"), gzipped(&text));
+    }
+    let whole = gzipped(&text);
+    folder.write("17.jsonl.gz", &whole[..whole.len() / 2]);
+    let sql = "SELECT count(*) AS n FROM '$/*.jsonl.gz'";
+    let answer = asked(&folder, sql, &[("drop", "5%")]);
+    let sampled = answer.coverage.sampled.as_ref().unwrap();
+    assert!(!answer.coverage.complete, "{}", answer.coverage.one_line());
+    assert_eq!(sampled.given_up.splits, 1);
+    let [file] = sampled.given_up_files.as_slice() else { panic!("{sampled:?}") };
+    assert!(file.path.ends_with("17.jsonl.gz") && !file.reason.is_empty(), "{file:?}");
+    // More than may be left out is an error, as it is where nothing may be.
+    for file in ["03", "08", "21", "33"] {
+        folder.write(&format!("{file}.jsonl.gz"), &whole[..whole.len() / 2]);
+    }
+    for options in [[("drop", "5%")], [("sample", "99.9%")]] {
+        let query = Query { turbo: Some(turbo(&options)), ..query(folder.sql(sql)) };
+        assert!(ask(&query, &settings()).is_err(), "{options:?}");
+    }
+}
+
+fn gzipped(text: &str) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
 fn an_equal_seed_gives_an_equal_answer_whatever_the_threads() {
     let folder = events(24, 1_000);
     let rows = |threads: usize, seed: &str| {

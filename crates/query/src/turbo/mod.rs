@@ -254,6 +254,14 @@ pub(crate) fn of_order() -> Error {
     )
 }
 
+/// What is said where the time is up before what is joined has been read.
+pub(crate) fn of_sides(sources: &str) -> Error {
+    Error::usage_hint(
+        format!("the deadline has passed, and {sources}, which is joined, has not been read yet"),
+        "what is joined is read as a whole before all else: give it more time",
+    )
+}
+
 /// What is said of SUMMARIZE.
 pub(crate) fn of_a_summary() -> Error {
     Error::usage_hint("a summary of columns is of all rows", EXACT)
