@@ -597,8 +597,19 @@ impl Plan {
                 }
                 (None, Some(watch)) if self.bounds.is_some() => {
                     let turbo = Turbo::default();
-                    let (merged, part, account) = self.fold_part(parts, &turbo, Some(watch))?;
-                    return self.finish(parts, merged, account, Some(part));
+                    match self.fold_part(parts, &turbo, Some(watch)) {
+                        // Which records are the first that are refused is told in the order of the input.
+                        Err(Error::BadRecords { .. }) => {
+                            self.tables.iter().for_each(|(_, table)| table.forget_scans());
+                            self.rejects.start_over()?;
+                            let merged = self.fold(parts)?;
+                            return self.finish(parts, merged, account, None);
+                        }
+                        folded => {
+                            let (merged, part, account) = folded?;
+                            return self.finish(parts, merged, account, Some(part));
+                        }
+                    }
                 }
                 (None, _) => {
                     let merged = self.fold(parts)?;

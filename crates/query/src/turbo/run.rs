@@ -35,16 +35,9 @@ impl Plan {
         watch: Option<Watch<'_>>,
     ) -> Result<(Merged, Answering, Account)> {
         let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
-        if let Some((_, table)) = stream {
-            // Whoever only watches wants the exact answer soon.
-            let split_bytes = match turbo.may_stop() {
-                true => turbo.split_bytes,
-                false => table.source().map(|source| source.total_bytes() / WATCHED_SPLITS),
-            };
-            table.cut_finely(split_bytes.map(|bytes| match turbo.may_stop() {
-                true => bytes,
-                false => bytes.clamp(1 << 18, 1 << 22),
-            }));
+        // Whoever only watches has the input cut as ever.
+        if let (Some((_, table)), true) = (stream, turbo.may_stop()) {
+            table.cut_finely(turbo.split_bytes);
         }
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
@@ -103,14 +96,16 @@ impl Plan {
             merged = self.fold(parts)?;
             part.spec = Arc::clone(&parts.spec);
             let read = ReadPart { wrong_starts: 0, ..read };
-            account.part = Some(account_of(&scan, turbo, &read));
+            account.part = turbo.may_stop().then(|| account_of(&scan, turbo, &read));
             return Ok((merged, part, account));
         }
         if read.is_whole() {
             let scans = self.tables.iter().flat_map(|(_, table)| table.scans());
             scans.into_iter().try_for_each(|scan| scan.read_rest())?;
         }
-        account.part = Some(account_of(&scan, turbo, &read));
+        if !read.is_whole() || turbo.may_stop() {
+            account.part = Some(account_of(&scan, turbo, &read));
+        }
         let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
         self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
         Ok((merged, part, account))
@@ -164,9 +159,6 @@ pub type Watch<'a> = &'a mut (dyn FnMut(Glimpse) + 'a);
 
 /// More rows of a glimpse nobody sees.
 const GLIMPSE_ROWS_MAX: usize = 10_000;
-
-/// Into how many splits an input is cut that is only watched, if it is neither small nor large.
-const WATCHED_SPLITS: u64 = 512;
 
 /// Before this there is no glimpse: short runs show their answer.
 const GLIMPSE_FIRST: Duration = Duration::from_millis(300);
