@@ -24,7 +24,7 @@ use tidemill_base::error::{Error, Result, caught, panicked};
 use tidemill_base::home::{Home, RunId};
 use tidemill_base::{MaxBad, Settings, memory};
 use tidemill_jobs::{About, Ending, Recorder};
-use tidemill_query::{Glimpse, Merge, Plan, Query, Repeats, Results};
+use tidemill_query::{Glimpse, Merge, Plan, Query, Repeats, Results, Watch};
 use tidemill_sink::{Room, Sink, SinkSpec, Written};
 
 use crate::job::Limits;
@@ -197,7 +197,8 @@ impl Running {
             }
             // One that nobody takes in time is not shown.
             let mut watch = |glimpse| drop(messages.try_send(Message::Glimpse(Box::new(glimpse))));
-            hand_over(messages, plan.schema().clone(), || plan.run_watched(Some(&mut watch)))
+            let watch = Watch::new(&mut watch);
+            hand_over(messages, plan.schema().clone(), || plan.run_watched(Some(watch)))
         })
     }
 

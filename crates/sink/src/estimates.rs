@@ -2,7 +2,7 @@
 //!
 //! Behind a column that is an estimate stand its bounds, and their schema says so ([`BOUND`]). In tables for
 //! people the three are one column: as many digits of the number are shown as its interval leaves, of which two
-//! are. `≥ 41` is a bound, and `~ 41` a number of which nobody knows how far off it is.
+//! are, and digits are grouped. `≥ 41` is a bound, and `~ 41` a number of which nobody knows how far off it is.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const SHOWN: &str = "tidemill.estimate";
 /// Which columns of a result a table for people has, by their places: a number whose bounds stand behind it is one
 /// with them, and has its place.
 pub fn shown_columns(schema: &SchemaRef) -> Vec<usize> {
-    Estimates::new(schema, false).places.iter().map(|(index, _)| *index).collect()
+    Estimates::new(schema).places.iter().map(|(index, _)| *index).collect()
 }
 
 /// How the columns of a result are put together.
@@ -27,7 +27,6 @@ pub(crate) struct Estimates {
     schema: SchemaRef,
     /// For each column that is shown its place in the result, and whether its bounds follow there.
     places: Vec<(usize, bool)>,
-    thousands: bool,
 }
 
 /// Whether a column shows an estimate: a number, however it is written.
@@ -36,8 +35,8 @@ pub(crate) fn is_shown(field: &Field) -> bool {
 }
 
 impl Estimates {
-    /// How columns of these are put together; digits are grouped if `thousands` says so.
-    pub(crate) fn new(schema: &SchemaRef, thousands: bool) -> Self {
+    /// How columns of these are put together.
+    pub(crate) fn new(schema: &SchemaRef) -> Self {
         let fields = schema.fields();
         let is_bound = |index: usize, which: &str| {
             fields
@@ -64,7 +63,7 @@ impl Estimates {
                 }
             }
         }
-        Estimates { schema: Arc::new(Schema::new(shown)), places, thousands }
+        Estimates { schema: Arc::new(Schema::new(shown)), places }
     }
 
     /// The columns as they are shown.
@@ -108,7 +107,7 @@ impl Estimates {
                         |column: &ArrayRef| column.as_primitive::<Float64Type>().value(row);
                     let (low, high) =
                         (has_low.then(|| number(low)), has_high.then(|| number(high)));
-                    estimate(numbers.value(row), low, high, self.thousands)
+                    estimate(numbers.value(row), low, high)
                 }
                 None => {
                     buffer.clear();
@@ -128,10 +127,10 @@ impl Estimates {
 }
 
 /// A number with its bounds as it is read.
-fn estimate(value: f64, low: Option<f64>, high: Option<f64>, thousands: bool) -> String {
+fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
     let plain = || match value {
-        _ if value.abs() < 1e15 && value == value.trunc() => number(value, 0, thousands),
-        _ if value.abs() < 1e15 => significant(value, 6, thousands),
+        _ if value.abs() < 1e15 && value == value.trunc() => number(value, 0),
+        _ if value.abs() < 1e15 => significant(value, 6),
         _ => value.to_string(),
     };
     match (low, high) {
@@ -155,8 +154,8 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>, thousands: bool) ->
             let decimals = usize::try_from(digits).unwrap_or(0);
             format!(
                 "{} ± {}",
-                number(value, decimals, thousands),
-                number(half, decimals, thousands)
+                number(value, decimals),
+                number(half, decimals)
             )
         }
         (Some(_), None) => format!("≥ {}", plain()),
@@ -166,24 +165,24 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>, thousands: bool) ->
 }
 
 /// A number with so many digits in all.
-fn significant(value: f64, digits: i32, thousands: bool) -> String {
+fn significant(value: f64, digits: i32) -> String {
     let whole = value.abs().log10().floor() as i32 + 1;
     let decimals = usize::try_from(digits - whole).unwrap_or(0).min(12);
-    let text = number(value, decimals, thousands);
+    let text = number(value, decimals);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
     }
 }
 
-fn number(value: f64, decimals: usize, thousands: bool) -> String {
+fn number(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let text = if text.trim_start_matches('-').bytes().all(|b| matches!(b, b'0' | b'.')) {
         text.trim_start_matches('-').to_owned()
     } else {
         text
     };
-    if thousands { crate::screen::with_thousands(&text) } else { text }
+    crate::screen::with_thousands(&text)
 }
 
 #[cfg(test)]
@@ -211,9 +210,8 @@ mod tests {
             (-0.001, Some(-0.3), Some(0.3), "0.00 ± 0.30"),
             (1e18, Some(0.9e18), Some(1.1e18), "1e18 ± 1.0e17"),
         ] {
-            assert_eq!(estimate(value, low, high, true), expected);
+            assert_eq!(estimate(value, low, high), expected);
         }
-        assert_eq!(estimate(12_304.0, Some(12_094.0), Some(12_514.0), false), "12300 ± 210");
     }
 
     #[test]
@@ -242,7 +240,7 @@ mod tests {
             ],
         )
         .unwrap();
-        let estimates = Estimates::new(&schema, false);
+        let estimates = Estimates::new(&schema);
         let shown = estimates.shown(&batch).unwrap();
         assert_eq!(shown.num_columns(), 3);
         let texts: Vec<Option<&str>> = shown.column(1).as_string::<i32>().iter().collect();

@@ -145,7 +145,7 @@ impl Screen {
         refuse_textless("text", schema)?;
         let look = Look { width: look.width.max(1), ..look };
         let chars_max = chars_max(look.width);
-        let estimates = Estimates::new(schema, look.thousands);
+        let estimates = Estimates::new(schema);
         let columns = estimates.schema().fields().iter().enumerate().map(|(index, field)| Column {
             index,
             name: escaped(first_chars(field.name(), chars_max)),

@@ -78,8 +78,8 @@ impl Plan {
             error: turbo.error,
             confidence: turbo.confidence(),
             look: 1,
+            glimpse_at: Instant::now() + watch.as_ref().map_or(GLIMPSE_FIRST, |watch| watch.after),
             watch,
-            glimpse_at: Instant::now() + GLIMPSE_FIRST,
         };
         let Taken { mut merged, read } = runner::run(work, &until, &mut looking)?;
         let mut account = self.account(None);
@@ -155,7 +155,19 @@ pub struct Glimpse {
 }
 
 /// Whoever is shown glimpses.
-pub type Watch<'a> = &'a mut (dyn FnMut(Glimpse) + 'a);
+pub struct Watch<'a> {
+    /// Before this there is none: a short run shows its answer.
+    pub after: Duration,
+    /// What is done with each.
+    pub show: &'a mut (dyn FnMut(Glimpse) + 'a),
+}
+
+impl<'a> Watch<'a> {
+    /// Shows glimpses of runs that take longer than 300 ms.
+    pub fn new(show: &'a mut (dyn FnMut(Glimpse) + 'a)) -> Self {
+        Watch { after: GLIMPSE_FIRST, show }
+    }
+}
 
 /// More rows of a glimpse nobody sees.
 const GLIMPSE_ROWS_MAX: usize = 10_000;
@@ -208,7 +220,7 @@ impl Look for Looking<'_, '_> {
             let Snapshot { answer, sample, share } = snapshot;
             let batches = self.rows(&answer, sample, &schema)?;
             if let Some(watch) = &mut self.watch {
-                watch(Glimpse { schema, batches, share });
+                (watch.show)(Glimpse { schema, batches, share });
             }
             self.glimpse_at = Instant::now() + GLIMPSE_EACH.max(began.elapsed() * GLIMPSE_SHARE);
         }

@@ -126,7 +126,7 @@ enum Window {
 impl TextTable {
     /// A table with `null` (or `NULL`) where there is no value.
     fn new(out: BufWriter<Out>, schema: &SchemaRef, null: Option<&str>) -> Self {
-        let estimates = Estimates::new(schema, false);
+        let estimates = Estimates::new(schema);
         let schema = Arc::clone(estimates.schema());
         TextTable {
             out,
@@ -226,7 +226,7 @@ pub fn cells(
     chars_max: usize,
 ) -> Result<Vec<Vec<Option<String>>>> {
     // An estimate is no identifier, whose digits would be looked for as they are.
-    let estimates = Estimates::new(batch.schema_ref(), true);
+    let estimates = Estimates::new(batch.schema_ref());
     let batch = estimates.shown(&batch.slice(rows.start, rows.len()))?;
     let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
     let mut text = Vec::new();
