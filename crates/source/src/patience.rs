@@ -29,8 +29,9 @@ use super::{FileLocation, SourceFile};
 
 /// A file that answers does so within this.
 const FILE_WAIT: Duration = Duration::from_millis(200);
-/// In a folder where so many files have not answered, no others are asked: each would take its time, and a thread.
-const UNANSWERED_MAX: usize = 2;
+/// In a folder where so many files have not answered one after another, no others are asked: each would take its time, and
+/// a thread.
+const UNANSWERED_MAX: usize = 4;
 /// What is read of a file to see that it can be: of its beginning, and of its end.
 const ASKED_BYTES: usize = 4 << 10;
 /// How often somebody who waits for the whole looks whether the run is to stop.
@@ -72,7 +73,7 @@ pub(super) struct Asking {
     patience: Patience,
     /// Threads that wait for work, each by the end of its queue; one that is not here hangs, and ends with its file.
     idle: Mutex<Vec<Sender<Work>>>,
-    /// In each folder, how many files have not answered.
+    /// In each folder, how many files have not answered since one did.
     unanswered: Mutex<HashMap<PathBuf, usize>>,
     left_out: Mutex<Vec<LeftOut>>,
 }
@@ -109,8 +110,10 @@ impl Asking {
             self.idle.lock().push(helper);
             Some(answer)
         });
-        if answer.is_none() {
-            *self.unanswered.lock().entry(folder).or_default() += 1;
+        let mut unanswered = self.unanswered.lock();
+        match answer {
+            Some(_) => drop(unanswered.remove(&folder)),
+            None => *unanswered.entry(folder).or_default() += 1,
         }
         answer
     }
@@ -235,5 +238,49 @@ pub(super) fn by_deadline<T: Send + 'static>(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_does_not_answer_is_not_asked_for_ever() {
+        let asking = |wait| Asking::new(Patience { file_wait: wait, until: None });
+        let long = asking(Duration::from_secs(600));
+        assert_eq!(long.ask(Path::new("/a/x"), || 1), Some(1));
+        assert_eq!(long.idle.lock().len(), 1);
+        let short = asking(Duration::from_millis(1));
+        let (release, released) = channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        for _ in 0..UNANSWERED_MAX {
+            let released = Arc::clone(&released);
+            let hangs = move || released.lock().recv();
+            assert!(short.ask(Path::new("/b/x"), hangs).is_none());
+        }
+        assert_eq!(short.idle.lock().len(), 0, "threads that hang are not waited for");
+        let asked = Arc::new(Mutex::new(false));
+        let ask = Arc::clone(&asked);
+        assert!(short.ask(Path::new("/b/y"), move || *ask.lock() = true).is_none());
+        assert!(!*asked.lock());
+        drop(release);
+    }
+
+    #[test]
+    fn what_takes_too_long_to_open_is_told_to_stop() {
+        let until = Some(Instant::now());
+        let patience = Patience { until, ..Patience::default() };
+        let (tell, told) = channel();
+        let open = move |cancel: &Cancel| {
+            while !cancel.is_cancelled() {
+                std::thread::yield_now();
+            }
+            let _ = tell.send(());
+            Err::<(), _>(Error::Interrupted)
+        };
+        let opened = by_deadline(&patience, "s3://a/b", &Cancel::new(), open);
+        assert!(opened.is_err());
+        told.recv().unwrap();
     }
 }
