@@ -38,7 +38,9 @@ pub use tidemill_source::{self as source, formats, program};
 pub use convert::{Conversion, Converted};
 pub use job::Job;
 pub use kept::Kept;
-pub use query::{Explain, Glimpse, Merge, NamedSource, Plan, Query, Repeats, Results, Turbo, Watch};
+pub use query::{
+    Explain, Glimpse, Merge, NamedSource, Plan, Query, Repeats, Results, Turbo, Watch,
+};
 pub use tidemill_base::{
     BadRecord, Cancel, Coverage, Error, Home, Kind, Progress, Result, RunDir, RunId, Settings,
 };

@@ -152,11 +152,7 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
             let half = (half / unit * (1.0 - 1e-12)).ceil() * unit;
             let value = (value / unit).round() * unit;
             let decimals = usize::try_from(digits).unwrap_or(0);
-            format!(
-                "{} ± {}",
-                number(value, decimals),
-                number(half, decimals)
-            )
+            format!("{} ± {}", number(value, decimals), number(half, decimals))
         }
         (Some(_), None) => format!("≥ {}", plain()),
         (None, Some(_)) => format!("≤ {}", plain()),

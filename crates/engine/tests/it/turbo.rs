@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Float64Type;
-use tidemill_engine::{Query, Turbo};
+use tidemill_engine::{Glimpse, Plan, Query, Turbo, Watch};
 
-use crate::common::{Answer, Folder, Random, ask, query, settings};
+use crate::common::{Answer, Folder, Random, answered, ask, query, settings};
 
 /// Events of five kinds in files that follow one another in time; kind `e` comes later and later.
 fn events(files: u64, rows: u64) -> Folder {
@@ -291,6 +291,57 @@ fn what_cannot_be_drawn_from_is_read_in_order() {
     let answer = asked(&folder, sql, &[("sample", "10%")]);
     assert_eq!(answer.rows()[0][0], "2000.0");
     assert!(answer.coverage.complete, "{}", answer.coverage.one_line());
+}
+
+#[test]
+fn whoever_watches_sees_bounds_and_then_the_exact_answer() {
+    let folder = events(24, 20_000);
+    let exact = folder.ask(QUERIES[0]);
+    for threads in [1, 2] {
+        let settings = tidemill_engine::Settings { threads, ..settings() };
+        let plan = Plan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
+        let mut shares = Vec::new();
+        let mut show = |glimpse: Glimpse| {
+            assert!(glimpse.share > 0.0 && glimpse.share <= 1.0);
+            shares.push(glimpse.share);
+            let names: Vec<String> =
+                glimpse.schema.fields().iter().map(|field| field.name().clone()).collect();
+            assert_eq!(names[..4], ["kind", "n", "n_low", "n_high"]);
+            let answer = Answer { batches: glimpse.batches, coverage: Default::default() };
+            for (value, low, high) in estimates(&answer, "n") {
+                assert!(
+                    low.is_none_or(|low| low <= value) && high.is_none_or(|high| value <= high)
+                );
+            }
+        };
+        let watch = Watch { after: Duration::ZERO, show: &mut show };
+        let answer = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
+        assert_eq!((answer.rows(), answer.columns()), (exact.rows(), exact.columns()));
+        assert!(answer.coverage.complete && answer.coverage.sampled.is_none());
+        assert_eq!(answer.coverage.splits, exact.coverage.splits);
+        assert!(shares.is_sorted(), "{shares:?}");
+    }
+}
+
+#[test]
+fn what_is_enough_is_the_answer() {
+    let folder = events(24, 3_000);
+    let settings = settings();
+    settings.enough.cancel();
+    // Of a query that may end early, and of one that somebody watches.
+    let asked =
+        Query { turbo: Some(turbo(&[("deadline", "1h")])), ..query(folder.sql(QUERIES[0])) };
+    let answer = ask(&asked, &settings).unwrap();
+    let stopped = Some("stopped when it was asked to");
+    assert_eq!(answer.coverage.stopped.as_deref(), stopped);
+    let plan = Plan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
+    let mut show = |_| {};
+    let watch = Watch { after: Duration::ZERO, show: &mut show };
+    let answer = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
+    assert!(!answer.coverage.complete);
+    assert_eq!(answer.coverage.stopped.as_deref(), stopped);
+    // Of any other it is no word.
+    assert!(ask(&query(folder.sql(QUERIES[0])), &settings).unwrap().coverage.complete);
 }
 
 #[test]

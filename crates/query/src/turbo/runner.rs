@@ -333,6 +333,41 @@ impl Runner {
 
     /// Reads a split; its rows count in the end, or as they come.
     fn read(&self, index: usize, worker: usize, hand: &Hand) -> Result<()> {
+        let scan = &self.work.scan;
+        let mut read = self.read_rows(index, worker, hand);
+        let mut outcome = scan.outcome(index);
+        // Where something is refused, its first record may have been guessed to begin elsewhere than it does.
+        let is_odd =
+            |outcome: &Outcome| !outcome.is_exact && (read.is_err() || outcome.stats.rejected > 0);
+        if !self.drawing.in_order
+            && !self.is_over()
+            && let Some(odd) = outcome.as_ref().filter(|outcome| is_odd(outcome))
+            && let Some(start) = self.start_from_before(index)?
+            && odd.stats.start != Some(start)
+        {
+            scan.set_exact_start(index, start);
+            read = self.read_rows(index, worker, hand);
+            outcome = scan.outcome(index);
+        }
+        let Some((row_count, waiting)) = read? else { return Ok(()) };
+        let mut clock = ThreadClock::start();
+        self.land(index, outcome, row_count, waiting, worker, hand)?;
+        self.work.progress.tables().add_cpu(&mut clock);
+        Ok(())
+    }
+
+    fn start_from_before(&self, index: usize) -> Result<Option<u64>> {
+        let scan = &self.work.scan;
+        Ok(scan.source().start_seen_from_before(&scan.splits()[index], &self.work.cancel)?)
+    }
+
+    /// How many rows a split has, and those that do not count yet; none where it is over.
+    fn read_rows(
+        &self,
+        index: usize,
+        worker: usize,
+        hand: &Hand,
+    ) -> Result<Option<(u64, Waiting)>> {
         let work = &self.work;
         let (map, tables) = (work.progress.map(), work.progress.tables());
         let mut clock = ThreadClock::start();
@@ -341,7 +376,7 @@ impl Runner {
         let mut row_count = 0;
         while let Some(batch) = block_on(batches.next()) {
             if self.is_over() {
-                return Ok(());
+                return Ok(None);
             }
             hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
             map.add_cpu(&mut clock);
@@ -360,10 +395,7 @@ impl Runner {
         drop(batches);
         work.scan.read_unasked(index)?;
         map.add_cpu(&mut clock);
-        let outcome = work.scan.outcome(index);
-        self.land(index, outcome, row_count, waiting, worker, hand)?;
-        tables.add_cpu(&mut clock);
-        Ok(())
+        Ok(Some((row_count, waiting)))
     }
 
     /// Takes rows that count as they come.
