@@ -32,10 +32,10 @@ pub(crate) fn size_of(descriptor: libc::c_int) -> (usize, usize) {
     )
 }
 
-/// Whether what stands on the terminal can be drawn anew.
+/// Whether what stands on the terminal can be drawn anew, and progress is looked at there.
 pub(crate) fn is_drawn_anew() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
-    io::stdout().is_terminal() && !dumb
+    io::stdout().is_terminal() && io::stderr().is_terminal() && !dumb
 }
 
 /// A remark in one line of the terminal.

@@ -110,6 +110,37 @@ fn place() -> Place {
 }
 
 #[test]
+fn what_was_shown_meanwhile_is_gone_in_the_end() {
+    let place = Place::new();
+    let rows: String = (0..300_000).map(|n| format!("{},{n}\n", n % 3)).collect();
+    for file in 0..30 {
+        place.write(&format!("part-{file}.csv"), format!("k,n\n{rows}"));
+    }
+    let (master, slave) = terminal(80, 24);
+    let mut query = place.program(env!("CARGO_BIN_EXE_tidemill"));
+    query.args(["query", "SELECT k, count() AS n, max(n) AS most FROM 'part-*.csv' GROUP BY k ORDER BY k"]);
+    query.env("TERM", "xterm").env_remove("PAGER").env("NO_COLOR", "1");
+    query.stdin(Stdio::null()).stdout(slave.try_clone().unwrap()).stderr(slave);
+    let mut child = query.spawn().unwrap();
+    drop(query);
+    let screen = std::thread::spawn(move || read_screen(master));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let screen = screen.join().unwrap();
+    // Where it took long enough, the table was drawn and taken away before, and so was the bar.
+    let last = screen.rsplit("\x1b[J").next().unwrap();
+    let table: Vec<&str> = last.rsplit('\r').next().unwrap().lines().collect();
+    let expected = [
+        "k        n    most",
+        "-  -------  ------",
+        "0  3000000  299997",
+        "1  3000000  299998",
+        "2  3000000  299999",
+    ];
+    assert!(table.starts_with(&expected) || screen.contains(&expected.join("\n")), "{screen:?}");
+    assert!(screen.contains("complete: 9,000,000 rows from 30 files"), "{screen:?}");
+}
+
+#[test]
 fn golden_screens_are_as_they_were() {
     for columns in [80, 200] {
         let name = format!("tests/screens/{columns}.txt");
