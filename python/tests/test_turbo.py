@@ -4,6 +4,7 @@ import datetime
 import random
 import re
 
+import pyarrow
 import pytest
 
 import tidemill as tm
@@ -369,3 +370,37 @@ def test_a_job_is_explained_as_it_would_be_run(logs):
     assert job.explain().path == "rows"
     with pytest.raises(tm.UsageError, match="`error` is of counts"):
         job.explain(error="2%")
+
+
+def test_answers_as_they_stand_end_with_the_result(tmp_path):
+    rows = "".join(f"{n % 3},{n}\n" for n in range(200_000))
+    for file in range(20):
+        (tmp_path / f"{file:02}.csv").write_text("k,n\n" + rows)
+    sql = f"SELECT k, count() AS n, sum(n) AS total FROM '{tmp_path}/*.csv' GROUP BY k ORDER BY k"
+    exact = tm.query(sql).to_pylist()
+    answers = list(tm.query(sql, progressive=True))
+    assert answers[-1].to_pylist() == exact
+    assert answers[-1].coverage["complete"]
+    for answer in answers[:-1]:
+        assert not answer.coverage["complete"]
+        assert "n_low" in answer.schema.names
+        assert pyarrow.table(answer).num_rows == 3
+    shares = [answer.coverage["sampled"]["share"] for answer in answers[:-1]]
+    assert shares == sorted(shares)
+    assert tm.query(sql, progressive=True).result().to_pylist() == exact
+
+
+def test_answers_of_what_is_no_aggregation_are_the_result_alone(tmp_path):
+    (tmp_path / "a.csv").write_text("n\n1\n2\n")
+    answers = list(tm.query(f"SELECT n FROM '{tmp_path}/a.csv'", progressive=True))
+    assert [answer.to_pylist() for answer in answers] == [[{"n": 1}, {"n": 2}]]
+    assert list(tm.query("SELECT 1 AS x WHERE false", progressive=True))[-1].to_pylist() == []
+    with tm.query(f"SELECT n FROM '{tmp_path}/a.csv'", progressive=True) as closed:
+        closed.close()
+        assert list(closed) == []
+        with pytest.raises(ValueError, match="closed before"):
+            closed.result()
+    with pytest.raises(tm.UsageError, match="do not go together"):
+        tm.query("SELECT 1 AS x", progressive=True, output=tmp_path / "x.csv")
+    with pytest.raises(tm.UsageError, match="unknown column"):
+        list(tm.query(f"SELECT m FROM '{tmp_path}/a.csv'", progressive=True))

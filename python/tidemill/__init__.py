@@ -14,6 +14,7 @@ Results go without copying into whatever speaks Arrow:
 
 from typing import TYPE_CHECKING, Any
 
+from tidemill._answers import Answers
 from tidemill._convert import Checked, Salvaged, check, check_schema, convert, salvage
 from tidemill._coverage import Coverage
 from tidemill._errors import (
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from tidemill._fsspec import TidemillHttpFileSystem as TidemillHttpFileSystem
 
 __all__ = [
+    "Answers",
     "BadRecordError",
     "Batch",
     "Batches",

@@ -6,9 +6,10 @@ import glob
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tidemill import _formats, _job, _options, _parameters, _replacements, _tidemill
+from tidemill._answers import Answers
 from tidemill._errors import UsageError, encodable
 from tidemill._explain import Explain
 from tidemill._formats import SourceObject
@@ -16,13 +17,14 @@ from tidemill._job import Job
 from tidemill._parameters import Params
 from tidemill._result import Result, Written
 from tidemill._schema import Schema, SourceSchema
+from tidemill._tidemill import RawAnswers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Path = str | os.PathLike[str]
 
-_QUERY_OPTIONS = frozenset(_options.QueryWriting.__annotations__) | {"output"}
+_QUERY_OPTIONS = frozenset(_options.QueryWriting.__annotations__) | {"output", "progressive"}
 
 
 @overload
@@ -67,10 +69,58 @@ def query(
     as_seen: bool = False,
     no_intervals: bool = False,
     output: None = None,
+    progressive: Literal[False] = False,
     progress: bool | None = None,
     replacement_scans: bool | None = None,
     **objects: SourceObject,
 ) -> Result: ...
+@overload
+def query(
+    sql: str,
+    *,
+    params: Params | None = None,
+    source_format: str | None = None,
+    schema: str | Mapping[str, str] | Schema | None = None,
+    layouts: str | None = None,
+    promote: str | Sequence[str] = (),
+    recover: bool = False,
+    null: str | Sequence[str] = (),
+    header: bool | None = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    strict: bool | None = None,
+    mismatch: str | None = None,
+    framing: str | None = None,
+    log_format: str | None = None,
+    source_exec: str | Sequence[str] = (),
+    storage_options: Mapping[str, object] | None = None,
+    read_block: str | int | None = None,
+    read_window: str | int | None = None,
+    read_memory: str | int | None = None,
+    read_cache: str | int | None = None,
+    read_cache_dir: str | os.PathLike[str] | None = None,
+    memory: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    threads: int | None = None,
+    max_bad: str | int | None = None,
+    deadline: _options.Deadline | None = None,
+    drop: _options.Share | None = None,
+    error: _options.Share | None = None,
+    sample: _options.Share | None = None,
+    find: int | None = None,
+    seed: int | None = None,
+    confidence: _options.Share | None = None,
+    split_bytes: str | int | None = None,
+    as_seen: bool = False,
+    no_intervals: bool = False,
+    output: None = None,
+    progressive: Literal[True],
+    progress: bool | None = None,
+    replacement_scans: bool | None = None,
+    **objects: SourceObject,
+) -> Answers: ...
 @overload
 def query(
     sql: str,
@@ -118,6 +168,7 @@ def query(
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    progressive: Literal[False] = False,
     progress: bool | None = None,
     replacement_scans: bool | None = None,
     **objects: SourceObject,
@@ -171,10 +222,11 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    progressive: bool = False,
     progress: bool | None = None,
     replacement_scans: bool | None = None,
     **objects: SourceObject,
-) -> Result | Written:
+) -> Result | Written | Answers:
     r"""Answer SQL straight over files, and over what is in memory.
 
     The query is planned when this returns, and computed in the background from then on.
@@ -289,6 +341,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     sink_exec : str or sequence of str, optional
         A program that each file's bytes go through once they are in the format, and its
         arguments.
+    progressive : bool, optional
+        Give the answers as they stand while the query runs, one after the other, the last of which
+        is the result: ``for answer in tm.query(sql, progressive=True)``. Default: false.
     progress : bool, optional
         Show how far the run is while it is waited for. Default: in a notebook and where
         standard error is a terminal, after half a second.
@@ -304,8 +359,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
 
     Returns
     -------
-    Result or Written
-        `Written` once the files are in place, with ``output``; otherwise a `Result`.
+    Result, Written or Answers
+        `Written` once the files are in place, with ``output``; `Answers` with ``progressive``;
+        otherwise a `Result`.
 
     Raises
     ------
@@ -389,7 +445,14 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))
-    done = _tidemill.query(sql, given, source, sink, limits, turbo, named)
+    if progressive and output is not None:
+        message = (
+            "answers as they stand are not written: `progressive` and `output` do not go together"
+        )
+        raise UsageError(message)
+    done = _tidemill.query(sql, given, source, sink, limits, turbo, progressive, named)
+    if isinstance(done, RawAnswers):
+        return Answers(done)
     return _job.result_or_written(done)
 
 

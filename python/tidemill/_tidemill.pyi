@@ -9,6 +9,7 @@ from tidemill._parameters import Given
 from tidemill._progress import Display
 
 __all__ = [
+    "RawAnswers",
     "RawBatch",
     "RawFile",
     "RawHll",
@@ -96,6 +97,11 @@ class RawResult:
         self, count: int, chars_max: int, waits_for_rows: bool, waits_for_others: bool
     ) -> tuple[list[list[str | None]], bool, int | None] | None: ...
     def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class RawAnswers:
+    def next(self) -> tuple[RawResult, bool] | None: ...
     def close(self) -> None: ...
 
 @final
@@ -273,8 +279,9 @@ def query(
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
+    progressive: bool,
     objects: list[NamedObject],
-) -> RawResult | RawWritten: ...
+) -> RawResult | RawWritten | RawAnswers: ...
 def read_text(
     url: str,
     columns: list[str] | None,

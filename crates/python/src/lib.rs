@@ -63,7 +63,7 @@ use crate::errors::{raise, warn};
 use crate::objects::Named;
 use crate::options::{JobText, LimitOptions, SinkOptions, SourceOptions, TurboOptions};
 use crate::parameters::{GivenParameter, parameters};
-use crate::result::{RawResult, RawSchema, coverage_json};
+use crate::result::{RawAnswers, RawResult, RawSchema, coverage_json};
 use crate::wait::{Display, Waiter, on_a_thread};
 
 /// What the job log calls this way in.
@@ -112,6 +112,7 @@ fn query<'py>(
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
+    progressive: bool,
     objects: Vec<Named>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
@@ -126,7 +127,10 @@ fn query<'py>(
             Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?))
         })
         .map_err(|error| raise(py, error))?;
-    run_query(py, query, sink, limits, &Limits::default(), about)
+    match progressive {
+        true => watch_query(py, query, limits, about),
+        false => run_query(py, query, sink, limits, &Limits::default(), about),
+    }
 }
 
 /// Reads columns of files, in the order of the input.
@@ -390,6 +394,24 @@ fn run_query<'py>(
     run_or_write(py, sink, limits, job, about, move |settings| Running::query(query, settings))
 }
 
+/// Begins a query whose answers are given as they stand.
+fn watch_query<'py>(
+    py: Python<'py>,
+    query: Query,
+    limits: LimitOptions,
+    about: About,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (limits, display) = limits.split();
+    let preparation = py.detach(|| prepare(&limits, &Limits::default()));
+    let preparation = preparation.map_err(|error| raise(py, error))?;
+    let begin = |settings| Running::watched(query, settings);
+    let begun = Begun::new(py, preparation, Some(about), display, begin)?;
+    let Settings { cancel, memory_bytes, .. } = begun.preparation.settings;
+    let answers =
+        RawAnswers::new(begun.running, cancel, begun.display, memory_bytes, begun.before);
+    Ok(Bound::new(py, answers)?.into_any())
+}
+
 /// Begins a run, and carries it out if its result goes to a sink.
 fn run_or_write<'py>(
     py: Python<'py>,
@@ -598,6 +620,7 @@ fn read_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tidemill_engine::spans::show_if_asked().map_err(|error| raise(module.py(), error))?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<RawAnswers>()?;
     module.add_class::<RawResult>()?;
     module.add_class::<RawWritten>()?;
     module.add_class::<RawSource>()?;

@@ -151,6 +151,15 @@ impl Rows {
         }
     }
 
+    /// Takes a batch that has come.
+    fn come(&mut self, batch: RecordBatch) {
+        self.count += batch.num_rows() as u64;
+        if self.room.as_mut().is_some_and(|room| !room.take(&batch)) {
+            self.room = None;
+        }
+        self.kept.push_back(batch);
+    }
+
     /// The same, but none where there is nothing to say within a time.
     fn fetch_within(&mut self, limit: Duration) -> tidemill_engine::Result<Option<bool>> {
         let Some(running) = &mut self.running else { return Ok(Some(false)) };
@@ -162,11 +171,7 @@ impl Rows {
         }
         match next {
             Ok(Next::Batch(batch)) => {
-                self.count += batch.num_rows() as u64;
-                if self.room.as_mut().is_some_and(|room| !room.take(&batch)) {
-                    self.room = None;
-                }
-                self.kept.push_back(batch);
+                self.come(batch);
                 Ok(Some(true))
             }
             Ok(Next::Waiting | Next::Glimpse(_)) => Ok(None),
@@ -347,6 +352,111 @@ impl RawResult {
             process: std::process::id(),
         };
         Ok(RawResult { schema, core: Arc::new(core) })
+    }
+}
+
+impl RawResult {
+    /// Rows that are here, with what they rest on.
+    fn given(schema: SchemaRef, batches: Vec<RecordBatch>, coverage: Coverage) -> Self {
+        let coverage = Arc::new(Mutex::new(Some(coverage)));
+        let stats = Arc::new(Mutex::new(Some(Stats::default())));
+        let rows = Rows {
+            running: None,
+            count: batches.iter().map(|batch| batch.num_rows() as u64).sum(),
+            kept: batches.into(),
+            first: 0,
+            room: Some(Room { buffers: HashSet::new(), bytes: 0, limit_bytes: u64::MAX }),
+            limit_bytes: u64::MAX,
+            has_failed: false,
+            coverage: Arc::clone(&coverage),
+            stats: Arc::clone(&stats),
+            before: Stats::default(),
+        };
+        let core = Core {
+            state: Mutex::new(ResultState::Open(Box::new(rows))),
+            is_open: AtomicBool::new(true),
+            is_stopped: AtomicBool::new(false),
+            coverage,
+            stats,
+            failure: Shared::default(),
+            cancel: Cancel::new(),
+            display: None,
+            process: std::process::id(),
+        };
+        RawResult { schema, core: Arc::new(core) }
+    }
+}
+
+/// The answers of a query as they stand, one after the other; the last is the result.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub struct RawAnswers {
+    /// None once the result was given.
+    running: Mutex<Option<Box<Watched>>>,
+}
+
+/// A run that is watched.
+struct Watched {
+    running: Running,
+    cancel: Cancel,
+    display: Option<Arc<Display>>,
+    memory_bytes: u64,
+    before: Stats,
+}
+
+impl RawAnswers {
+    pub(crate) fn new(
+        running: Running,
+        cancel: Cancel,
+        display: Option<Arc<Display>>,
+        memory_bytes: u64,
+        before: Stats,
+    ) -> Self {
+        let watched = Watched { running, cancel, display, memory_bytes, before };
+        RawAnswers { running: Mutex::new(Some(Box::new(watched))) }
+    }
+}
+
+#[pymethods]
+impl RawAnswers {
+    /// The next answer, and whether it is the result; none behind that.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<(RawResult, bool)>> {
+        let Some(mut watched) = py.detach(|| self.running.lock().take()) else { return Ok(None) };
+        let mut waiter = Waiter::new(watched.cancel.clone(), watched.display.clone());
+        let next = py.detach(|| {
+            watched.running.schema(|| waiter.tick())?;
+            loop {
+                waiter.tick()?;
+                match watched.running.next(TICK)? {
+                    Next::Waiting => {}
+                    next => return Ok(next),
+                }
+            }
+        });
+        match waiter.done(py, next)? {
+            Next::Glimpse(glimpse) => {
+                py.detach(|| *self.running.lock() = Some(watched));
+                let glimpse = *glimpse;
+                let answer =
+                    RawResult::given(glimpse.schema, glimpse.batches, glimpse.coverage);
+                Ok(Some((answer, false)))
+            }
+            next => {
+                let Watched { running, cancel, display, memory_bytes, before } = *watched;
+                let result = RawResult::new(py, running, cancel, display, memory_bytes, before)?;
+                if let Next::Batch(batch) = next {
+                    result.core.in_python(py, |state, _| {
+                        state.rows()?.come(batch);
+                        Ok(())
+                    })?;
+                }
+                Ok(Some((result, true)))
+            }
+        }
+    }
+
+    /// Stops the run; there are no more answers.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.running.lock().take()));
     }
 }
 

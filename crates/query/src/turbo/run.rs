@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::TableReference;
 use datafusion::logical_expr::LogicalPlan;
+use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::{Sample, look_confidence, look_splits};
 use tidemill_tables::merge::Merged;
@@ -15,13 +16,14 @@ use super::answer::Answering;
 use super::bounds::Known;
 use super::drawing::can_be_sampled;
 use super::found::{Finding, FoundRows};
-use super::runner::{self, Look, ReadPart, Snapshot, Taken};
+use super::runner::{self, Look, ReadPart, Snapshot, Taken, Why};
 use super::shown::{ShownBounds, note_bounds};
 use super::{Turbo, account_of};
 use crate::columns::named;
 use crate::plan::Plan;
 use crate::results::Account;
 use crate::route::Tables;
+use crate::scan::Scan;
 
 impl Plan {
     /// Fills tables with as much of the input as there is time for.
@@ -75,6 +77,8 @@ impl Plan {
             plan: self,
             parts,
             part: &part,
+            scan: &scan,
+            turbo,
             error: turbo.error,
             confidence: turbo.confidence(),
             look: 1,
@@ -152,6 +156,8 @@ pub struct Glimpse {
     pub batches: Vec<RecordBatch>,
     /// The share of the bytes that was read, from 0 to 1.
     pub share: f64,
+    /// What it rests on: not all of the input.
+    pub coverage: Coverage,
 }
 
 /// Whoever is shown glimpses.
@@ -187,6 +193,8 @@ struct Looking<'a, 'w> {
     parts: &'a Tables,
     /// What makes answers, of no sample yet.
     part: &'a Answering,
+    scan: &'a Scan,
+    turbo: &'a Turbo,
     /// The widest that half of an interval may be, as a share of its number.
     error: Option<f64>,
     confidence: f64,
@@ -218,9 +226,10 @@ impl Look for Looking<'_, '_> {
                 None => Arc::clone(self.plan.schema()),
             };
             let Snapshot { answer, sample, share } = snapshot;
+            let coverage = self.coverage(sample.clone(), share);
             let batches = self.rows(&answer, sample, &schema)?;
             if let Some(watch) = &mut self.watch {
-                (watch.show)(Glimpse { schema, batches, share });
+                (watch.show)(Glimpse { schema, batches, share, coverage });
             }
             self.glimpse_at = Instant::now() + GLIMPSE_EACH.max(began.elapsed() * GLIMPSE_SHARE);
         }
@@ -255,6 +264,24 @@ impl Looking<'_, '_> {
             shown.iter().zip(bounds.with_intervals()).filter(|(_, has_interval)| *has_interval);
         let is_precise = !shown.is_empty() && estimates.all(|(shown, _)| shown.is_within(most));
         Ok(is_precise.then_some(confidence))
+    }
+
+    /// What an answer rests on meanwhile.
+    fn coverage(&self, sample: Option<Sample>, share: f64) -> Coverage {
+        let bytes = self.plan.settings.progress.bytes_done();
+        let read = ReadPart {
+            why: Why::Asked,
+            sample,
+            given_up: Vec::new(),
+            left_out: Vec::new(),
+            in_flight: Vec::new(),
+            wrong_starts: 0,
+            bytes,
+        };
+        let mut part = account_of(self.scan, self.turbo, &read);
+        (part.stopped, part.sampled.share) = (None, share);
+        let account = Account { part: Some(part), ..self.plan.account(None) };
+        account.coverage(false)
     }
 
     /// The rows that the result would have.
