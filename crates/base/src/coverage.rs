@@ -70,7 +70,7 @@ pub struct Sampled {
     /// The first few files of these, and why.
     pub given_up_files: Vec<GivenUp>,
     /// Any one given group that the result does not have is in less than this share of the splits, with that confidence;
-    /// none where the input was read in order, or where all of it was.
+    /// none where the input was read in order, or where all of it was, and where nothing is grouped.
     pub unseen_share: Option<f64>,
     /// How many splits of CSV began, among those that could be checked, where no record does: their first records
     /// are wrong, and so may be what they count for.
@@ -206,7 +206,8 @@ impl Coverage {
             ),
         };
         if self.splits.left_out > 0 {
-            line.push_str(&format!(", {} splits left out", grouped(self.splits.left_out)));
+            let s = if self.splits.left_out == 1 { "" } else { "s" };
+            line.push_str(&format!(", {} split{s} left out", grouped(self.splits.left_out)));
         }
         if self.rows.rejected > 0 {
             let s = if self.rows.rejected == 1 { "" } else { "s" };

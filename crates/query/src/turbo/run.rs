@@ -108,7 +108,12 @@ impl Plan {
             scans.into_iter().try_for_each(|scan| scan.read_rest())?;
         }
         if !read.is_whole() || turbo.may_stop() {
-            account.part = Some(account_of(&scan, turbo, &read));
+            let mut read = account_of(&scan, turbo, &read);
+            if parts.spec.keys.is_empty() {
+                // There is one group, and it is seen.
+                read.sampled.unseen_share = None;
+            }
+            account.part = Some(read);
         }
         let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
         self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
