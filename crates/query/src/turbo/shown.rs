@@ -157,12 +157,12 @@ impl ShownBounds {
             said.push(format!("±{} ({sure} %)", percent(self.widest)));
         }
         if self.half > 0 {
-            said.push("what was seen is a bound".to_owned());
+            said.push("is a bound".to_owned());
         }
         match (self.none, self.whole + self.half) {
             (0, _) => {}
-            (_, 0) => said.push("no interval".to_owned()),
-            (none, _) => said.push(format!("{none} without an interval")),
+            (_, 0) => said.push("has no interval".to_owned()),
+            (none, _) => said.push(format!("{none} have no interval")),
         }
         let method = match self.whole {
             0 => "what was seen".to_owned(),

@@ -387,7 +387,8 @@ mod tests {
             assert_eq!((read.splits, &read.cells), (state.splits, &state.cells));
             let mut series = [7.0; CELLS];
             assert_eq!(read_cells(&bytes, &mut series), Some(u64::from(state.splits)));
-            assert_eq!(series.iter().sum::<f64>(), state.cells.iter().map(|(_, sum)| sum).sum());
+            let whole: f64 = state.cells.iter().map(|(_, sum)| sum).sum();
+            assert_eq!(series.iter().sum::<f64>(), whole);
             for end in (0..bytes.len()).filter(|end| *end < 4 || (end - 4) % 12 != 0) {
                 assert!(CellSums::decode(&bytes[..end]).is_err(), "{end}");
             }
