@@ -44,6 +44,7 @@ use parking_lot::{Condvar, Mutex};
 use self::locks::{Locks, TOKENS_MAX, Ticket, asking};
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::suggest::{listed, nearest};
 
 /// The environment variable that stands between `--priority` and a job file's `priority`.
 pub const PRIORITY_VARIABLE: &str = "TIDEMILL_PRIORITY";
@@ -111,9 +112,15 @@ impl FromStr for Priority {
             "high" => Ok(Priority::High),
             "normal" => Ok(Priority::Normal),
             "low" => Ok(Priority::Low),
-            _ => Err(Error::usage(format!(
-                "`{text}` is not a priority: write `high`, `normal` or `low`"
-            ))),
+            other => {
+                let known = ["high", "normal", "low"];
+                let meant = nearest(other, known).map(|meant| format!("; did you mean `{meant}`?"));
+                let meant = meant.unwrap_or_default();
+                let known = listed(&known);
+                Err(Error::usage(format!(
+                    "`{other}` is not a priority{meant}\npriorities: {known}"
+                )))
+            }
         }
     }
 }
@@ -295,7 +302,6 @@ struct State {
 
 /// What happened, for tests.
 #[derive(Debug, Default, Clone, Copy)]
-#[cfg_attr(not(test), expect(dead_code, reason = "tests count"))]
 struct Counts {
     /// How often a thread came for a turn that it did not have.
     came: u64,

@@ -340,5 +340,6 @@ fn a_priority_reads_back() {
         assert_eq!(priority.to_string().parse::<Priority>().unwrap(), priority);
     }
     let error = "hihg".parse::<Priority>().unwrap_err().to_string();
-    assert_eq!(error, "`hihg` is not a priority: write `high`, `normal` or `low`");
+    let expected = "`hihg` is not a priority; did you mean `high`?\npriorities: high, normal, low";
+    assert_eq!(error, expected);
 }
