@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_base::cancel::{Cancel, Interrupted};
+use tidemill_base::cores::{Cores, PRIORITY_VARIABLE, Priority};
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result, caught, panicked};
 use tidemill_base::home::{Home, RunId};
@@ -46,7 +47,7 @@ pub struct Preparation {
     pub id: RunId,
     /// The limits as numbers.
     pub settings: Settings,
-    /// Why no records of the run can be kept, if they cannot.
+    /// Why no records of the run can be kept, or its priority is none, if that is so.
     pub warning: Option<String>,
 }
 
@@ -95,7 +96,37 @@ pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
         settings.rejected_folder = home.map(|home| home.run(&id).path().to_owned());
         warning = why_not;
     }
-    Ok(Preparation { id, settings, warning })
+    let (cores, why_not) = cores(own.priority.as_deref(), job.priority.as_deref())?;
+    settings.cores = cores;
+    Ok(Preparation { id, settings, warning: warning.or(why_not) })
+}
+
+/// A run's turns among others, and a warning where it asked for a priority that it cannot have.
+fn cores(own: Option<&str>, job: Option<&str>) -> Result<(Option<Cores>, Option<String>)> {
+    let variable = std::env::var(PRIORITY_VARIABLE).ok().filter(|text| !text.trim().is_empty());
+    let said = match (own, variable.as_deref(), job) {
+        (Some(text), _, _) => text.parse()?,
+        (None, Some(text), _) => {
+            let named = |error| Error::usage(format!("{PRIORITY_VARIABLE}: {error}"));
+            text.parse().map_err(named)?
+        }
+        (None, None, Some(text)) => text.parse()?,
+        // Nobody is told of what nobody asked for.
+        (None, None, None) => return Ok((Some(Cores::new(Priority::default())), None)),
+    };
+    let (home, why_not) = Home::open();
+    let Some(home) = home else { return Ok((None, why_not)) };
+    Ok(match Cores::open(&home, said) {
+        Ok(cores) => (Some(cores), None),
+        Err(error) => {
+            let folder = home.path().display();
+            let warning = format!(
+                "priority `{said}` changes nothing: runs cannot share cores through the state folder `{folder}`: \
+                 {error}"
+            );
+            (None, Some(warning))
+        }
+    })
 }
 
 fn threads_variable() -> Result<Option<usize>> {
@@ -602,7 +633,7 @@ mod tests {
             memory: Some(memory.to_owned()),
             max_bad: Some(max_bad.to_owned()),
             threads: Some(threads),
-            spill_dirs: Vec::new(),
+            ..Limits::default()
         };
         let settings = prepare(&limits("1G", "2", 3), &limits("2G", "4", 5)).unwrap().settings;
         assert_eq!(
@@ -611,6 +642,25 @@ mod tests {
         );
         let error = prepare(&limits("1G", "some", 1), &Limits::default()).unwrap_err();
         assert!(error.to_string().contains("`some`"), "{error}");
+    }
+
+    #[test]
+    fn a_priority_comes_from_the_caller_before_the_job() {
+        let limits = |priority: Option<&str>| Limits {
+            priority: priority.map(str::to_owned),
+            ..Limits::default()
+        };
+        let check = |own, job, expected| {
+            let settings = prepare(&limits(own), &limits(job)).unwrap().settings;
+            // Without a state folder there is none to have.
+            let priority = settings.cores.map_or(expected, |cores| cores.priority());
+            assert_eq!(priority, expected, "{own:?} {job:?}");
+        };
+        check(None, None, Priority::Normal);
+        check(Some("high"), Some("low"), Priority::High);
+        check(None, Some("low"), Priority::Low);
+        let error = prepare(&limits(Some("urgent")), &Limits::default()).unwrap_err();
+        assert!(error.to_string().contains("`urgent`"), "{error}");
     }
 
     #[test]
