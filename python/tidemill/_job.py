@@ -85,6 +85,7 @@ class RunSection(TypedDict, total=False):
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     max_bad: str | int | None
     threads: int | None
+    priority: str | None
 
 
 class Job:
@@ -110,7 +111,7 @@ class Job:
         ``url``, and ``format``, ``compression``, ``overwrite``, ``max_files``, ``null``,
         ``exec`` and ``storage_options``.
     run : mapping, optional
-        ``memory``, ``spill_dir`` (one or a list), ``threads`` and ``max_bad``.
+        ``memory``, ``spill_dir`` (one or a list), ``threads``, ``priority`` and ``max_bad``.
 
     Raises
     ------
@@ -291,6 +292,7 @@ class Job:
         memory: str | int | None = None,
         spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         threads: int | None = None,
+        priority: str | None = None,
         max_bad: str | int | None = None,
         progress: bool | None = None,
     ) -> Result | Written:
@@ -322,6 +324,7 @@ class Job:
             memory=memory,
             spill_dir=spill_dir,
             threads=threads,
+            priority=priority,
             max_bad=max_bad,
             progress=progress,
         )
@@ -573,6 +576,7 @@ def carry_out(
     memory: str | int | None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
     threads: int | None,
+    priority: str | None,
     max_bad: str | int | None,
     progress: bool | None,
 ) -> Result | Written:
@@ -581,7 +585,9 @@ def carry_out(
         storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
     )
     text = text_of(job, set=set, storage_options=reading)
-    limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
+    limits = _options.limits(
+        memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
+    )
     if partial is not None:
         only_partial(output, format, compression, max_files, sink_exec)
         written = _tidemill.run_partial(text, os.fspath(partial), bool(overwrite), limits)

@@ -55,6 +55,7 @@ class LimitOptions(TypedDict):
     threads: int | None
     max_bad: str | None
     spill_dirs: list[str]
+    priority: str | None
     display: _progress.Display | None
 
 
@@ -75,6 +76,7 @@ class Limits(TypedDict, total=False):
     memory: str | int | None
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     threads: int | None
+    priority: str | None
     progress: bool | None
 
 
@@ -250,6 +252,7 @@ def limits(
     progress: bool | None = False,
     what: str = "rows",
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    priority: str | None = None,
 ) -> LimitOptions:
     """Say what a run may take, and whether its progress is shown: bytes, and ``what``."""
     if threads is not None and threads < 1:
@@ -259,6 +262,7 @@ def limits(
         "threads": threads,
         "max_bad": None if max_bad is None else str(max_bad),
         "spill_dirs": _folders(spill_dir),
+        "priority": priority,
         "display": _progress.display(progress, what),
     }
 
