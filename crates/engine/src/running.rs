@@ -103,30 +103,41 @@ pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
 
 /// A run's turns among others, and a warning where it asked for a priority that it cannot have.
 fn cores(own: Option<&str>, job: Option<&str>) -> Result<(Option<Cores>, Option<String>)> {
-    let variable = std::env::var(PRIORITY_VARIABLE).ok().filter(|text| !text.trim().is_empty());
-    let said = match (own, variable.as_deref(), job) {
-        (Some(text), _, _) => text.parse()?,
-        (None, Some(text), _) => {
-            let named = |error| Error::usage(format!("{PRIORITY_VARIABLE}: {error}"));
-            text.parse().map_err(named)?
-        }
-        (None, None, Some(text)) => text.parse()?,
-        // Nobody is told of what nobody asked for.
-        (None, None, None) => return Ok((Some(Cores::new(Priority::default())), None)),
+    let variable = std::env::var(PRIORITY_VARIABLE).ok();
+    let Some(priority) = priority(own, variable.as_deref(), job)? else {
+        // Nobody is told that there is nothing of what nobody asked for.
+        return Ok((Some(Cores::new(Priority::default())), None));
     };
     let (home, why_not) = Home::open();
     let Some(home) = home else { return Ok((None, why_not)) };
-    Ok(match Cores::open(&home, said) {
+    Ok(match Cores::open(&home, priority) {
         Ok(cores) => (Some(cores), None),
         Err(error) => {
             let folder = home.path().display();
             let warning = format!(
-                "priority `{said}` changes nothing: runs cannot share cores through the state folder `{folder}`: \
-                 {error}"
+                "priority `{priority}` changes nothing: runs cannot share cores through the state \
+                 folder `{folder}`: {error}"
             );
             (None, Some(warning))
         }
     })
+}
+
+/// The first priority that is said.
+fn priority(
+    own: Option<&str>,
+    variable: Option<&str>,
+    job: Option<&str>,
+) -> Result<Option<Priority>> {
+    let variable = variable.filter(|text| !text.trim().is_empty());
+    match (own, variable, job) {
+        (Some(text), _, _) | (None, None, Some(text)) => text.parse().map(Some),
+        (None, Some(text), _) => {
+            let named = |error| Error::usage(format!("{PRIORITY_VARIABLE}: {error}"));
+            text.parse().map(Some).map_err(named)
+        }
+        (None, None, None) => Ok(None),
+    }
 }
 
 fn threads_variable() -> Result<Option<usize>> {
@@ -645,22 +656,22 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_comes_from_the_caller_before_the_job() {
-        let limits = |priority: Option<&str>| Limits {
-            priority: priority.map(str::to_owned),
-            ..Limits::default()
+    fn a_priority_comes_from_the_caller_then_the_environment_then_the_job() {
+        let check = |own, variable, job, expected| {
+            assert_eq!(
+                priority(own, variable, job).unwrap(),
+                expected,
+                "{own:?} {variable:?} {job:?}"
+            );
         };
-        let check = |own, job, expected| {
-            let settings = prepare(&limits(own), &limits(job)).unwrap().settings;
-            // Without a state folder there is none to have.
-            let priority = settings.cores.map_or(expected, |cores| cores.priority());
-            assert_eq!(priority, expected, "{own:?} {job:?}");
-        };
-        check(None, None, Priority::Normal);
-        check(Some("high"), Some("low"), Priority::High);
-        check(None, Some("low"), Priority::Low);
-        let error = prepare(&limits(Some("urgent")), &Limits::default()).unwrap_err();
-        assert!(error.to_string().contains("`urgent`"), "{error}");
+        check(None, None, None, None);
+        check(None, None, Some("low"), Some(Priority::Low));
+        check(None, Some(" "), Some("low"), Some(Priority::Low));
+        check(None, Some("high"), Some("low"), Some(Priority::High));
+        check(Some("normal"), Some("high"), Some("low"), Some(Priority::Normal));
+        let error = priority(None, Some("urgent"), None).unwrap_err().to_string();
+        let expected = "TIDEMILL_PRIORITY: `urgent` is not a priority";
+        assert!(error.starts_with(expected), "{error}");
     }
 
     #[test]
