@@ -289,6 +289,8 @@ struct State {
     passed_over: Vec<(Ticket, Instant)>,
     /// Who is first in the queue and takes nothing.
     hesitating: Option<(Ticket, Instant)>,
+    /// When others were looked at last that may have stopped.
+    watched_at: Option<Instant>,
     /// What others' tokens said last, and when that was new.
     beats: Vec<(u32, Instant)>,
     /// How many of those pass for stopped.
@@ -385,42 +387,48 @@ impl Run {
     fn wait(&self, is_over: impl Fn() -> bool) -> Option<usize> {
         let mut state = self.state.lock();
         state.counts.came += 1;
-        loop {
-            if let Some(free) = state.free.pop() {
-                return Some(state.enter(Kind::Token(free.token), free.since));
-            }
-            let now = Instant::now();
-            if state.is_off {
+        if let Some(place) = self.enter(&mut state, 0) {
+            return Some(place);
+        }
+        state.waiting += 1;
+        state.waiting_since.get_or_insert_with(Instant::now);
+        self.alarm.ring();
+        let mut place = None;
+        while place.is_none() && !is_over() {
+            self.changed.wait_for(&mut state, TICK);
+            place = self.enter(&mut state, 1);
+        }
+        state.waiting -= 1;
+        if state.waiting == 0 {
+            state.waiting_since = None;
+        }
+        place
+    }
+
+    /// Takes a turn, if there is one, for a thread that is counted so often among those that wait.
+    fn enter(&self, state: &mut State, counted: usize) -> Option<usize> {
+        if let Some(free) = state.free.pop() {
+            return Some(state.enter(Kind::Token(free.token), free.since));
+        }
+        let now = Instant::now();
+        if state.is_off {
+            return Some(state.enter(Kind::Beyond, now));
+        }
+        if state.asked < Asked::Equal {
+            if state.held.len() == self.cores {
                 return Some(state.enter(Kind::Beyond, now));
             }
-            if state.asked < Asked::Equal {
-                if state.held.len() == self.cores {
-                    return Some(state.enter(Kind::Beyond, now));
-                }
-                // Without the keeper where there is nobody to wait for: that is all there is to a run alone.
-                if state.waiting == 0
-                    && self.waits_before(asking(self.priority).end, &state).is_none()
-                    && let Some(token) = self.lock_any(&mut state)
-                {
-                    self.alarm.ring();
-                    return Some(state.enter(Kind::Token(token), now));
-                }
-            }
-            if state.asked < Asked::Higher && state.lent() < state.stopped {
-                return Some(state.enter(Kind::Lent, now));
-            }
-            if is_over() {
-                return None;
-            }
-            state.waiting += 1;
-            state.waiting_since.get_or_insert(now);
-            self.alarm.ring();
-            self.changed.wait_for(&mut state, TICK);
-            state.waiting -= 1;
-            if state.waiting == 0 {
-                state.waiting_since = None;
+            // Without the keeper where there is nobody to wait for: that is all there is to a run alone.
+            if state.waiting == counted
+                && self.waits_before(asking(self.priority).end, state).is_none()
+                && let Some(token) = self.lock_any(state)
+            {
+                self.alarm.ring();
+                return Some(state.enter(Kind::Token(token), now));
             }
         }
+        let is_lent = state.asked < Asked::Higher && state.lent() < state.stopped;
+        is_lent.then(|| state.enter(Kind::Lent, now))
     }
 
     /// Whether a turn lasts, though somebody waits or it was revoked; if not, it is given up.
@@ -474,9 +482,9 @@ impl Run {
         self.locks.give_back(token);
     }
 
-    /// Locks a token that nobody has.
+    /// Locks a token that nobody has, the last ones first: a run that may use fewer cores knows only the others.
     fn lock_any(&self, state: &mut State) -> Option<usize> {
-        let mut others = (0..self.cores).filter(|token| !state.held.contains(token));
+        let mut others = (0..self.cores).rev().filter(|token| !state.held.contains(token));
         let token = others.find(|token| self.locks.take(*token))?;
         state.held.push(token);
         Some(token)
@@ -594,6 +602,7 @@ impl Run {
                 }
                 if state.lent() == 0 {
                     state.beats.clear();
+                    state.watched_at = None;
                     state.stopped = 0;
                 }
                 return;
@@ -617,8 +626,11 @@ impl Run {
                 self.locks.leave(ticket);
                 continue;
             }
-            self.watch_beats(state, now);
-            self.watch_first(first, state, now);
+            if state.watched_at.is_none_or(|at| now.duration_since(at) >= BEAT) {
+                state.watched_at = Some(now);
+                self.watch_beats(state, now);
+                self.watch_first(first, state, now);
+            }
             return;
         }
     }
