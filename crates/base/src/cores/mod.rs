@@ -28,7 +28,7 @@
 //!
 //! **Nothing waits for ever.** A thread that does not compute (it waits for a pipe, a network, another split, its
 //! consumer) keeps no token: the keeper looks at the processor time of each thread with a turn once somebody waits, and takes back the
-//! turns of those that used hardly any; they ask anew when they go on. So a run never keeps others from what it
+//! turns of those that used hardly any and sleep; they ask anew when they go on. So a run never keeps others from what it
 //! waits for itself. Of a stopped process (Ctrl-Z) nobody can take tokens away: its keeper does not
 //! write its beat any more, and who waits goes on without those tokens. Neither is anybody waited for who
 //! does not take a token that is free.
@@ -341,7 +341,9 @@ struct Taken {
     is_revoked: bool,
     /// The thread's processor time.
     clock: Option<libc::clockid_t>,
-    /// Its reading, and when it was read; none while nobody waits.
+    /// The thread, by the system's number.
+    thread: Option<libc::pid_t>,
+    /// The clock's reading, and when it was read; none while nobody waits.
     seen: Option<(u64, Instant)>,
 }
 
@@ -356,7 +358,8 @@ enum Kind {
 
 impl State {
     fn enter(&mut self, of: Kind, since: Instant) -> usize {
-        let taken = Taken { of, since, is_revoked: false, clock: own_clock(), seen: None };
+        let (clock, thread) = (own_clock(), own_thread());
+        let taken = Taken { of, since, is_revoked: false, clock, thread, seen: None };
         let place = self.turns.iter().position(Option::is_none);
         let place = place.unwrap_or_else(|| {
             self.turns.push(None);
@@ -586,7 +589,9 @@ impl Run {
                 continue;
             }
             turn.seen = Some((cpu_ns, now));
-            if u128::from(cpu_ns.saturating_sub(before_ns)) * 10 < passed.as_nanos() {
+            let is_idle = u128::from(cpu_ns.saturating_sub(before_ns)) * 10 < passed.as_nanos();
+            // On a machine with more to do than it can, one that wants to compute may not get to.
+            if is_idle && !turn.thread.is_some_and(is_runnable) {
                 turn.is_revoked = true;
                 state.counts.revoked += 1;
                 if let Kind::Token(token) = turn.of {
@@ -722,6 +727,28 @@ fn own_clock() -> Option<libc::clockid_t> {
     // SAFETY: the thread asks about itself, and the call fills in the number.
     let status = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
     (status == 0).then_some(clock)
+}
+
+/// This thread's number.
+#[cfg(target_os = "linux")]
+fn own_thread() -> Option<libc::pid_t> {
+    thread_local! {
+        // SAFETY: it takes nothing, and always succeeds.
+        static NUMBER: libc::pid_t = unsafe { libc::gettid() };
+    }
+    Some(NUMBER.with(|number| *number))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_thread() -> Option<libc::pid_t> {
+    None
+}
+
+/// Whether a thread of this process computes or waits for nothing but a core: the letter behind its name in
+/// `/proc/self/task/…/stat`, as proc_pid_stat(5) has it.
+fn is_runnable(thread: libc::pid_t) -> bool {
+    let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    told.is_ok_and(|told| told.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
 }
 
 #[cfg(not(target_os = "linux"))]
