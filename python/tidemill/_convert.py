@@ -52,6 +52,7 @@ def convert(
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = None,
 ) -> Written:
@@ -94,7 +95,7 @@ def convert(
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
-    memory, spill_dir, threads, max_bad, progress : optional
+    memory, spill_dir, threads, priority, max_bad, progress : optional
         As in `query`; with a folder as the output, ``max_bad`` is for each input.
 
     Returns
@@ -151,7 +152,9 @@ def convert(
         sink_exec=sink_exec,
         storage_options=storage_options,
     )
-    limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
+    limits = _options.limits(
+        memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
+    )
     raw, _ = _tidemill.convert(_paths(inputs), select, where, skip_existing, source, sink, limits)
     return Written._of(raw)
 

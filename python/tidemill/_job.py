@@ -85,6 +85,7 @@ class RunSection(TypedDict, total=False):
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     max_bad: str | int | None
     threads: int | None
+    priority: str | None
 
 
 class TurboSection(TypedDict, total=False):
@@ -125,7 +126,7 @@ class Job:
         ``url``, and ``format``, ``compression``, ``overwrite``, ``max_files``, ``null``,
         ``exec`` and ``storage_options``.
     run : mapping, optional
-        ``memory``, ``spill_dir`` (one or a list), ``threads`` and ``max_bad``.
+        ``memory``, ``spill_dir`` (one or a list), ``threads``, ``priority`` and ``max_bad``.
     turbo : mapping, optional
         ``deadline``, ``drop``, ``error``, ``sample``, ``find``, ``seed``, ``confidence``,
         ``split_bytes``, ``as_seen`` and ``no_intervals``: when the answer may rest on a part of the
@@ -312,6 +313,7 @@ class Job:
         memory: str | int | None = None,
         spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         threads: int | None = None,
+        priority: str | None = None,
         max_bad: str | int | None = None,
         deadline: _options.Deadline | None = None,
         drop: _options.Share | None = None,
@@ -353,6 +355,7 @@ class Job:
             memory=memory,
             spill_dir=spill_dir,
             threads=threads,
+            priority=priority,
             max_bad=max_bad,
             deadline=deadline,
             drop=drop,
@@ -638,6 +641,7 @@ def carry_out(
     memory: str | int | None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
     threads: int | None,
+    priority: str | None,
     max_bad: str | int | None,
     deadline: _options.Deadline | None,
     drop: _options.Share | None,
@@ -656,7 +660,9 @@ def carry_out(
         storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
     )
     text = text_of(job, set=set, storage_options=reading)
-    limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
+    limits = _options.limits(
+        memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
+    )
     turbo = _options.turbo(
         deadline=deadline,
         drop=drop,

@@ -63,6 +63,7 @@ class LimitOptions(TypedDict):
     threads: int | None
     max_bad: str | None
     spill_dirs: list[str]
+    priority: str | None
     display: _progress.Display | None
 
 
@@ -98,6 +99,7 @@ class Limits(TypedDict, total=False):
     memory: str | int | None
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     threads: int | None
+    priority: str | None
     progress: bool | None
 
 
@@ -288,6 +290,7 @@ def limits(
     progress: bool | None = False,
     what: str = "rows",
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    priority: str | None = None,
 ) -> LimitOptions:
     """Say what a run may take, and whether its progress is shown: bytes, and ``what``."""
     if threads is not None and threads < 1:
@@ -297,6 +300,7 @@ def limits(
         "threads": threads,
         "max_bad": None if max_bad is None else str(max_bad),
         "spill_dirs": _folders(spill_dir),
+        "priority": priority,
         "display": _progress.display(progress, what),
     }
 

@@ -57,6 +57,7 @@ def query(
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     max_bad: str | int | None = None,
     deadline: _options.Deadline | None = None,
     drop: _options.Share | None = None,
@@ -104,6 +105,7 @@ def query(
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     max_bad: str | int | None = None,
     deadline: _options.Deadline | None = None,
     drop: _options.Share | None = None,
@@ -151,6 +153,7 @@ def query(
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     max_bad: str | int | None = None,
     deadline: _options.Deadline | None = None,
     drop: _options.Share | None = None,
@@ -205,6 +208,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     max_bad: str | int | None = None,
     deadline: _options.Deadline | None = None,
     drop: _options.Share | None = None,
@@ -295,6 +299,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         full is left out. Default: the temporary folder (``TMPDIR``, else ``/tmp``).
     threads : int, optional
         Default: the machine's cores.
+    priority : str, optional
+        Which runs on this machine go first: ``"high"`` before ``"normal"`` before ``"low"``, which
+        takes only the cores that the others leave. Default: ``"normal"``.
     max_bad : str or int, optional
         How many malformed records to skip: ``100`` or ``"1%"``. Default: none.
     deadline : str, number or timedelta, optional
@@ -428,7 +435,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         storage_options=storage_options,
         has_output=False,
     )
-    limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
+    limits = _options.limits(
+        memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
+    )
     turbo = _options.turbo(
         deadline=deadline,
         drop=drop,
@@ -485,6 +494,7 @@ def read_text(
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = None,
 ) -> Result:
@@ -517,7 +527,7 @@ def read_text(
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
-    memory, spill_dir, threads, max_bad, progress : optional
+    memory, spill_dir, threads, priority, max_bad, progress : optional
         As in `query`.
 
     Returns
@@ -555,7 +565,9 @@ def read_text(
             storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
         ),
     )
-    limits = _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir)
+    limits = _options.limits(
+        memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
+    )
     wanted = None if columns is None else list(columns)
     return Result(_tidemill.read_text(os.fspath(url), wanted, where, source, limits))
 
@@ -876,6 +888,7 @@ def run(
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     max_bad: str | int | None = None,
     deadline: _options.Deadline | None = None,
     drop: _options.Share | None = None,
@@ -906,7 +919,7 @@ def run(
         Write the partial table to this file, for `merge`, instead of the result.
     storage_options : mapping, optional
         As in `query`, for the job's sources and its sink, over what the job says.
-    memory, spill_dir, threads, max_bad : optional
+    memory, spill_dir, threads, priority, max_bad : optional
         As in the job's ``[run]``, and as in `query`.
     deadline, drop, error, sample, find, seed, confidence, split_bytes : optional
         As in the job's ``[turbo]``, and as in `query`.
@@ -955,6 +968,7 @@ def run(
         memory=memory,
         spill_dir=spill_dir,
         threads=threads,
+        priority=priority,
         max_bad=max_bad,
         deadline=deadline,
         drop=drop,
@@ -1022,6 +1036,7 @@ def merge(
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     progress: bool | None = None,
 ) -> Result | Written:
     r"""Merge partial tables, all from the same job, and finish them.
@@ -1037,7 +1052,7 @@ def merge(
         Write one partial table of them all to this file, instead of the result.
     allow_repeats : bool, default False
         Whether the rows of one run may be in several of the tables, and count as often.
-    memory, spill_dir, threads, progress : optional
+    memory, spill_dir, threads, priority, progress : optional
         As in `query`.
 
     Returns
@@ -1068,7 +1083,9 @@ def merge(
     """
     several = [partials] if isinstance(partials, str | os.PathLike) else partials
     paths = [path for one in several for path in _files(one)]
-    limits = _options.limits(memory, threads, progress=progress, spill_dir=spill_dir)
+    limits = _options.limits(
+        memory, threads, progress=progress, spill_dir=spill_dir, priority=priority
+    )
     if partial is not None:
         _job.only_partial(output, format, compression, max_files, sink_exec)
         written = _tidemill.merge_partial(

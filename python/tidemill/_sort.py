@@ -96,6 +96,7 @@ def sort_files(
     memory: str | int | None = None,
     spill_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     threads: int | None = None,
+    priority: str | None = None,
     max_bad: str | int | None = None,
     progress: bool | None = None,
 ) -> Written:
@@ -128,7 +129,7 @@ def sort_files(
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
-    memory, spill_dir, threads, max_bad, progress : optional
+    memory, spill_dir, threads, priority, max_bad, progress : optional
         As in `query`.
 
     Returns
@@ -191,7 +192,7 @@ def sort_files(
         limit,
         source,
         sink,
-        _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir),
+        _options.limits(memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority),
     )
     return Written._of(raw)
 

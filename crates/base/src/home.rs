@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! $TIDEMILL_HOME              else $XDG_STATE_HOME/tidemill, else ~/.local/state/tidemill
+//! ├── cores/                  whose turn it is among the runs on the machine
 //! ├── jobs/                   the job log
 //! ├── reads/                  what runs saw of buckets and web servers
 //! ├── uploads/

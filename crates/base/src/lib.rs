@@ -3,6 +3,7 @@
 //! - `error`: what can go wrong, told apart by who can mend it; `arrow_words`: what Arrow says, in SQL's
 //!   words; `panics`: a panic of a worker is an error of the run.
 //! - `settings`: how is a run carried out? `cancel`: should it stop? `progress`: how far is it?
+//! - `cores`: which of the runs on this machine computes?
 //! - `coverage`: what does a result rest on?
 //! - `memory`: how much is there, and how are sizes written? `compact`: columns that keep no more of it
 //!   alive than they show.
@@ -16,6 +17,7 @@ pub mod arrow_words;
 pub mod calendar;
 pub mod cancel;
 pub mod compact;
+pub mod cores;
 pub mod coverage;
 pub mod error;
 pub mod home;
@@ -29,6 +31,7 @@ pub mod suggest;
 pub mod types;
 
 pub use cancel::Cancel;
+pub use cores::{Cores, Priority, Turn};
 pub use coverage::Coverage;
 pub use error::{BadRecord, Error, Failure, Kind, Result};
 pub use home::{Home, RunDir, RunId};

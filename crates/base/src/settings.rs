@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::cancel::Cancel;
+use crate::cores::Cores;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 
@@ -63,6 +64,8 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Threads that read and map. Default: the machine's cores.
     pub threads: usize,
+    /// The run's turns among others on this machine. Default: none, it computes whenever it can.
+    pub cores: Option<Cores>,
     /// How many malformed records are skipped before the run fails. Default: none.
     pub max_bad: MaxBad,
     /// Where copies of malformed records go; none are kept where absent.
@@ -83,6 +86,7 @@ impl Settings {
         Settings {
             memory_bytes,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: None,
             max_bad: MaxBad::default(),
             rejected_folder: None,
             spill_dirs: vec![std::env::temp_dir()],

@@ -1207,6 +1207,10 @@ pub(crate) struct LimitArgs {
     /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub threads: Option<usize>,
+    /// Which runs on this machine go first: high before normal before low, which takes only the cores that the
+    /// others leave [env: TIDEMILL_PRIORITY] [default: normal]
+    #[arg(long, value_name = "high|normal|low", value_parser = OneOf(|| vec!["high", "normal", "low"]), hide_possible_values = true)]
+    pub priority: Option<String>,
     /// How many malformed records to skip before the run fails: 100, or 1% [default: 0]
     #[arg(long, value_name = "N|P%")]
     pub max_bad: Option<String>,

@@ -20,6 +20,7 @@ use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tidemill_base::Settings;
 use tidemill_base::cancel::Cancel;
+use tidemill_base::cores::Turn;
 use tidemill_base::coverage::{Amount, Coverage};
 use tidemill_base::error::{Error, Result, panicked};
 use tidemill_base::home::RunId;
@@ -298,6 +299,7 @@ impl Conversion {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let results = Mutex::new(std::mem::take(all));
         let work = || {
+            let mut turn = Turn::of(settings.cores.as_ref());
             while !stop.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(task) = tasks.get(index) else { break };
@@ -311,7 +313,7 @@ impl Conversion {
                         .map(|folder| folder.join(task.target.replace('/', "-"))),
                     ..settings.clone()
                 };
-                let done = self.convert_one(task, &own, set.as_ref(), run, limit);
+                let done = self.convert_one(task, &own, set.as_ref(), (run, limit), &mut turn);
                 let mut all = results.lock();
                 match done {
                     Ok((coverage, written)) => {
@@ -367,8 +369,8 @@ impl Conversion {
         task: &Task,
         settings: &Settings,
         set: Option<&FileSet>,
-        run: &RunId,
-        limit: usize,
+        (run, limit): (&RunId, usize),
+        turn: &mut Turn<'_>,
     ) -> Result<(Coverage, Written)> {
         let source = SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
         let (mut rows, warning) = match self.describe() {
@@ -385,9 +387,18 @@ impl Conversion {
         };
         let schema = rows.schema().clone();
         let cancel = &settings.cancel;
+        // Rows of a query are read by its own threads, with turns of their own.
+        let takes_turns = matches!(rows, Content::Copy(_));
+        let mut next_rows = || {
+            if takes_turns {
+                turn.take(|| cancel.is_cancelled());
+                cancel.check()?;
+            }
+            rows.next()
+        };
         if let Some(set) = set {
             let mut file = set.begin(task.target.clone(), schema)?;
-            while let Some(batch) = rows.next()? {
+            while let Some(batch) = next_rows()? {
                 file.write(&batch)?;
             }
             set.end(file)?;
@@ -406,7 +417,7 @@ impl Conversion {
             }
             other => other?,
         };
-        while let Some(batch) = rows.next()? {
+        while let Some(batch) = next_rows()? {
             sink.write_with(&batch, &mut wait)?;
         }
         let written = sink.commit_with(&mut wait)?;

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_base::cancel::{Cancel, Interrupted};
+use tidemill_base::cores::{Cores, PRIORITY_VARIABLE, Priority};
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result, caught, panicked};
 use tidemill_base::home::{Home, RunId};
@@ -46,7 +47,7 @@ pub struct Preparation {
     pub id: RunId,
     /// The limits as numbers.
     pub settings: Settings,
-    /// Why no records of the run can be kept, if they cannot.
+    /// Why no records of the run can be kept, or its priority is none, if that is so.
     pub warning: Option<String>,
 }
 
@@ -95,7 +96,48 @@ pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
         settings.rejected_folder = home.map(|home| home.run(&id).path().to_owned());
         warning = why_not;
     }
-    Ok(Preparation { id, settings, warning })
+    let (cores, why_not) = cores(own.priority.as_deref(), job.priority.as_deref())?;
+    settings.cores = cores;
+    Ok(Preparation { id, settings, warning: warning.or(why_not) })
+}
+
+/// A run's turns among others, and a warning where it asked for a priority that it cannot have.
+fn cores(own: Option<&str>, job: Option<&str>) -> Result<(Option<Cores>, Option<String>)> {
+    let variable = std::env::var(PRIORITY_VARIABLE).ok();
+    let Some(priority) = priority(own, variable.as_deref(), job)? else {
+        // Nobody is told that there is nothing of what nobody asked for.
+        return Ok((Some(Cores::new(Priority::default())), None));
+    };
+    let (home, why_not) = Home::open();
+    let Some(home) = home else { return Ok((None, why_not)) };
+    Ok(match Cores::open(&home, priority) {
+        Ok(cores) => (Some(cores), None),
+        Err(error) => {
+            let folder = home.path().display();
+            let warning = format!(
+                "priority `{priority}` changes nothing: runs cannot share cores through the state \
+                 folder `{folder}`: {error}"
+            );
+            (None, Some(warning))
+        }
+    })
+}
+
+/// The first priority that is said.
+fn priority(
+    own: Option<&str>,
+    variable: Option<&str>,
+    job: Option<&str>,
+) -> Result<Option<Priority>> {
+    let variable = variable.filter(|text| !text.trim().is_empty());
+    match (own, variable, job) {
+        (Some(text), _, _) | (None, None, Some(text)) => text.parse().map(Some),
+        (None, Some(text), _) => {
+            let named = |error| Error::usage(format!("{PRIORITY_VARIABLE}: {error}"));
+            text.parse().map(Some).map_err(named)
+        }
+        (None, None, None) => Ok(None),
+    }
 }
 
 fn threads_variable() -> Result<Option<usize>> {
@@ -603,7 +645,7 @@ mod tests {
             memory: Some(memory.to_owned()),
             max_bad: Some(max_bad.to_owned()),
             threads: Some(threads),
-            spill_dirs: Vec::new(),
+            ..Limits::default()
         };
         let settings = prepare(&limits("1G", "2", 3), &limits("2G", "4", 5)).unwrap().settings;
         assert_eq!(
@@ -612,6 +654,25 @@ mod tests {
         );
         let error = prepare(&limits("1G", "some", 1), &Limits::default()).unwrap_err();
         assert!(error.to_string().contains("`some`"), "{error}");
+    }
+
+    #[test]
+    fn a_priority_comes_from_the_caller_then_the_environment_then_the_job() {
+        let check = |own, variable, job, expected| {
+            assert_eq!(
+                priority(own, variable, job).unwrap(),
+                expected,
+                "{own:?} {variable:?} {job:?}"
+            );
+        };
+        check(None, None, None, None);
+        check(None, None, Some("low"), Some(Priority::Low));
+        check(None, Some(" "), Some("low"), Some(Priority::Low));
+        check(None, Some("high"), Some("low"), Some(Priority::High));
+        check(Some("normal"), Some("high"), Some("low"), Some(Priority::Normal));
+        let error = priority(None, Some("urgent"), None).unwrap_err().to_string();
+        let expected = "TIDEMILL_PRIORITY: `urgent` is not a priority";
+        assert!(error.starts_with(expected), "{error}");
     }
 
     #[test]

@@ -407,8 +407,7 @@ fn watch_query<'py>(
     let begin = |settings| Running::watched(query, settings);
     let begun = Begun::new(py, preparation, Some(about), display, begin)?;
     let Settings { cancel, memory_bytes, .. } = begun.preparation.settings;
-    let answers =
-        RawAnswers::new(begun.running, cancel, begun.display, memory_bytes, begun.before);
+    let answers = RawAnswers::new(begun.running, cancel, begun.display, memory_bytes, begun.before);
     Ok(Bound::new(py, answers)?.into_any())
 }
 

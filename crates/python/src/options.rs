@@ -89,6 +89,7 @@ fn program(words: Vec<String>) -> tidemill_engine::Result<Option<Program>> {
 pub(crate) struct LimitOptions {
     memory: Option<String>,
     threads: Option<usize>,
+    priority: Option<String>,
     max_bad: Option<String>,
     spill_dirs: Vec<PathBuf>,
     pub display: Option<Py<PyAny>>,
@@ -101,6 +102,7 @@ impl LimitOptions {
             memory: self.memory,
             max_bad: self.max_bad,
             threads: self.threads,
+            priority: self.priority,
             spill_dirs: self.spill_dirs,
         };
         (limits, self.display)

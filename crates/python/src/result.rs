@@ -436,8 +436,7 @@ impl RawAnswers {
             Next::Glimpse(glimpse) => {
                 py.detach(|| *self.running.lock() = Some(watched));
                 let glimpse = *glimpse;
-                let answer =
-                    RawResult::given(glimpse.schema, glimpse.batches, glimpse.coverage);
+                let answer = RawResult::given(glimpse.schema, glimpse.batches, glimpse.coverage);
                 Ok(Some((answer, false)))
             }
             next => {

@@ -9,6 +9,7 @@ use datafusion::common::TableReference;
 use datafusion::datasource::TableProvider;
 use datafusion::sql::parser::Statement;
 use tidemill_base::Settings;
+use tidemill_base::cores::Turn;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
@@ -155,6 +156,7 @@ impl Merge {
                 progress: settings.progress.clone(),
                 rejects: Arc::clone(&rejects),
                 ahead: Budget::default(),
+                cores: None,
             };
             let sources = [(&first.source, &first.schema)].into_iter();
             let sources = sources.chain(first.others.iter().map(|(name, schema)| (name, schema)));
@@ -224,9 +226,11 @@ impl Merge {
         let decoder = Table::new(&parts.spec)?;
         let mut coverages = Vec::with_capacity(self.partials.len());
         let mut met = Met::default();
+        let mut turn = Turn::of(settings.cores.as_ref());
         for (place, path) in self.partials.iter().enumerate() {
             let mut reader = PartialReader::open(path)?;
             while let Some(groups) = reader.next_groups()? {
+                turn.take(|| settings.cancel.is_cancelled());
                 settings.cancel.check()?;
                 let chunk = decoder.decode_of_file(&groups, place).map_err(|e| in_file(e, path))?;
                 merger.add(chunk)?;

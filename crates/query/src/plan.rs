@@ -190,6 +190,7 @@ impl Plan {
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
             ahead: Budget::with(settings.memory_bytes / 16, read_memory_bytes(query)),
+            cores: settings.cores.clone(),
         };
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
         let mut references = context.state().resolve_table_references(&statement).told()?;

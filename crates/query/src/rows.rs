@@ -5,7 +5,7 @@
 //! splits ahead of the consumer's hold is bounded: past the budget their workers wait. The
 //! consumer's own split never waits, so there is always progress. A guess of where a split
 //! starts is checked when the consumer comes to it; a split that guessed wrong is read again
-//! by the consumer itself.
+//! by the consumer itself. A worker that waits leaves its core to other runs on this machine.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use parking_lot::{Condvar, Mutex};
 use tidemill_base::cancel::Cancel;
+use tidemill_base::cores::Turn;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
@@ -315,8 +316,12 @@ impl Shared {
     }
 
     fn work(&self) {
-        while let Some(index) = self.take() {
-            let result = caught(|| self.read(index));
+        let mut turn = self.scan.turn();
+        while let Some(index) = self.take(&mut turn) {
+            if !turn.take(|| self.is_stopped()) {
+                return;
+            }
+            let result = caught(|| self.read(index, &mut turn));
             let outcome = self.scan.outcome(index);
             let mut lanes = self.lanes.lock();
             if let Some(lane) = self.lane(&mut lanes, index) {
@@ -326,7 +331,7 @@ impl Shared {
         }
     }
 
-    fn take(&self) -> Option<usize> {
+    fn take(&self, turn: &mut Turn<'_>) -> Option<usize> {
         let mut lanes = self.lanes.lock();
         loop {
             if self.is_stopped() || lanes.next >= self.scan.splits().len() {
@@ -338,6 +343,7 @@ impl Shared {
                 lanes.lanes.push_back(Lane::default());
                 return Some(index);
             }
+            turn.rest();
             self.changed.wait(&mut lanes);
         }
     }
@@ -347,15 +353,17 @@ impl Shared {
         lanes.lanes.get_mut(place)
     }
 
-    fn read(&self, index: usize) -> Result<()> {
+    fn read(&self, index: usize, turn: &mut Turn<'_>) -> Result<()> {
         let mut clock = ThreadClock::start();
         let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
         let mapping = debug_span!("map", index);
         while let Some(batch) = mapping.in_scope(|| block_on(batches.next())) {
             self.progress.map().add_cpu(&mut clock);
-            if !self.hand_over(index, batch.told()?)? {
+            if !self.hand_over(index, batch.told()?, turn)? {
                 return Ok(());
             }
+            // Stopped, it ends with the next batch.
+            turn.take(|| self.is_stopped());
         }
         drop(batches);
         if !self.is_stopped() {
@@ -366,7 +374,7 @@ impl Shared {
     }
 
     /// Gives a batch to the lane, waiting where too much is held; false where nobody wants it.
-    fn hand_over(&self, index: usize, batch: RecordBatch) -> Result<bool> {
+    fn hand_over(&self, index: usize, batch: RecordBatch, turn: &mut Turn<'_>) -> Result<bool> {
         let bytes = batch.get_array_memory_size();
         let mut lanes = self.lanes.lock();
         loop {
@@ -391,6 +399,7 @@ impl Shared {
                 self.changed.notify_all();
                 return Ok(true);
             }
+            turn.rest();
             self.changed.wait_for(&mut lanes, std::time::Duration::from_millis(100));
         }
     }

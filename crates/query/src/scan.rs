@@ -27,6 +27,7 @@ use datafusion::physical_plan::stream::{
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tidemill_base::cancel::Cancel;
+use tidemill_base::cores::{Cores, Turn};
 use tidemill_base::coverage::Amount;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
@@ -69,6 +70,8 @@ pub(crate) struct RunState {
     pub rejects: Arc<Rejects>,
     /// What may be read ahead of files that are not on this machine.
     pub ahead: Budget,
+    /// Its turns among the runs on this machine.
+    pub cores: Option<Cores>,
 }
 
 /// A source as a table.
@@ -434,6 +437,11 @@ impl Scan {
         &self.splits
     }
 
+    /// A turn to be taken by a thread that reads splits.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        Turn::of(self.run.cores.as_ref())
+    }
+
     /// Ends its readers, even one that waits for standard input: no more rows are wanted.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
@@ -739,15 +747,30 @@ impl Scan {
         Ok(Arc::clone(splits.insert(Arc::new(exact))))
     }
 
-    /// Takes splits and sends their rows until no more are wanted.
-    fn pull(&self, send: impl FnMut(Place, Result<RecordBatch>) -> bool) -> Result<()> {
+    /// Takes splits and sends their rows until no more are wanted, or nobody is left to want any.
+    fn pull(
+        &self,
+        send: impl FnMut(Place, Result<RecordBatch>) -> bool,
+        is_left: impl Fn() -> bool,
+    ) -> Result<()> {
         let _reading = Reading::new(&self.queue);
-        self.pull_all(send)
+        self.pull_all(send, is_left)
     }
 
-    fn pull_all(&self, mut send: impl FnMut(Place, Result<RecordBatch>) -> bool) -> Result<()> {
+    fn pull_all(
+        &self,
+        mut send: impl FnMut(Place, Result<RecordBatch>) -> bool,
+        is_left: impl Fn() -> bool,
+    ) -> Result<()> {
         let splits = self.queued()?;
+        let mut turn = self.turn();
+        // Whoever waits for a turn learns in no other way that the query has ended.
+        let is_over = || self.stop.is_cancelled() || !self.reads_all && !is_left();
         loop {
+            if !turn.take(is_over) {
+                self.stop.check()?;
+                return Ok(());
+            }
             let index = self.queue.next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
             let span = split_span(split);
@@ -765,6 +788,8 @@ impl Scan {
                     let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
                     return self.accept_part(stats, so_far);
                 }
+                // Over, it goes on to where it ends.
+                turn.take(is_over);
             }
             self.accept(reader.reader.into_stats())?;
             if !is_wanted {
@@ -778,6 +803,7 @@ impl Scan {
         &self,
         round: usize,
         mut send: impl FnMut(Place, Result<RecordBatch>) -> bool,
+        is_left: impl Fn() -> bool,
     ) -> Result<()> {
         let splits = self.queued()?;
         let next = {
@@ -787,7 +813,13 @@ impl Scan {
             }
             Arc::clone(&again[round - 1])
         };
+        let mut turn = self.turn();
+        let is_over = || self.stop.is_cancelled() || !is_left();
         loop {
+            if !turn.take(is_over) {
+                self.stop.check()?;
+                return Ok(());
+            }
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
             let reader = self.open_split(split, split.exact_start, Progress::new(), None)?;
@@ -796,6 +828,7 @@ impl Scan {
                 if !send(place, batch) || is_bad {
                     return Ok(());
                 }
+                turn.take(is_over);
             }
         }
     }
@@ -816,13 +849,14 @@ impl Scan {
         }
         drop(readers);
         let mut failed = None;
-        self.pull(|_, batch| match batch {
+        let taken = |_, batch| match batch {
             Ok(_) => true,
             Err(error) => {
                 failed.get_or_insert(error);
                 false
             }
-        })?;
+        };
+        self.pull(taken, || true)?;
         failed.map_or(Ok(()), Err)
     }
 }
@@ -874,9 +908,10 @@ impl PartitionStream for Pulled {
                 };
                 sender.blocking_send(batch.map_err(external)).is_ok()
             };
+            let is_left = || !sender.is_closed();
             let sent = match round {
-                0 => scan.pull(send),
-                round => scan.pull_again(round, send),
+                0 => scan.pull(send, is_left),
+                round => scan.pull_again(round, send, is_left),
             };
             sent.map_err(external)
         });

@@ -3,7 +3,7 @@
 //! Workers take splits in order. A gate lets splits through in split order: there the guess of
 //! where a split's first record starts is checked against where the split before it ended, and what
 //! came of it is counted. What waits at the gate is bounded: a worker begins a split only a few
-//! behind the one that passes next.
+//! behind the one that passes next. Whoever waits there leaves its core to other runs on this machine.
 //!
 //! Where all states answer the same in any order of rows, a worker fills one table with all of
 //! its splits, and the workers' tables are merged in the end: each group is merged once a worker, not
@@ -28,6 +28,7 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use parking_lot::{Condvar, Mutex};
 use tidemill_base::cancel::Cancel;
+use tidemill_base::cores::Turn;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
@@ -297,13 +298,18 @@ impl Runner<'_> {
 
     fn take_splits(&self, worker: usize) -> Result<()> {
         let mut filled = Tables::new(self.work.spec, self.worker_bytes)?;
+        let mut turn = self.work.scan.turn();
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.work.scan.splits().len() || !self.may_begin(index)? {
+            if index >= self.work.scan.splits().len() || !self.may_begin(index, &mut turn)? {
                 break;
             }
-            let read = self.read(index, &mut filled, worker);
-            self.pass(index, read, worker)?;
+            if !turn.take(|| self.has_ended()) {
+                self.work.cancel.check()?;
+                break;
+            }
+            let read = self.read(index, &mut filled, worker, Some(&mut turn));
+            self.pass(index, read, worker, &mut turn)?;
             if self.order == Order::Splits {
                 let mut clock = ThreadClock::start();
                 self.merger.work(worker)?;
@@ -318,9 +324,14 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Whether nobody is to wait for a turn any more.
+    fn has_ended(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) || self.work.cancel.is_cancelled()
+    }
+
     /// Waits until a split is near enough to the gate; false where the run has failed. The split
     /// that passes next is always begun already, or may be.
-    fn may_begin(&self, index: usize) -> Result<bool> {
+    fn may_begin(&self, index: usize, turn: &mut Turn<'_>) -> Result<bool> {
         let mut gate = self.gate.lock();
         loop {
             if self.failed.load(Ordering::Relaxed) {
@@ -330,15 +341,22 @@ impl Runner<'_> {
                 return Ok(true);
             }
             self.work.cancel.check()?;
+            turn.rest();
             self.passed.wait_for(&mut gate, TICK);
         }
     }
 
     /// Reads a split into the worker's table, and where the order of splits matters from there into
-    /// chunks. Its error is part of the outcome: it may be void.
-    fn read(&self, index: usize, filled: &mut Tables, worker: usize) -> Read {
+    /// chunks. Its error is part of the outcome: it may be void. Without a turn it waits for none.
+    fn read(
+        &self,
+        index: usize,
+        filled: &mut Tables,
+        worker: usize,
+        turn: Option<&mut Turn<'_>>,
+    ) -> Read {
         let mut read = Read { chunks: Vec::new(), rows: 0, outcome: None, result: Ok(()) };
-        read.result = caught(|| self.fill(index, filled, &mut read, worker));
+        read.result = caught(|| self.fill(index, filled, &mut read, worker, turn));
         read.outcome = self.work.scan.outcome(index);
         if read.result.is_err() && self.order == Order::Splits {
             // What is left of it is no part of the next split.
@@ -353,6 +371,7 @@ impl Runner<'_> {
         filled: &mut Tables,
         read: &mut Read,
         worker: usize,
+        mut turn: Option<&mut Turn<'_>>,
     ) -> Result<()> {
         let (map, tables) = (self.work.progress.map(), self.work.progress.tables());
         let mut clock = ThreadClock::start();
@@ -367,6 +386,10 @@ impl Runner<'_> {
             read.rows += batch.num_rows() as u64;
             let chunks = (self.order == Order::Splits).then_some(&mut read.chunks);
             filled.take_in(&batch, (self.merger, worker), self.worker_bytes, chunks)?;
+            if let Some(turn) = &mut turn {
+                // Where another thread has failed, the split is read to its end all the same.
+                turn.take(|| self.has_ended());
+            }
             self.work.cancel.check()?;
             tables.add_cpu(&mut clock);
         }
@@ -381,8 +404,11 @@ impl Runner<'_> {
     }
 
     /// Lets through what may pass, reading again what guessed wrong.
-    fn pass(&self, index: usize, read: Read, worker: usize) -> Result<()> {
-        let mut gate = self.gate.lock();
+    fn pass(&self, index: usize, read: Read, worker: usize, turn: &mut Turn<'_>) -> Result<()> {
+        let mut gate = self.gate.try_lock().unwrap_or_else(|| {
+            turn.rest();
+            self.gate.lock()
+        });
         gate.waiting.insert(index, read);
         loop {
             let index = gate.next;
@@ -399,7 +425,8 @@ impl Runner<'_> {
                     return Ok(());
                 }
                 let mut anew = Tables::new(self.work.spec, self.worker_bytes)?;
-                let again = self.read(index, &mut anew, worker);
+                // The others wait for the gate meanwhile: it goes on without looking whose turn it is.
+                let again = self.read(index, &mut anew, worker, None);
                 gate.waiting.insert(index, again);
                 continue;
             }

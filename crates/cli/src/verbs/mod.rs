@@ -217,6 +217,7 @@ impl LimitArgs {
             memory: self.memory.clone(),
             max_bad: self.max_bad.clone(),
             threads: self.threads,
+            priority: self.priority.clone(),
             spill_dirs: self.spill_dir.clone(),
         }
     }

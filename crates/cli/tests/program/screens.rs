@@ -118,7 +118,10 @@ fn what_was_shown_meanwhile_is_gone_in_the_end() {
     }
     let (master, slave) = terminal(80, 24);
     let mut query = place.program(env!("CARGO_BIN_EXE_tidemill"));
-    query.args(["query", "SELECT k, count() AS n, max(n) AS most FROM 'part-*.csv' GROUP BY k ORDER BY k"]);
+    query.args([
+        "query",
+        "SELECT k, count() AS n, max(n) AS most FROM 'part-*.csv' GROUP BY k ORDER BY k",
+    ]);
     query.env("TERM", "xterm").env_remove("PAGER").env("NO_COLOR", "1");
     query.stdin(Stdio::null()).stdout(slave.try_clone().unwrap()).stderr(slave);
     let mut child = query.spawn().unwrap();

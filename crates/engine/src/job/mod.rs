@@ -66,6 +66,8 @@ pub struct Limits {
     pub max_bad: Option<String>,
     /// Worker threads, at least 1.
     pub threads: Option<usize>,
+    /// Which runs on the machine go first: `high`, `normal` or `low`.
+    pub priority: Option<String>,
     /// Folders that take what does not fit memory; none where that is not said.
     pub spill_dirs: Vec<PathBuf>,
 }
@@ -547,6 +549,7 @@ fn limits(root: &mut Section) -> Result<Limits> {
         memory: section.text_or_number("memory")?,
         max_bad: section.text_or_number("max_bad")?,
         threads: section.count("threads")?,
+        priority: section.text("priority")?,
         spill_dirs: section
             .texts("spill_dir")?
             .unwrap_or_default()
@@ -554,7 +557,7 @@ fn limits(root: &mut Section) -> Result<Limits> {
             .map(Into::into)
             .collect(),
     };
-    section.finish(&["memory", "max_bad", "threads", "spill_dir"])?;
+    section.finish(&["memory", "max_bad", "threads", "priority", "spill_dir"])?;
     Ok(limits)
 }
 
@@ -879,6 +882,7 @@ as_seen     = true
                 ("sink.overwrite", "true"),
                 ("run.memory", "2GiB"),
                 ("run.threads", "3"),
+                ("run.priority", "low"),
                 ("run.spill_dir", "/mnt/c"),
                 ("turbo.deadline", "200ms"),
                 ("turbo.sample", "1%"),
@@ -893,6 +897,7 @@ as_seen     = true
         assert!(job.sink.as_ref().unwrap().overwrite);
         assert_eq!(job.limits.memory.as_deref(), Some("2GiB"));
         assert_eq!(job.limits.threads, Some(3));
+        assert_eq!(job.limits.priority.as_deref(), Some("low"));
         assert_eq!(job.limits.spill_dirs, [Path::new("/mnt/c")]);
         assert_eq!(job.turbo.deadline, Some(Duration::from_millis(200)));
         assert_eq!((job.turbo.sample, job.turbo.no_intervals), (Some(0.01), true));

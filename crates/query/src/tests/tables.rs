@@ -82,6 +82,7 @@ fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
         progress: Progress::new(),
         rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
         ahead: tidemill_remote::Budget::default(),
+        cores: None,
     };
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
     context.register_table("t", table).unwrap();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
@@ -15,6 +15,7 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
+use tidemill_base::cores::Turn;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
@@ -75,7 +76,8 @@ struct State {
 struct Hand {
     /// The split that it reads, and one more; none is 0.
     split: AtomicUsize,
-    /// When it last began to read, in milliseconds of the run; while it waits for its rows to be taken, for ever.
+    /// When it last began to read, in milliseconds of the run; while it waits for its rows to be taken or for its
+    /// turn, for ever.
     moved_ms: AtomicU64,
     is_replaced: AtomicBool,
 }
@@ -249,6 +251,17 @@ impl Drop for FoundRows {
     }
 }
 
+/// Sends rows; false where nobody takes them any more. One that has to wait for that lets others compute.
+fn give(sender: &SyncSender<Message>, rows: RecordBatch, turn: &mut Turn<'_>) -> bool {
+    match sender.try_send(Message::Rows(rows)) {
+        Err(TrySendError::Full(rows)) => {
+            turn.rest();
+            sender.send(rows).is_ok()
+        }
+        sent => sent.is_ok(),
+    }
+}
+
 impl Shared {
     fn start_thread(shared: &Arc<Self>, sender: &SyncSender<Message>) -> Result<()> {
         let hand = Arc::new(Hand::default());
@@ -287,6 +300,10 @@ impl Shared {
         self.is_over.load(Ordering::SeqCst)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.is_over() || self.cancel.is_cancelled()
+    }
+
     /// Whether enough was read, and why.
     fn is_enough(&self, until: &Until) -> Option<Why> {
         let state = self.state.lock();
@@ -302,11 +319,15 @@ impl Shared {
     }
 
     fn take_splits(&self, hand: &Hand, sender: &SyncSender<Message>) -> Result<()> {
+        let mut turn = self.scan.turn();
         while !self.is_over() {
+            if !turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
+                return Ok(());
+            }
             let Some(index) = self.drawing.next() else { return Ok(()) };
             hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
             hand.split.store(index + 1, Ordering::SeqCst);
-            let read = caught(|| self.read(index, hand, sender));
+            let read = caught(|| self.read(index, hand, sender, &mut turn));
             hand.split.store(0, Ordering::SeqCst);
             if self.is_over() {
                 return Ok(());
@@ -323,7 +344,13 @@ impl Shared {
         Ok(())
     }
 
-    fn read(&self, index: usize, hand: &Hand, sender: &SyncSender<Message>) -> Result<()> {
+    fn read(
+        &self,
+        index: usize,
+        hand: &Hand,
+        sender: &SyncSender<Message>,
+        turn: &mut Turn<'_>,
+    ) -> Result<()> {
         let mut clock = ThreadClock::start();
         let map = self.progress.map();
         let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
@@ -334,10 +361,11 @@ impl Shared {
             so_far = self.scan.so_far(index);
             hand.moved_ms.store(u64::MAX, Ordering::Relaxed);
             // A row is waited for until it is taken, or nobody takes any more.
-            if batch.num_rows() > 0 && sender.send(Message::Rows(batch)).is_err() {
+            if batch.num_rows() > 0 && !give(sender, batch, turn) {
                 self.scan.count_part(so_far);
                 return Ok(());
             }
+            turn.take(|| self.is_stopped());
             hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
             self.cancel.check()?;
         }

@@ -6,7 +6,8 @@
 //!
 //! A read cannot be interrupted wherever it waits (a FIFO nobody writes to, a file system that hangs), so that no thread is waited for: they are on
 //! their own, and the runner takes their tables from them, under the lock under which they fill them. A thread that
-//! has waited for long has another started in its place.
+//! has waited for long has another started in its place. Its turn among the runs on this machine goes to that one:
+//! whoever does not compute keeps none. One that waits for its turn is not replaced.
 //!
 //! Where the input cannot be cut (compressed text, standard input, a program) there is nothing to draw from: it is
 //! read from its beginning, and its rows count as they come.
@@ -24,6 +25,7 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tidemill_base::cancel::Cancel;
+use tidemill_base::cores::Turn;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
@@ -208,7 +210,7 @@ struct Hand {
     held: Mutex<Option<Held>>,
     /// The split that it reads, and one more; none is 0.
     split: AtomicUsize,
-    /// When it last had a batch or began a split, in milliseconds of the run.
+    /// When it last had a batch or began a split, in milliseconds of the run; while it waits for its turn, for ever.
     moved_ms: AtomicU64,
     /// Whether another thread was started in its place.
     is_replaced: AtomicBool,
@@ -295,6 +297,10 @@ impl Runner {
         self.is_over.load(Ordering::SeqCst)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.is_over() || self.work.cancel.is_cancelled()
+    }
+
     fn work(&self, worker: usize, hand: &Hand) {
         let ended = caught(|| self.take_splits(worker, hand));
         hand.split.store(0, Ordering::SeqCst);
@@ -309,11 +315,16 @@ impl Runner {
     }
 
     fn take_splits(&self, worker: usize, hand: &Hand) -> Result<()> {
+        let mut turn = self.work.scan.turn();
         while !self.is_over() {
+            // First: what is drawn is begun.
+            if !turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
+                return Ok(());
+            }
             let Some(index) = self.drawing.next() else { return Ok(()) };
             hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
             hand.split.store(index + 1, Ordering::SeqCst);
-            let read = caught(|| self.read(index, worker, hand));
+            let read = caught(|| self.read(index, worker, hand, &mut turn));
             hand.split.store(0, Ordering::SeqCst);
             if self.is_over() {
                 return Ok(());
@@ -332,9 +343,9 @@ impl Runner {
     }
 
     /// Reads a split; its rows count in the end, or as they come.
-    fn read(&self, index: usize, worker: usize, hand: &Hand) -> Result<()> {
+    fn read(&self, index: usize, worker: usize, hand: &Hand, turn: &mut Turn<'_>) -> Result<()> {
         let scan = &self.work.scan;
-        let mut read = self.read_rows(index, worker, hand);
+        let mut read = self.read_rows(index, worker, hand, turn);
         let mut outcome = scan.outcome(index);
         // Where something is refused, its first record may have been guessed to begin elsewhere than it does.
         let is_odd =
@@ -346,7 +357,7 @@ impl Runner {
             && odd.stats.start != Some(start)
         {
             scan.set_exact_start(index, start);
-            read = self.read_rows(index, worker, hand);
+            read = self.read_rows(index, worker, hand, turn);
             outcome = scan.outcome(index);
         }
         let Some((row_count, waiting)) = read? else { return Ok(()) };
@@ -367,6 +378,7 @@ impl Runner {
         index: usize,
         worker: usize,
         hand: &Hand,
+        turn: &mut Turn<'_>,
     ) -> Result<Option<(u64, Waiting)>> {
         let work = &self.work;
         let (map, tables) = (work.progress.map(), work.progress.tables());
@@ -389,6 +401,10 @@ impl Runner {
                 true => self.count_rows(index, &batch, worker, hand)?,
                 false => self.keep(batch, &mut waiting, worker)?,
             }
+            // For as long as it takes; it has not stalled.
+            hand.moved_ms.store(u64::MAX, Ordering::Relaxed);
+            turn.take(|| self.is_stopped());
+            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
             work.cancel.check()?;
             tables.add_cpu(&mut clock);
         }

@@ -1,0 +1,233 @@
+//! What runs tell each other: locks on bytes of one file, which the kernel takes back from a killed process.
+//!
+//! ```text
+//! bytes that are locked, of a file that need not have them
+//! 0 … 1023                a token per core
+//! 2^20 …                  who waits with priority high,   at 2^20 + the microsecond it began
+//! 2^60 + 2^20 …           … normal
+//! 2^61 + 2^20 …           … low
+//!
+//! bytes that are written
+//! 4 i … 4 i + 3           how often the holder of token i said that it lives, while somebody waits
+//! ```
+//!
+//! So one question to the kernel ("is anything locked before this byte?") tells whether somebody has to go first,
+//! of a higher priority or of the same and earlier. The locks are those of an open file description
+//! (`F_OFD_SETLK`): two runs of one process exclude each other as those of two do, and a file that something else in
+//! the process closes takes none of them away. `flock` would need an open file per token, and can only be looked at by taking it.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::Priority;
+
+/// Cores that are told apart at most; a larger machine's others are not shared out.
+pub(super) const TOKENS_MAX: usize = 1024;
+
+/// Before the first byte of those who wait.
+const ASKING: u64 = 1 << 20;
+
+/// The file with a run's locks.
+#[derive(Debug)]
+pub(super) struct Locks {
+    file: File,
+}
+
+/// A place in the queue: the byte that says so. Lower ones go first.
+pub(super) type Ticket = u64;
+
+impl Locks {
+    /// The locks in a folder, made if it is missing.
+    ///
+    /// # Errors
+    /// What the system says, and [`io::ErrorKind::Unsupported`] where the folder is on a file system that other
+    /// machines may lock too.
+    pub(super) fn open(folder: &Path) -> io::Result<Locks> {
+        crate::home::create_private(folder)?;
+        let path = folder.join("tokens");
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = file.open(path)?;
+        if is_shared_by_machines(&file)? {
+            let why = "it is on a network file system, whose locks other machines share";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let locks = Locks { file };
+        // Whether it can be done at all.
+        locks.first_locked(0..1)?;
+        Ok(locks)
+    }
+
+    /// Takes a token, if nobody else has it.
+    pub(super) fn take(&self, token: usize) -> bool {
+        matches!(self.lock(token as u64), Ok(true))
+    }
+
+    /// Whether another run has a token.
+    pub(super) fn is_taken(&self, token: usize) -> bool {
+        let token = token as u64;
+        !matches!(self.first_locked(token..token + 1), Ok(None))
+    }
+
+    /// Gives a token back.
+    pub(super) fn give_back(&self, token: usize) {
+        self.unlock(token as u64);
+    }
+
+    /// Queues up, behind all of the same priority that wait.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn queue_up(&self, priority: Priority) -> io::Result<Ticket> {
+        let mut ticket = asking(priority).start + now_us();
+        while !self.lock(ticket)? {
+            ticket += 1;
+        }
+        Ok(ticket)
+    }
+
+    /// Leaves the queue.
+    pub(super) fn leave(&self, ticket: Ticket) {
+        self.unlock(ticket);
+    }
+
+    /// Another run that waits in a part of the queue, those in `passed_over` left out. An error is nobody.
+    pub(super) fn waits(&self, queue: Range<Ticket>, passed_over: &[Ticket]) -> Option<Ticket> {
+        let mut from = queue.start;
+        let mut inside: Vec<_> =
+            passed_over.iter().copied().filter(|ticket| queue.contains(ticket)).collect();
+        inside.sort_unstable();
+        for end in inside.into_iter().chain([queue.end]) {
+            if from < end
+                && let Ok(Some(found)) = self.first_locked(from..end)
+            {
+                return Some(found);
+            }
+            from = end + 1;
+        }
+        None
+    }
+
+    /// Says of tokens that their holder lives.
+    pub(super) fn beat(&self, tokens: impl Iterator<Item = usize>, beat: u32) {
+        for token in tokens {
+            // Unsaid on a full disk; then they pass for a stopped process's.
+            let _ = self.file.write_all_at(&beat.to_le_bytes(), 4 * token as u64);
+        }
+    }
+
+    /// What was said last of each of the first tokens.
+    pub(super) fn beats(&self, tokens: usize) -> Vec<u32> {
+        let mut bytes = vec![0; 4 * tokens];
+        let mut filled = 0;
+        while let Ok(count @ 1..) = self.file.read_at(&mut bytes[filled..], filled as u64) {
+            filled += count;
+        }
+        let (beats, _) = bytes.as_chunks();
+        beats.iter().map(|beat| u32::from_le_bytes(*beat)).collect()
+    }
+
+    fn lock(&self, byte: u64) -> io::Result<bool> {
+        match self.call(Call::Lock, byte..byte + 1) {
+            Ok(_) => Ok(true),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn unlock(&self, byte: u64) {
+        // It was locked by the same call.
+        let _ = self.call(Call::Unlock, byte..byte + 1);
+    }
+
+    /// A byte that another run has locked.
+    fn first_locked(&self, bytes: Range<u64>) -> io::Result<Option<u64>> {
+        let from = bytes.start;
+        Ok(self.call(Call::Look, bytes)?.map(|found| found.max(from)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn call(&self, call: Call, bytes: Range<u64>) -> io::Result<Option<u64>> {
+        let place = |byte: u64| libc::off_t::try_from(byte).map_err(io::Error::other);
+        let (command, kind) = match call {
+            Call::Lock => (libc::F_OFD_SETLK, libc::F_WRLCK),
+            Call::Unlock => (libc::F_OFD_SETLK, libc::F_UNLCK),
+            Call::Look => (libc::F_OFD_GETLK, libc::F_WRLCK),
+        };
+        // SAFETY: all fields are numbers.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        lock.l_start = place(bytes.start)?;
+        lock.l_len = place(bytes.end - bytes.start)?;
+        // SAFETY: the descriptor is open as long as the file, and the structure is the one that these commands take.
+        let status = unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) };
+        if status < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let is_found = matches!(call, Call::Look) && lock.l_type != libc::F_UNLCK as libc::c_short;
+        Ok(is_found.then(|| u64::try_from(lock.l_start).unwrap_or(0)))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn call(&self, _: Call, _: Range<u64>) -> io::Result<Option<u64>> {
+        let _ = self.file.as_raw_fd();
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no such locks"))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Call {
+    Lock,
+    Unlock,
+    Look,
+}
+
+/// The bytes of those who wait with a priority.
+pub(super) fn asking(priority: Priority) -> Range<Ticket> {
+    let rank: u64 = match priority {
+        Priority::High => 0,
+        Priority::Normal => 1,
+        Priority::Low => 2,
+    };
+    let start = (rank << 60) + ASKING;
+    start..((rank + 1) << 60)
+}
+
+/// A clock that all processes of the machine share.
+fn now_us() -> u64 {
+    super::clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1000
+}
+
+/// Whether other machines may see the same file, by what the kernel calls its file system.
+#[cfg(target_os = "linux")]
+fn is_shared_by_machines(file: &File) -> io::Result<bool> {
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    // NFS, SMB, CIFS, SMB2, Ceph, AFS, Coda, Lustre, GPFS, GFS2, OCFS2: linux/magic.h and theirs.
+    let known = [
+        0x6969,
+        0x517b,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x00c3_6400,
+        0x5346_414f,
+        0x7375_7245,
+        0x0bd0_0bd0,
+        0x4750_4653,
+        0x0116_1970,
+        0x7461_636f_u64,
+    ];
+    // The upper half is a sign only.
+    Ok(known.contains(&(kind as u64 & 0xffff_ffff)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_shared_by_machines(_: &File) -> io::Result<bool> {
+    Ok(false)
+}
