@@ -28,6 +28,8 @@ pub(crate) struct Answering {
     pub sample: Option<Sample>,
     /// Whether all of the input was read.
     pub is_exact: bool,
+    /// The most rows that what was not read can be thought to hold.
+    pub unread_rows: f64,
     /// The finished table's columns, those that carry the bounds last.
     pub schema: SchemaRef,
 }
@@ -89,7 +91,7 @@ impl Answering {
             for (estimated, (low, high)) in self.estimates.iter().zip(&mut bounds) {
                 let found = match estimated {
                     Estimated::Formula(formula) => {
-                        totals.interval(formula, &self.quantities, sample)
+                        totals.interval(formula, &self.quantities, sample, self.unread_rows)
                     }
                     Estimated::Quantile { values, rank, aggregate } => {
                         let column = answer.column(self.spec.keys.len() + aggregate);
@@ -109,6 +111,10 @@ impl Answering {
         Ok(finished.collect())
     }
 }
+
+/// A mean or another ratio to a count of fewer rows has no interval: of lognormal values (σ = 1.5) such held in 70 to 90 % of the
+/// cases at 95 %, with 6 to 50 rows.
+const ROWS_MIN: f64 = 50.0;
 
 fn unreadable() -> Error {
     Error::Internal("cells cannot be read".into())
@@ -147,21 +153,34 @@ impl Totals {
         formula: &Formula,
         quantities: &[Quantity],
         sample: &Sample,
+        unread_rows: f64,
     ) -> Option<(f64, f64)> {
         let Totals { series, seen, totals, gradient } = self;
         gradient.fill(0.0);
         formula.slope(totals, 1.0, gradient);
         let value = formula.value(totals);
+        // A mean of a few rows says little of the others, however many splits they are from.
+        let is_of_few = |(index, slope): (usize, &f64)| {
+            *slope != 0.0
+                && quantities[index].counts
+                && series[index].iter().sum::<f64>() < ROWS_MIN
+        };
+        if formula.total().is_none() && gradient.iter().enumerate().any(is_of_few) {
+            return None;
+        }
         let of = || gradient.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
         let parts: Vec<(f64, &[f64])> =
             of().map(|(quantity, slope)| (*slope, &series[quantity][..])).collect();
         let splits = of().map(|(quantity, _)| seen[quantity]).max().unwrap_or(0);
         match sample.smooth(value, &parts, splits).interval {
             Interval::Bounds { low, high } if low.is_finite() && high.is_finite() => {
-                // What was counted is there.
                 let counted = formula.total().filter(|index| quantities[*index].counts);
                 let counted = counted.map(|index| series[index].iter().sum::<f64>());
-                Some((counted.map_or(low, |counted| low.max(counted)), high))
+                Some(match counted {
+                    // What was counted is there, and there is only so much that can come.
+                    Some(counted) => (low.max(counted), high.min(counted + unread_rows)),
+                    None => (low, high),
+                })
             }
             Interval::Exact => Some((value, value)),
             _ => None,

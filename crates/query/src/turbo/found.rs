@@ -135,7 +135,10 @@ impl FoundRows {
         let (mut given_up, mut in_flight) = (state.given_up.clone(), Vec::new());
         for hand in &state.hands {
             let Some(split) = hand.split.load(Ordering::SeqCst).checked_sub(1) else { continue };
-            match hand.is_replaced.load(Ordering::SeqCst) {
+            let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
+            let moved_ms = hand.moved_ms.load(Ordering::Relaxed);
+            let has_stalled = self.shared.now_ms().saturating_sub(moved_ms) > limit;
+            match has_stalled || hand.is_replaced.load(Ordering::SeqCst) {
                 true => given_up.push(GivenUp { split, error: None }),
                 false => in_flight.push(split),
             }

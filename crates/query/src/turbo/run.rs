@@ -58,6 +58,7 @@ impl Plan {
             estimates: self.bounds.as_ref().map_or(Vec::new(), |it| it.estimates.clone()),
             sample: None,
             is_exact: false,
+            unread_rows: f64::INFINITY,
             schema: parts.finished_schema_with(&carried),
         };
         let work = runner::Work {
@@ -89,6 +90,7 @@ impl Plan {
         let mut account = self.account(None);
         part.sample = read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole());
         part.is_exact = read.is_whole();
+        part.unread_rows = unread_rows(&scan, read.sample.as_ref());
         if part.is_exact && self.query.turbo.is_none() {
             // It is the answer that there would be without anybody who watches.
             (part.estimates, part.schema) = (Vec::new(), parts.finished_schema());
@@ -150,6 +152,17 @@ impl Plan {
         };
         FoundRows::start(finding, turbo, (skip, fetch))
     }
+}
+
+/// The most rows that splits which were not read can be thought to hold: twice as many as such bytes had, where a row was
+/// read, and those of a split.
+fn unread_rows(scan: &Scan, sample: Option<&Sample>) -> f64 {
+    let Some(sample) = sample.filter(|sample| sample.splits_read() > 0) else {
+        return f64::INFINITY;
+    };
+    let rows = scan.row_count() as f64;
+    let unread = 1.0 / sample.share() - 1.0;
+    2.0 * rows * unread + rows / sample.splits_read() as f64
 }
 
 /// An answer as it stands while more is read.

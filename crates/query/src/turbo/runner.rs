@@ -163,6 +163,9 @@ const RESERVE: Duration = Duration::from_millis(20);
 /// And for each group.
 const RESERVE_PER_GROUP_NS: u64 = 3_000;
 
+/// Looks take one part in so many of a run's time, at most.
+const LOOKS_SHARE: u32 = 6;
+
 /// Where rows of a split wait, at most so many bytes.
 const HELD_BYTES_MIN: usize = 8 << 20;
 
@@ -214,6 +217,14 @@ struct Hand {
     moved_ms: AtomicU64,
     /// Whether another thread was started in its place.
     is_replaced: AtomicBool,
+}
+
+impl Hand {
+    /// Whether it waits for something that has not come for long.
+    fn has_stalled(&self, now_ms: u64) -> bool {
+        let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
+        now_ms.saturating_sub(self.moved_ms.load(Ordering::Relaxed)) > limit
+    }
 }
 
 /// A thread's table.
@@ -520,6 +531,7 @@ impl Runner {
         let enough_bytes = self.drawing.total - self.drawing.drop_bytes;
         // What the last look took: it has to be over before the deadline.
         let mut look_takes = Duration::ZERO;
+        let mut looks_take = Duration::ZERO;
         loop {
             let mut state = self.state.lock();
             if let Some(error) = state.error.take() {
@@ -543,7 +555,9 @@ impl Runner {
             if self.work.enough.is_cancelled() {
                 return Ok(Why::Asked);
             }
-            let (mut patience, mut may_look) = (TICK, true);
+            // All looks together take a share of the time, however many groups there are.
+            let mut may_look = looks_take * LOOKS_SHARE <= self.began.elapsed();
+            let mut patience = TICK;
             if let Some(ends_at) = until.ends_at {
                 let left = ends_at.saturating_duration_since(Instant::now());
                 let per_group = self.groups.load(Ordering::Relaxed) as u64 * RESERVE_PER_GROUP_NS;
@@ -552,7 +566,7 @@ impl Runner {
                     None => return Ok(Why::Deadline),
                     Some(left) => {
                         patience = patience.min(left);
-                        may_look = left > 3 * look_takes;
+                        may_look &= left > 3 * look_takes;
                     }
                 }
             }
@@ -573,6 +587,7 @@ impl Runner {
             if is_due && let Some(snapshot) = self.snapshot(gathered, until.confidence)? {
                 let found = look.look(snapshot)?;
                 look_takes = began.elapsed();
+                looks_take += look_takes;
                 if let Some(confidence) = found {
                     until.confidence = confidence;
                     return Ok(Why::Precise);
@@ -632,11 +647,10 @@ impl Runner {
             return 0;
         }
         let now = self.now_ms();
-        let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
         let mut found = 0;
         for hand in &state.hands {
             let waits = hand.split.load(Ordering::SeqCst) > 0
-                && now.saturating_sub(hand.moved_ms.load(Ordering::Relaxed)) > limit;
+                && hand.has_stalled(now);
             if waits
                 && state.hands.len() + found < STALLED_MAX
                 && !hand.is_replaced.swap(true, Ordering::SeqCst)
@@ -676,7 +690,7 @@ impl Runner {
             }
             let Some(split) = split else { continue };
             let has_landed = self.state.lock().landed.contains_key(&split);
-            match hand.is_replaced.load(Ordering::SeqCst) {
+            match hand.is_replaced.load(Ordering::SeqCst) || hand.has_stalled(self.now_ms()) {
                 _ if has_landed => {}
                 true => given_up.push(GivenUp { split, error: None }),
                 false => in_flight.push(split),
