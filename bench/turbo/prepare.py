@@ -90,14 +90,22 @@ def flights(folder: Path, size: int) -> None:
 # ------------------------------------------------------- access logs, events
 
 
+COLUMNS: dict[str, int] = {}
+
+
+def drawn(column: str) -> str:
+    """64 bits of a row and a column. (`hash(i, 'column')` would have columns that tell of one another.)"""
+    return f"hash(i + {COLUMNS.setdefault(column, len(COLUMNS)) << 40})"
+
+
 def below(column: str, count: int) -> str:
     """0 to `count` - 1."""
-    return f"(hash(i, '{column}') % {count})::BIGINT"
+    return f"({drawn(column)} % {count})::BIGINT"
 
 
 def uniform(column: str) -> str:
     """More than 0, up to 1."""
-    return f"((hash(i, '{column}') >> 12) + 1) / {1 << 52}.0"
+    return f"(({drawn(column)} >> 12) + 1) / {1 << 52}.0"
 
 
 def normal(column: str) -> str:
