@@ -87,9 +87,9 @@ def chdb():
     source = f"file('{PATTERN}', '{dict(flights='CSVWithNames', events='JSONEachRow').get(KIND)}')"
     if KIND == "access":
         structure = ", ".join(f"{name} {'Int64' if name in ('status', 'bytes') else 'String'}" for name in FIELDS)
-        source = f"file('{PATTERN}', 'CSV', '{structure}')"
+        source = f"file('{PATTERN}', 'CustomSeparated', '{structure}')"
         source = f"(SELECT splitByChar(' ', request)[2] AS path, status, bytes FROM {source})"
-        settings = "format_csv_delimiter = ' '"
+        settings = "format_custom_field_delimiter = ' ', format_custom_escaping_rule = 'CSV'"
     if WHAT:
         settings += f", max_execution_time = {float(WHAT[0])}, timeout_overflow_mode = 'break'"
     settings += ", prefer_column_name_to_alias = 1"
