@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::BadRecord;
+use crate::error::{BadRecord, visible};
 
 /// The version of the JSON form.
 pub const VERSION: u32 = 1;
@@ -258,8 +258,8 @@ impl Sampled {
             line.push_str(&format!(
                 ", {} split{s} given up (`{}`: {}{})",
                 grouped(self.given_up.splits),
-                first.path,
-                first.reason,
+                visible(&first.path, &[]),
+                visible(&first.reason, &[]),
                 if self.given_up_files.len() > 1 { "; and others" } else { "" },
             ));
         }

@@ -428,6 +428,8 @@ impl RawAnswers {
                 waiter.tick()?;
                 match watched.running.next(TICK)? {
                     Next::Waiting => {}
+                    // One that only says that there may be others.
+                    Next::Glimpse(glimpse) if glimpse.share == 0.0 => {}
                     next => return Ok(next),
                 }
             }

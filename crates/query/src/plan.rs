@@ -44,6 +44,7 @@ use tidemill_tables::ordered::with_places;
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
 use tidemill_tables::sessions;
 use tidemill_tables::summary::{self, Summary};
+use tidemill_tables::{Aggregate, Function};
 
 use crate::about;
 use crate::answers::Answers;
@@ -403,7 +404,7 @@ impl Plan {
         }
         let query = query.clone();
         let settings = settings.clone();
-        Ok(Plan {
+        let plan = Plan {
             query,
             settings,
             rejects,
@@ -414,7 +415,15 @@ impl Plan {
             route,
             joins,
             bounds,
-        })
+        };
+        if plan.query.turbo.is_some() && matches!(plan.route, Route::Tables(_)) {
+            // What another branch reads would be read as a whole.
+            plan.mergeable().map_err(|error| {
+                let message = error.to_string();
+                turbo::not_mergeable(message.lines().next().unwrap_or_default())
+            })?;
+        }
+        Ok(plan)
     }
 
     /// The result's columns.
@@ -840,9 +849,23 @@ impl Plan {
         let source = table.source()?;
         let is_here = source.files().iter().all(|file| file.is_local());
         let bounds = parts.bounds(&self.logical, &self.schema)?;
-        // Where there is no place for bounds, there is no glimpse.
+        // Where there is no place for bounds, there is no glimpse; nor where it would have to look at all values anew.
         bounds.schema().ok()?;
-        (is_here && !table.is_sample() && parts.spec.is_order_free()).then(|| Arc::new(bounds))
+        let is_small = |aggregate: &Aggregate| {
+            matches!(
+                aggregate.function,
+                Function::Count
+                    | Function::Sum
+                    | Function::Mean
+                    | Function::Min
+                    | Function::Max
+                    | Function::Bits(_)
+                    | Function::Statistic(_)
+                    | Function::Unique(_)
+            )
+        };
+        let are_small = parts.spec.aggregates.iter().all(is_small);
+        (is_here && are_small && !table.is_sample()).then(|| Arc::new(bounds))
     }
 
     /// The rows of the result over the answers of its tables, whose last columns are `carried`, with `bounds` beside

@@ -193,6 +193,10 @@ impl Account {
             bytes.total = bytes.total.max(bytes.done);
             bytes.left_out += bytes.total - bytes.done;
             if !is_whole {
+                // How good a sketch of what was seen is says nothing of the rest.
+                let is_shown =
+                    |one: &Estimate| self.shown.iter().any(|shown| shown.is_of(&one.column));
+                estimates.retain(|one| !is_shown(one));
                 estimates.extend(self.shown.iter().map(|shown| shown.estimate(part)));
             }
         }

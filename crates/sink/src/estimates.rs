@@ -128,7 +128,7 @@ impl Estimates {
 
 /// A number with its bounds as it is read.
 fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
-    let plain = || match value {
+    let plain = |value: f64| match value {
         _ if value.abs() < 1e15 && value == value.trunc() => number(value, 0),
         _ if value.abs() < 1e15 => significant(value, 6),
         _ => value.to_string(),
@@ -137,7 +137,7 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
         (Some(low), Some(high)) => {
             let half = (high - value).max(value - low);
             if half == 0.0 {
-                return plain();
+                return plain(value);
             }
             if !half.is_finite()
                 || !value.is_finite()
@@ -145,6 +145,15 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
                 || half < 1e-9
             {
                 return format!("{value:e} ± {half:.1e}");
+            }
+            let (down, up) = (value - low, high - value);
+            if down.min(up) < 0.6 * half {
+                // It is longer on one side, and `±` would say what is not so.
+                let digits = 1 - (down.min(up).max(half / 10.0).log10().floor() as i32);
+                let decimals = usize::try_from(digits).unwrap_or(0);
+                let unit = 10_f64.powi(-digits);
+                let rounded = |at: f64| number((at / unit).round() * unit, decimals);
+                return format!("{} ({} … {})", rounded(value), rounded(low), rounded(high));
             }
             // Two digits of the interval, rounded up, and as many of the number.
             let digits = 1 - (half.log10().floor() as i32);
@@ -154,9 +163,9 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
             let decimals = usize::try_from(digits).unwrap_or(0);
             format!("{} ± {}", number(value, decimals), number(half, decimals))
         }
-        (Some(_), None) => format!("≥ {}", plain()),
-        (None, Some(_)) => format!("≤ {}", plain()),
-        (None, None) => format!("~ {}", plain()),
+        (Some(low), None) => format!("≥ {}", plain(low)),
+        (None, Some(high)) => format!("≤ {}", plain(high)),
+        (None, None) => format!("~ {}", plain(value)),
     }
 }
 
@@ -191,9 +200,11 @@ mod tests {
     fn numbers_have_the_digits_that_their_interval_leaves() {
         for (value, low, high, expected) in [
             (12_304.0, Some(12_094.0), Some(12_514.0), "12,300 ± 210"),
-            (12_304.0, Some(12_200.0), Some(12_514.0), "12,300 ± 210"),
+            (12_304.0, Some(12_150.0), Some(12_514.0), "12,300 ± 210"),
+            (320.0, Some(20.0), Some(1_040.0), "320 (20 … 1,040)"),
+            (5.0, Some(5.0), Some(9.5), "5.00 (5.00 … 9.50)"),
             (0.123456, Some(0.12), Some(0.127), "0.1235 ± 0.0036"),
-            (12_304.4, Some(12_302.0), Some(12_305.0), "12,304.4 ± 2.4"),
+            (12_304.4, Some(12_302.0), Some(12_306.5), "12,304.4 ± 2.4"),
             (-7.0, Some(-8.04), Some(-6.0), "-7.0 ± 1.1"),
             (5.0, Some(5.0), Some(5.0), "5"),
             (5.25, Some(5.25), Some(5.25), "5.25"),

@@ -43,7 +43,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use groups::GroupIndex;
 pub use scatter::Scatter;
-pub use spec::{Aggregate, BitsOf, Function, Precision, TableSpec, position, top_k_type};
+pub use spec::{Aggregate, BitsOf, Function, Precision, Switch, TableSpec, position, top_k_type};
 use state::{Routes, Rows, StateColumn, States};
 pub use state::{read_cell_quantiles, read_cells, supports};
 use tidemill_base::error::{Error, Result};

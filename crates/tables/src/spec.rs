@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::logical_expr::AggregateUDF;
@@ -109,12 +110,36 @@ pub enum Function {
         counts: bool,
         /// How many splits the input has.
         splits: u64,
+        /// Whether rows are still taken.
+        switch: Switch,
     },
     /// Quantiles by where in the input the rows stand, for the same.
     CellQuantiles {
         /// How many splits the input has.
         splits: u64,
     },
+}
+
+/// Turns states off whose answers nobody will want: from then on they take no rows.
+#[derive(Debug, Clone, Default)]
+pub struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    /// Has no more rows taken.
+    pub fn turn_off(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no more rows are taken.
+    pub fn is_off(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl PartialEq for Switch {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl Function {

@@ -279,6 +279,9 @@ fn show(
             Next::Glimpse(glimpse) => {
                 // From here on what there is may be taken for the answer.
                 terminal::answer_first(enough);
+                if glimpse.share == 0.0 {
+                    continue;
+                }
                 bar.clear();
                 glimpses.show(&glimpse, showing.look())?;
             }
@@ -363,7 +366,8 @@ impl Glimpses {
     fn back(&self) -> String {
         match self.lines {
             0 => String::new(),
-            lines => format!("\x1b[{lines}A\x1b[J"),
+            // What was typed meanwhile stands where the cursor is.
+            lines => format!("\r\x1b[{lines}A\x1b[J"),
         }
     }
 

@@ -308,7 +308,8 @@ fn whoever_watches_sees_bounds_and_then_the_exact_answer() {
         let plan = Plan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
         let mut shares = Vec::new();
         let mut show = |glimpse: Glimpse| {
-            assert!(glimpse.share > 0.0 && glimpse.share <= 1.0);
+            assert!(glimpse.share >= 0.0 && glimpse.share <= 1.0);
+            assert_eq!(glimpse.share == 0.0, shares.is_empty());
             shares.push(glimpse.share);
             let names: Vec<String> =
                 glimpse.schema.fields().iter().map(|field| field.name().clone()).collect();
@@ -375,6 +376,49 @@ fn rows_are_found_wherever_they_are() {
     let answer = asked(&folder, sql, &[("sample", "20%"), ("split_bytes", "1k")]);
     assert!(!answer.coverage.complete && answer.rows().len() < total / 2);
     assert!(answer.rows().iter().all(|row| all.contains(row)));
+}
+
+#[test]
+fn text_that_looks_like_records_is_none() {
+    let folder = Folder::new();
+    let mut random = Random(4);
+    let mut text = "g,v,s\n".to_owned();
+    for _ in 0..3_000 {
+        let inside = "\nb,777,x".repeat(random.below(200) as usize);
+        text.push_str(&format!("a,1,\"{inside}\"\n"));
+    }
+    folder.write("evil.csv", text);
+    for seed in ["1", "2", "3"] {
+        let sql = "SELECT g, v FROM '$/evil.csv' WHERE g = 'b'";
+        assert_eq!(asked(&folder, sql, &[("find", "2"), ("seed", seed)]).rows().len(), 0);
+        let sql = "SELECT g, count(*) AS n, max(v) AS m FROM '$/evil.csv' GROUP BY g";
+        for options in [[("sample", "20%"), ("seed", seed)], [("drop", "10%"), ("seed", seed)]] {
+            let answer = asked(&folder, sql, &options);
+            let groups: Vec<String> = answer.rows().iter().map(|row| row[0].clone()).collect();
+            assert_eq!(groups, ["a"], "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn bounds_hold_what_is_rounded_and_what_stands_for_null() {
+    let folder = events(24, 3_000);
+    let sql = "SELECT round(avg(ms)) AS r, CAST(avg(ms) AS INT) AS i, round(avg(price), 1) AS p, \
+               coalesce(sum(ms), 0) AS s, sum(price) / nullif(count(*), 0) AS q FROM '$/*.csv'";
+    let exact = folder.ask(sql).rows();
+    for seed in 0..10 {
+        let options = [("sample", "50%"), ("seed", &seed.to_string()), ("split_bytes", "1k")];
+        let answer = asked(&folder, sql, &options);
+        for (column, name) in ["r", "i", "p", "s", "q"].iter().enumerate() {
+            let (value, low, high) = estimates(&answer, name)[0];
+            let (low, high) = (low.unwrap(), high.unwrap());
+            assert!(low <= value && value <= high, "{name}: {low} {value} {high}");
+            if column < 3 {
+                let truth: f64 = exact[0][column].parse().unwrap();
+                assert!(low <= truth && truth <= high, "{name}: {low} to {high} and not {truth}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Answering {
     pub sample: Option<Sample>,
     /// Whether all of the input was read.
     pub is_exact: bool,
+    /// Whether there are no bounds: what they are made of is not whole.
+    pub is_withheld: bool,
     /// The most rows that what was not read can be thought to hold.
     pub unread_rows: f64,
     /// The finished table's columns, those that carry the bounds last.
@@ -48,14 +50,13 @@ impl Answering {
                 let none: ArrayRef = Arc::new(Float64Array::new_null(answer.num_rows()));
                 columns.extend(std::iter::repeat_n(none, carried));
             }
+            Some(sample) if self.is_withheld => {
+                self.scale(&mut columns, sample)?;
+                let none: ArrayRef = Arc::new(Float64Array::new_null(answer.num_rows()));
+                columns.extend(std::iter::repeat_n(none, carried));
+            }
             Some(sample) => {
-                let keys = self.spec.keys.len();
-                for (column, aggregate) in columns.iter_mut().skip(keys).zip(&self.spec.aggregates)
-                {
-                    if matches!(aggregate.function, Function::Count | Function::Sum) {
-                        *column = scaled(column, sample.factor(), aggregate.output.name())?;
-                    }
-                }
+                self.scale(&mut columns, sample)?;
                 if !self.estimates.is_empty() {
                     columns.extend(self.bounds(answer, own, sample)?);
                 }
@@ -64,6 +65,17 @@ impl Answering {
         let options =
             arrow::array::RecordBatchOptions::new().with_row_count(Some(answer.num_rows()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+
+    /// Scales counts and sums among columns of keys and answers.
+    fn scale(&self, columns: &mut [ArrayRef], sample: &Sample) -> Result<()> {
+        let keys = self.spec.keys.len();
+        for (column, aggregate) in columns.iter_mut().skip(keys).zip(&self.spec.aggregates) {
+            if matches!(aggregate.function, Function::Count | Function::Sum) {
+                *column = scaled(column, sample.factor(), aggregate.output.name())?;
+            }
+        }
+        Ok(())
     }
 
     fn bounds(&self, answer: &RecordBatch, own: usize, sample: &Sample) -> Result<Vec<ArrayRef>> {
@@ -172,8 +184,10 @@ impl Totals {
         let parts: Vec<(f64, &[f64])> =
             of().map(|(quantity, slope)| (*slope, &series[quantity][..])).collect();
         let splits = of().map(|(quantity, _)| seen[quantity]).max().unwrap_or(0);
+        let slack = formula.slack(totals);
         match sample.smooth(value, &parts, splits).interval {
             Interval::Bounds { low, high } if low.is_finite() && high.is_finite() => {
+                let (low, high) = (low - slack, high + slack);
                 let counted = formula.total().filter(|index| quantities[*index].counts);
                 let counted = counted.map(|index| series[index].iter().sum::<f64>());
                 Some(match counted {
@@ -182,7 +196,7 @@ impl Totals {
                     None => (low, high),
                 })
             }
-            Interval::Exact => Some((value, value)),
+            Interval::Exact => Some((value - slack, value + slack)),
             _ => None,
         }
     }

@@ -13,12 +13,13 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{
-    Aggregate as AggregateNode, Expr, LogicalPlan, Operator, Projection, cast, lit,
+    Aggregate as AggregateNode, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection,
+    cast, lit,
 };
 use tidemill_base::coverage::BOUND;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};
-use tidemill_tables::{Aggregate, Function, TableSpec};
+use tidemill_tables::{Aggregate, Function, Switch, TableSpec};
 
 /// A quantity whose totals over the rows of a group are estimated: a count, or a sum.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +60,8 @@ pub(crate) enum Formula {
     /// The total of the quantity of this number.
     Total(usize),
     Negative(Box<Formula>),
+    /// Rounded, or cut, to a multiple of this.
+    Rounded(Box<Formula>, f64),
     Of(Box<Formula>, Arithmetic, Box<Formula>),
 }
 
@@ -77,6 +80,7 @@ impl Formula {
             Formula::Constant(number) => *number,
             Formula::Total(index) => totals[*index],
             Formula::Negative(inner) => -inner.value(totals),
+            Formula::Rounded(inner, _) => inner.value(totals),
             Formula::Of(left, how, right) => {
                 let (a, b) = (left.value(totals), right.value(totals));
                 match how {
@@ -95,6 +99,7 @@ impl Formula {
             Formula::Constant(_) => {}
             Formula::Total(index) => gradient[*index] += outer,
             Formula::Negative(inner) => inner.slope(totals, -outer, gradient),
+            Formula::Rounded(inner, _) => inner.slope(totals, outer, gradient),
             Formula::Of(left, how, right) => {
                 let (a, b) = (left.value(totals), right.value(totals));
                 let (by_a, by_b) = match how {
@@ -109,11 +114,32 @@ impl Formula {
         }
     }
 
+    /// By how much rounding may take it away from [its value](Formula::value).
+    pub(crate) fn slack(&self, totals: &[f64]) -> f64 {
+        match self {
+            Formula::Constant(_) | Formula::Total(_) => 0.0,
+            Formula::Negative(inner) => inner.slack(totals),
+            Formula::Rounded(inner, unit) => inner.slack(totals) + unit,
+            Formula::Of(left, how, right) => {
+                let (by_a, by_b) = (left.slack(totals), right.slack(totals));
+                if by_a == 0.0 && by_b == 0.0 {
+                    return 0.0;
+                }
+                let (a, b) = (left.value(totals), right.value(totals));
+                match how {
+                    Arithmetic::Add | Arithmetic::Subtract => by_a + by_b,
+                    Arithmetic::Multiply => by_a * b.abs() + by_b * a.abs() + by_a * by_b,
+                    Arithmetic::Divide => by_a / b.abs() + by_b * a.abs() / (b * b),
+                }
+            }
+        }
+    }
+
     /// Of how many numbers and operations it is made.
     fn size(&self) -> usize {
         match self {
             Formula::Constant(_) | Formula::Total(_) => 1,
-            Formula::Negative(inner) => 1 + inner.size(),
+            Formula::Negative(inner) | Formula::Rounded(inner, _) => 1 + inner.size(),
             Formula::Of(left, _, right) => 1 + left.size() + right.size(),
         }
     }
@@ -151,6 +177,8 @@ pub(crate) enum Known {
     Estimate(usize),
     /// What was seen is the least that it can be.
     AtLeast,
+    /// The same, but for an estimate of what was seen, of which so much is certain.
+    AtLeastAbout(f64),
     /// What was seen is the most that it can be.
     AtMost,
     /// What was seen.
@@ -198,7 +226,7 @@ impl Bounds {
         match self.columns.get(index) {
             None | Some(Known::Exact) => false,
             Some(Known::AtLeast | Known::AtMost) => !of.is_nested(),
-            Some(Known::Estimate(_) | Known::Seen) => of.is_numeric(),
+            Some(Known::Estimate(_) | Known::Seen | Known::AtLeastAbout(_)) => of.is_numeric(),
         }
     }
 
@@ -250,11 +278,17 @@ impl Bounds {
     }
 
     /// What is kept per group with the sums by place in the input that the formulas need.
-    pub(crate) fn with_cells(&self, spec: &Arc<TableSpec>, splits: usize) -> Arc<TableSpec> {
+    pub(crate) fn with_cells(
+        &self,
+        spec: &Arc<TableSpec>,
+        splits: usize,
+        switch: &Switch,
+    ) -> Arc<TableSpec> {
         let Some(like) = spec.aggregates.first() else { return Arc::clone(spec) };
         let splits = splits as u64;
         let cells = self.quantities.iter().map(|quantity| {
-            let function = Function::CellSums { counts: quantity.counts, splits };
+            let switch = switch.clone();
+            let function = Function::CellSums { counts: quantity.counts, splits, switch };
             quantity.aggregate(function, like)
         });
         let quantiles = self
@@ -306,6 +340,14 @@ impl Bounds {
                     (column(own + 2 * formula), column(own + 2 * formula + 1))
                 }
                 Known::AtLeast => (value(), null),
+                Known::AtLeastAbout(share) => {
+                    let least = Expr::BinaryExpr(BinaryExpr::new(
+                        Box::new(value()),
+                        Operator::Multiply,
+                        Box::new(lit(*share)),
+                    ));
+                    (least, null)
+                }
                 Known::AtMost => (null, value()),
                 Known::Exact | Known::Estimate(_) | Known::Seen => (null.clone(), null),
             };
@@ -372,6 +414,7 @@ enum Is {
     /// A quantile: the values' place, the rank, and which of the aggregates it is.
     Quantile(usize, f64, usize),
     AtLeast,
+    AtLeastAbout(f64),
     AtMost,
     Seen,
 }
@@ -392,6 +435,7 @@ impl Found<'_> {
         match is {
             Is::Exact => Known::Exact,
             Is::AtLeast => Known::AtLeast,
+            Is::AtLeastAbout(share) => Known::AtLeastAbout(share),
             Is::AtMost => Known::AtMost,
             Is::Seen => Known::Seen,
             Is::Formula(formula) => self.estimate(Estimated::Formula(formula)),
@@ -467,7 +511,12 @@ impl Found<'_> {
                 });
                 Is::Quantile(values, rank, index)
             }
-            Function::Max | Function::Unique(_) | Function::UniqueExact => Is::AtLeast,
+            Function::Max | Function::UniqueExact => Is::AtLeast,
+            Function::Unique(params) => {
+                // What the sketch may be too high by, with 97.5 %.
+                let registers = 2_f64.powi(i32::from(params.log2m));
+                Is::AtLeastAbout(1.0 - 1.96 * 1.04 / registers.sqrt())
+            }
             Function::Min => Is::AtMost,
             _ => Is::Seen,
         }
@@ -521,20 +570,27 @@ impl Found<'_> {
                     (Some(how), _, [left, right]) => self
                         .arithmetic(input, left, how, right)
                         .unwrap_or_else(|| self.anything(input, expr)),
-                    // What is left of a number is near enough to it.
                     (None, "round" | "trunc" | "floor" | "ceil", [number, digits @ ..])
-                        if digits
-                            .iter()
-                            .all(|digits| self.anything(input, digits) == Is::Exact) =>
+                        if digits.iter().all(|digits| constant(digits).is_some()) =>
                     {
-                        self.expr(input, number)
+                        let digits = digits.first().and_then(constant).unwrap_or(0.0);
+                        self.rounded(input, number, 10_f64.powf(-digits))
                     }
+                    // A cast that loses digits.
+                    (None, "kept_cast", [number, ..]) => match expr.get_type(input.schema()) {
+                        Ok(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => {
+                            self.rounded(input, number, 10_f64.powi(-i32::from(scale)))
+                        }
+                        Ok(of) if of.is_integer() => self.rounded(input, number, 1.0),
+                        Ok(of) if of.is_numeric() => self.rounded(input, number, 0.0),
+                        _ => self.anything(input, expr),
+                    },
                     // Of a group that is there the first is hardly ever null.
                     (None, "coalesce" | "nullif", [number, others @ ..])
                         if others.iter().all(|other| self.anything(input, other) == Is::Exact) =>
                     {
                         match self.expr(input, number) {
-                            Is::AtLeast | Is::AtMost => Is::Seen,
+                            Is::AtLeast | Is::AtLeastAbout(_) | Is::AtMost => Is::Seen,
                             other => other,
                         }
                     }
@@ -546,7 +602,34 @@ impl Found<'_> {
                     _ => self.anything(input, expr),
                 }
             }
+            // `coalesce(x, 0)` and `nullif(x, 0)`: of a group that is there it is hardly ever the other.
+            Expr::Case(case) => {
+                let results = case.when_then_expr.iter().map(|(_, then)| then);
+                let results = results.chain(case.else_expr.iter());
+                let mut found = Is::Exact;
+                for result in results {
+                    match self.expr(input, result) {
+                        Is::Exact => {}
+                        is if found == Is::Exact || found == is => found = is,
+                        _ => return Is::Seen,
+                    }
+                }
+                match found {
+                    Is::Formula(formula) => Is::Formula(formula),
+                    _ => self.anything(input, expr),
+                }
+            }
             _ => self.anything(input, expr),
+        }
+    }
+
+    fn rounded(&mut self, input: &LogicalPlan, number: &Expr, unit: f64) -> Is {
+        match self.expr(input, number) {
+            Is::Formula(formula) if unit > 0.0 => {
+                Is::Formula(Formula::Rounded(Box::new(formula), unit))
+            }
+            Is::Quantile(..) => Is::Seen,
+            is => is,
         }
     }
 
@@ -554,6 +637,7 @@ impl Found<'_> {
     fn converted(&mut self, input: &LogicalPlan, inner: &Expr, to: &DataType) -> Is {
         match self.expr(input, inner) {
             Is::Exact => Is::Exact,
+            _ if to.is_integer() => self.rounded(input, inner, 1.0),
             is if to.is_numeric() => is,
             _ => Is::Seen,
         }

@@ -356,6 +356,12 @@ impl Shared {
     ) -> Result<()> {
         let mut clock = ThreadClock::start();
         let map = self.progress.map();
+        // What is found is not looked at again: it begins where what stands before it says.
+        let split = &self.scan.splits()[index];
+        let source = self.scan.source();
+        if let Some(start) = source.start_seen_from_before(split, &self.cancel)? {
+            self.scan.set_exact_start(index, start);
+        }
         let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
         let mut so_far = SoFar::default();
         while let Some(batch) = block_on(batches.next()) {

@@ -10,6 +10,7 @@ use datafusion::logical_expr::LogicalPlan;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::{Sample, look_confidence, look_splits};
+use tidemill_tables::Switch;
 use tidemill_tables::merge::Merged;
 
 use super::answer::Answering;
@@ -36,6 +37,17 @@ impl Plan {
         turbo: &Turbo,
         watch: Option<Watch<'_>>,
     ) -> Result<(Merged, Answering, Account)> {
+        self.fold_some(parts, turbo, watch, false)
+    }
+
+    /// The same; `is_careful` says that no split begins where its own bytes look as if a record did.
+    fn fold_some(
+        &self,
+        parts: &Tables,
+        turbo: &Turbo,
+        watch: Option<Watch<'_>>,
+        is_careful: bool,
+    ) -> Result<(Merged, Answering, Account)> {
         let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
         // Whoever only watches has the input cut as ever.
         if let (Some((_, table)), true) = (stream, turbo.may_stop()) {
@@ -44,9 +56,10 @@ impl Plan {
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
         let (map, context, scan) = self.per_split(&parts.stream, map)?;
+        let switch = Switch::default();
         let spec = match &self.bounds {
             Some(bounds) if can_be_sampled(scan.splits()) && !turbo.as_seen => {
-                bounds.with_cells(&parts.spec, scan.splits().len())
+                bounds.with_cells(&parts.spec, scan.splits().len(), &switch)
             }
             _ => Arc::clone(&parts.spec),
         };
@@ -58,6 +71,7 @@ impl Plan {
             estimates: self.bounds.as_ref().map_or(Vec::new(), |it| it.estimates.clone()),
             sample: None,
             is_exact: false,
+            is_withheld: false,
             unread_rows: f64::INFINITY,
             schema: parts.finished_schema_with(&carried),
         };
@@ -72,8 +86,23 @@ impl Plan {
             cancel: self.settings.cancel.clone(),
             enough: self.settings.enough.clone(),
             progress: self.settings.progress.clone(),
+            interval_count: part.estimates.len(),
+            watched: (!turbo.may_stop()).then(|| switch.clone()),
+            is_careful,
         };
         let until = turbo.until();
+        let mut watch = watch;
+        if let Some(watch) = &mut watch {
+            (watch.show)(Glimpse {
+                schema: self
+                    .bounds
+                    .as_ref()
+                    .map_or(Ok(Arc::clone(self.schema())), |it| it.schema())?,
+                batches: Vec::new(),
+                share: 0.0,
+                coverage: Coverage { complete: false, ..Coverage::default() },
+            });
+        }
         let mut looking = Looking {
             plan: self,
             parts,
@@ -87,9 +116,17 @@ impl Plan {
             watch,
         };
         let Taken { mut merged, read } = runner::run(work, &until, &mut looking)?;
+        if read.wrong_starts > 0 && !is_careful && !read.is_whole() && read.sample.is_some() {
+            // Some rows are none: records begin elsewhere than they seem to.
+            let watch = looking.watch.take();
+            self.tables.iter().for_each(|(_, table)| table.forget_scans());
+            self.rejects.start_over()?;
+            return self.fold_some(parts, turbo, watch, true);
+        }
         let mut account = self.account(None);
         part.sample = read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole());
         part.is_exact = read.is_whole();
+        part.is_withheld = switch.is_off();
         part.unread_rows = unread_rows(&scan, read.sample.as_ref());
         if part.is_exact && self.query.turbo.is_none() {
             // It is the answer that there would be without anybody who watches.
@@ -165,7 +202,8 @@ fn unread_rows(scan: &Scan, sample: Option<&Sample>) -> f64 {
     2.0 * rows * unread + rows / sample.splits_read() as f64
 }
 
-/// An answer as it stands while more is read.
+/// An answer as it stands while more is read. The first has no rows: it comes before anything is read, and says that
+/// there may be others.
 #[derive(Debug, Clone)]
 pub struct Glimpse {
     /// Its columns, with the bounds of each estimate behind it.

@@ -33,7 +33,7 @@ use tidemill_sampling::Sample;
 use tidemill_source::LeftOut;
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
-use tidemill_tables::{Chunk, Table, TableSpec};
+use tidemill_tables::{Chunk, Switch, Table, TableSpec};
 
 use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK};
 use crate::scan::{Outcome, Scan, SoFar};
@@ -61,6 +61,13 @@ pub(crate) struct Work {
     pub enough: Cancel,
     /// Told of what is read and spilled.
     pub progress: Progress,
+    /// How many columns of the answer have intervals.
+    pub interval_count: usize,
+    /// What turns intervals off, where nobody but somebody who watches wants them: of more groups than fit a screen
+    /// many times over they cost more than they are worth.
+    pub watched: Option<Switch>,
+    /// Whether splits begin where what stands before them says, and not where their own first bytes look as if.
+    pub is_careful: bool,
 }
 
 /// When the runner stops.
@@ -160,8 +167,17 @@ pub(crate) trait Look {
 /// What it takes, at least, from the last row to the answer.
 const RESERVE: Duration = Duration::from_millis(20);
 
-/// And for each group.
+/// And for each group …
 const RESERVE_PER_GROUP_NS: u64 = 3_000;
+
+/// … with each of its intervals.
+const RESERVE_PER_INTERVAL_NS: u64 = 15_000;
+
+/// Programs that files go through are waited for so long: they are ended by the threads that read them.
+const PROGRAMS_WAIT: Duration = Duration::from_millis(120);
+
+/// Of more groups nobody is shown an answer before it is whole, unless it may rest on a part of the input.
+const WATCHED_GROUPS_MAX: usize = 2_000;
 
 /// Looks take one part in so many of a run's time, at most.
 const LOOKS_SHARE: u32 = 6;
@@ -195,6 +211,8 @@ struct State {
     bytes: u64,
     given_up: Vec<GivenUp>,
     given_up_bytes: u64,
+    /// Whether a split began elsewhere than the one before it ended.
+    has_wrong_start: bool,
     /// Chunks of splits, where the order matters.
     chunks: BTreeMap<usize, Vec<Pending>>,
     error: Option<Error>,
@@ -225,6 +243,13 @@ impl Hand {
         let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
         now_ms.saturating_sub(self.moved_ms.load(Ordering::Relaxed)) > limit
     }
+}
+
+/// What a thread goes through its splits with.
+struct Own<'a> {
+    turn: Turn<'a>,
+    /// What it has taken of the processor since that was last booked.
+    clock: ThreadClock,
 }
 
 /// A thread's table.
@@ -326,16 +351,16 @@ impl Runner {
     }
 
     fn take_splits(&self, worker: usize, hand: &Hand) -> Result<()> {
-        let mut turn = self.work.scan.turn();
+        let mut own = Own { turn: self.work.scan.turn(), clock: ThreadClock::start() };
         while !self.is_over() {
             // First: what is drawn is begun.
-            if !turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
+            if !own.turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
                 return Ok(());
             }
             let Some(index) = self.drawing.next() else { return Ok(()) };
             hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
             hand.split.store(index + 1, Ordering::SeqCst);
-            let read = caught(|| self.read(index, worker, hand, &mut turn));
+            let read = caught(|| self.read(index, worker, hand, &mut own));
             hand.split.store(0, Ordering::SeqCst);
             if self.is_over() {
                 return Ok(());
@@ -345,7 +370,9 @@ impl Runner {
                 let given_up = (&mut state.given_up, &mut state.given_up_bytes);
                 self.drawing.give_up(index, error, given_up)?;
             }
-            self.changed.notify_all();
+            if self.may_be_enough() {
+                self.changed.notify_all();
+            }
             if hand.is_replaced.load(Ordering::SeqCst) {
                 return Ok(());
             }
@@ -353,10 +380,24 @@ impl Runner {
         Ok(())
     }
 
+    /// Whether whoever waits has something to decide: it looks by itself from time to time, and is not woken for each
+    /// of many small splits.
+    fn may_be_enough(&self) -> bool {
+        let state = self.state.lock();
+        let has_dropped = self.drawing.drop_bytes > 0
+            && state.bytes >= self.drawing.total - self.drawing.drop_bytes;
+        has_dropped || state.landed.len() + state.given_up.len() >= self.drawing.count()
+    }
+
     /// Reads a split; its rows count in the end, or as they come.
-    fn read(&self, index: usize, worker: usize, hand: &Hand, turn: &mut Turn<'_>) -> Result<()> {
+    fn read(&self, index: usize, worker: usize, hand: &Hand, own: &mut Own<'_>) -> Result<()> {
         let scan = &self.work.scan;
-        let mut read = self.read_rows(index, worker, hand, turn);
+        if self.work.is_careful
+            && let Some(start) = self.start_from_before(index)?
+        {
+            scan.set_exact_start(index, start);
+        }
+        let mut read = self.read_rows(index, worker, hand, own);
         let mut outcome = scan.outcome(index);
         // Where something is refused, its first record may have been guessed to begin elsewhere than it does.
         let is_odd =
@@ -368,13 +409,12 @@ impl Runner {
             && odd.stats.start != Some(start)
         {
             scan.set_exact_start(index, start);
-            read = self.read_rows(index, worker, hand, turn);
+            read = self.read_rows(index, worker, hand, own);
             outcome = scan.outcome(index);
         }
         let Some((row_count, waiting)) = read? else { return Ok(()) };
-        let mut clock = ThreadClock::start();
         self.land(index, outcome, row_count, waiting, worker, hand)?;
-        self.work.progress.tables().add_cpu(&mut clock);
+        self.work.progress.tables().add_cpu(&mut own.clock);
         Ok(())
     }
 
@@ -389,11 +429,10 @@ impl Runner {
         index: usize,
         worker: usize,
         hand: &Hand,
-        turn: &mut Turn<'_>,
+        Own { turn, clock }: &mut Own<'_>,
     ) -> Result<Option<(u64, Waiting)>> {
         let work = &self.work;
         let (map, tables) = (work.progress.map(), work.progress.tables());
-        let mut clock = ThreadClock::start();
         let mut batches = work.map.execute(index, Arc::clone(&work.context)).told()?;
         let mut waiting = Waiting::default();
         let mut row_count = 0;
@@ -402,7 +441,7 @@ impl Runner {
                 return Ok(None);
             }
             hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
-            map.add_cpu(&mut clock);
+            map.add_cpu(clock);
             let mut batch = batch.told()?;
             if work.spec.has_positions() {
                 batch = placed(&batch, index, row_count)?;
@@ -417,11 +456,11 @@ impl Runner {
             turn.take(|| self.is_stopped());
             hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
             work.cancel.check()?;
-            tables.add_cpu(&mut clock);
+            tables.add_cpu(clock);
         }
         drop(batches);
         work.scan.read_unasked(index)?;
-        map.add_cpu(&mut clock);
+        map.add_cpu(clock);
         Ok(Some((row_count, waiting)))
     }
 
@@ -445,7 +484,11 @@ impl Runner {
     }
 
     fn note_groups(&self, tables: &Tables) {
-        self.groups.fetch_max(tables.group_count(), Ordering::Relaxed);
+        let groups = tables.group_count();
+        self.groups.fetch_max(groups, Ordering::Relaxed);
+        if let Some(switch) = self.work.watched.as_ref().filter(|_| groups > WATCHED_GROUPS_MAX) {
+            switch.turn_off();
+        }
     }
 
     /// Keeps rows of a split until all of it was read.
@@ -513,6 +556,9 @@ impl Runner {
         self.work.progress.map().add_rows(row_count);
         let mut state = self.state.lock();
         state.landed.insert(index, landed);
+        let is_wrong = |index| self.is_wrong_start(&state.landed, index);
+        let has_wrong_start = is_wrong(index) || is_wrong(index + 1);
+        state.has_wrong_start |= has_wrong_start;
         state.bytes += self.drawing.sizes[index];
         if !is_order_free {
             let chunks = std::mem::take(&mut held.chunks);
@@ -552,15 +598,21 @@ impl Runner {
                     Why::Drop
                 });
             }
-            if self.work.enough.is_cancelled() {
+            // Whoever began this begins again.
+            let begins_again =
+                state.has_wrong_start && !self.work.is_careful && !self.drawing.in_order;
+            if self.work.enough.is_cancelled() || begins_again {
                 return Ok(Why::Asked);
             }
             // All looks together take a share of the time, however many groups there are.
-            let mut may_look = looks_take * LOOKS_SHARE <= self.began.elapsed();
+            let mut may_look = looks_take * LOOKS_SHARE <= self.began.elapsed()
+                && !self.work.watched.as_ref().is_some_and(Switch::is_off);
             let mut patience = TICK;
             if let Some(ends_at) = until.ends_at {
                 let left = ends_at.saturating_duration_since(Instant::now());
-                let per_group = self.groups.load(Ordering::Relaxed) as u64 * RESERVE_PER_GROUP_NS;
+                let each = RESERVE_PER_GROUP_NS
+                    + RESERVE_PER_INTERVAL_NS * self.work.interval_count as u64;
+                let per_group = self.groups.load(Ordering::Relaxed) as u64 * each;
                 let reserve = (RESERVE + Duration::from_nanos(per_group)).min(left.max(RESERVE));
                 match left.checked_sub(reserve).filter(|left| !left.is_zero()) {
                     None => return Ok(Why::Deadline),
@@ -649,8 +701,7 @@ impl Runner {
         let now = self.now_ms();
         let mut found = 0;
         for hand in &state.hands {
-            let waits = hand.split.load(Ordering::SeqCst) > 0
-                && hand.has_stalled(now);
+            let waits = hand.split.load(Ordering::SeqCst) > 0 && hand.has_stalled(now);
             if waits
                 && state.hands.len() + found < STALLED_MAX
                 && !hand.is_replaced.swap(true, Ordering::SeqCst)
@@ -669,6 +720,7 @@ impl Runner {
         mut gathered: Table,
         threads: usize,
     ) -> Result<Taken> {
+        self.end_programs();
         let hands = self.state.lock().hands.clone();
         let is_order_free = self.work.spec.is_order_free();
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -730,25 +782,32 @@ impl Runner {
         Ok(Taken { merged: merged?, read })
     }
 
+    /// Waits for threads that read from programs, which end them.
+    fn end_programs(&self) {
+        if self.work.scan.source().spec().exec.is_none() {
+            return;
+        }
+        let until = Instant::now() + PROGRAMS_WAIT;
+        let mut state = self.state.lock();
+        while state.threads > 0 && !self.changed.wait_until(&mut state, until).timed_out() {}
+    }
+
     /// How many splits began elsewhere than those before them ended, among those of which both were read.
     fn wrong_starts(&self, landed: &BTreeMap<usize, Landed>) -> u64 {
-        let splits = self.work.scan.splits();
-        let mut wrong = 0;
-        for (index, this) in landed.iter().filter(|(_, this)| !this.is_exact) {
-            let before = index.checked_sub(1);
-            let Some((before, earlier)) = before.and_then(|before| landed.get_key_value(&before))
-            else {
-                continue;
-            };
-            let file = |index: usize, last: bool| {
-                let pieces = &splits[index].pieces;
-                let piece = if last { pieces.last() } else { pieces.first() };
-                piece.map(|piece| piece.file.index())
-            };
-            let is_same_file = file(*before, true) == file(*index, false);
-            wrong += u64::from(is_same_file && earlier.end.is_some() && this.start != earlier.end);
+        landed.keys().filter(|index| self.is_wrong_start(landed, **index)).count() as u64
+    }
+
+    /// Whether a split began elsewhere than the one before it ended, if both were read.
+    fn is_wrong_start(&self, landed: &BTreeMap<usize, Landed>, index: usize) -> bool {
+        let earlier = index.checked_sub(1).and_then(|before| landed.get(&before));
+        let (Some(this), Some(earlier)) = (landed.get(&index), earlier) else { return false };
+        if this.is_exact || earlier.end.is_none() || this.start == earlier.end {
+            return false;
         }
-        wrong
+        let splits = self.work.scan.splits();
+        let before = splits[index - 1].pieces.last().map(|piece| piece.file.index());
+        let own = splits[index].pieces.first().map(|piece| piece.file.index());
+        before == own
     }
 }
 

@@ -41,7 +41,9 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         }
         if files.len() < GIVEN_UP_FILES_MAX {
             let reason = given_up.error.clone();
+            // What to do about it is no part of why.
             let reason = reason.unwrap_or_else(|| "it gave nothing".to_owned());
+            let reason = reason.lines().next().unwrap_or_default().to_owned();
             files.push(GivenUp { path, splits: 1, reason });
         }
     }
@@ -147,6 +149,11 @@ impl ShownBounds {
     /// Whether all rows have an interval, half of which is within such a share of the estimate.
     pub(crate) fn is_within(&self, share: f64) -> bool {
         self.none == 0 && self.half == 0 && self.widest <= share
+    }
+
+    /// Whether it is of the column that SQL calls so.
+    pub(crate) fn is_of(&self, column: &str) -> bool {
+        tidemill_sql::names::in_sql(&self.column) == column
     }
 
     /// What the coverage says of the column.

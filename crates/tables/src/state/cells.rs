@@ -15,7 +15,7 @@ use tidemill_sketch::{Quantiles, SketchError};
 
 use super::sketches::{Filled, SketchKind};
 use super::{Rows, mismatch};
-use crate::spec::{Aggregate, Precision, split_of};
+use crate::spec::{Aggregate, Precision, Switch, split_of};
 use crate::value;
 
 /// The sums of a group.
@@ -27,6 +27,8 @@ pub(crate) struct CellSums {
     last: u64,
     /// Cells in ascending order, each once.
     cells: Vec<(u32, f64)>,
+    /// The place of the cell that was added to last: rows come split by split.
+    at: usize,
 }
 
 const STATE: &str = "cell_sums";
@@ -45,10 +47,22 @@ impl CellSums {
 
     /// Adds to a cell; how many bytes it has grown by.
     fn add_to(&mut self, cell: u32, value: f64) -> usize {
+        if let Some((last, sum)) = self.cells.get_mut(self.at)
+            && *last == cell
+        {
+            *sum += value;
+            return 0;
+        }
         let before = self.cells.capacity();
         match self.cells.binary_search_by_key(&cell, |(cell, _)| *cell) {
-            Ok(at) => self.cells[at].1 += value,
-            Err(at) => self.cells.insert(at, (cell, value)),
+            Ok(at) => {
+                self.cells[at].1 += value;
+                self.at = at;
+            }
+            Err(at) => {
+                self.cells.insert(at, (cell, value));
+                self.at = at;
+            }
         }
         (self.cells.capacity() - before) * CELL_BYTES
     }
@@ -92,7 +106,7 @@ impl CellSums {
             }
             read.push((cell, f64::from_le_bytes(*value)));
         }
-        Ok(CellSums { splits: u32::from_le_bytes(*splits), last: 0, cells: read })
+        Ok(CellSums { splits: u32::from_le_bytes(*splits), last: 0, cells: read, at: 0 })
     }
 }
 
@@ -113,11 +127,13 @@ pub(super) struct CellsOf {
     counts: bool,
     /// How many splits the input has.
     splits: usize,
+    switch: Switch,
 }
 
 impl CellsOf {
-    pub(super) fn new(counts: bool, splits: u64) -> Self {
-        CellsOf { counts, splits: usize::try_from(splits).unwrap_or(usize::MAX) }
+    pub(super) fn new(counts: bool, splits: u64, switch: &Switch) -> Self {
+        let splits = usize::try_from(splits).unwrap_or(usize::MAX);
+        CellsOf { counts, splits, switch: switch.clone() }
     }
 
     fn cell(&self, split: u64) -> u32 {
@@ -151,6 +167,9 @@ impl SketchKind for CellsOf {
     }
 
     fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
+        if self.switch.is_off() {
+            return Ok(());
+        }
         let positions = rows.positions.ok_or_else(|| mismatch(Self::NAME))?;
         let positions: &UInt64Array =
             positions.as_primitive_opt::<UInt64Type>().ok_or_else(|| mismatch(Self::NAME))?;
@@ -394,10 +413,10 @@ mod tests {
             }
         }
         let mut bytes = Vec::new();
-        CellSums { splits: 1, last: 0, cells: vec![(5, 1.0), (4, 1.0)] }.encode(&mut bytes);
+        CellSums { splits: 1, last: 0, cells: vec![(5, 1.0), (4, 1.0)], at: 0 }.encode(&mut bytes);
         assert!(CellSums::decode(&bytes).is_err());
         bytes.clear();
-        CellSums { splits: 1, last: 0, cells: vec![(64, 1.0)] }.encode(&mut bytes);
+        CellSums { splits: 1, last: 0, cells: vec![(64, 1.0)], at: 0 }.encode(&mut bytes);
         assert!(CellSums::decode(&bytes).is_err());
     }
 

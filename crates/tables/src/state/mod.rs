@@ -456,8 +456,8 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
         Function::CellQuantiles { splits } => {
             Box::new(Sketches::new(CellQuantilesOf::new(*splits), aggregate))
         }
-        Function::CellSums { counts, splits } => {
-            Box::new(Sketches::new(CellsOf::new(*counts, *splits), aggregate))
+        Function::CellSums { counts, splits, switch } => {
+            Box::new(Sketches::new(CellsOf::new(*counts, *splits, switch), aggregate))
         }
     })
 }
