@@ -1136,7 +1136,7 @@ pub(crate) struct WriteArgs {
 #[command(next_help_heading = "Answers from a part of the input")]
 pub(crate) struct TurboArgs {
     /// Answer within this time of the command's start, by what was read until then: 7s, 200ms, 1.5m
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub deadline: Option<String>,
     /// Leave out up to this share of the bytes: those that are the last to come, and what cannot be read
     #[arg(long, value_name = "P%")]
@@ -1151,7 +1151,7 @@ pub(crate) struct TurboArgs {
     #[arg(long, value_name = "N")]
     pub find: Option<String>,
     /// What the drawing begins with; equal seeds read the same splits in the same order [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<String>,
     /// The share of all intervals that hold the exact number [default: 95%]
     #[arg(long, value_name = "P%")]

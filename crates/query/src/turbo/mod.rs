@@ -286,7 +286,7 @@ fn duration(text: &str) -> Result<Duration> {
     let refused = || {
         Error::usage_hint(
             format!("`{text}` is no time"),
-            "a number and a unit: 200ms, 7s, 1.5m or 1h",
+            "more than nothing, with a unit: 200ms, 7s, 1.5m or 1h",
         )
     };
     let text = text.trim();
@@ -312,7 +312,9 @@ fn share(option: &str, text: &str, example: &str) -> Result<f64> {
     let refused = || {
         Error::usage_hint(
             format!("`{text}` is no share for `{option}`"),
-            format!("more than 0 % and less than 100 %, such as {example}"),
+            format!(
+                "more than 0 % and less than 100 %, such as {example}; without `%` it is a part of one"
+            ),
         )
     };
     let trimmed = text.trim();
@@ -321,7 +323,9 @@ fn share(option: &str, text: &str, example: &str) -> Result<f64> {
         None => (trimmed, 1.0),
     };
     let share = number.parse::<f64>().map_err(|_| refused())? / scale;
-    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(refused()) }
+    // All of it is a sample too, for whoever tries several; `1` may be meant for 1 %.
+    let is_all = option == "sample" && share == 1.0 && scale == 100.0;
+    if share > 0.0 && share < 1.0 || is_all { Ok(share) } else { Err(refused()) }
 }
 
 #[cfg(test)]
@@ -346,7 +350,8 @@ mod tests {
         }
         for text in ["0", "0%", "100%", "1", "-1%", "NaN", "inf", "ten", "%", ""] {
             for option in ["drop", "error", "sample", "confidence"] {
-                assert!(set(option, text).is_err(), "{option} {text}");
+                let is_all = (option, text) == ("sample", "100%");
+                assert_eq!(set(option, text).is_ok(), is_all, "{option} {text}");
             }
         }
         assert_eq!(set("split_bytes", "64k").unwrap().split_bytes, Some(64 << 10));
