@@ -148,7 +148,7 @@ struct Opening {
 }
 
 impl Cores {
-    /// A run's part, in the state folder as it is found when the first split is begun; without one, and where that
+    /// A run's part, in the state folder as it is found when the first split is begun; without one, which is not made, and where that
     /// folder is no use for it, the run has no turns.
     pub fn new(priority: Priority) -> Self {
         Cores { opening: Arc::new(Opening { priority, run: OnceLock::new() }) }
@@ -176,7 +176,9 @@ impl Cores {
 
     fn run(&self) -> Option<&Run> {
         let open = || {
-            let folder = Home::open().0?.path().join("cores");
+            // A look leaves nothing behind: the folder is made by whoever keeps a record of a run there.
+            let home = Home::existing().ok().filter(|home| home.path().is_dir())?;
+            let folder = home.path().join("cores");
             Run::open(&folder, self.opening.priority, core_count()).ok()
         };
         self.opening.run.get_or_init(open).as_deref()
