@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::DrawnOrder;
 use tidemill_source::Split;
 
 use super::runner::{GivenUp, Until};
+use crate::scan::Scan;
 
 /// Of fewer splits there is no sample.
 const SPLITS_MIN: usize = 16;
@@ -37,7 +39,10 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
-    pub(crate) fn new(splits: &[Split], until: &Until) -> Self {
+    /// # Errors
+    /// [`Error::Corrupt`] where more files are left out already than may be.
+    pub(crate) fn new(scan: &Scan, until: &Until) -> Result<Self> {
+        let splits = scan.splits();
         let in_order = !can_be_sampled(splits);
         #[expect(
             clippy::cast_possible_truncation,
@@ -60,8 +65,26 @@ impl Drawing {
             clippy::cast_sign_loss,
             reason = "a share of a number of bytes"
         )]
-        let drop_bytes = (total as f64 * until.drop.unwrap_or(0.0)) as u64;
-        Drawing { order, count, in_order, sizes, total, drop_bytes, next: AtomicUsize::new(0) }
+        let may_drop = |of: u64| (of as f64 * until.drop.unwrap_or(0.0)) as u64;
+        // Files that are in no split count as well.
+        let left_out = scan.source().left_out();
+        let left_bytes: u64 = left_out.iter().map(|file| file.bytes).sum();
+        let may_be = may_drop(total + left_bytes);
+        if let (Some(first), true) = (left_out.first(), until.drop.is_some() && left_bytes > may_be)
+        {
+            return Err(Error::Corrupt {
+                path: first.path.clone(),
+                offset: None,
+                reason: first.reason.lines().next().unwrap_or_default().to_owned(),
+                hint: Some(format!(
+                    "{} cannot be read, which is more than `drop` lets be left out",
+                    human_bytes(left_bytes)
+                )),
+            });
+        }
+        let drop_bytes = may_be.saturating_sub(left_bytes).min(total);
+        let next = AtomicUsize::new(0);
+        Ok(Drawing { order, count, in_order, sizes, total, drop_bytes, next })
     }
 
     /// The next split; none when as many have been begun as may be.

@@ -107,7 +107,7 @@ impl FoundRows {
         (skip, fetch): (usize, Option<usize>),
     ) -> Result<Self> {
         let until = turbo.until();
-        let drawing = Drawing::new(finding.scan.splits(), &until);
+        let drawing = Drawing::new(&finding.scan, &until)?;
         let threads = finding.threads.clamp(1, drawing.count().max(1));
         let shared = Arc::new(Shared {
             map: finding.map,

@@ -49,8 +49,10 @@ impl Plan {
         is_careful: bool,
     ) -> Result<(Merged, Answering, Account)> {
         let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
-        // Whoever only watches has the input cut as ever.
-        if let (Some((_, table)), true) = (stream, turbo.may_stop()) {
+        // Whoever only watches has the input cut as ever; so have states whose answers depend on the cut.
+        let is_fine =
+            turbo.may_stop() && (parts.spec.is_order_free() || turbo.split_bytes.is_some());
+        if let (Some((_, table)), true) = (stream, is_fine) {
             table.cut_finely(turbo.split_bytes);
         }
         let coded = self.coded(parts)?;

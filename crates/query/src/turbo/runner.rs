@@ -266,7 +266,7 @@ struct Held {
 /// # Errors
 /// The first that reading, unless it may be left out, mapping or merging meets.
 pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Taken> {
-    let drawing = Drawing::new(work.scan.splits(), until);
+    let drawing = Drawing::new(&work.scan, until)?;
     let threads = work.threads.clamp(1, drawing.sizes.len().max(1));
     let merge_bytes = work.budget_bytes / 3 * 2;
     let merger =
