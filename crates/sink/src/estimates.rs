@@ -214,7 +214,7 @@ mod tests {
             (41_000.0, None, None, "~ 41,000"),
             (9.96, Some(8.96), Some(10.96), "10.0 ± 1.0"),
             (0.0, Some(-0.3), Some(0.3), "0.00 ± 0.30"),
-            (-0.001, Some(-0.3), Some(0.3), "0.00 ± 0.30"),
+            (-0.001, Some(-0.3), Some(0.3), "0.00 ± 0.31"),
             (1e18, Some(0.9e18), Some(1.1e18), "1e18 ± 1.0e17"),
         ] {
             assert_eq!(estimate(value, low, high), expected);
