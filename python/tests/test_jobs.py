@@ -121,12 +121,13 @@ def test_a_mistake_in_a_job_file_has_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("section", "keys"),
     [
-        ({"zzz": 1}, ["name", "source", "map", "tables", "sink", "run"]),
+        ({"zzz": 1}, ["name", "source", "map", "tables", "sink", "run", "turbo"]),
         ({"source": {"url": "a", "zzz": 1}}, _job.SourceSection),
         ({"source": {"url": "a", "options": {"zzz": 1}}}, _job.TextOptions),
         ({"map": {"sql": "a", "zzz": 1}}, _job.MapSection),
         ({"source": {"url": "a"}, "sink": {"url": "a", "zzz": 1}}, _job.SinkSection),
         ({"source": {"url": "a"}, "run": {"zzz": 1}}, _job.RunSection),
+        ({"source": {"url": "a"}, "turbo": {"zzz": 1}}, _job.TurboSection),
     ],
 )
 def test_a_type_checker_knows_the_keys_that_the_engine_knows(section, keys):
