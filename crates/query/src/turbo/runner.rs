@@ -179,6 +179,9 @@ const PROGRAMS_WAIT: Duration = Duration::from_millis(120);
 /// Of more groups nobody is shown an answer before it is whole, unless it may rest on a part of the input.
 const WATCHED_GROUPS_MAX: usize = 2_000;
 
+/// Of the splits whose start is guessed so many first ones are looked at from before them, and later one of so many.
+const STARTS_CHECKED: usize = 16;
+
 /// Looks take one part in so many of a run's time, at most.
 const LOOKS_SHARE: u32 = 6;
 
@@ -188,6 +191,8 @@ const HELD_BYTES_MIN: usize = 8 << 20;
 struct Runner {
     work: Work,
     drawing: Drawing,
+    /// Splits whose start was guessed, so far.
+    guesses: AtomicUsize,
     is_over: AtomicBool,
     /// Taken when no thread has a table any more.
     merger: RwLock<Option<Merger>>,
@@ -213,6 +218,8 @@ struct State {
     given_up_bytes: u64,
     /// Whether a split began elsewhere than the one before it ended.
     has_wrong_start: bool,
+    /// How many were found to by what stands before them.
+    checked_wrong: u64,
     /// Chunks of splits, where the order matters.
     chunks: BTreeMap<usize, Vec<Pending>>,
     error: Option<Error>,
@@ -273,6 +280,7 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
         Merger::new(&work.spec, merge_bytes, &work.spill_dirs, &work.cancel, &work.progress)?;
     let runner = Arc::new(Runner {
         drawing,
+        guesses: AtomicUsize::new(0),
         is_over: AtomicBool::new(false),
         merger: RwLock::new(Some(merger)),
         state: Mutex::default(),
@@ -399,6 +407,18 @@ impl Runner {
         }
         let mut read = self.read_rows(index, worker, hand, own);
         let mut outcome = scan.outcome(index);
+        if !self.work.is_careful && !self.drawing.in_order && self.is_to_be_checked() {
+            let start = self.start_from_before(index)?;
+            let other = |outcome: &Outcome| {
+                !outcome.is_exact && start.is_some_and(|it| outcome.stats.start != Some(it))
+            };
+            if outcome.as_ref().is_some_and(other) {
+                let mut state = self.state.lock();
+                state.has_wrong_start = true;
+                state.checked_wrong += 1;
+                self.changed.notify_all();
+            }
+        }
         // Where something is refused, its first record may have been guessed to begin elsewhere than it does.
         let is_odd =
             |outcome: &Outcome| !outcome.is_exact && (read.is_err() || outcome.stats.rejected > 0);
@@ -416,6 +436,15 @@ impl Runner {
         self.land(index, outcome, row_count, waiting, worker, hand)?;
         self.work.progress.tables().add_cpu(&mut own.clock);
         Ok(())
+    }
+
+    /// Whether it is looked at where a split begins. In a sample two neighbours are hardly ever read.
+    fn is_to_be_checked(&self) -> bool {
+        if self.work.scan.source().starts_are_exact() {
+            return false;
+        }
+        let number = self.guesses.fetch_add(1, Ordering::Relaxed);
+        number < STARTS_CHECKED || number.is_multiple_of(STARTS_CHECKED)
     }
 
     fn start_from_before(&self, index: usize) -> Result<Option<u64>> {
@@ -757,6 +786,8 @@ impl Runner {
         if let Some(error) = state.error.take() {
             return Err(error);
         }
+        // What has landed since it was enough counts as well.
+        let why = if state.landed.len() == self.drawing.sizes.len() { Why::Whole } else { why };
         given_up.extend(state.given_up.drain(..));
         given_up.sort_by_key(|given_up| given_up.split);
         // In the order of the splits; those that are read in part are behind all others of theirs.
@@ -768,7 +799,7 @@ impl Runner {
             merger.work(0)?;
         }
         let sample = (!self.drawing.in_order).then(|| self.sample(&state.landed, until.confidence));
-        let wrong_starts = self.wrong_starts(&state.landed);
+        let wrong_starts = self.wrong_starts(&state.landed).max(state.checked_wrong);
         let bytes = match self.drawing.in_order {
             true => state.bytes.max(self.work.progress.bytes_done()),
             false => state.bytes,

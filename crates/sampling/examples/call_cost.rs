@@ -1,6 +1,6 @@
 //! What an interval takes, and an order.
 //!
-//! `cargo run --release -p tidemill-sampling --example speed`
+//! `cargo run --release -p tidemill-sampling --example call_cost`
 
 use std::hint::black_box;
 use std::time::Instant;
