@@ -260,7 +260,10 @@ def test_what_cannot_be_estimated_is_refused(sql, options, message, logs):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"deadline": "7"}, "`7` is no time\nhint: a number and a unit: 200ms, 7s, 1.5m or 1h"),
+        (
+            {"deadline": "7"},
+            "`7` is no time\nhint: more than nothing, with a unit: 200ms, 7s, 1.5m or 1h",
+        ),
         ({"deadline": 0}, "`0s` is no time"),
         ({"deadline": -1.5}, "`-1.5s` is no time"),
         ({"deadline": float("nan")}, "`nans` is no time"),
@@ -271,7 +274,8 @@ def test_what_cannot_be_estimated_is_refused(sql, options, message, logs):
         ),
         (
             {"drop": 10},
-            "`10` is no share for `drop`\nhint: more than 0 % and less than 100 %, such as 10%",
+            "`10` is no share for `drop`\nhint: more than 0 % and less than 100 %, such as 10%; "
+            "without `%` it is a part of one",
         ),
         ({"sample": "0%"}, "`0%` is no share for `sample`"),
         ({"error": "much"}, "`much` is no share for `error`"),

@@ -841,12 +841,12 @@ as_seen     = true
             (
                 "source.url = 'a'\n\n[turbo]\nseed = 1\ndeadline = 7",
                 "job.toml:5: `7` is no time\n\
-                 hint: a number and a unit: 200ms, 7s, 1.5m or 1h",
+                 hint: more than nothing, with a unit: 200ms, 7s, 1.5m or 1h",
             ),
             (
                 "source.url = 'a'\n[turbo]\ndrop = 1.5",
                 "job.toml:3: `1.5` is no share for `drop`\n\
-                 hint: more than 0 % and less than 100 %, such as 10%",
+                 hint: more than 0 % and less than 100 %, such as 10%; without `%` it is a part of one",
             ),
             (
                 "source.url = 'a'\n[turbo]\nsample = ['1%']",
