@@ -22,6 +22,7 @@ mod columns;
 mod explain;
 mod finished;
 mod known;
+mod map;
 mod merge;
 mod plan;
 mod prune;

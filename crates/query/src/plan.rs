@@ -16,9 +16,8 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{SchemaError, TableReference};
 use datafusion::datasource::TableProvider;
 use datafusion::error::{DataFusionError, Result as PlanResult};
-use datafusion::execution::{SessionState, TaskContext};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
@@ -54,6 +53,7 @@ use crate::coded::{self, Coded};
 use crate::columns::{named, result_schema, settled, unqualified};
 use crate::explain::{Explain, ExplainSource};
 use crate::finished::Finished;
+use crate::map::Map;
 use crate::prune;
 use crate::question::Query;
 use crate::results::{Account, Results, RowSource, explained};
@@ -630,12 +630,11 @@ impl Plan {
                 RowSource::Found(self.find_rows(stream, map, (*skip, *fetch))?)
             }
             Route::Rows { stream, map, skip, fetch, .. } => {
-                let (map, context, scan) = self.per_split(stream, map)?;
+                let (map, scan) = self.per_split(stream, map)?;
                 let budget_bytes = self.settings.share(1, 2);
                 let (threads, limits) = (self.settings.threads, (*skip, *fetch));
                 RowSource::Rows(OrderedRows::start(
                     map,
-                    context,
                     scan,
                     threads,
                     budget_bytes,
@@ -988,7 +987,8 @@ impl Plan {
                 scan.splits().len()
             )));
         }
-        Ok((physical, state.task_ctx(), scan))
+        let map = Map::new(physical, state.task_ctx(), Arc::clone(&scan))?;
+        Ok((map, scan))
     }
 
     /// The map with keys as they are stored, where these are codes.
@@ -1001,10 +1001,9 @@ impl Plan {
     pub(crate) fn fold(&self, parts: &Tables) -> Result<Merged> {
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
-        let (map, context, scan) = self.per_split(&parts.stream, map)?;
+        let (map, scan) = self.per_split(&parts.stream, map)?;
         let work = Work {
             map,
-            context,
             scan,
             spec: &parts.spec,
             threads: self.settings.threads,
@@ -1099,8 +1098,8 @@ pub(crate) fn respell(
     Ok(())
 }
 
-/// A map with a partition per split, what it needs at run time, and the splits below it.
-type PerSplit = (Arc<dyn ExecutionPlan>, Arc<TaskContext>, Arc<Scan>);
+/// A map, and the splits below it.
+type PerSplit = (Map, Arc<Scan>);
 
 /// Of a column that there is not and that stands in double quotes: that a text stands in single ones.
 fn text_in_quotes(error: Error, sql: &str) -> Error {

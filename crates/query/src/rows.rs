@@ -13,10 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use arrow::array::RecordBatch;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::ExecutionPlan;
-use futures::StreamExt;
-use futures::executor::block_on;
 use parking_lot::{Condvar, Mutex};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::cores::Turn;
@@ -26,6 +22,7 @@ use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
 use tracing::debug_span;
 
+use crate::map::{Map, MapRows};
 use crate::scan::{Outcome, Scan, SoFar};
 
 /// The rows of a map in input order; an iterator of batches.
@@ -35,7 +32,7 @@ pub(crate) struct OrderedRows {
     at: usize,
     end: Option<(usize, u64)>,
     /// The split that the consumer reads itself.
-    again: Option<SendableRecordBatchStream>,
+    again: Option<MapRows>,
     /// Whether the start of split `at` has been looked at.
     is_checked: bool,
     /// What had been read of split `at` when its last batch was made.
@@ -46,8 +43,7 @@ pub(crate) struct OrderedRows {
 }
 
 struct Shared {
-    map: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
+    map: Map,
     scan: Arc<Scan>,
     cancel: Cancel,
     progress: Progress,
@@ -81,8 +77,7 @@ const BATCHES_READY_MAX: usize = 16;
 impl OrderedRows {
     /// Starts to read. `skip` rows are left out, then at most `fetch` are given.
     pub(crate) fn start(
-        map: Arc<dyn ExecutionPlan>,
-        context: Arc<TaskContext>,
+        map: Map,
         scan: Arc<Scan>,
         threads: usize,
         budget_bytes: usize,
@@ -92,7 +87,6 @@ impl OrderedRows {
         let threads = threads.clamp(1, scan.splits().len().max(1));
         let shared = Arc::new(Shared {
             map,
-            context,
             scan,
             cancel: cancel.clone(),
             progress: progress.clone(),
@@ -132,8 +126,8 @@ impl OrderedRows {
             if self.at >= self.shared.scan.splits().len() {
                 return Ok(None);
             }
-            if let Some(stream) = &mut self.again {
-                match block_on(stream.next()) {
+            if let Some(again) = &mut self.again {
+                match again.next() {
                     Some(Ok(batch)) => {
                         self.so_far = self.shared.scan.so_far(self.at);
                         return Ok(Some(batch));
@@ -166,8 +160,7 @@ impl OrderedRows {
                 if let (true, Some((_, outcome))) = (must_check, &lane.done) {
                     if let Some(start) = self.right_start(outcome.as_ref()) {
                         shared.scan.set_exact_start(self.at, start);
-                        self.again =
-                            Some(shared.map.execute(self.at, Arc::clone(&shared.context)).told()?);
+                        self.again = Some(shared.map.rows(self.at)?);
                         lanes.pop();
                         shared.changed.notify_all();
                         return Ok(None);
@@ -355,9 +348,9 @@ impl Shared {
 
     fn read(&self, index: usize, turn: &mut Turn<'_>) -> Result<()> {
         let mut clock = ThreadClock::start();
-        let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
+        let mut batches = self.map.rows(index)?;
         let mapping = debug_span!("map", index);
-        while let Some(batch) = mapping.in_scope(|| block_on(batches.next())) {
+        while let Some(batch) = mapping.in_scope(|| batches.next()) {
             self.progress.map().add_cpu(&mut clock);
             if !self.hand_over(index, batch.told()?, turn)? {
                 return Ok(());

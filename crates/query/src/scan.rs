@@ -432,6 +432,11 @@ impl Scan {
         &self.source
     }
 
+    /// The columns that are read.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// The splits, in the order of the data.
     pub(crate) fn splits(&self) -> &[Split] {
         &self.splits
@@ -630,7 +635,8 @@ impl PartitionStream for OneSplit {
     }
 }
 
-struct SplitBatches {
+/// The rows of a split as its source has them, an iterator of batches.
+pub(crate) struct SplitBatches {
     scan: Arc<Scan>,
     index: usize,
     span: Span,
@@ -645,7 +651,7 @@ fn split_span(split: &Split) -> Span {
 }
 
 impl SplitBatches {
-    fn new(scan: Arc<Scan>, index: usize) -> Self {
+    pub(crate) fn new(scan: Arc<Scan>, index: usize) -> Self {
         let span = split_span(&scan.splits[index]);
         SplitBatches { scan, index, span, reader: None, ended: false }
     }

@@ -22,10 +22,6 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::execution::TaskContext;
-use datafusion::physical_plan::ExecutionPlan;
-use futures::StreamExt;
-use futures::executor::block_on;
 use parking_lot::{Condvar, Mutex};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::cores::Turn;
@@ -37,14 +33,13 @@ use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Scatter, Table, TableSpec, position};
 use tracing::debug_span;
 
+use crate::map::Map;
 use crate::scan::{Outcome, Scan};
 
 /// What the runner works on.
 pub(crate) struct Work<'a> {
-    /// The map as DataFusion's physical plan, one partition per split.
-    pub map: Arc<dyn ExecutionPlan>,
-    /// What the map's plan needs at run time.
-    pub context: Arc<TaskContext>,
+    /// What a split's rows go through.
+    pub map: Map,
     /// The splits below the map.
     pub scan: Arc<Scan>,
     /// What is kept per group.
@@ -375,9 +370,9 @@ impl Runner<'_> {
     ) -> Result<()> {
         let (map, tables) = (self.work.progress.map(), self.work.progress.tables());
         let mut clock = ThreadClock::start();
-        let mut batches = self.work.map.execute(index, Arc::clone(&self.work.context)).told()?;
+        let mut batches = self.work.map.rows(index)?;
         let mapping = debug_span!("map", index);
-        while let Some(batch) = mapping.in_scope(|| block_on(batches.next())) {
+        while let Some(batch) = mapping.in_scope(|| batches.next()) {
             map.add_cpu(&mut clock);
             let mut batch = batch.told()?;
             if self.work.spec.has_positions() {

@@ -58,6 +58,11 @@ impl KnownRows {
         KnownRows { scan: Arc::new(scan), known, said: None }
     }
 
+    /// The scan itself.
+    pub fn scan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.scan
+    }
+
     fn with(&self, scan: Arc<dyn ExecutionPlan>, said: Option<Arc<Statistics>>) -> Arc<Self> {
         Arc::new(KnownRows { scan, known: Arc::clone(&self.known), said })
     }

@@ -393,7 +393,9 @@ pub fn guess_start(grammar: Grammar, window: &[u8], fields: usize) -> Option<usi
         let trail = match state {
             // Without a quote nothing ends one.
             State::Quoted if !has_quotes => Trail::default(),
-            _ => follow(grammar, state, window, fields),
+            // Nor is there another way to read it.
+            State::Field if !has_quotes => follow(grammar, state, window, fields, FITTING_ENOUGH),
+            _ => follow(grammar, state, window, fields, i64::MAX),
         };
         if best.as_ref().is_none_or(|best| trail.score() > best.score()) {
             best = Some(trail);
@@ -416,10 +418,13 @@ impl Trail {
     }
 }
 
+/// Of so many records that fit one after the other no more are looked at, where no quote may turn it around.
+const FITTING_ENOUGH: i64 = 32;
+
 /// Follows the automaton from `state`, counting the records that have the expected number of
 /// fields and the things that hardly occur in a well-formed file: a record with another
-/// number, a quote within an unquoted field, a byte between a closing quote and a delimiter.
-fn follow(grammar: Grammar, state: State, window: &[u8], fields: usize) -> Trail {
+/// number, a quote within an unquoted field, a byte between a closing quote and a delimiter. With `enough` records that fit, and nothing else, it has seen enough.
+fn follow(grammar: Grammar, state: State, window: &[u8], fields: usize, enough: i64) -> Trail {
     let mut trail = Trail::default();
     let mut state = state;
     let mut count = 1;
@@ -439,6 +444,9 @@ fn follow(grammar: Grammar, state: State, window: &[u8], fields: usize) -> Trail
                     if at > start && before != State::RecordStart {
                         if count == fields {
                             trail.fitting += 1;
+                            if trail.fitting >= enough && trail.faults == 0 {
+                                break;
+                            }
                         } else {
                             trail.faults += 1;
                         }

@@ -9,10 +9,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
-use datafusion::execution::TaskContext;
-use datafusion::physical_plan::ExecutionPlan;
-use futures::StreamExt;
-use futures::executor::block_on;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::cores::Turn;
@@ -25,6 +21,7 @@ use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK};
 use super::runner::{GivenUp, ReadPart, Until, Why};
 use super::shown::PartRead;
 use super::{Turbo, account_of};
+use crate::map::Map;
 use crate::scan::{Scan, SoFar};
 
 /// Rows of a map in the order in which they are found; an iterator of batches.
@@ -48,8 +45,7 @@ enum Message {
 }
 
 struct Shared {
-    map: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
+    map: Map,
     scan: Arc<Scan>,
     cancel: Cancel,
     enough: Cancel,
@@ -87,8 +83,7 @@ const BATCHES_READY: usize = 4;
 
 /// What a query's rows are found by.
 pub(crate) struct Finding {
-    pub map: Arc<dyn ExecutionPlan>,
-    pub context: Arc<TaskContext>,
+    pub map: Map,
     pub scan: Arc<Scan>,
     pub cancel: Cancel,
     pub enough: Cancel,
@@ -111,7 +106,6 @@ impl FoundRows {
         let threads = finding.threads.clamp(1, drawing.count().max(1));
         let shared = Arc::new(Shared {
             map: finding.map,
-            context: finding.context,
             scan: finding.scan,
             cancel: finding.cancel,
             enough: finding.enough,
@@ -362,9 +356,9 @@ impl Shared {
         if let Some(start) = source.start_seen_from_before(split, &self.cancel)? {
             self.scan.set_exact_start(index, start);
         }
-        let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
+        let mut batches = self.map.rows(index)?;
         let mut so_far = SoFar::default();
-        while let Some(batch) = block_on(batches.next()) {
+        while let Some(batch) = batches.next() {
             map.add_cpu(&mut clock);
             let batch = batch.told()?;
             so_far = self.scan.so_far(index);

@@ -57,7 +57,7 @@ impl Plan {
         }
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
-        let (map, context, scan) = self.per_split(&parts.stream, map)?;
+        let (map, scan) = self.per_split(&parts.stream, map)?;
         let switch = Switch::default();
         let spec = match &self.bounds {
             Some(bounds) if can_be_sampled(scan.splits()) && !turbo.as_seen => {
@@ -79,7 +79,6 @@ impl Plan {
         };
         let work = runner::Work {
             map,
-            context,
             scan: Arc::clone(&scan),
             spec,
             threads: self.settings.threads,
@@ -177,12 +176,11 @@ impl Plan {
         if let Some((_, table)) = self.tables.iter().find(|(name, _)| name == stream.table()) {
             table.cut_finely(turbo.split_bytes);
         }
-        let (map, context, scan) = self.per_split(stream, map)?;
+        let (map, scan) = self.per_split(stream, map)?;
         let found = turbo.find.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let fetch = fetch.into_iter().chain(found).min();
         let finding = Finding {
             map,
-            context,
             scan,
             cancel: self.settings.cancel.clone(),
             enough: self.settings.enough.clone(),

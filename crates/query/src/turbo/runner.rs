@@ -19,10 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use datafusion::execution::TaskContext;
-use datafusion::physical_plan::ExecutionPlan;
-use futures::StreamExt;
-use futures::executor::block_on;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::cores::Turn;
@@ -36,15 +32,14 @@ use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
 
 use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK};
+use crate::map::Map;
 use crate::scan::{Outcome, Scan, SoFar};
 use crate::tables::{Tables, placed};
 
 /// What the runner works on.
 pub(crate) struct Work {
-    /// The map as DataFusion's physical plan, one partition per split.
-    pub map: Arc<dyn ExecutionPlan>,
-    /// What the map's plan needs at run time.
-    pub context: Arc<TaskContext>,
+    /// What a split's rows go through.
+    pub map: Map,
     /// The splits below the map.
     pub scan: Arc<Scan>,
     /// What is kept per group.
@@ -179,8 +174,11 @@ const PROGRAMS_WAIT: Duration = Duration::from_millis(120);
 /// Of more groups nobody is shown an answer before it is whole, unless it may rest on a part of the input.
 const WATCHED_GROUPS_MAX: usize = 2_000;
 
-/// Of the splits whose start is guessed so many first ones are looked at from before them, and later one of so many.
+/// Of the splits whose start is guessed so many first ones are looked at from before them, and later one of so many …
 const STARTS_CHECKED: usize = 16;
+
+/// … and of small ones one in so many bytes, as a look reads a quarter of a mebibyte.
+const CHECKED_EACH_BYTES: u64 = 4 << 20;
 
 /// Looks take one part in so many of a run's time, at most.
 const LOOKS_SHARE: u32 = 6;
@@ -191,8 +189,9 @@ const HELD_BYTES_MIN: usize = 8 << 20;
 struct Runner {
     work: Work,
     drawing: Drawing,
-    /// Splits whose start was guessed, so far.
+    /// Splits whose start was guessed, so far, and their bytes.
     guesses: AtomicUsize,
+    guessed_bytes: AtomicU64,
     is_over: AtomicBool,
     /// Taken when no thread has a table any more.
     merger: RwLock<Option<Merger>>,
@@ -211,8 +210,7 @@ struct State {
     threads: usize,
     /// Of each thread what it has at hand.
     hands: Vec<Arc<Hand>>,
-    /// Which splits count, and where each began and ended.
-    landed: BTreeMap<usize, Landed>,
+    landed: LandedSplits,
     bytes: u64,
     given_up: Vec<GivenUp>,
     given_up_bytes: u64,
@@ -230,6 +228,33 @@ struct Landed {
     start: Option<u64>,
     end: Option<u64>,
     is_exact: bool,
+}
+
+/// Which splits count, and where each began and ended.
+#[derive(Default)]
+struct LandedSplits {
+    /// A place for each split.
+    places: Vec<Option<Landed>>,
+    count: usize,
+}
+
+impl LandedSplits {
+    fn insert(&mut self, index: usize, landed: Landed) {
+        self.count += usize::from(self.places[index].replace(landed).is_none());
+    }
+
+    fn get(&self, index: usize) -> Option<&Landed> {
+        self.places.get(index)?.as_ref()
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The splits that count, in the order of the data.
+    fn indices(&self) -> impl Iterator<Item = usize> {
+        self.places.iter().enumerate().filter(|(_, place)| place.is_some()).map(|(index, _)| index)
+    }
 }
 
 /// What a thread has at hand.
@@ -278,12 +303,15 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
     let merge_bytes = work.budget_bytes / 3 * 2;
     let merger =
         Merger::new(&work.spec, merge_bytes, &work.spill_dirs, &work.cancel, &work.progress)?;
+    let places = vec![None; drawing.sizes.len()];
+    let landed = LandedSplits { places, count: 0 };
     let runner = Arc::new(Runner {
         drawing,
         guesses: AtomicUsize::new(0),
+        guessed_bytes: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
         merger: RwLock::new(Some(merger)),
-        state: Mutex::default(),
+        state: Mutex::new(State { landed, ..State::default() }),
         changed: Condvar::new(),
         worker_bytes: work.budget_bytes / 6 / threads,
         held_bytes_max: (work.budget_bytes / 6 / threads).max(HELD_BYTES_MIN),
@@ -407,7 +435,7 @@ impl Runner {
         }
         let mut read = self.read_rows(index, worker, hand, own);
         let mut outcome = scan.outcome(index);
-        if !self.work.is_careful && !self.drawing.in_order && self.is_to_be_checked() {
+        if !self.work.is_careful && !self.drawing.in_order && self.is_to_be_checked(index) {
             let start = self.start_from_before(index)?;
             let other = |outcome: &Outcome| {
                 !outcome.is_exact && start.is_some_and(|it| outcome.stats.start != Some(it))
@@ -439,12 +467,17 @@ impl Runner {
     }
 
     /// Whether it is looked at where a split begins. In a sample two neighbours are hardly ever read.
-    fn is_to_be_checked(&self) -> bool {
+    fn is_to_be_checked(&self, index: usize) -> bool {
         if self.work.scan.source().starts_are_exact() {
             return false;
         }
+        let bytes = self.drawing.sizes[index];
         let number = self.guesses.fetch_add(1, Ordering::Relaxed);
-        number < STARTS_CHECKED || number.is_multiple_of(STARTS_CHECKED)
+        let before = self.guessed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_far = before / CHECKED_EACH_BYTES != (before + bytes) / CHECKED_EACH_BYTES;
+        let is_large = bytes.saturating_mul(STARTS_CHECKED as u64) >= CHECKED_EACH_BYTES;
+        number < STARTS_CHECKED
+            || if is_large { number.is_multiple_of(STARTS_CHECKED) } else { is_far }
     }
 
     fn start_from_before(&self, index: usize) -> Result<Option<u64>> {
@@ -462,10 +495,10 @@ impl Runner {
     ) -> Result<Option<(u64, Waiting)>> {
         let work = &self.work;
         let (map, tables) = (work.progress.map(), work.progress.tables());
-        let mut batches = work.map.execute(index, Arc::clone(&work.context)).told()?;
+        let mut batches = work.map.rows(index)?;
         let mut waiting = Waiting::default();
         let mut row_count = 0;
-        while let Some(batch) = block_on(batches.next()) {
+        while let Some(batch) = batches.next() {
             if self.is_over() {
                 return Ok(None);
             }
@@ -713,11 +746,11 @@ impl Runner {
         Ok(Some(Snapshot { answer: other.finish()?, sample, share }))
     }
 
-    fn sample(&self, landed: &BTreeMap<usize, Landed>, confidence: f64) -> Sample {
+    fn sample(&self, landed: &LandedSplits, confidence: f64) -> Sample {
         let mut sample =
             Sample::new(self.drawing.sizes.len(), self.drawing.total as f64, confidence);
-        for index in landed.keys() {
-            sample.add(*index, self.drawing.sizes[*index] as f64);
+        for index in landed.indices() {
+            sample.add(index, self.drawing.sizes[index] as f64);
         }
         sample
     }
@@ -770,7 +803,7 @@ impl Runner {
                 (false, _) => {}
             }
             let Some(split) = split else { continue };
-            let has_landed = self.state.lock().landed.contains_key(&split);
+            let has_landed = self.state.lock().landed.get(split).is_some();
             match hand.is_replaced.load(Ordering::SeqCst) || hand.has_stalled(self.now_ms()) {
                 _ if has_landed => {}
                 true => given_up.push(GivenUp { split, error: None }),
@@ -824,14 +857,14 @@ impl Runner {
     }
 
     /// How many splits began elsewhere than those before them ended, among those of which both were read.
-    fn wrong_starts(&self, landed: &BTreeMap<usize, Landed>) -> u64 {
-        landed.keys().filter(|index| self.is_wrong_start(landed, **index)).count() as u64
+    fn wrong_starts(&self, landed: &LandedSplits) -> u64 {
+        landed.indices().filter(|index| self.is_wrong_start(landed, *index)).count() as u64
     }
 
     /// Whether a split began elsewhere than the one before it ended, if both were read.
-    fn is_wrong_start(&self, landed: &BTreeMap<usize, Landed>, index: usize) -> bool {
-        let earlier = index.checked_sub(1).and_then(|before| landed.get(&before));
-        let (Some(this), Some(earlier)) = (landed.get(&index), earlier) else { return false };
+    fn is_wrong_start(&self, landed: &LandedSplits, index: usize) -> bool {
+        let earlier = index.checked_sub(1).and_then(|before| landed.get(before));
+        let (Some(this), Some(earlier)) = (landed.get(index), earlier) else { return false };
         if this.is_exact || earlier.end.is_none() || this.start == earlier.end {
             return false;
         }
