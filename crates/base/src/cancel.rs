@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// A run was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +21,8 @@ pub type Tick<'a> = &'a mut dyn FnMut() -> Result<(), Interrupted>;
 pub struct Cancel {
     raised: Arc<AtomicBool>,
     above: Option<Arc<Cancel>>,
+    /// From when on it is raised by itself.
+    until: Option<Instant>,
 }
 
 impl Cancel {
@@ -31,7 +34,14 @@ impl Cancel {
     /// A flag for a part of the run: raised with this one, or by itself.
     #[must_use]
     pub fn part(&self) -> Self {
-        Cancel { raised: Arc::default(), above: Some(Arc::new(self.clone())) }
+        Cancel { raised: Arc::default(), above: Some(Arc::new(self.clone())), until: None }
+    }
+
+    /// A flag for a part of the run that may take until then: raised with this one, by itself, or when it is time.
+    /// Nobody is woken for that; whoever waits looks at it now and then.
+    #[must_use]
+    pub fn part_until(&self, until: Instant) -> Self {
+        Cancel { until: Some(until), ..self.part() }
     }
 
     /// Asks the run to stop. Safe to call from a signal handler's thread, any number of times.
@@ -48,6 +58,7 @@ impl Cancel {
     pub fn is_cancelled(&self) -> bool {
         self.raised.load(Ordering::Relaxed)
             || self.above.as_ref().is_some_and(|above| above.is_cancelled())
+            || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// Fails once the run has been asked to stop.
@@ -71,5 +82,16 @@ mod tests {
         assert!(one.is_cancelled() && !other.is_cancelled() && !whole.is_cancelled());
         whole.cancel();
         assert!(other.is_cancelled() && other.check().is_err());
+    }
+
+    #[test]
+    fn a_part_that_has_a_time_stops_then() {
+        let whole = Cancel::new();
+        let now = std::time::Instant::now();
+        assert!(whole.part_until(now).part().is_cancelled() && !whole.is_cancelled());
+        let long = whole.part_until(now + std::time::Duration::from_secs(3600));
+        assert!(!long.is_cancelled());
+        whole.cancel();
+        assert!(long.is_cancelled());
     }
 }

@@ -124,6 +124,11 @@ pub(crate) struct Block {
     end: usize,
 }
 
+/// What is read behind the limit of a range of so many bytes, for the end of its last record.
+pub(crate) fn tail_bytes(length: usize) -> usize {
+    (length / 4).clamp(TAIL_READ_BYTES_MIN, TAIL_READ_BYTES)
+}
+
 /// Cuts an input into [`Block`]s.
 pub(crate) struct Blocks {
     input: Box<dyn ByteInput>,
@@ -159,8 +164,8 @@ impl Blocks {
         offset: u64,
         limit: Option<u64>,
     ) -> Self {
-        let quarter = limit.map_or(0, |limit| limit.saturating_sub(offset) / 4);
-        let quarter = usize::try_from(quarter).unwrap_or(usize::MAX);
+        let length = limit.map_or(0, |limit| limit.saturating_sub(offset));
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
         Self {
             input,
             cutter: Finder::new(ends.into()),
@@ -173,7 +178,7 @@ impl Blocks {
             line: None,
             separator: None,
             read_bytes: READ_BYTES,
-            tail_bytes: quarter.clamp(TAIL_READ_BYTES_MIN, TAIL_READ_BYTES),
+            tail_bytes: tail_bytes(length),
             is_passing: false,
             ended: false,
             done: limit.is_some_and(|limit| offset >= limit),

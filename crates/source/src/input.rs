@@ -209,18 +209,42 @@ pub(crate) struct FileInput {
     at: u64,
     counted_to: u64,
     watch: Watch,
+    /// What has been read, and from where on.
+    seen: (u64, Vec<u8>),
 }
 
 impl FileInput {
     pub(crate) fn new(file: Arc<OpenFile>, at: u64, counted_to: u64, watch: Watch) -> Self {
-        Self { file, at, counted_to, watch }
+        Self { file, at, counted_to, watch, seen: (0, Vec::new()) }
+    }
+
+    /// The same, which does not read again what has been.
+    pub(crate) fn with_seen(self, from: u64, seen: Vec<u8>) -> Self {
+        Self { seen: (from, seen), ..self }
+    }
+
+    /// Takes what has been read from here on; how many bytes.
+    fn take_seen(&mut self, out: &mut [u8]) -> usize {
+        let (from, seen) = &self.seen;
+        let before = self.at.checked_sub(*from).and_then(|at| usize::try_from(at).ok());
+        let rest = before.and_then(|before| seen.get(before..)).unwrap_or_default();
+        let count = rest.len().min(out.len());
+        out[..count].copy_from_slice(&rest[..count]);
+        if count == rest.len() {
+            self.seen = (0, Vec::new());
+        }
+        count
     }
 }
 
 impl ByteInput for FileInput {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         self.watch.cancel.check()?;
-        let count = self.file.read_at(out, self.at)?;
+        let seen = self.take_seen(out);
+        let count = match seen == out.len() {
+            true => seen,
+            false => seen + self.file.read_at(&mut out[seen..], self.at + seen as u64)?,
+        };
         let end = self.at + count as u64;
         self.watch.progress.add_bytes(end.min(self.counted_to).saturating_sub(self.at));
         self.at = end;

@@ -36,7 +36,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, StringViewArray, new_null_array};
@@ -194,7 +194,7 @@ pub struct SourceFile {
     /// Where that was asked, whether it can be read now.
     answers: OnceLock<bool>,
     /// Why it is not read, if it is left out.
-    left_out: OnceLock<String>,
+    left_out: OnceLock<patience::Reason>,
     /// The run's.
     cancel: Cancel,
 }
@@ -228,7 +228,12 @@ impl SourceFile {
 
     /// Leaves it out of what is read.
     fn leave_out(&self, reason: String) {
-        let _ = self.left_out.set(reason);
+        let _ = self.left_out.set(patience::Reason { said: reason, is_late: false });
+    }
+
+    /// The same for one that does not answer.
+    fn leave_out_late(&self, reason: String) {
+        let _ = self.left_out.set(patience::Reason { said: reason, is_late: true });
     }
 
     /// Whether it did not answer when it was to be looked at, and is read by its split all the same.
@@ -239,6 +244,14 @@ impl SourceFile {
     /// What is known of it.
     fn metadata(&self) -> Option<&dyn FileMetadata> {
         self.metadata.get().map(AsRef::as_ref)
+    }
+
+    /// Where on this machine it is.
+    fn path(&self) -> &Path {
+        match &self.place {
+            FileLocation::Local(path) => path,
+            _ => Path::new(""),
+        }
     }
 
     /// The path, as messages and results show it.
@@ -480,9 +493,9 @@ impl Source {
     /// [opened so](Self::open_patiently).
     pub fn left_out(&self) -> Vec<LeftOut> {
         let of_file = |file: &Arc<SourceFile>| {
-            let reason = file.left_out.get()?.clone();
+            let patience::Reason { said, is_late } = file.left_out.get()?.clone();
             let (path, bytes) = (file.shown.to_string(), file.size());
-            Some(LeftOut { path, file: Some(file.index), bytes, reason })
+            Some(LeftOut { path, file: Some(file.index), bytes, reason: said, is_late })
         };
         let noted = self.asking.iter().flat_map(|asking| asking.noted());
         noted.chain(self.files.iter().filter_map(of_file)).collect()
@@ -869,8 +882,17 @@ impl Source {
                 self.asking.as_ref().is_none_or(|asking| asking.answers(file))
             };
             let cut = |file: &&Arc<SourceFile>| is_cut(file) && answers(file) && can_be_cut(file);
+            if let Some(asking) = &self.asking {
+                asking.ask_files(files().filter(is_cut));
+            }
+            // Who has a deadline does not ask for the beginnings of a bucket: names are believed until a split begins
+            // with what is no text.
+            let is_peeked = |file: &&Arc<SourceFile>| {
+                self.asking.is_none() || matches!(file.place, FileLocation::Local(_))
+            };
             loop {
-                let peeked = magic::peek(&files().filter(cut).collect::<Vec<_>>());
+                let cut = files().filter(cut).filter(is_peeked).collect::<Vec<_>>();
+                let peeked = magic::peek(&cut);
                 match (peeked, &self.asking) {
                     (Err(error), Some(asking)) => asking.leave_out(&self.files, error)?,
                     (peeked, _) => break peeked?,

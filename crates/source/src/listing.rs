@@ -189,17 +189,17 @@ fn list_local(url: &str, any_suffix: bool, asking: Option<&Asking>) -> Result<Ve
 /// Those that are files, the others being noted.
 fn found_of_some(paths: Vec<PathBuf>, asking: &Asking) -> Result<Vec<ListedFile>> {
     let (mut files, mut last) = (Vec::with_capacity(paths.len()), None);
-    for path in paths {
-        let asked = path.clone();
-        let error = match asking.ask(&path, move || found(asked)) {
+    let answers = asking.ask_each(paths.clone(), |path| path, |path| found(path.clone()));
+    for (path, answer) in paths.iter().zip(answers) {
+        let (error, is_late) = match answer {
             Some(Ok(file)) => {
                 files.push(file);
                 continue;
             }
-            Some(Err(error)) => error,
-            None => late(&path, asking),
+            Some(Err(error)) => (error, false),
+            None => (late(path, asking), true),
         };
-        asking.note(&path, error.to_string());
+        asking.note(path, error.to_string(), is_late);
         last = Some(error);
     }
     match last {
@@ -508,33 +508,33 @@ fn walk(
         .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
     entries.sort_unstable_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let name = entry.file_name();
-        if is_left_out(&name.to_string_lossy()) {
-            continue;
-        }
-        let path = entry.path();
-        // Follows links; a link to nowhere is a missing file, and said so.
-        let looked = {
-            let asked = path.clone();
-            let look =
-                move || std::fs::metadata(&asked).map_err(|error| Error::io("read", &asked, error));
-            match asking {
-                Some(asking) => asking.ask(&path, look).unwrap_or_else(|| Err(late(&path, asking))),
-                None => look(),
-            }
+    entries.retain(|entry| !is_left_out(&entry.file_name().to_string_lossy()));
+    let below: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
+    // Follows links; a link to nowhere is a missing file, and said so.
+    let look =
+        |path: &PathBuf| std::fs::metadata(path).map_err(|error| Error::io("read", path, error));
+    let mut answers = asking.map(|asking| asking.ask_each(below.clone(), |path| path, look));
+    for path in below {
+        let looked = match &mut answers {
+            Some(answers) => answers.next().flatten(),
+            None => Some(look(&path)),
         };
         let metadata = match (looked, asking) {
-            (Err(error), Some(asking)) => {
-                asking.note(&path, error.to_string());
+            (Some(Err(error)), Some(asking)) => {
+                asking.note(&path, error.to_string(), false);
                 continue;
             }
-            (looked, _) => looked?,
+            (None, Some(asking)) => {
+                asking.note(&path, late(&path, asking).to_string(), true);
+                continue;
+            }
+            (None, None) => continue,
+            (Some(looked), _) => looked?,
         };
         if metadata.is_dir() {
             match (walk(&path, any_suffix, asking, seen, paths), asking) {
                 (Err(error @ Error::Io { .. }), Some(asking)) => {
-                    asking.note(&path, error.to_string());
+                    asking.note(&path, error.to_string(), false);
                 }
                 (walked, _) => walked?,
             }

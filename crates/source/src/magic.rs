@@ -119,6 +119,41 @@ fn looks_like_text(head: &[u8]) -> bool {
     is_utf8 && !head.iter().any(is_odd)
 }
 
+/// Refuses a file that was cut because of its name and turns out to be compressed. Its first bytes are looked at only
+/// where `seen`, from somewhere within it, is no text.
+///
+/// # Errors
+/// [`Error::Corrupt`]; those of reading.
+pub(super) fn check_cut(file: &SourceFile, open: &OpenFile, seen: &[u8]) -> Result<()> {
+    // A character may be cut off at the beginning.
+    let is_within = |byte: &&u8| **byte & 0xc0 == 0x80;
+    let seen = &seen[seen.iter().take(3).take_while(is_within).count()..];
+    let found = match file.told.get() {
+        Some(found) => *found,
+        None if looks_like_text(seen) => return Ok(()),
+        None => {
+            let mut head = [0; LOOK_BYTES];
+            let count = open.read_at(&mut head, 0)?;
+            let found = compression_told(file.compression, &head[..count]);
+            if found == Compression::None {
+                refuse_other_format(&head[..count], &file.shown)?;
+            }
+            *file.told.get_or_init(|| found)
+        }
+    };
+    match found {
+        Compression::None => Ok(()),
+        _ => Err(Error::Corrupt {
+            path: file.shown.to_string(),
+            offset: None,
+            reason: "it is compressed, and its name does not say so".into(),
+            hint: Some(
+                "rename it; without --deadline and --drop the beginning of each file is looked at first".into(),
+            ),
+        }),
+    }
+}
+
 /// Looks at the first bytes of files whose names say that they are not compressed, before they are
 /// cut; those that have been looked at are not looked at again.
 ///

@@ -280,12 +280,12 @@ fn leave_out_made(files: &mut Vec<listing::ListedFile>, asking: &Asking) -> Resu
             return true;
         }
         let asked = file.clone();
-        let error = match asking.ask(path, move || refuse_made(&[asked])) {
+        let (error, is_late) = match asking.ask(path, move || refuse_made(&[asked])) {
             Some(Ok(())) => return true,
-            Some(Err(error)) => error.to_string(),
-            None => asking.no_answer(),
+            Some(Err(error)) => (error.to_string(), false),
+            None => (asking.no_answer(), true),
         };
-        asking.note(path, error.clone());
+        asking.note(path, error.clone(), is_late);
         last = Some((Arc::clone(&file.shown), error));
         false
     });
@@ -634,6 +634,7 @@ fn typed_columns_of_some(
         return Err(Error::Internal(format!("{format} is not typed")));
     };
     let mut present = Vec::with_capacity(files.len());
+    asking.ask_files(files.iter().filter(|file| file.size() > 0));
     for file in files {
         if file.size() == 0 && !file.is_stream() && !spec.recover {
             file.leave_out(format!("it cannot be read as {format}: it is empty (0 bytes)"));
@@ -641,11 +642,11 @@ fn typed_columns_of_some(
             present.push(Arc::clone(file));
         } else {
             // Nobody would know what columns it has.
-            file.leave_out(asking.no_answer());
+            file.leave_out_late(asking.no_answer());
         }
     }
     if let (Some(file), true) = (files.first(), present.is_empty()) {
-        let reason = file.left_out.get().cloned().unwrap_or_default();
+        let reason = file.left_out.get().map_or(String::new(), |reason| reason.said.clone());
         return Err(Error::io("read", file.shown(), std::io::Error::other(reason)));
     }
     let mut columns = typed.columns(&present, spec.layouts.unwrap_or_default(), &mut None)?;

@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -32,8 +32,15 @@ const FILE_WAIT: Duration = Duration::from_millis(200);
 /// In a folder where so many files have not answered one after another, no others are asked: each would take its time, and
 /// a thread.
 const UNANSWERED_MAX: usize = 4;
+/// So many answers wait for whoever goes through them.
+const ASKED_AHEAD: usize = 256;
 /// What is read of a file to see that it can be: of its beginning, and of its end.
 const ASKED_BYTES: usize = 4 << 10;
+/// What is no file of this machine, and what goes through a program, has such a part of the time that is left to show its
+/// beginning …
+const LOOK_SHARE: u32 = 4;
+/// … or this where there is no deadline.
+const LOOK_WAIT: Duration = Duration::from_secs(10);
 /// How often somebody who waits for the whole looks whether the run is to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -63,6 +70,16 @@ pub struct LeftOut {
     pub bytes: u64,
     /// Why it is not read.
     pub reason: String,
+    /// Whether it does not answer; otherwise it cannot be read.
+    pub is_late: bool,
+}
+
+/// Why a file is left out.
+#[derive(Debug, Clone)]
+pub(super) struct Reason {
+    pub(super) said: String,
+    /// As in [`LeftOut`].
+    pub(super) is_late: bool,
 }
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -95,27 +112,72 @@ impl Asking {
         path: &Path,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        if self.unanswered.lock().get(&folder).is_some_and(|count| *count >= UNANSWERED_MAX) {
+        let work = Mutex::new(Some(work));
+        let once = move |_: &PathBuf| work.lock().take().map(|work| work());
+        self.ask_each(vec![path.to_path_buf()], |path| path, once).next().flatten().flatten()
+    }
+
+    /// The same of many, in their order. They are asked by one thread, one after the other, ahead of whoever goes through
+    /// the answers: to hand each over takes twenty times what asking does.
+    pub(super) fn ask_each<I: Send + Sync + 'static, T: Send + 'static>(
+        &self,
+        items: Vec<I>,
+        path_of: fn(&I) -> &Path,
+        work: impl Fn(&I) -> T + Send + Sync + 'static,
+    ) -> Answers<'_, I, T> {
+        let (items, work) = (Arc::new(items), Arc::new(work));
+        Answers { asking: self, items, path_of, work, at: 0, asked: None }
+    }
+
+    /// Whether files can be read now, as [`answers`](Self::answers) tells afterwards.
+    pub(super) fn ask_files<'a>(&self, files: impl Iterator<Item = &'a Arc<SourceFile>>) {
+        let is_asked = |file: &&Arc<SourceFile>| {
+            matches!(file.place, FileLocation::Local(_))
+                && file.left_out.get().is_none()
+                && file.answers.get().is_none()
+        };
+        let files: Vec<Arc<SourceFile>> = files.filter(is_asked).cloned().collect();
+        let answers = self.ask_each(
+            files.clone(),
+            |file| file.path(),
+            |file| looked_at(file.path(), file.size()),
+        );
+        files.iter().zip(answers).for_each(|(file, answer)| note_answer(file, answer));
+    }
+
+    /// Until when a file has to have shown its beginning that may take for ever, and cannot be asked: one that goes
+    /// through a program, and what is elsewhere.
+    pub(super) fn looks_until(&self, file: &SourceFile) -> Option<Instant> {
+        if file.program.is_none() && matches!(file.place, FileLocation::Local(_)) {
             return None;
         }
-        let (tell, told) = channel();
-        let work = Box::new(move || {
-            let _ = tell.send(work());
-        });
-        let idle = self.idle.lock().pop().or_else(started);
-        let answer = idle.and_then(|helper| {
-            helper.send(work).ok()?;
-            let answer = told.recv_timeout(self.left()).ok()?;
-            self.idle.lock().push(helper);
-            Some(answer)
-        });
-        let mut unanswered = self.unanswered.lock();
-        match answer {
-            Some(_) => drop(unanswered.remove(&folder)),
-            None => *unanswered.entry(folder).or_default() += 1,
+        let now = Instant::now();
+        let left = self.patience.until.map(|until| until.saturating_duration_since(now));
+        let share = left.map_or(LOOK_WAIT, |left| left / LOOK_SHARE);
+        Some(now + share.max(self.patience.file_wait))
+    }
+
+    /// What came of looking at a file's beginning, which was ended where that took too long.
+    ///
+    /// # Errors
+    /// That of looking; that the file does not answer.
+    pub(super) fn looked<T>(
+        &self,
+        file: &SourceFile,
+        began: Instant,
+        cancel: &Cancel,
+        looked: Result<T>,
+    ) -> Result<T> {
+        match looked {
+            Err(Error::Interrupted) if !cancel.is_cancelled() => {
+                let waited = began.elapsed().as_millis();
+                let late = format!("it did not answer within {waited} ms");
+                file.leave_out_late(late.clone());
+                let late = io::Error::new(io::ErrorKind::TimedOut, late);
+                Err(Error::Io { action: "read", path: file.shown.to_string(), source: late })
+            }
+            looked => looked,
         }
-        answer
     }
 
     /// Whether a file can be read now. One that cannot at all is left out.
@@ -124,17 +186,12 @@ impl Asking {
             return false;
         }
         let FileLocation::Local(path) = &file.place else { return true };
-        *file.answers.get_or_init(|| {
-            let (asked, size) = (path.clone(), file.size());
-            match self.ask(path, move || looked_at(&asked, size)) {
-                Some(Ok(())) => true,
-                Some(Err(error)) => {
-                    file.leave_out(error.to_string());
-                    false
-                }
-                None => false,
-            }
-        })
+        if let Some(answers) = file.answers.get() {
+            return *answers;
+        }
+        let (asked, size) = (path.clone(), file.size());
+        note_answer(file, self.ask(path, move || looked_at(&asked, size)));
+        file.answers.get() == Some(&true)
     }
 
     /// Why a file is not read that does not answer.
@@ -143,9 +200,9 @@ impl Asking {
     }
 
     /// Notes a file that will not even be one of the source's.
-    pub(super) fn note(&self, path: &Path, reason: String) {
+    pub(super) fn note(&self, path: &Path, reason: String, is_late: bool) {
         let path = path.display().to_string();
-        self.left_out.lock().push(LeftOut { path, file: None, bytes: 0, reason });
+        self.left_out.lock().push(LeftOut { path, file: None, bytes: 0, reason, is_late });
     }
 
     /// What has been noted.
@@ -159,6 +216,7 @@ impl Asking {
     /// The error itself, where it is about none of the files, or where no other is left.
     pub(super) fn leave_out(&self, files: &[Arc<SourceFile>], error: Error) -> Result<()> {
         let is_read = |file: &&Arc<SourceFile>| file.left_out.get().is_none() && file.size() > 0;
+        let is_late = |file: &Arc<SourceFile>| file.left_out.get().is_some_and(|it| it.is_late);
         let is_over = self.patience.until.is_some_and(|until| Instant::now() >= until);
         let path = error.path_at_fault().filter(|_| !is_over);
         let Some(file) = path.and_then(|path| files.iter().find(|file| *file.shown == *path))
@@ -166,12 +224,84 @@ impl Asking {
             return Err(error);
         };
         let others = files.iter().filter(|other| other.index != file.index);
-        if !is_read(&file) || others.filter(is_read).count() == 0 {
+        if !(is_read(&file) || is_late(file)) || others.filter(is_read).count() == 0 {
             return Err(error);
         }
         file.leave_out(error.to_string());
         Ok(())
     }
+}
+
+/// What comes of asking many, in their order; none for one that does not answer in time.
+pub(super) struct Answers<'a, I, T> {
+    asking: &'a Asking,
+    items: Arc<Vec<I>>,
+    path_of: fn(&I) -> &Path,
+    work: Arc<dyn Fn(&I) -> T + Send + Sync>,
+    /// The next.
+    at: usize,
+    /// The thread that asks from there on, and what it is told.
+    asked: Option<(Sender<Work>, Receiver<T>)>,
+}
+
+impl<I: Send + Sync + 'static, T: Send + 'static> Answers<'_, I, T> {
+    /// Has the items from the next on asked.
+    fn begin(&self) -> Option<(Sender<Work>, Receiver<T>)> {
+        let (tell, told) = sync_channel(ASKED_AHEAD);
+        let (items, work, from) = (Arc::clone(&self.items), Arc::clone(&self.work), self.at);
+        // Whoever did not wait for an answer takes no others.
+        let ask = Box::new(move || {
+            let _ = items[from..].iter().try_for_each(|item| tell.send(work(item)));
+        });
+        let helper = self.asking.idle.lock().pop().or_else(started)?;
+        helper.send(ask).ok()?;
+        Some((helper, told))
+    }
+}
+
+impl<I: Send + Sync + 'static, T: Send + 'static> Iterator for Answers<'_, I, T> {
+    type Item = Option<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.items.get(self.at)?;
+        let folder = (self.path_of)(item).parent().unwrap_or(Path::new("")).to_path_buf();
+        let count = self.asking.unanswered.lock().get(&folder).copied().unwrap_or(0);
+        if self.asked.is_none() {
+            if count >= UNANSWERED_MAX {
+                self.at += 1;
+                return Some(None);
+            }
+            self.asked = self.begin();
+        }
+        let answer = match &self.asked {
+            // What is there is taken, whatever the time.
+            Some((_, told)) => {
+                told.try_recv().ok().or_else(|| told.recv_timeout(self.asking.left()).ok())
+            }
+            None => None,
+        };
+        self.at += 1;
+        if answer.is_none() {
+            *self.asking.unanswered.lock().entry(folder).or_default() += 1;
+            self.asked = None;
+        } else if count > 0 {
+            self.asking.unanswered.lock().remove(&folder);
+        }
+        if self.at == self.items.len()
+            && let Some((helper, _)) = self.asked.take()
+        {
+            self.asking.idle.lock().push(helper);
+        }
+        Some(answer)
+    }
+}
+
+/// Notes whether a file can be read now. One that cannot at all is left out.
+fn note_answer(file: &SourceFile, answer: Option<io::Result<()>>) {
+    if let Some(Err(error)) = &answer {
+        file.leave_out(error.to_string());
+    }
+    let _ = file.answers.set(matches!(answer, Some(Ok(()))));
 }
 
 /// A thread that does what it is given, until nobody gives it any more.

@@ -422,18 +422,22 @@ impl SplitReader {
         }
         let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), &watch)?);
         open.start_at(piece.range.start)?;
-        let start = match self.options.exact_start {
-            Some(start) => start,
-            None => self.source.long_records.guess(
-                file.index,
-                &open,
-                self.source.grammar(),
-                piece.range.clone(),
-                self.source.columns.layout(file.index).fields,
-            )?,
+        let (start, seen) = match self.options.exact_start {
+            Some(start) => (start, Vec::new()),
+            None => {
+                let guess = self.source.long_records.guess(
+                    file,
+                    &open,
+                    self.source.grammar(),
+                    piece.range.clone(),
+                    self.source.columns.layout(file.index).fields,
+                )?;
+                (guess.start, guess.seen)
+            }
         };
         self.stats.start.get_or_insert(start);
-        let input = FileInput::new(open.clone(), start, piece.range.end, watch.clone());
+        let input = FileInput::new(open.clone(), start, piece.range.end, watch.clone())
+            .with_seen(piece.range.start - 1, seen);
         // What lies before the start was read by the split before this one, but is counted as
         // this one's.
         watch.progress.add_bytes(start.min(piece.range.end) - piece.range.start);

@@ -21,6 +21,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tidemill_text::cut::Grammar;
@@ -140,10 +141,14 @@ impl<'a> Sample<'a> {
                 continue;
             }
             ask_for_small(file)?;
-            let (stdin, watch) = (self.stdin.take(), self.watch.clone());
-            let mut blocks = stream(file, stdin, self.opened, grammar, watch, Extent::Sample)?.0;
-            let Some(first) = blocks.next_block()? else {
-                drop(blocks);
+            let stdin = self.stdin.take();
+            let (opened, asking, watch) = (self.opened, self.asking.as_deref(), &self.watch);
+            let first = looked(asking, file, watch, |watch| {
+                let mut blocks = stream(file, stdin, opened, grammar, watch, Extent::Sample)?.0;
+                let first = blocks.next_block()?;
+                Ok(first.map(|first| (blocks, first)))
+            })?;
+            let Some((blocks, first)) = first else {
                 self.stdin = self.again.as_ref().map(|again| again());
                 continue;
             };
@@ -167,10 +172,14 @@ impl<'a> Sample<'a> {
             Some(_) => self.stdin = self.again.as_ref().map(|again| again()),
             None => {}
         }
-        let (stdin, watch) = (self.stdin.take(), self.watch.clone());
+        let stdin = self.stdin.take();
         let file = &self.files[index];
-        let blocks = stream(file, stdin, self.opened, grammar, watch, Extent::Sample)?.0;
-        Ok((blocks, None))
+        let (opened, asking, watch) = (self.opened, self.asking.as_deref(), &self.watch);
+        looked(asking, file, watch, |watch| {
+            let mut blocks = stream(file, stdin, opened, grammar, watch, Extent::Sample)?.0;
+            let first = blocks.next_block()?;
+            Ok((blocks, first))
+        })
     }
 
     /// Calls `take` with blocks of files in their order, which returns how many records it took,
@@ -188,11 +197,17 @@ impl<'a> Sample<'a> {
             }
             files[index..].iter().take(SAMPLE_AHEAD).try_for_each(|file| ask_for_small(file))?;
             let (mut blocks, mut read) = self.blocks(index, grammar)?;
+            let began = Instant::now();
             let mut is_first = true;
-            while let Some(block) = match read.take() {
-                Some(first) => Some(first),
-                None => blocks.next_block()?,
-            } {
+            loop {
+                let next = match (read.take(), &self.asking) {
+                    (Some(first), _) => Some(first),
+                    (None, Some(asking)) => {
+                        asking.looked(file, began, &self.watch.cancel, blocks.next_block())?
+                    }
+                    (None, None) => blocks.next_block()?,
+                };
+                let Some(block) = next else { break };
                 // A record that is too large is refused by whoever reads it.
                 let is_header = std::mem::take(&mut is_first) && self.has_header;
                 if block.is_cut && is_header {
@@ -321,6 +336,9 @@ impl<'a> Sample<'a> {
         let (opened, watch) = (self.opened, &self.watch);
         let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
         let asking = self.asking.as_deref();
+        if let Some(asking) = asking {
+            asking.ask_files(files.iter().copied().filter(|file| !is_empty(file)));
+        }
         let open = |index: usize| {
             let file = files[index];
             if is_empty(file) || asking.is_some_and(|asking| !asking.answers(file)) {
@@ -328,7 +346,9 @@ impl<'a> Sample<'a> {
             }
             ask(index)?;
             let extent = Extent::Beginning { read_bytes, keeps: kept[index] };
-            inspect(file, stream(file, None, opened, grammar, watch.clone(), extent)?.0)
+            looked(asking, file, watch, |watch| {
+                inspect(file, stream(file, None, opened, grammar, watch, extent)?.0)
+            })
         };
         let work = || {
             let mut found = Vec::new();
@@ -366,6 +386,20 @@ impl<'a> Sample<'a> {
         found.sort_unstable_by_key(|(index, _)| *index);
         found.into_iter().map(|(_, result)| result).collect()
     }
+}
+
+/// What comes of looking at a file's beginning, which ends where one that may take for ever takes too long.
+fn looked<T>(
+    asking: Option<&Asking>,
+    file: &SourceFile,
+    watch: &Watch,
+    look: impl FnOnce(Watch) -> Result<T>,
+) -> Result<T> {
+    let until = asking.and_then(|asking| Some((asking, asking.looks_until(file)?)));
+    let Some((asking, until)) = until else { return look(watch.clone()) };
+    let began = Instant::now();
+    let limited = Watch { cancel: watch.cancel.part_until(until), ..watch.clone() };
+    asking.looked(file, began, &watch.cancel, look(limited))
 }
 
 /// That the record that would name the columns is too large for that.

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_text::cut::{self, Cutter};
 
-use super::blocks::RECORD_BYTES_MAX;
+use super::blocks::{self, RECORD_BYTES_MAX};
 use super::error::Result;
 use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
-use super::{Source, Split};
+use super::{Source, SourceFile, Split, magic};
 
 /// What a guess looks at …
 const WINDOW_BYTES: usize = 64 << 10;
@@ -38,59 +38,83 @@ impl LongRecords {
     /// there is none.
     pub(super) fn guess(
         &self,
-        file: usize,
+        file: &SourceFile,
         open: &OpenFile,
         grammar: cut::Grammar,
         range: Range<u64>,
         fields: usize,
-    ) -> Result<u64> {
+    ) -> Result<Guess> {
         let from = range.start;
         let known = |starts: &BTreeMap<u64, u64>| {
             let (_, start) = starts.range(..=from).next_back()?;
             (*start >= from).then_some(*start)
         };
-        if let Some(start) = self.0.lock().get(&file).and_then(known) {
-            return Ok(start);
+        if let Some(start) = self.0.lock().get(&file.index).and_then(known) {
+            return Ok(Guess { start, seen: Vec::new() });
         }
-        let start = guess(open, grammar, range, fields)?;
+        let guess = guess(file, open, grammar, range, fields)?;
         // A file's end is also what is given where nothing is found.
+        let start = guess.start;
         if start - from > FAR_BYTES && start < open.size() {
-            self.0.lock().entry(file).or_default().insert(from, start);
+            self.0.lock().entry(file.index).or_default().insert(from, start);
         }
-        Ok(start)
+        Ok(guess)
     }
 }
 
+/// Where a split's first record is guessed to begin.
+#[derive(Debug)]
+pub(super) struct Guess {
+    pub(super) start: u64,
+    /// What was read on the way, from the byte before the split on.
+    pub(super) seen: Vec<u8>,
+}
+
+/// Of a split of up to so many bytes all is read for the guess: one read in the place of two.
+const READ_WHOLE_BYTES: usize = 64 << 10;
+
 /// The same, without what is known.
-fn guess(open: &OpenFile, grammar: cut::Grammar, range: Range<u64>, fields: usize) -> Result<u64> {
+fn guess(
+    file: &SourceFile,
+    open: &OpenFile,
+    grammar: cut::Grammar,
+    range: Range<u64>,
+    fields: usize,
+) -> Result<Guess> {
     // The byte before tells whether a record ends there.
     let base = range.start - 1;
     let is_exact = grammar.every_line_ends_a_record();
     let quarter = usize::try_from((range.end - range.start) / 4).unwrap_or(usize::MAX);
     // Of lines the first end tells all.
     let first = if is_exact { 0 } else { quarter };
-    let mut window = vec![0; first.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES)];
+    let mut look = first.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES);
+    let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let whole = match open.remote() {
+        None if length <= READ_WHOLE_BYTES => 1 + length + blocks::tail_bytes(length),
+        _ => 0,
+    };
+    let mut window = vec![0; look.max(whole)];
     loop {
         let count = open.read_at(&mut window, base)?;
-        let seen = &window[..count];
-        let is_over = count < window.len();
+        let seen = &window[..count.min(look)];
+        magic::check_cut(file, open, seen)?;
+        let is_over = seen.len() < look;
         let is_believed = || {
             let lines = || memchr::memchr_iter(b'\n', seen).take(LINES_MIN).count();
             is_exact || is_over || seen.len() >= WINDOW_BYTES || lines() >= LINES_MIN
         };
         if let Some(start) = cut::guess_start(grammar, seen, fields).filter(|_| is_believed()) {
-            return Ok(base + start as u64);
+            window.truncate(count);
+            return Ok(Guess { start: base + start as u64, seen: window });
         }
-        if is_over {
-            return Ok(open.size());
-        }
-        if window.len() > RECORD_BYTES_MAX {
-            // No record ends here; whoever reads the record before will say so.
-            return Ok(open.size());
+        // Where no record ends here, whoever reads the record before will say so.
+        if is_over || look > RECORD_BYTES_MAX {
+            return Ok(Guess { start: open.size(), seen: Vec::new() });
         }
         // One byte more than there are tells that there are no more.
         let left = usize::try_from(open.size().saturating_sub(base)).unwrap_or(usize::MAX);
-        window.resize((4 * window.len()).min(left.saturating_add(1).max(window.len() + 1)), 0);
+        look = (4 * look).min(left.saturating_add(1).max(look + 1));
+        window.resize(look.max(window.len()), 0);
     }
 }
 
@@ -112,7 +136,8 @@ pub(super) fn seen_from_before(
     let mut position = match start.checked_sub(BEFORE_BYTES).filter(|from| *from > 0) {
         Some(from) => {
             let fields = source.columns.layout(file.index).fields;
-            guess(&open, grammar, from..start.max(from + 4 * WINDOW_BYTES as u64), fields)?
+            let to = start.max(from + 4 * WINDOW_BYTES as u64);
+            guess(file, &open, grammar, from..to, fields)?.start
         }
         None => behind_mark(&open)?,
     };

@@ -40,7 +40,8 @@ pub(crate) struct Drawing {
 
 impl Drawing {
     /// # Errors
-    /// [`Error::Corrupt`] where more files are left out already than may be.
+    /// [`Error::Corrupt`] where more files are left out already than may be, or one that cannot be read and not merely does
+    /// not answer, where nothing was said of leaving out.
     pub(crate) fn new(scan: &Scan, until: &Until) -> Result<Self> {
         let splits = scan.splits();
         let in_order = !can_be_sampled(splits);
@@ -69,6 +70,15 @@ impl Drawing {
         // Files that are in no split count as well.
         let left_out = scan.source().left_out();
         let left_bytes: u64 = left_out.iter().map(|file| file.bytes).sum();
+        let unreadable = left_out.iter().find(|file| !file.is_late && until.drop.is_none());
+        if let Some(file) = unreadable {
+            return Err(Error::Corrupt {
+                path: file.path.clone(),
+                offset: None,
+                reason: file.reason.lines().next().unwrap_or_default().to_owned(),
+                hint: Some("mend it, or let it be left out: --drop 10%".into()),
+            });
+        }
         let may_be = may_drop(total + left_bytes);
         if let (Some(first), true) = (left_out.first(), until.drop.is_some() && left_bytes > may_be)
         {

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::input::{Access, OpenFile, Watch};
+use crate::magic;
 
 /// Files that answer have as long as they want, however busy the machine is.
 fn patience() -> Patience {
@@ -54,6 +56,58 @@ fn what_cannot_be_read_is_left_out_and_named() {
         assert!(left_out[2].reason.contains("damaged"), "{}", left_out[2].reason);
         assert_eq!((left_out[2].file, left_out[2].bytes), (Some(1), 20));
     }
+}
+
+#[test]
+fn a_file_that_was_cut_by_its_name_and_is_compressed_is_refused_when_it_is_read() {
+    let mut random = 7_u32;
+    let lines: String = (0..40_000)
+        .map(|_| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            format!("{random}\n")
+        })
+        .collect();
+    let folder =
+        folder(&[("a.csv", b"n\n1\n"), ("b.csv", &gzip(format!("n\n{lines}").as_bytes()))]);
+    let source = open(&folder, "*.csv").unwrap();
+    // As one that is elsewhere, whose beginning nobody has looked at.
+    let mut twin = source.files()[1].twin();
+    twin.told = OnceLock::new();
+    let (twin, middle) = (Arc::new(twin), source.files()[1].size() / 2);
+    let watch = Watch::default();
+    let open = OpenFile::open(&twin, Access::Random, &watch).unwrap();
+    let mut seen = [0; 2000];
+    let count = open.read_at(&mut seen, middle).unwrap();
+    for _ in 0..2 {
+        let error = magic::check_cut(&twin, &open, &seen[..count]).unwrap_err().to_string();
+        assert!(error.contains("b.csv") && error.contains("compressed"), "{error}");
+    }
+    let other = Arc::new(source.files()[0].twin());
+    magic::check_cut(&other, &open, "ä,ö\n".as_bytes().split_at(1).1).unwrap();
+    // It is no text, and no file of another kind.
+    let other = OpenFile::open(&source.files()[0], Access::Random, &watch).unwrap();
+    magic::check_cut(&source.files()[0], &other, &seen[..count]).unwrap();
+}
+
+#[test]
+fn a_program_that_gives_nothing_is_passed_over() {
+    let files: Vec<(String, Vec<u8>)> =
+        (0..5).map(|n| (format!("{n}.csv"), format!("n\n{n}\n").into_bytes())).collect();
+    let folder = folder(&files.iter().map(|(name, text)| (&**name, &**text)).collect::<Vec<_>>());
+    let script = "case \"$TIDEMILL_FILE\" in */0.csv|*/3.csv) sleep 600;; *) cat;; esac";
+    let mut spec = spec(&folder, "*.csv");
+    let words = ["sh", "-c", script].map(str::to_owned);
+    spec.exec = Some(Program::new(words.to_vec()).unwrap());
+    let patience = Patience {
+        file_wait: Duration::from_secs(3),
+        until: Some(Instant::now() + Duration::from_secs(12)),
+    };
+    let nothing = Box::new(std::io::empty());
+    let source = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience).unwrap();
+    let left_out = source.left_out();
+    let files: Vec<_> = left_out.iter().filter_map(|left| left.file).collect();
+    assert_eq!(files, [0, 3], "{left_out:?}");
+    assert!(left_out.iter().all(|left| left.is_late), "{left_out:?}");
 }
 
 #[test]
