@@ -64,6 +64,7 @@ use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
 use crate::turbo::answer::Answering;
 use crate::turbo::bounds::Bounds;
+use crate::turbo::intervals::Intervals;
 use crate::turbo::run::Watch;
 use crate::turbo::{self, Turbo};
 use crate::unknown::looks_like_file;
@@ -817,6 +818,7 @@ impl Plan {
             (Some(bounds), None) => bounds.schema()?,
             _ => Arc::clone(&self.schema),
         };
+        let intervals = part.as_ref().and_then(|part| part.intervals(self.settings.threads));
         let summarised = parts.shaped();
         let shaped = move |answer: RecordBatch| match &part {
             Some(part) => part.answer(&answer),
@@ -833,7 +835,7 @@ impl Plan {
             answer.map(&shaped).transpose()
         };
         let answers = Answers::new(merged, next, self.settings.share(1, ANSWERS_SHARE));
-        let bounds = bounds.map(|bounds| (bounds, is_exact));
+        let bounds = bounds.map(|bounds| (bounds, intervals.as_ref(), is_exact));
         let inner = self.finish_over(parts, Box::new(answers), &carried, bounds)?;
         let cancel = self.settings.cancel.clone();
         let inner = RowSource::Engine(inner);
@@ -868,19 +870,19 @@ impl Plan {
     }
 
     /// The rows of the result over the answers of its tables, whose last columns are `carried`, with `bounds` beside
-    /// its estimates, of which it is said whether they are exact.
+    /// its estimates, by such intervals, or exact.
     pub(crate) fn finish_over(
         &self,
         parts: &Tables,
         answers: Box<dyn Iterator<Item = Result<RecordBatch>> + Send>,
         carried: &[FieldRef],
-        bounds: Option<(&Bounds, bool)>,
+        bounds: Option<(&Bounds, Option<&Arc<Intervals>>, bool)>,
     ) -> Result<Background> {
         let finished: Arc<dyn TableProvider> =
             Arc::new(Finished::new(parts.finished_schema_with(carried), answers));
         let mut finish = parts.finish(&self.logical, finished)?;
-        if let Some((bounds, is_exact)) = bounds {
-            finish = bounds.with_bounds(finish, is_exact)?;
+        if let Some((bounds, intervals, is_exact)) = bounds {
+            finish = bounds.with_bounds(finish, intervals, is_exact)?;
         }
         let (state, finish) = self.in_order(finish, self.settings.share(1, 4))?;
         Background::start(state, finish, 1, &self.settings.cancel)

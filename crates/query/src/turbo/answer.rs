@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Float64Builder, LargeBinaryArray,
-    PrimitiveArray, RecordBatch,
+    ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, LargeBinaryArray, PrimitiveArray,
+    RecordBatch, new_null_array,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, SchemaRef, UInt64Type};
@@ -13,7 +13,8 @@ use tidemill_sampling::{CELLS, Interval, Sample};
 use tidemill_sketch::Quantiles;
 use tidemill_tables::{Function, TableSpec, read_cell_quantiles, read_cells};
 
-use super::bounds::{Estimated, Formula, Quantity};
+use super::bounds::{Estimated, Formula, Quantity, carried_fields};
+use super::intervals::Intervals;
 
 /// What makes answers of the tables' rows.
 #[derive(Clone)]
@@ -32,7 +33,7 @@ pub(crate) struct Answering {
     pub is_withheld: bool,
     /// The most rows that what was not read can be thought to hold.
     pub unread_rows: f64,
-    /// The finished table's columns, those that carry the bounds last.
+    /// The finished table's columns, those that carry what bounds are of last.
     pub schema: SchemaRef,
 }
 
@@ -42,24 +43,17 @@ impl Answering {
     /// # Errors
     /// [`Error::Overflow`] where a sum that is scaled up does not fit its type.
     pub(crate) fn answer(&self, answer: &RecordBatch) -> Result<RecordBatch> {
-        let carried = 2 * self.estimates.len();
-        let own = self.schema.fields().len() - carried;
+        let carried = carried_fields(&self.estimates, self.quantities.len(), self.values);
+        let own = self.schema.fields().len() - carried.len();
         let mut columns = answer.columns()[..own].to_vec();
-        match &self.sample {
-            None => {
-                let none: ArrayRef = Arc::new(Float64Array::new_null(answer.num_rows()));
-                columns.extend(std::iter::repeat_n(none, carried));
-            }
-            Some(sample) if self.is_withheld => {
-                self.scale(&mut columns, sample)?;
-                let none: ArrayRef = Arc::new(Float64Array::new_null(answer.num_rows()));
-                columns.extend(std::iter::repeat_n(none, carried));
-            }
-            Some(sample) => {
-                self.scale(&mut columns, sample)?;
-                if !self.estimates.is_empty() {
-                    columns.extend(self.bounds(answer, own, sample)?);
-                }
+        if let Some(sample) = &self.sample {
+            self.scale(&mut columns, sample)?;
+        }
+        match self.sample.is_some() && !self.is_withheld && !self.estimates.is_empty() {
+            true => columns.extend(self.carried(answer, own)?),
+            false => {
+                let rows = answer.num_rows();
+                columns.extend(carried.iter().map(|it| new_null_array(it.data_type(), rows)));
             }
         }
         let options =
@@ -78,49 +72,31 @@ impl Answering {
         Ok(())
     }
 
-    fn bounds(&self, answer: &RecordBatch, own: usize, sample: &Sample) -> Result<Vec<ArrayRef>> {
-        let bytes = |index: usize| {
-            let column = answer.column(index).as_binary_opt::<i64>();
-            column.ok_or_else(|| Error::Internal("cells are no bytes".into()))
-        };
-        let of_values = own + self.quantities.len();
-        let cells = (own..of_values).map(bytes).collect::<Result<Vec<_>>>()?;
-        let quantiles =
-            (of_values..of_values + self.values).map(bytes).collect::<Result<Vec<_>>>()?;
-        let rows = answer.num_rows();
-        let builder = || Float64Builder::with_capacity(rows);
-        let mut bounds: Vec<(Float64Builder, Float64Builder)> =
-            self.estimates.iter().map(|_| (builder(), builder())).collect();
-        let mut totals = Totals::new(self.quantities.len());
-        let mut spread = Vec::with_capacity(self.values);
-        for row in 0..rows {
-            totals.read(&cells, row, sample.factor())?;
-            spread.clear();
-            for quantiles in &quantiles {
-                let read = read_cell_quantiles(quantiles.value(row)).map(Spread::new);
-                spread.push(read.ok_or_else(unreadable)?);
-            }
-            for (estimated, (low, high)) in self.estimates.iter().zip(&mut bounds) {
-                let found = match estimated {
-                    Estimated::Formula(formula) => {
-                        totals.interval(formula, &self.quantities, sample, self.unread_rows)
-                    }
-                    Estimated::Quantile { values, rank, aggregate } => {
-                        let column = answer.column(self.spec.keys.len() + aggregate);
-                        let value = cast(column.slice(row, 1).as_ref(), &DataType::Float64)?;
-                        let value = value.as_primitive::<Float64Type>();
-                        let value = value.iter().next().flatten();
-                        value.and_then(|value| spread[*values].interval(value, *rank, sample))
-                    }
-                };
-                low.append_option(found.map(|(low, _)| low));
-                high.append_option(found.map(|(_, high)| high));
+    /// What intervals are worked out by; none where there are none.
+    pub(crate) fn intervals(&self, threads: usize) -> Option<Arc<Intervals>> {
+        let sample =
+            self.sample.clone().filter(|_| !self.is_withheld && !self.estimates.is_empty())?;
+        Some(Arc::new(Intervals {
+            estimates: self.estimates.clone(),
+            quantities: self.quantities.clone(),
+            values: self.values,
+            sample,
+            unread_rows: self.unread_rows,
+            threads,
+        }))
+    }
+
+    /// The columns that intervals are worked out from.
+    fn carried(&self, answer: &RecordBatch, own: usize) -> Result<Vec<ArrayRef>> {
+        let cells = self.quantities.len() + self.values;
+        let mut carried = answer.columns()[own..own + cells].to_vec();
+        for estimated in &self.estimates {
+            if let Estimated::Quantile { aggregate, .. } = estimated {
+                let value = answer.column(self.spec.keys.len() + aggregate);
+                carried.push(cast(value, &DataType::Float64)?);
             }
         }
-        let finished = bounds.into_iter().flat_map(|(mut low, mut high)| {
-            [Arc::new(low.finish()) as ArrayRef, Arc::new(high.finish()) as ArrayRef]
-        });
-        Ok(finished.collect())
+        Ok(carried)
     }
 }
 
@@ -128,12 +104,12 @@ impl Answering {
 /// cases at 95 %, with 6 to 50 rows.
 const ROWS_MIN: f64 = 50.0;
 
-fn unreadable() -> Error {
+pub(crate) fn unreadable() -> Error {
     Error::Internal("cells cannot be read".into())
 }
 
 /// The estimated totals of a group's quantities, and their sums by cell.
-struct Totals {
+pub(crate) struct Totals {
     series: Vec<[f64; CELLS]>,
     seen: Vec<u64>,
     totals: Vec<f64>,
@@ -141,7 +117,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn new(quantities: usize) -> Self {
+    pub(crate) fn new(quantities: usize) -> Self {
         Totals {
             series: vec![[0.0; CELLS]; quantities],
             seen: vec![0; quantities],
@@ -150,7 +126,12 @@ impl Totals {
         }
     }
 
-    fn read(&mut self, cells: &[&LargeBinaryArray], row: usize, factor: f64) -> Result<()> {
+    pub(crate) fn read(
+        &mut self,
+        cells: &[LargeBinaryArray],
+        row: usize,
+        factor: f64,
+    ) -> Result<()> {
         for (index, cells) in cells.iter().enumerate() {
             let series = &mut self.series[index];
             self.seen[index] = read_cells(cells.value(row), series).ok_or_else(unreadable)?;
@@ -160,7 +141,7 @@ impl Totals {
     }
 
     /// The bounds of a formula, if it has any.
-    fn interval(
+    pub(crate) fn interval(
         &mut self,
         formula: &Formula,
         quantities: &[Quantity],
@@ -203,13 +184,17 @@ impl Totals {
 }
 
 /// A group's values by cell.
-struct Spread {
+pub(crate) struct Spread {
     splits: u64,
     cells: Vec<(u32, Quantiles)>,
     all: Quantiles,
 }
 
 impl Spread {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        read_cell_quantiles(bytes).map(Spread::new)
+    }
+
     fn new((splits, cells): (u64, Vec<(u32, Quantiles)>)) -> Self {
         let mut all = Quantiles::default();
         cells.iter().for_each(|(_, cell)| all.merge(cell));
@@ -218,7 +203,7 @@ impl Spread {
 
     /// The bounds of the value at a rank, which was estimated (Woodruff 1952): the share of values up to it has an interval,
     /// to which the histogram's own error is added, and its ends are ranks of other values.
-    fn interval(&self, value: f64, rank: f64, sample: &Sample) -> Option<(f64, f64)> {
+    pub(crate) fn interval(&self, value: f64, rank: f64, sample: &Sample) -> Option<(f64, f64)> {
         let (mut below, mut all) = ([0.0; CELLS], [0.0; CELLS]);
         for (cell, values) in &self.cells {
             below[*cell as usize] = values.count_at_most(value);

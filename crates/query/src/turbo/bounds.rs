@@ -2,9 +2,9 @@
 //!
 //! A column of the result is followed down through the finish to the aggregation. What is found there as arithmetic
 //! of counts, sums and means is a [`Formula`] of totals, from which an interval follows; a largest value is a bound
-//! itself; of anything else there is only what was seen. Bounds are worked out where the aggregation's answers are
-//! made, a pair of columns for each formula, and go through the finish beside them as long as each of its steps gives at most a row
-//! for a row: projections, filters, orders, limits.
+//! itself; of anything else there is only what was seen. What intervals are worked out from goes through the finish
+//! beside the aggregation's answers as long as each of its steps gives at most a row for a row: projections, filters,
+//! orders, limits. They are [worked out](super::intervals) behind it.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as PlanResult;
+use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::{
     Aggregate as AggregateNode, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection,
     cast, lit,
@@ -20,6 +21,8 @@ use tidemill_base::coverage::BOUND;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};
 use tidemill_tables::{Aggregate, Function, Switch, TableSpec};
+
+use super::intervals::{Intervals, names_of};
 
 /// A quantity whose totals over the rows of a group are estimated: a count, or a sum.
 #[derive(Debug, Clone, PartialEq)]
@@ -299,24 +302,26 @@ impl Bounds {
         Arc::new(TableSpec::new(spec.keys.clone(), aggregates.collect()))
     }
 
-    /// The columns that carry the bounds of the formulas.
+    /// The columns that carry what the intervals are worked out from.
     pub(crate) fn carried(&self) -> Vec<FieldRef> {
-        let names = (0..self.estimates.len())
-            .flat_map(|index| ["low", "high"].map(|which| format!("tidemill_{which}_{index}")));
-        names.map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect()
+        carried_fields(&self.estimates, self.quantities.len(), self.values.len())
     }
 
     /// The plan of the result with bounds, above the finish `plain` over a finished table whose last columns are [those that carry
-    /// bounds](Bounds::carried). `is_exact` says that all of the input was read.
+    /// what they are of](Bounds::carried). `is_exact` says that all of the input was read; without `intervals` there are none.
     ///
     /// # Errors
     /// As DataFusion's plan builder.
-    pub(crate) fn with_bounds(&self, plain: LogicalPlan, is_exact: bool) -> Result<LogicalPlan> {
-        let carried = self.carried();
-        let (plan, is_carried) = match self.estimates.is_empty() || is_exact {
-            true => (plain, false),
-            false => match carry(&plain, &carried).told()? {
-                Some(plan) => (plan, true),
+    pub(crate) fn with_bounds(
+        &self,
+        plain: LogicalPlan,
+        intervals: Option<&Arc<Intervals>>,
+        is_exact: bool,
+    ) -> Result<LogicalPlan> {
+        let (plan, is_carried) = match intervals.filter(|_| !is_exact) {
+            None => (plain, false),
+            Some(intervals) => match carry(&plain, &self.carried()).told()? {
+                Some(plan) => (worked_out(plan, intervals, self.carried().len())?, true),
                 None => (plain, false),
             },
         };
@@ -336,8 +341,9 @@ impl Bounds {
             let value = || cast(column(index), of.clone());
             let (low, high) = match known {
                 _ if is_exact => (value(), value()),
-                Known::Estimate(formula) if is_carried => {
-                    (column(own + 2 * formula), column(own + 2 * formula + 1))
+                Known::Estimate(estimate) if is_carried => {
+                    let [low, high] = names_of(*estimate);
+                    (get_field(column(own), low), get_field(column(own), high))
                 }
                 Known::AtLeast => (value(), null),
                 Known::AtLeastAbout(share) => {
@@ -357,6 +363,44 @@ impl Bounds {
         let named = named.map(|(index, column)| column.alias(format!("result_{index}"))).collect();
         Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan)).told()?))
     }
+}
+
+/// The columns that carry what intervals are worked out from: for each quantity the sums by place in the input, for each
+/// of the values the quantiles by place, and each quantile that is asked for.
+pub(crate) fn carried_fields(
+    estimates: &[Estimated],
+    quantities: usize,
+    values: usize,
+) -> Vec<FieldRef> {
+    if estimates.is_empty() {
+        return Vec::new();
+    }
+    let field = |name: String, of: DataType| Arc::new(Field::new(name, of, true));
+    let bytes = |kind: &'static str, count: usize| {
+        (0..count)
+            .map(move |index| field(format!("tidemill_{kind}_{index}"), DataType::LargeBinary))
+    };
+    let quantiles = estimates.iter().filter(|it| matches!(it, Estimated::Quantile { .. }));
+    let quantiles = quantiles
+        .enumerate()
+        .map(|(index, _)| field(format!("tidemill_quantile_{index}"), DataType::Float64));
+    bytes("cells", quantities).chain(bytes("values", values)).chain(quantiles).collect()
+}
+
+/// The plan's own columns, and in the place of the last `carried` ones a column of all bounds.
+fn worked_out(
+    plan: LogicalPlan,
+    intervals: &Arc<Intervals>,
+    carried: usize,
+) -> Result<LogicalPlan> {
+    let columns = (0..plan.schema().fields().len()).map(|index| {
+        let (qualifier, field) = plan.schema().qualified_field(index);
+        Expr::Column(Column::new(qualifier.cloned(), field.name()))
+    });
+    let mut columns: Vec<Expr> = columns.collect();
+    let bounds = intervals.call(columns.split_off(columns.len() - carried));
+    columns.push(bounds.alias("tidemill_bounds"));
+    Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan)).told()?))
 }
 
 /// The plan with the finished table's last columns behind its own; none where a step does not give a row for a row.

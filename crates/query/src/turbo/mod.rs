@@ -4,12 +4,13 @@
 //! ([`DrawnOrder`](tidemill_sampling::DrawnOrder)), so that what has been read at any moment is a sample of all. Who decides that
 //! it is enough ([`runner`]) looks at the clock and at bytes, never at rows. Sums and counts are scaled up to the whole,
 //! and the variation between the splits tells how far off they may be ([`answer`]); what of the query's columns is such
-//! an estimate, and how its bounds reach the result, is found in the plan ([`bounds`]).
+//! an estimate, and how its bounds reach the result, is found in the plan ([`bounds`]); they are worked out behind it ([`intervals`]).
 
 pub(crate) mod answer;
 pub(crate) mod bounds;
 pub(crate) mod drawing;
 pub(crate) mod found;
+pub(crate) mod intervals;
 pub(crate) mod run;
 pub(crate) mod runner;
 pub(crate) mod shown;

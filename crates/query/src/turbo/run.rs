@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::TableReference;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{FetchType, LogicalPlan};
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::{Sample, look_confidence, look_splits};
@@ -88,6 +88,7 @@ impl Plan {
             enough: self.settings.enough.clone(),
             progress: self.settings.progress.clone(),
             interval_count: part.estimates.len(),
+            rows_max: fetch_of(&self.logical).unwrap_or(usize::MAX),
             watched: (!turbo.may_stop()).then(|| switch.clone()),
             is_careful,
         };
@@ -188,6 +189,22 @@ impl Plan {
             threads: self.settings.threads,
         };
         FoundRows::start(finding, turbo, (skip, fetch))
+    }
+}
+
+/// The most rows that a plan gives, where it says so.
+fn fetch_of(plan: &LogicalPlan) -> Option<usize> {
+    match plan {
+        LogicalPlan::Limit(limit) => match limit.get_fetch_type().ok()? {
+            FetchType::Literal(fetch) => fetch,
+            FetchType::UnsupportedExpr => None,
+        },
+        LogicalPlan::Sort(sort) => sort.fetch.or_else(|| fetch_of(&sort.input)),
+        LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => match plan.inputs()[..] {
+            [input] => fetch_of(input),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -348,12 +365,17 @@ impl Looking<'_, '_> {
         schema: &SchemaRef,
     ) -> Result<Vec<RecordBatch>> {
         let part = Answering { sample, ..self.part.clone() };
+        let intervals = part.intervals(self.plan.settings.threads);
         let answers = Box::new(std::iter::once(part.answer(answer)));
         let carried = self.plan.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried());
         let cancel = &self.plan.settings.cancel;
         let bounds = self.plan.bounds.as_deref();
-        let mut rows =
-            self.plan.finish_over(self.parts, answers, &carried, bounds.map(|it| (it, false)))?;
+        let mut rows = self.plan.finish_over(
+            self.parts,
+            answers,
+            &carried,
+            bounds.map(|it| (it, intervals.as_ref(), false)),
+        )?;
         let (mut batches, mut count) = (Vec::new(), 0);
         while let Some(batch) = rows.next(cancel)? {
             count += batch.num_rows();

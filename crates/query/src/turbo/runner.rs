@@ -58,6 +58,8 @@ pub(crate) struct Work {
     pub progress: Progress,
     /// How many columns of the answer have intervals.
     pub interval_count: usize,
+    /// The most rows that it has, as far as is known.
+    pub rows_max: usize,
     /// What turns intervals off, where nobody but somebody who watches wants them: of more groups than fit a screen
     /// many times over they cost more than they are worth.
     pub watched: Option<Switch>,
@@ -165,7 +167,7 @@ const RESERVE: Duration = Duration::from_millis(20);
 /// And for each group …
 const RESERVE_PER_GROUP_NS: u64 = 3_000;
 
-/// … with each of its intervals.
+/// … and for each interval of a row that is shown, by one thread.
 const RESERVE_PER_INTERVAL_NS: u64 = 15_000;
 
 /// Programs that files go through are waited for so long: they are ended by the threads that read them.
@@ -672,10 +674,7 @@ impl Runner {
             let mut patience = TICK;
             if let Some(ends_at) = until.ends_at {
                 let left = ends_at.saturating_duration_since(Instant::now());
-                let each = RESERVE_PER_GROUP_NS
-                    + RESERVE_PER_INTERVAL_NS * self.work.interval_count as u64;
-                let per_group = self.groups.load(Ordering::Relaxed) as u64 * each;
-                let reserve = (RESERVE + Duration::from_nanos(per_group)).min(left.max(RESERVE));
+                let reserve = self.reserve().min(left.max(RESERVE));
                 match left.checked_sub(reserve).filter(|left| !left.is_zero()) {
                     None => return Ok(Why::Deadline),
                     Some(left) => {
@@ -711,6 +710,16 @@ impl Runner {
             let mut state = self.state.lock();
             self.changed.wait_for(&mut state, patience);
         }
+    }
+
+    /// What it takes from the last row to the answer.
+    fn reserve(&self) -> Duration {
+        let groups = self.groups.load(Ordering::Relaxed);
+        let intervals = self.work.rows_max.min(groups) * self.work.interval_count;
+        let intervals = intervals.div_ceil(self.work.threads.max(1)) as u64;
+        let groups = RESERVE_PER_GROUP_NS.saturating_mul(groups as u64);
+        let intervals = RESERVE_PER_INTERVAL_NS.saturating_mul(intervals);
+        RESERVE + Duration::from_nanos(groups.saturating_add(intervals))
     }
 
     /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.

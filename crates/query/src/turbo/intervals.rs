@@ -1,0 +1,180 @@
+//! The intervals of a result's estimates, worked out behind its finish: of the rows that are shown.
+//!
+//! What they are worked out from, a group's sums by place in the input, goes through HAVING, ORDER BY and LIMIT beside
+//! the estimates, in columns of bytes. So a top ten of a million groups costs ten intervals: one takes up to 15 µs.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Float64Builder, StructArray};
+use arrow::datatypes::{DataType, Field, Fields, Float64Type};
+use datafusion::error::Result as PlanResult;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use tidemill_base::error::{Error, Result, caught};
+use tidemill_sampling::Sample;
+use tidemill_sql::external;
+
+use super::answer::{Spread, Totals, unreadable};
+use super::bounds::{Estimated, Quantity};
+
+/// Rows times estimates from which on several threads work them out.
+const SHARED_FROM: usize = 1_024;
+
+/// What intervals are worked out by.
+#[derive(Debug)]
+pub(crate) struct Intervals {
+    pub estimates: Vec<Estimated>,
+    pub quantities: Vec<Quantity>,
+    /// Of how many columns there are quantiles by place.
+    pub values: usize,
+    pub sample: Sample,
+    /// The most rows that what was not read can be thought to hold.
+    pub unread_rows: f64,
+    pub threads: usize,
+}
+
+/// The lower and the upper bounds of an estimate.
+type Pair = (Float64Builder, Float64Builder);
+
+impl Intervals {
+    /// The bounds of each estimate, from the [columns that carry](super::bounds::Bounds::carried) what they are of.
+    fn of(&self, carried: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
+        let work = rows * self.estimates.len();
+        let threads = if work < SHARED_FROM { 1 } else { self.threads.clamp(1, 64) };
+        let step = rows.div_ceil(threads).max(1);
+        let starts: Vec<usize> = (0..rows).step_by(step).collect();
+        let part = |start: usize| {
+            let length = step.min(rows - start);
+            let carried: Vec<ArrayRef> =
+                carried.iter().map(|column| column.slice(start, length)).collect();
+            caught(|| self.of_part(&carried, length))
+        };
+        let parts = match starts.as_slice() {
+            [] => vec![self.of_part(carried, rows)],
+            [start] => vec![part(*start)],
+            starts => std::thread::scope(|scope| {
+                let workers: Vec<_> =
+                    starts.iter().map(|start| scope.spawn(|| part(*start))).collect();
+                let gave_up = |_| Err(Error::Internal("a thread for intervals gave up".into()));
+                workers.into_iter().map(|it| it.join().unwrap_or_else(gave_up)).collect()
+            }),
+        };
+        let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+        (0..2 * self.estimates.len())
+            .map(|column| {
+                let column: Vec<&dyn Array> =
+                    parts.iter().map(|part| &part[column] as &dyn Array).collect();
+                Ok(arrow::compute::concat(&column)?)
+            })
+            .collect()
+    }
+
+    fn of_part(&self, carried: &[ArrayRef], rows: usize) -> Result<Vec<Float64Array>> {
+        let (cells, others) =
+            carried.split_at_checked(self.quantities.len()).ok_or_else(missing)?;
+        let (spreads, quantiles) = others.split_at_checked(self.values).ok_or_else(missing)?;
+        let bytes = |column: &ArrayRef| column.as_binary_opt::<i64>().cloned().ok_or_else(missing);
+        let cells = cells.iter().map(bytes).collect::<Result<Vec<_>>>()?;
+        let spreads = spreads.iter().map(bytes).collect::<Result<Vec<_>>>()?;
+        let builder = || Float64Builder::with_capacity(rows);
+        let mut bounds: Vec<Pair> = self.estimates.iter().map(|_| (builder(), builder())).collect();
+        let mut totals = Totals::new(self.quantities.len());
+        for row in 0..rows {
+            totals.read(&cells, row, self.sample.factor())?;
+            let spread = |spread: &arrow::array::LargeBinaryArray| {
+                Spread::read(spread.value(row)).ok_or_else(unreadable)
+            };
+            let spread = spreads.iter().map(spread).collect::<Result<Vec<_>>>()?;
+            let mut quantile = quantiles.iter();
+            for (estimated, (low, high)) in self.estimates.iter().zip(&mut bounds) {
+                let found = match estimated {
+                    Estimated::Formula(formula) => {
+                        totals.interval(formula, &self.quantities, &self.sample, self.unread_rows)
+                    }
+                    Estimated::Quantile { values, rank, .. } => {
+                        let column = quantile.next().ok_or_else(missing)?;
+                        let column =
+                            column.as_primitive_opt::<Float64Type>().ok_or_else(missing)?;
+                        let value = column.is_valid(row).then(|| column.value(row));
+                        value.and_then(|it| spread[*values].interval(it, *rank, &self.sample))
+                    }
+                };
+                low.append_option(found.map(|(low, _)| low));
+                high.append_option(found.map(|(_, high)| high));
+            }
+        }
+        Ok(bounds
+            .into_iter()
+            .flat_map(|(mut low, mut high)| [low.finish(), high.finish()])
+            .collect())
+    }
+
+    fn fields(&self) -> Fields {
+        let names = (0..self.estimates.len()).flat_map(names_of);
+        names.map(|name| Field::new(name, DataType::Float64, true)).collect()
+    }
+
+    /// A struct of all bounds, [named](names_of) by their estimates, of the columns that carry what they are of.
+    pub(crate) fn call(self: &Arc<Self>, carried: Vec<Expr>) -> Expr {
+        let function = Function {
+            intervals: Arc::clone(self),
+            signature: Signature::variadic_any(Volatility::Immutable),
+        };
+        ScalarUDF::from(function).call(carried)
+    }
+}
+
+/// What the bounds of an estimate are called.
+pub(crate) fn names_of(estimate: usize) -> [String; 2] {
+    ["low", "high"].map(|which| format!("{which}_{estimate}"))
+}
+
+fn missing() -> Error {
+    Error::Internal("what intervals are worked out from is not there".into())
+}
+
+/// As a function of a plan.
+#[derive(Debug)]
+struct Function {
+    intervals: Arc<Intervals>,
+    signature: Signature,
+}
+
+impl PartialEq for Function {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.intervals, &other.intervals)
+    }
+}
+
+impl Eq for Function {}
+
+impl Hash for Function {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.intervals).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Function {
+    fn name(&self) -> &'static str {
+        "tidemill_intervals"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Struct(self.intervals.fields()))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let rows = args.number_rows;
+        let carried = args.args.iter().map(|column| column.to_array(rows));
+        let carried = carried.collect::<PlanResult<Vec<_>>>()?;
+        let bounds = self.intervals.of(&carried, rows).map_err(external)?;
+        let all = StructArray::try_new_with_length(self.intervals.fields(), bounds, None, rows)?;
+        Ok(ColumnarValue::Array(Arc::new(all)))
+    }
+}
