@@ -75,6 +75,12 @@ pub struct Sampled {
     /// How many splits of CSV began, among those that could be checked, where no record does: their first records
     /// are wrong, and so may be what they count for.
     pub wrong_starts: u64,
+    /// Which clauses go by estimates, so that other groups might pass them: `HAVING`, `ORDER BY`, `LIMIT`.
+    #[serde(default)]
+    pub by_estimates: Vec<String>,
+    /// By how many seconds the answer missed its deadline; none within 0.2 s.
+    #[serde(default)]
+    pub late_seconds: Option<f64>,
 }
 
 /// Splits of which nothing is in a result.
@@ -250,6 +256,9 @@ impl Coverage {
 
 impl Sampled {
     fn say(&self, line: &mut String, is_complete: bool) {
+        if let Some(late) = self.late_seconds {
+            line.push_str(&format!(", {late:.1} s after the deadline"));
+        }
         if !is_complete && !self.scaled {
             line.push_str(", numbers are those of what was seen");
         }
@@ -271,12 +280,22 @@ impl Sampled {
         }
         if let Some(share) = self.unseen_share {
             line.push_str(&format!(
-                ", a group that is not here is in less than {} of the splits ({} %)",
+                ", a group that is not here is in less than {} of the splits ({})",
                 percent(share),
-                (self.confidence * 1000.0).round() / 10.0,
+                confidence(self.confidence),
             ));
         }
+        if let (Some((last, others)), false) = (self.by_estimates.split_last(), is_complete) {
+            let (others, and) = (others.join(", "), if others.is_empty() { "" } else { " and " });
+            let s = if others.is_empty() { "es" } else { "" };
+            line.push_str(&format!(", {others}{and}{last} go{s} by estimates"));
+        }
     }
+}
+
+/// How sure an interval is, in percent, with the digits that it has: `95 %`, `99.9999 %`.
+pub fn confidence(share: f64) -> String {
+    format!("{} %", (share * 1e8).round() / 1e6)
 }
 
 /// A share in percent, of two digits: `1.5 %`.

@@ -31,7 +31,10 @@ use tidemill_base::{Settings, suggest};
 use tidemill_planning::{planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
-use tidemill_source::{Hidden, Patience, Rejects, Source, SourceSpec, fit, standard_input};
+use tidemill_source::{
+    Cutting, Hidden, Patience, Rejects, Source, SourceSpec, Split, fit, sampled_target_bytes,
+    standard_input,
+};
 use tidemill_sql::dialects::{self, CalledSource, CalledSources, SourceColumns, Unhidden};
 use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
 use tidemill_sql::{Told, casts, external, floats, names, session, syntax, using};
@@ -438,6 +441,20 @@ impl Plan {
         unqualified(&text, &names)
     }
 
+    /// A source's splits as they would be read.
+    fn splits_of(&self, name: &str, source: &Source) -> Result<Vec<Split>> {
+        let turbo = self.query.turbo.as_ref().filter(|turbo| match &self.route {
+            Route::Tables(parts) => parts.stream.table() == name && turbo.cuts_finely(&parts.spec),
+            Route::Rows { stream, .. } => stream.table() == name,
+            Route::Engine { .. } => false,
+        });
+        let target_bytes = turbo.map(|turbo| {
+            turbo.split_bytes.unwrap_or_else(|| sampled_target_bytes(source.total_bytes()))
+        });
+        let cutting = Cutting { target_bytes, ..Cutting::default() };
+        Ok(source.splits_as(cutting, &mut |_, _| true)?)
+    }
+
     /// How the query would be run.
     ///
     /// # Errors
@@ -452,7 +469,7 @@ impl Plan {
                     name: shown(name),
                     format: source.format().name().to_string(),
                     files: source.files().len() as u64,
-                    splits: source.splits()?.len() as u64,
+                    splits: self.splits_of(name, source)?.len() as u64,
                     bytes: source.total_bytes(),
                     columns: source
                         .schema()

@@ -96,6 +96,9 @@ impl Results {
             self.account.scans().try_for_each(|scan| scan.read_rest())?;
         }
         self.account.rejects.finish(self.account.rows())?;
+        if let Some(part) = &mut self.account.part {
+            part.has_ended();
+        }
         Ok(None)
     }
 }

@@ -1023,6 +1023,21 @@ impl Source {
         starts::seen_from_before(self, split, cancel)
     }
 
+    /// Goes through the compressed files of a split for what is damaged in them. A decoder gives out what it makes of a
+    /// damaged file before it notices, and that may look like malformed records.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a damaged file; those of reading.
+    pub fn check_stored(&self, split: &Split, cancel: &Cancel) -> Result<()> {
+        let is_checked = |piece: &&Piece| {
+            !self.format.is_typed() && !piece.file.is_stream() && piece.file.program.is_none()
+        };
+        split.pieces.iter().filter(is_checked).try_for_each(|piece| {
+            let watch = input::Watch { cancel: cancel.clone(), ..input::Watch::default() };
+            stream::check_stored(&piece.file, watch)
+        })
+    }
+
     /// Begins to read a split.
     ///
     /// # Errors

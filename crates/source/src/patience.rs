@@ -196,6 +196,9 @@ impl Asking {
 
     /// Why a file is not read that does not answer.
     pub(super) fn no_answer(&self) -> String {
+        if self.left().is_zero() {
+            return "it did not answer before the deadline".to_owned();
+        }
         format!("it did not answer within {} ms", self.patience.file_wait.as_millis())
     }
 

@@ -34,6 +34,26 @@ pub(super) enum Extent {
     },
 }
 
+/// Reads a compressed file to its end, for what is wrong with it.
+///
+/// # Errors
+/// [`Error::Corrupt`]; those of reading.
+pub(super) fn check_stored(file: &SourceFile, watch: Watch) -> Result<()> {
+    if file.is_plain() {
+        return Ok(());
+    }
+    let cancel = watch.cancel.clone();
+    let open = Arc::new(OpenFile::open(file, Access::Until(file.size()), &watch)?);
+    open.start_at(0)?;
+    let input = Box::new(FileInput::new(open, 0, 0, watch));
+    let mut input = magic::decoded(file, input, STORED_BUFFER_BYTES, Some(file.size()))?;
+    let mut buffer = vec![0; STORED_BUFFER_BYTES];
+    while input.read(&mut buffer)? == buffer.len() {
+        cancel.check()?;
+    }
+    Ok(())
+}
+
 /// A file's decoded bytes from its start, as blocks of records, behind a byte-order mark; and the
 /// file itself, where there is one.
 pub(super) fn stream(

@@ -149,7 +149,7 @@ fn branch_is(index: usize) -> Expr {
 const OF_ONE_ROW: &str = "value of one row";
 
 /// Whether a call is of that function, to which no order of rows matters.
-pub(crate) fn is_of_one_row(call: &AggregateFunction) -> bool {
+pub fn is_of_one_row(call: &AggregateFunction) -> bool {
     call.func.aliases().iter().any(|alias| alias == OF_ONE_ROW)
 }
 

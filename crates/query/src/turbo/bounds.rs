@@ -13,6 +13,8 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as PlanResult;
 use datafusion::functions::core::expr_fn::get_field;
+use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
     Aggregate as AggregateNode, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection,
     cast, lit,
@@ -20,7 +22,8 @@ use datafusion::logical_expr::{
 use tidemill_base::coverage::BOUND;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};
-use tidemill_tables::{Aggregate, Function, Switch, TableSpec};
+use tidemill_tables::calls::aggregate_call;
+use tidemill_tables::{Aggregate, Function, Switch, TableSpec, is_of_one_row};
 
 use super::intervals::{Intervals, names_of};
 
@@ -197,6 +200,8 @@ pub(crate) struct Bounds {
     pub quantities: Vec<Quantity>,
     /// Of which quantiles are asked for.
     pub values: Vec<Quantity>,
+    /// Which clauses go by estimates: `HAVING`, `ORDER BY`, `LIMIT`.
+    pub by_estimates: Vec<&'static str>,
     /// The result's own columns, without bounds.
     own: SchemaRef,
 }
@@ -219,8 +224,10 @@ impl Bounds {
             found.known(of)
         });
         let columns = columns.collect();
+        let mut by_estimates = Vec::new();
+        found.clauses(plan, &mut by_estimates);
         let Found { estimates, quantities, values, .. } = found;
-        Bounds { columns, estimates, quantities, values, own: Arc::clone(own) }
+        Bounds { columns, estimates, quantities, values, by_estimates, own: Arc::clone(own) }
     }
 
     /// Whether a column of the result has bounds beside it.
@@ -432,6 +439,26 @@ fn carry(plan: &LogicalPlan, carried: &[FieldRef]) -> PlanResult<Option<LogicalP
             }));
             Ok(Some(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(input))?)))
         }
+        // The groups of `count(DISTINCT x)`, one row of which has what was aggregated beside it.
+        LogicalPlan::Aggregate(aggregate) => {
+            let Some(like) = aggregate.aggr_expr.iter().find_map(of_one_row) else {
+                return Ok(None);
+            };
+            let Some(input) = carry(&aggregate.input, carried)? else { return Ok(None) };
+            let behind = input.schema().fields().len() - carried.len();
+            let mut calls = aggregate.aggr_expr.clone();
+            for (index, field) in (behind..).zip(carried) {
+                let (qualifier, of) = input.schema().qualified_field(index);
+                let value = Expr::Column(Column::new(qualifier.cloned(), of.name()));
+                let filter = like.params.filter.clone();
+                let first = first_value_udaf();
+                let first =
+                    AggregateFunction::new_udf(first, vec![value], false, filter, vec![], None);
+                calls.push(Expr::AggregateFunction(first).alias(field.name()));
+            }
+            let keys = aggregate.group_expr.clone();
+            Ok(Some(LogicalPlan::Aggregate(AggregateNode::try_new(Arc::new(input), keys, calls)?)))
+        }
         LogicalPlan::Filter(_)
         | LogicalPlan::Sort(_)
         | LogicalPlan::Limit(_)
@@ -442,6 +469,11 @@ fn carry(plan: &LogicalPlan, carried: &[FieldRef]) -> PlanResult<Option<LogicalP
         }
         _ => Ok(None),
     }
+}
+
+/// The call by which what was aggregated is taken from the one row that has it.
+fn of_one_row(expr: &Expr) -> Option<&AggregateFunction> {
+    aggregate_call(expr).filter(|call| is_of_one_row(call))
 }
 
 fn is_scan(plan: &LogicalPlan) -> bool {
@@ -497,11 +529,39 @@ impl Found<'_> {
         }))
     }
 
+    /// Notes which clauses above the aggregation go by what may be otherwise for the whole input.
+    fn clauses(&mut self, plan: &LogicalPlan, found: &mut Vec<&'static str>) {
+        let input = match plan {
+            LogicalPlan::Aggregate(aggregate) if aggregate == self.core => return,
+            LogicalPlan::Filter(filter) => &filter.input,
+            LogicalPlan::Sort(sort) => &sort.input,
+            LogicalPlan::Limit(limit) => &limit.input,
+            LogicalPlan::Projection(projection) => &projection.input,
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            _ => return,
+        };
+        self.clauses(input, found);
+        let mut is_estimate = |expr: &Expr| self.expr(input, expr) != Is::Exact;
+        match plan {
+            LogicalPlan::Filter(filter) if is_estimate(&filter.predicate) => {
+                found.extend((!found.contains(&"HAVING")).then_some("HAVING"));
+            }
+            LogicalPlan::Sort(sort) if sort.expr.iter().any(|by| is_estimate(&by.expr)) => {
+                found.extend((!found.contains(&"ORDER BY")).then_some("ORDER BY"));
+                found.extend(sort.fetch.map(|_| "LIMIT"));
+            }
+            LogicalPlan::Limit(_) if found.contains(&"ORDER BY") && !found.contains(&"LIMIT") => {
+                found.push("LIMIT");
+            }
+            _ => {}
+        }
+    }
+
     /// What a column of a plan is.
     fn column(&mut self, plan: &LogicalPlan, index: usize) -> Is {
         match plan {
             LogicalPlan::Aggregate(aggregate) if aggregate == self.core => self.of_core(index),
-            // `count(DISTINCT x)` is a count of the groups that were found.
+            // `count(DISTINCT x)` is a count of the groups that were found; what stands beside it is in one of their rows.
             LogicalPlan::Aggregate(aggregate) => {
                 let keys = aggregate.group_expr.len();
                 match (
@@ -509,6 +569,10 @@ impl Found<'_> {
                     aggregate.aggr_expr.get(index.wrapping_sub(keys)),
                 ) {
                     (Some(key), _) => self.anything(&aggregate.input, key),
+                    (None, Some(call)) if of_one_row(call).is_some() => {
+                        let value = of_one_row(call).and_then(|call| call.params.args.first());
+                        value.map_or(Is::Seen, |value| self.expr(&aggregate.input, value))
+                    }
                     (None, Some(call)) if is_count(call) => {
                         match self.anything(&aggregate.input, call) {
                             Is::Exact => Is::AtLeast,

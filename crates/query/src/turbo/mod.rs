@@ -21,6 +21,7 @@ use runner::Until;
 pub(crate) use shown::account_of;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory::{Size, parse_size};
+use tidemill_tables::TableSpec;
 
 /// When a query may end before all of its input was read, and what is said of its answer.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -125,6 +126,12 @@ impl Turbo {
         self.deadline.is_some()
             || self.find.is_some()
             || [self.drop, self.error, self.sample].iter().any(Option::is_some)
+    }
+
+    /// Whether the input of such tables is cut finely: not where whoever only watches has it cut as ever, nor where
+    /// answers depend on the cut.
+    pub(crate) fn cuts_finely(&self, spec: &TableSpec) -> bool {
+        self.may_stop() && (spec.is_order_free() || self.split_bytes.is_some())
     }
 
     /// These, and where nothing is said those of `base`.

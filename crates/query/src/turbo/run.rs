@@ -49,10 +49,7 @@ impl Plan {
         is_careful: bool,
     ) -> Result<(Merged, Answering, Account)> {
         let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
-        // Whoever only watches has the input cut as ever; so have states whose answers depend on the cut.
-        let is_fine =
-            turbo.may_stop() && (parts.spec.is_order_free() || turbo.split_bytes.is_some());
-        if let (Some((_, table)), true) = (stream, is_fine) {
+        if let (Some((_, table)), true) = (stream, turbo.cuts_finely(&parts.spec)) {
             table.cut_finely(turbo.split_bytes);
         }
         let coded = self.coded(parts)?;
@@ -153,6 +150,10 @@ impl Plan {
             if parts.spec.keys.is_empty() {
                 // There is one group, and it is seen.
                 read.sampled.unseen_share = None;
+            }
+            if let (Some(bounds), false) = (&self.bounds, turbo.as_seen) {
+                read.sampled.by_estimates =
+                    bounds.by_estimates.iter().map(ToString::to_string).collect();
             }
             account.part = Some(read);
         }

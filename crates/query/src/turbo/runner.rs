@@ -462,6 +462,10 @@ impl Runner {
             read = self.read_rows(index, worker, hand, own);
             outcome = scan.outcome(index);
         }
+        // What a damaged file is decoded to may look like malformed records.
+        if matches!(read, Err(Error::BadRecords { .. })) && self.drawing.drop_bytes > 0 {
+            scan.source().check_stored(&scan.splits()[index], &self.work.cancel)?;
+        }
         let Some((row_count, waiting)) = read? else { return Ok(()) };
         self.land(index, outcome, row_count, waiting, worker, hand)?;
         self.work.progress.tables().add_cpu(&mut own.clock);

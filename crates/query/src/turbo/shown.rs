@@ -1,9 +1,12 @@
 //! What is said of an answer that rests on a part of the input: which part, and how wide its intervals are.
 
+use std::time::{Duration, Instant};
+
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type};
 use tidemill_base::coverage::{
-    BOUND, Estimate, GIVEN_UP_FILES_MAX, GivenUp, LIMIT_REACHED, LeftOut, Sampled, percent,
+    BOUND, Estimate, GIVEN_UP_FILES_MAX, GivenUp, LIMIT_REACHED, LeftOut, Sampled, confidence,
+    percent,
 };
 use tidemill_sampling::unseen_share;
 
@@ -21,6 +24,19 @@ pub(crate) struct PartRead {
     /// How many splits.
     pub splits: u64,
     pub sampled: Sampled,
+    /// When the answer was to be there.
+    ends_at: Option<Instant>,
+}
+
+/// An answer that comes so much later has missed its deadline.
+const LATE: Duration = Duration::from_millis(200);
+
+impl PartRead {
+    /// Notes that the last row has been given out.
+    pub(crate) fn has_ended(&mut self) {
+        let late = self.ends_at.map(|ends_at| ends_at.elapsed()).filter(|late| *late > LATE);
+        self.sampled.late_seconds = late.map(|late| (late.as_secs_f64() * 1e3).round() / 1e3);
+    }
 }
 
 /// What is said of a run's part.
@@ -77,6 +93,8 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         unseen_share: (sample.is_some() && !is_whole && splits_read > 0)
             .then(|| unseen_share(splits_read, confidence)),
         wrong_starts: read.wrong_starts,
+        by_estimates: Vec::new(),
+        late_seconds: None,
     };
     let stopped = match read.why {
         Why::Whole => None,
@@ -87,7 +105,8 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         Why::Precise => Some("stopped when it was precise enough".to_owned()),
         Why::Asked => Some("stopped when it was asked to".to_owned()),
     };
-    PartRead { is_whole, stopped, bytes: read.bytes, splits: splits_read, sampled }
+    let ends_at = turbo.ends_at();
+    PartRead { is_whole, stopped, bytes: read.bytes, splits: splits_read, sampled, ends_at }
 }
 
 /// How wide the intervals of a column are, of the rows that were given out.
@@ -158,10 +177,11 @@ impl ShownBounds {
 
     /// What the coverage says of the column.
     pub(crate) fn estimate(&self, part: &PartRead) -> Estimate {
-        let sure = (part.sampled.confidence * 1000.0).round() / 10.0;
+        let sure = confidence(part.sampled.confidence);
         let mut said: Vec<String> = Vec::new();
         if self.whole > 0 {
-            said.push(format!("±{} ({sure} %)", percent(self.widest)));
+            let up_to = if self.whole > 1 { "up to " } else { "" };
+            said.push(format!("{up_to}±{} ({sure})", percent(self.widest)));
         }
         if self.half > 0 {
             said.push("is a bound".to_owned());
