@@ -65,6 +65,18 @@ impl Map {
         Ok(Map { plan, context, scan, steps: is_known.then(|| steps.into()) })
     }
 
+    /// Whether its steps are applied to batches.
+    #[cfg(test)]
+    pub(crate) fn is_applied(&self) -> bool {
+        self.steps.is_some()
+    }
+
+    /// The same, which executes the plan.
+    #[cfg(test)]
+    pub(crate) fn executed(self) -> Self {
+        Map { steps: None, ..self }
+    }
+
     /// The rows of a split; the reading begins with the first.
     ///
     /// # Errors

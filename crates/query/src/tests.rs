@@ -2,5 +2,6 @@
 
 mod functions;
 mod joins;
+mod map;
 mod tables;
 mod windows;

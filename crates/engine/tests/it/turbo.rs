@@ -462,3 +462,81 @@ fn what_cannot_be_estimated_is_refused() {
         assert!(message.contains(expected), "{sql}: {message}");
     }
 }
+
+#[test]
+fn what_stands_beside_a_count_of_different_values_keeps_its_intervals() {
+    let folder = events(24, 2_000);
+    let options = [("sample", "20%"), ("split_bytes", "2k")];
+    let alone = "SELECT kind, count(*) AS n, avg(ms) AS ms FROM '$/*.csv' GROUP BY kind ORDER BY kind";
+    let beside = alone.replace("avg(ms)", "count(DISTINCT user) AS users, avg(ms)");
+    let (alone, beside) = (asked(&folder, alone, &options), asked(&folder, &beside, &options));
+    for name in ["n", "ms"] {
+        assert_eq!(estimates(&alone, name), estimates(&beside, name), "{name}");
+    }
+    for (seen, low, high) in estimates(&beside, "users") {
+        assert_eq!((low, high), (Some(seen), None));
+    }
+    // Without groups there is an answer to no rows, too.
+    let of_all = "SELECT count(*) AS n, count(DISTINCT user) AS users FROM '$/*.csv'";
+    let of_all = asked(&folder, of_all, &options);
+    assert!(matches!(estimates(&of_all, "n").as_slice(), [(_, Some(_), Some(_))]));
+}
+
+#[test]
+fn intervals_are_the_same_whether_all_groups_are_shown_or_few() {
+    let folder = events(24, 2_000);
+    let options = [("sample", "20%"), ("split_bytes", "2k")];
+    let all = "SELECT user % 700 AS u, count(*) AS n, sum(ms) / count(*) AS ms, median(price) AS m \
+               FROM '$/*.csv' GROUP BY u ORDER BY n DESC, u";
+    let few = format!("{all} LIMIT 9");
+    let (all, few) = (asked(&folder, all, &options), asked(&folder, &few, &options));
+    for name in ["n", "ms", "m"] {
+        assert_eq!(estimates(&all, name)[..9], estimates(&few, name), "{name}");
+    }
+    let by = &few.coverage.sampled.as_ref().unwrap().by_estimates;
+    assert_eq!(by.as_slice(), ["ORDER BY", "LIMIT"]);
+    assert!(few.coverage.one_line().contains("ORDER BY and LIMIT go by estimates"));
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_file_that_is_damaged_in_its_middle_is_given_up_and_not_taken_for_malformed_records() {
+    let folder = Folder::new();
+    let mut random = Random(3);
+    let mut text = "n,m\n".to_owned();
+    (0..20_000).for_each(|n| text.push_str(&format!("{n},{}\n", random.below(1 << 40))));
+    let whole = gzip(&text);
+    for file in 0..40 {
+        let mut bytes = whole.clone();
+        if file == 17 {
+            // What follows is decoded to something else.
+            let middle = bytes.len() / 2;
+            bytes[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0x55);
+        }
+        folder.write(&format!("{file:02}.csv.gz"), bytes);
+    }
+    let sql = "SELECT count(*) AS n, sum(m) AS m FROM '$/*.csv.gz'";
+    assert!(folder.try_ask(sql, &settings()).is_err());
+    let answer = asked(&folder, sql, &[("drop", "5%")]);
+    let sampled = answer.coverage.sampled.as_ref().unwrap();
+    let [file] = sampled.given_up_files.as_slice() else { panic!("{sampled:?}") };
+    assert!(file.path.ends_with("17.csv.gz"), "{file:?}");
+    assert_eq!(answer.coverage.rows.rejected, 0);
+}
+
+#[test]
+fn what_cannot_be_read_is_left_out_only_where_that_was_said() {
+    let folder = events(24, 500);
+    std::os::unix::fs::symlink("/nowhere", folder.path().join("link.csv")).unwrap();
+    let sql = "SELECT count(*) AS n FROM '$/*.csv'";
+    let error = refused(&folder, sql, &[("deadline", "1h")]);
+    assert!(error.contains("link.csv") && error.contains("--drop"), "{error}");
+    let answer = asked(&folder, sql, &[("deadline", "1h"), ("drop", "10%")]);
+    let sampled = answer.coverage.sampled.as_ref().unwrap();
+    assert!(sampled.given_up_files[0].path.ends_with("link.csv"), "{sampled:?}");
+}

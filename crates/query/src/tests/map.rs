@@ -1,0 +1,75 @@
+//! A map's steps against the plan that they are of: the same rows.
+
+use std::fmt::Write as _;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use proptest::prelude::*;
+use tidemill_base::Settings;
+
+use crate::map::Map;
+use crate::route::Route;
+use crate::{Plan, Query};
+
+fn rows(map: &Map, splits: usize) -> Vec<Option<RecordBatch>> {
+    let of_split = |index| {
+        let batches: Vec<RecordBatch> = map.rows(index).unwrap().map(Result::unwrap).collect();
+        let first = batches.first()?;
+        Some(concat_batches(&first.schema(), &batches).unwrap()).filter(|all| all.num_rows() > 0)
+    };
+    (0..splits).map(of_split).collect()
+}
+
+const COLUMNS: [&str; 6] =
+    ["a", "upper(c)", "a + b", "CASE WHEN b > 50 THEN c END", "1", "coalesce(b, a) / 2.0"];
+const CONDITIONS: [&str; 6] =
+    ["a > 500", "c LIKE '%7%'", "b IS NULL", "a % 97 = 0 AND b < 40", "false", "length(c) > 0"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn steps_make_what_the_plan_makes(
+        columns in prop::sample::subsequence(COLUMNS.to_vec(), 0..4),
+        conditions in prop::sample::subsequence(CONDITIONS.to_vec(), 0..3),
+        files in prop::collection::vec(0..20_000_u32, 1..5),
+        is_nested in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, rows) in files.iter().enumerate() {
+            let mut text = "a,b,c\n".to_owned();
+            for row in 0..*rows {
+                let b = if row % 11 == 0 { String::new() } else { (row % 89).to_string() };
+                writeln!(text, "{},{b},text {row}", row % 1009).unwrap();
+            }
+            std::fs::write(folder.path().join(format!("{number}.csv")), text).unwrap();
+        }
+        let table = format!("'{}/*.csv'", folder.path().display());
+        let table = match is_nested {
+            true => format!("(SELECT a, b, c || '!' AS c FROM {table} WHERE a <> 3) AS t"),
+            false => table,
+        };
+        let condition = match conditions.is_empty() {
+            true => String::new(),
+            false => format!("WHERE {}", conditions.join(" AND ")),
+        };
+        let columns: Vec<String> =
+            columns.iter().enumerate().map(|(at, it)| format!("{it} AS x{at}")).collect();
+        let sql = match columns.is_empty() {
+            true => format!("SELECT count(*) FROM {table} {condition}"),
+            false => format!("SELECT {} FROM {table} {condition}", columns.join(", ")),
+        };
+        let query = Query { sql: sql.clone(), ..Query::default() };
+        let plan = Plan::new(&query, &Settings { threads: 1, ..Settings::new(256 << 20) }).unwrap();
+        let (stream, map) = match &plan.route {
+            Route::Tables(parts) => (&parts.stream, &parts.map),
+            Route::Rows { stream, map, .. } => (stream, map),
+            Route::Engine { why } => panic!("{sql}: {why}"),
+        };
+        let (steps, scan) = plan.per_split(stream, map).unwrap();
+        prop_assert!(steps.is_applied(), "{}", sql);
+        let splits = scan.splits().len();
+        let applied = rows(&steps, splits);
+        prop_assert_eq!(applied, rows(&steps.executed(), splits), "{}", sql);
+    }
+}
