@@ -171,7 +171,8 @@ impl Plan {
 
         let groups = filling.table.group_count() as u64;
         let half = read.marks.iter().min_by_key(|(rows, _)| rows.abs_diff(read.rows / 2));
-        let half = half.copied().filter(|(rows, _)| *rows < read.rows);
+        // Neither before the first rows nor after the last.
+        let half = half.copied().filter(|(rows, _)| read.rows / 4 < *rows && *rows < read.rows);
         let merged = self.merged(&spec, filling.table.take()?)?;
         let intervals = self.bounds.as_ref().map_or(0, |bounds| bounds.estimates.len());
         let target = sampled_target_bytes(source.total_bytes());
