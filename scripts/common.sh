@@ -107,3 +107,22 @@ install_packages() {
     # The lists may be missing, or name versions that are gone.
     { "${install[@]}" || { apt-get update -qq && "${install[@]}"; }; } > "$target/apt-get.log" 2>&1 < /dev/null
 }
+
+# find_chromium: sets `chromium`, or fails.
+find_chromium() {
+    local name
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        chromium="$(command -v "$name")" && return
+    done
+    return 1
+}
+
+# need_chromium: sets `chromium`; empty where there is none.
+need_chromium() {
+    find_chromium && return
+    if [ "$(id -u)" -eq 0 ]; then
+        say "installing Chromium (125 MB)"
+        install_packages chromium && find_chromium && return
+    fi
+    chromium=""
+}

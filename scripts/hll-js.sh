@@ -106,25 +106,6 @@ build() {
     say "built $package/dist in $((SECONDS - started)) s"
 }
 
-# find_chromium: sets `chromium`, or fails.
-find_chromium() {
-    local name
-    for name in chromium chromium-browser google-chrome google-chrome-stable; do
-        chromium="$(command -v "$name")" && return
-    done
-    return 1
-}
-
-# need_chromium: sets `chromium`; empty where there is none.
-need_chromium() {
-    find_chromium && return
-    if [ "$(id -u)" -eq 0 ]; then
-        say "installing Chromium (125 MB)"
-        install_packages chromium && find_chromium && return
-    fi
-    chromium=""
-}
-
 build
 if [ "${1:-}" = "--test" ]; then
     need_chromium

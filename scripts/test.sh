@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every test: Rust (units, properties, the built binary), then the Python package built as
 # `pip install .` builds it, and both against a real S3 server and servers that misbehave; then the
-# npm package, in Node.js and in a browser. The last line is the sum of them.
+# npm package, in Node.js and in a browser. Notebooks are looked at in the same browser. The last line is the
+# sum of them all.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need_cargo
 need_python
@@ -67,9 +68,17 @@ fi
 command -v mvn > /dev/null && command -v javac > /dev/null ||
     say "tests against java-hll are left out: Maven and a JDK are not installed"
 
+# What tests/notebook looks at notebooks with; it is left out, and says so, where one of them is not there.
+need_chromium
+if [ -z "$chromium" ]; then
+    say "tests of notebooks are left out: Chromium is not installed, and only root can install it"
+elif ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement docs/pictures/requirements.txt; then
+    say "tests of notebooks are left out: JupyterLab and Playwright could not be installed"
+fi
+
 status=0
 say "Python tests"
-"$venv/bin/python" -m pytest python/tests tests 2>&1 | tee "$logs/python.log" || status=$?
+CHROMIUM="$chromium" "$venv/bin/python" -m pytest python/tests tests 2>&1 | tee "$logs/python.log" || status=$?
 # The last such line: what a library says at the end of the process comes after it.
 counts=$({ grep -E '(passed|failed|errors?).* in [0-9.]+s' "$logs/python.log" || true; } | tail -n 1 | awk '{
     for (i = 2; i <= NF; i++) {

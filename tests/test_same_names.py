@@ -15,6 +15,7 @@ REPOSITORY = pathlib.Path(__file__).parents[1]
 # What Python has in another way.
 SOMEWHERE_ELSE = {
     "check": "check_schema",
+    "cluster": "explain",
     "coverage": "Result.coverage, Written.coverage",
     "dry_run": "Job.explain",
     "explain": "explain",

@@ -376,6 +376,30 @@ def test_a_job_is_explained_as_it_would_be_run(logs):
         job.explain(error="2%")
 
 
+def test_what_a_query_would_take_on_a_cluster_is_told(logs):
+    plan = tm.explain(SQL.format(logs[0]), cluster="cores=100,disks=10,bytes=1GB")
+    assert plan.forecast["cluster"]["cores"] == 100
+    assert plan.forecast["measured"]["groups"] == len(KEYS)
+    assert [outlook["cores"] for outlook in plan.forecast["outlooks"]] == [100, 10, 1000]
+    # A gigabyte from ten disks of 200 MB a second.
+    assert plan.forecast["outlooks"][0]["parts"]["disks"] == pytest.approx(0.5)
+    assert "measured here: " in str(plan) and plan.to_dict()["forecast"] == plan.forecast
+    assert tm.explain(SQL.format(logs[0])).forecast is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "cluster", "message"),
+    [
+        (SQL, "cores=0", "`0` is no number of cores"),
+        (SQL, "disks=10", "a cluster has cores"),
+        ("SELECT v FROM '{}' ORDER BY v", "cores=8", "no forecast can be made: the query sorts"),
+    ],
+)
+def test_a_forecast_that_cannot_be_made_is_refused(sql, cluster, message, logs):
+    with pytest.raises(tm.UsageError, match=message):
+        tm.explain(sql.format(logs[0]), cluster=cluster)
+
+
 def test_answers_as_they_stand_end_with_the_result(tmp_path):
     rows = "".join(f"{n % 3},{n}\n" for n in range(200_000))
     for file in range(20):

@@ -30,6 +30,10 @@ class Explain:
         The plan of each step, by its name.
     sink : str or None
         What would be written, in words; none without an output.
+    forecast : dict or None
+        What it would take on a cluster, where that was asked for: what was ``measured`` here, and
+        ``outlooks`` for inputs of some sizes on so many cores, each with its ``seconds`` and what
+        it is ``bound`` by.
 
     Examples
     --------
@@ -50,6 +54,7 @@ class Explain:
     sources: list[dict[str, Any]] = field(repr=False)
     steps: dict[str, str] = field(repr=False)
     sink: str | None
+    forecast: dict[str, Any] | None = field(repr=False)
     _text: str = field(repr=False, compare=False)
     _tree: dict[str, Any] = field(repr=False, compare=False)
 
@@ -65,6 +70,7 @@ class Explain:
             explained["sources"],
             dict(explained["steps"]),
             explained.get("sink"),
+            explained.get("forecast"),
             text,
             explained,
         )

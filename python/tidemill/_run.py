@@ -779,12 +779,20 @@ def explain(
     split_bytes: str | int | None = None,
     as_seen: bool = False,
     no_intervals: bool = False,
+    cluster: str | None = None,
     replacement_scans: bool | None = None,
     **objects: SourceObject,
 ) -> Explain:
     r"""Say how SQL would be run, and do not run it.
 
     The parameters are those of `query`; of a job, `Job.explain` says the same.
+
+    Parameters
+    ----------
+    cluster : str, optional
+        What the query would take on so many cores and disks, such as ``"cores=1000,disks=200"``;
+        also ``disk=200MB/s``, ``machines=32``, ``network=1.25GB/s`` of each machine, ``bytes=1TB``
+        and ``groups=1e6``. For that it is run for about a second, over a sample of its input.
 
     Returns
     -------
@@ -800,6 +808,13 @@ def explain(
     ('partial tables', True, ['map', 'tables', 'finish'])
     >>> print(str(plan).splitlines()[0])
     path: partial tables (one aggregation over one source)
+
+    What it would take on a cluster is measured here, so that it is another each time.
+
+    >>> sql = f"SELECT page, sum(ms) FROM '{path}' GROUP BY page"
+    >>> plan = tm.explain(sql, cluster="cores=1000,disks=200")
+    >>> [(outlook["bytes"], outlook["cores"]) for outlook in plan.forecast["outlooks"][:2]]
+    [(20, 1000), (1000000000000, 1000)]
     """
     source = _options.source(
         source_format=source_format,
@@ -839,7 +854,7 @@ def explain(
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))
-    return Explain._of(*_tidemill.explain_query(sql, given, source, limits, turbo, named))
+    return Explain._of(*_tidemill.explain_query(sql, given, source, limits, turbo, named, cluster))
 
 
 @overload

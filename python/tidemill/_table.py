@@ -32,6 +32,7 @@ _STYLE = """
 }
 .tidemill table thead th {
   border-bottom: 1px solid rgba(128, 128, 128, 0.6); font-weight: 600; vertical-align: bottom;
+  overflow-wrap: break-word;
 }
 .tidemill table .number { text-align: right !important; white-space: nowrap; }
 .tidemill table .type { display: block; font-size: 85%; font-weight: 400; opacity: 0.6; }

@@ -399,6 +399,7 @@ def explain_query(
     limits: LimitOptions,
     turbo: TurboOptions,
     objects: list[NamedObject],
+    cluster: str | None,
 ) -> tuple[str, str]: ...
 def unknown_tables(
     sql: str, given: list[tuple[str, Given]], names: list[str]

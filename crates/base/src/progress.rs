@@ -84,6 +84,14 @@ fn thread_cpu_ns() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// The processor time of all threads of this process, in seconds.
+pub fn process_cpu_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills in the structure, or leaves it and returns an error.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    if status == 0 { time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9 } else { 0.0 }
+}
+
 /// How a run goes, once it is planned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Planned {

@@ -273,6 +273,7 @@ Examples:
   tidemill query \"SELECT state, unique(user_id) AS users FROM 'logs/*.json.zst' GROUP BY state\"
   tidemill query \"SELECT * FROM 'flights.csv' WHERE dep_delay > 600\" --null NA --format json
   tidemill query --file report.sql --output 'out/{day}.csv'
+  tidemill query --file report.sql --explain --cluster cores=1000,disks=200
   zcat access.gz | tidemill query \"SELECT count() FROM '-'\" --source-format lines")]
 pub(crate) struct QueryArgs {
     /// One SELECT; `-` reads it from standard input
@@ -287,6 +288,10 @@ pub(crate) struct QueryArgs {
     /// Show how the query would be run, and do not run it
     #[arg(long)]
     pub explain: bool,
+    /// With --explain: what it would take on so many cores and disks, by a second of running it here:
+    /// cores=1000,disks=200. Also disk=200MB/s, machines=32, network=1.25GB/s, bytes=1TB, groups=1e6
+    #[arg(long, value_name = "CLUSTER")]
+    pub cluster: Option<String>,
     #[command(flatten)]
     pub turbo: TurboArgs,
     #[command(flatten)]

@@ -39,7 +39,8 @@ pub use convert::{Conversion, Converted};
 pub use job::Job;
 pub use kept::Kept;
 pub use query::{
-    Explain, Glimpse, Merge, NamedSource, Plan, Query, Repeats, Results, Turbo, Watch,
+    Cluster, Explain, Forecast, Glimpse, Merge, NamedSource, Plan, Query, Repeats, Results, Turbo,
+    Watch,
 };
 pub use tidemill_base::{
     BadRecord, Cancel, Coverage, Error, Home, Kind, Progress, Result, RunDir, RunId, Settings,

@@ -55,8 +55,8 @@ use tidemill_engine::running::{Preparation, Running, deliver, prepare};
 use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
-    Cancel, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats, Result, Settings,
-    Turbo,
+    Cancel, Cluster, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats, Result,
+    Settings, Turbo,
 };
 
 use crate::errors::{raise, warn};
@@ -276,6 +276,7 @@ fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSou
 
 /// How SQL would be run, for people and as JSON.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
 fn explain_query(
     py: Python<'_>,
     sql: String,
@@ -284,10 +285,13 @@ fn explain_query(
     limits: LimitOptions,
     turbo: TurboOptions,
     objects: Vec<Named>,
+    cluster: Option<String>,
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
     let sources = named(py, objects)?;
-    explain(py, limits, move || {
+    let cluster = cluster.as_deref().map(Cluster::parse).transpose();
+    let cluster = cluster.map_err(|error| raise(py, error))?;
+    explain(py, limits, cluster, move || {
         let turbo = turbo.over(&Turbo::default(), began)?;
         let defaults = source.spec(String::new())?;
         let query = Query { sql, sources, defaults, turbo, ..Query::default() };
@@ -324,7 +328,7 @@ fn explain_job(
     turbo: TurboOptions,
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
-    explain(py, limits, move || {
+    explain(py, limits, None, move || {
         let job = job.job()?;
         let turbo = turbo.over(&job.turbo, began)?;
         let sink = sink.over(job.sink.as_ref())?;
@@ -579,6 +583,7 @@ fn told(coverage: Option<&Coverage>) -> (String, String) {
 fn explain(
     py: Python<'_>,
     limits: LimitOptions,
+    cluster: Option<Cluster>,
     question: impl FnOnce() -> Result<(Query, Option<SinkSpec>, Limits)> + Send + 'static,
 ) -> PyResult<(String, String)> {
     let (limits, _) = limits.split();
@@ -589,8 +594,11 @@ fn explain(
         let mut settings = prepare(&limits, &job)?.settings;
         settings.cancel = flag;
         let plan = Plan::new(&query, &settings)?;
-        let explained = plan.explain()?;
+        let mut explained = plan.explain()?;
         let sink = sink.map(|sink| sink::describe(&sink, plan.schema())).transpose()?;
+        if let Some(cluster) = &cluster {
+            explained.forecast = Some(plan.forecast(cluster)?);
+        }
         let mut text = explained.to_string();
         let mut json = serde_json::to_value(&explained)
             .map_err(|error| Error::Internal(format!("a plan as JSON: {error}")))?;

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use tidemill_base::coverage;
 
+use crate::cluster::Forecast;
+
 /// How a query would be run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Explain {
@@ -22,6 +24,9 @@ pub struct Explain {
     pub sources: Vec<ExplainSource>,
     /// The steps by name, each with its plan.
     pub steps: Vec<(String, String)>,
+    /// What it would take on a cluster, where that was asked for: [`Plan::forecast`](crate::Plan::forecast).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Forecast>,
 }
 
 /// A source in an [`Explain`].
@@ -70,6 +75,6 @@ impl fmt::Display for Explain {
                 writeln!(f, "  {line}")?;
             }
         }
-        Ok(())
+        self.forecast.iter().try_for_each(|forecast| forecast.fmt(f))
     }
 }

@@ -10,6 +10,7 @@
 //!   plans of DataFusion's run, and what do they read of a finished table?
 //! - `results`, `columns`: what comes out, and what is it called?
 //! - `merge`: how do partial tables become one answer?
+//! - `turbo`: what does a part of the input tell of all of it? `cluster`: and what would all of it take on many machines?
 //! - `unknown`: which tables has nobody said anything of?
 //! - `secrets`: SQL as it may be kept. `words`: which words does it know?
 
@@ -17,6 +18,7 @@ mod about;
 mod answers;
 mod background;
 mod build_sides;
+mod cluster;
 mod coded;
 mod columns;
 mod explain;
@@ -40,6 +42,7 @@ mod turbo;
 mod unknown;
 pub mod words;
 
+pub use cluster::{Bound, Cluster, Forecast, Measured, Outlook, PartSeconds, ReadShare};
 pub use columns::named;
 pub use explain::{Explain, ExplainSource};
 pub use merge::{Merge, Repeats};

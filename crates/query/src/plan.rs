@@ -526,6 +526,7 @@ impl Plan {
             threads: self.settings.threads as u64,
             sources,
             steps,
+            forecast: None,
         })
     }
 
@@ -714,7 +715,7 @@ impl Plan {
 
     /// Reads what is joined to the stream into memory; says why it cannot be held, where it is
     /// larger than it seemed.
-    fn fill_sides(&self) -> Result<Option<String>> {
+    pub(crate) fn fill_sides(&self) -> Result<Option<String>> {
         let sides = match &self.route {
             Route::Tables(parts) => &parts.sides,
             Route::Rows { sides, .. } => sides,

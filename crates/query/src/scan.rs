@@ -48,6 +48,13 @@ use tracing::{Span, debug_span};
 use crate::sampled::Sampler;
 use crate::{known, prune};
 
+/// So many beginnings of splits tell what a beginning takes, of so many bytes each.
+const BEGINNINGS: usize = 512;
+const BEGINNING_BYTES: u64 = 1 << 10;
+
+/// Of so many files it is looked at what their columns take.
+const SHARED_FILES_MAX: usize = 64;
+
 /// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
 const BATCH_BYTES: usize = 16 << 20;
 
@@ -99,9 +106,11 @@ pub(crate) struct SourceTable {
 
 /// How fine a source is cut for a run that may end before all of it was read.
 #[derive(Debug, Clone, Copy)]
-struct Cut {
+pub(crate) struct Cut {
     /// The bytes of a split, if they are told.
-    split_bytes: Option<u64>,
+    pub split_bytes: Option<u64>,
+    /// Whether of some splits, spread evenly, the beginnings are read alone.
+    pub is_tiny: bool,
 }
 
 impl SourceTable {
@@ -206,7 +215,12 @@ impl SourceTable {
 
     /// Has it cut finely, into splits of so many bytes or by its size.
     pub(crate) fn cut_finely(&self, split_bytes: Option<u64>) {
-        *self.cut.lock() = Some(Cut { split_bytes });
+        self.cut(Some(Cut { split_bytes, is_tiny: false }));
+    }
+
+    /// Says how it is cut from now on; none is as its size has it.
+    pub(crate) fn cut(&self, cut: Option<Cut>) {
+        *self.cut.lock() = cut;
     }
 
     /// The source, if there is one to read.
@@ -238,6 +252,25 @@ impl SourceTable {
     pub(crate) fn scans(&self) -> Vec<Arc<Scan>> {
         self.scans.lock().clone()
     }
+}
+
+/// The first kibibyte of some splits of files that are cut between any two records, spread evenly over all.
+fn beginnings(splits: Vec<Split>) -> Vec<Split> {
+    let is_cut = |split: &Split| match split.pieces.as_slice() {
+        [piece] => piece.row_groups.is_none() && !piece.is_whole_file(),
+        _ => false,
+    };
+    let mut cut: Vec<Split> = splits.into_iter().filter(is_cut).collect();
+    let each = cut.len().div_ceil(BEGINNINGS).max(1);
+    cut = cut.into_iter().step_by(each).collect();
+    for (index, split) in cut.iter_mut().enumerate() {
+        split.index = index;
+        for piece in &mut split.pieces {
+            piece.range.end = piece.range.end.min(piece.range.start + BEGINNING_BYTES);
+            split.bytes = piece.range.end - piece.range.start;
+        }
+    }
+    cut
 }
 
 #[async_trait]
@@ -305,6 +338,7 @@ impl SourceTable {
             cut.split_bytes.unwrap_or_else(|| sampled_target_bytes(source.total_bytes()))
         });
         let splits = prune::splits(source, filters, is_numbered, target_bytes).map_err(external)?;
+        let splits = if cut.is_some_and(|cut| cut.is_tiny) { beginnings(splits) } else { splits };
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
             source: Arc::clone(source),
@@ -440,6 +474,28 @@ impl Scan {
     /// The splits, in the order of the data.
     pub(crate) fn splits(&self) -> &[Split] {
         &self.splits
+    }
+
+    /// The share of the stored bytes that the columns have which are read: of Parquet, by its first files.
+    pub(crate) fn column_share(&self) -> f64 {
+        let own: BTreeSet<&str> =
+            self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let (mut read, mut stored) = (0i64, 0i64);
+        for file in 0..self.source.files().len().min(SHARED_FILES_MAX) {
+            let Some(metadata) = self.source.parquet_metadata(file) else { return 1.0 };
+            for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
+                let bytes = column.compressed_size();
+                stored += bytes;
+                let name = column.column_path().parts().first();
+                read +=
+                    if name.is_some_and(|name| own.contains(name.as_str())) { bytes } else { 0 };
+            }
+        }
+        match read > 0 && stored > 0 {
+            true => (read as f64 / stored as f64).min(1.0),
+            // No column is read: what is known of the rows is.
+            false => 1.0,
+        }
     }
 
     /// A turn to be taken by a thread that reads splits.

@@ -112,7 +112,7 @@ pub use patience::{LeftOut, Patience};
 pub use promote::Promote;
 pub use read::{SplitReader, SplitStats};
 pub use reject::Rejects;
-pub use split::{Cutting, Piece, Split, sampled_target_bytes};
+pub use split::{Cutting, Piece, Split, sampled_target_bytes, target_bytes};
 
 /// What a source is, as a job says it.
 #[derive(Debug, Clone, Default)]

@@ -129,7 +129,7 @@ impl Cutting<'_> {
 
 /// The size that splits of `total` bytes aim at: of 8 TB and more larger ones, as all of them are listed, and a server
 /// may say anything.
-pub(crate) fn target_bytes(total: u64) -> u64 {
+pub fn target_bytes(total: u64) -> u64 {
     (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX.max(total / SPLITS_MAX))
 }
 

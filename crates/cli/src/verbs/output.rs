@@ -346,11 +346,8 @@ impl Glimpses {
         let mut text = String::from_utf8_lossy(&drawn).into_owned();
         let per_share = self.began.elapsed().as_secs_f64() / glimpse.share.max(1e-6);
         let left = per_share * (1.0 - glimpse.share);
-        let say = format!(
-            "{} read, about {} left; Ctrl-C takes the answer as it stands",
-            coverage::percent(glimpse.share),
-            indicatif::HumanDuration(Duration::from_secs_f64(left.min(1e9))),
-        );
+        let left = Duration::from_secs_f64(left.min(1e9));
+        let say = said_below(glimpse.share, left, look.width);
         text.push_str(&screen::fitted_line(&say, look.width, look.colours));
         let lines: Vec<&str> = text.lines().take(lines_max.max(1)).collect();
         let mut out = std::io::stdout().lock();
@@ -380,6 +377,21 @@ impl Glimpses {
             self.lines = 0;
         }
     }
+}
+
+/// What stands below an answer that is not the last: as much as there is room for in a line of `width`. That it can be taken
+/// is said even where there is no room for how long it may take.
+fn said_below(share: f64, left: Duration, width: usize) -> String {
+    let (read, left) = (coverage::percent(share), indicatif::HumanDuration(left));
+    let says = [
+        format!("{read} read, about {left} left; Ctrl-C takes the answer as it stands"),
+        format!("{read} read, about {left} left; Ctrl-C takes this answer"),
+        format!("{read} read; Ctrl-C takes this answer"),
+        format!("{read} read; Ctrl-C takes it"),
+    ];
+    let fits = says.iter().position(|say| say.chars().count() <= width);
+    let [.., last] = &says;
+    fits.map_or(last, |place| &says[place]).clone()
 }
 
 /// Waits for a run that gives no rows.
@@ -438,5 +450,28 @@ fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
     let is_told = how == Say::Coverage && (for_people && found.files > 0 || written.files > 0);
     if how == Say::All || is_told || faulty {
         terminal::note(&found.one_line());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::said_below;
+
+    #[test]
+    fn what_stands_below_an_answer_is_not_cut_off() {
+        let left = Duration::from_secs(15);
+        for (width, expected) in [
+            (100, "40 % read, about 15 seconds left; Ctrl-C takes the answer as it stands"),
+            (70, "40 % read, about 15 seconds left; Ctrl-C takes the answer as it stands"),
+            (69, "40 % read, about 15 seconds left; Ctrl-C takes this answer"),
+            (60, "40 % read, about 15 seconds left; Ctrl-C takes this answer"),
+            (40, "40 % read; Ctrl-C takes this answer"),
+            (30, "40 % read; Ctrl-C takes it"),
+            (10, "40 % read; Ctrl-C takes it"),
+        ] {
+            assert_eq!(said_below(0.4, left, width), expected, "{width}");
+        }
     }
 }

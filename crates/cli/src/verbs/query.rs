@@ -8,7 +8,7 @@ use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::{self, SinkSpec};
-use tidemill_engine::{Error, Merge, Plan, Query, Repeats, Turbo};
+use tidemill_engine::{Cluster, Error, Merge, Plan, Query, Repeats, Turbo};
 
 use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal, is_watched};
 use super::{Outcome, print, read_text};
@@ -30,10 +30,18 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
     let query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
+    let cluster = args.cluster.as_deref().map(Cluster::parse).transpose()?;
+    if cluster.is_some() && !args.explain {
+        return Err(Error::usage_hint(
+            "`--cluster` says what a query would take elsewhere, and this one is to be run here",
+            "add --explain",
+        )
+        .into());
+    }
     if args.explain {
         let preparation = prepare(&args.limits.limits(), &Limits::default())?;
         let format = args.sink.write.format.as_deref();
-        return explain(&query, &preparation, None, format);
+        return explain(&query, &preparation, None, (format, cluster.as_ref()));
     }
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = args.source.storage.options()?;
@@ -64,7 +72,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     if let Some(out) = &args.partial {
         if args.dry_run {
             let preparation = prepare(&args.limits.limits(), &job.limits)?;
-            return explain(&query, &preparation, None, None);
+            return explain(&query, &preparation, None, (None, None));
         }
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = job.about(Some(out.display().to_string()));
@@ -85,7 +93,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     sink.storage_options = sink.storage_options.with(&storage);
     if args.dry_run {
         let preparation = prepare(&args.limits.limits(), &job.limits)?;
-        return explain(&query, &preparation, Some(&sink), None);
+        return explain(&query, &preparation, Some(&sink), (None, None));
     }
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = job.about(Some(sink.url.clone()));
@@ -159,17 +167,20 @@ fn watch(preparation: &Preparation) -> anyhow::Result<()> {
     terminal::watch_signals(&preparation.settings.cancel)
 }
 
-/// Prints how a query would be run and what would be written.
+/// Prints how a query would be run and what would be written, and what it would take on a cluster.
 fn explain(
     query: &Query,
     preparation: &Preparation,
     sink: Option<&SinkSpec>,
-    format: Option<&str>,
+    (format, cluster): (Option<&str>, Option<&Cluster>),
 ) -> anyhow::Result<Outcome> {
     let plan = Plan::new(query, &preparation.settings)?;
-    let explained = plan.explain()?;
+    let mut explained = plan.explain()?;
     let description = sink.map(|sink| sink::describe(sink, plan.schema())).transpose();
     let description = description.map_err(Error::from)?;
+    if let (Some(cluster), None | Some("text" | "json")) = (cluster, format) {
+        explained.forecast = Some(plan.forecast(cluster)?);
+    }
     let text = match format {
         None | Some("text") => {
             let mut text = explained.to_string();

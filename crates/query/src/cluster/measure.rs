@@ -1,0 +1,398 @@
+//! What a query costs here, by running it for a second on one thread.
+//!
+//! Splits are drawn over the whole input, as those of an answer from a part of it are, and go through the query's map
+//! into its tables. What they take is told by the clock of the processor and not by that on the wall: a disk that is waited
+//! for is another part of the forecast. It is the process's clock, as some bytes are decompressed on other threads.
+//!
+//! What beginning a split takes is told from splits of a kibibyte beside those of the usual size: two equations of two
+//! unknowns. Where the input cannot be cut so finely, it is in what the bytes take. Merging is measured by merging the table of the
+//! sample with itself, in the form in which partial tables are kept.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::ipc::writer::StreamWriter;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::StreamExt;
+use futures::executor::block_on;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::progress::process_cpu_seconds;
+use tidemill_base::redact::shown;
+use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_sampling::DrawnOrder;
+use tidemill_source::{sampled_target_bytes, target_bytes};
+use tidemill_sql::Told;
+use tidemill_tables::merge::Merger;
+use tidemill_tables::{Chunk, Switch, Table, TableSpec};
+
+use super::model::{Cluster, Forecast, Measured, ReadShare, fitted, growth};
+use crate::plan::Plan;
+use crate::route::Tables;
+use crate::scan::{Cut, Scan, SourceTable};
+use crate::tables::placed;
+use crate::turbo::Turbo;
+use crate::turbo::drawing::can_be_sampled;
+
+/// How long splits are read before anything counts: code and files are to be in memory.
+const WARM: Duration = Duration::from_millis(100);
+
+/// No split is begun later than this …
+const SAMPLE: Duration = Duration::from_millis(1000);
+
+/// … and none is read longer than this.
+const SAMPLE_MAX: Duration = Duration::from_millis(2000);
+
+/// How long tiny splits are begun.
+const STARTS: Duration = Duration::from_millis(300);
+
+/// The first so many of them do not count.
+const STARTS_WARM: usize = 16;
+
+/// How long tables are merged, and how often at most: some states grow with each.
+const MERGES: Duration = Duration::from_millis(150);
+const MERGES_MAX: u64 = 64;
+
+/// Of fewer splits more than otherwise nobody can tell what cutting one takes.
+const CUTS_MIN: usize = 64;
+
+/// What is kept of a deadline for each interval of a group.
+const INTERVAL_SECONDS: f64 = 15e-6;
+
+/// What came of reading some splits.
+#[derive(Default)]
+struct Read {
+    splits: u64,
+    /// As stored, all columns.
+    bytes: u64,
+    rows: u64,
+    seconds: f64,
+    /// Rows and groups after each batch.
+    marks: Vec<(u64, u64)>,
+}
+
+/// A table that is filled.
+struct Filling {
+    table: Table,
+    /// Whether rows are told apart by where they stand.
+    has_positions: bool,
+}
+
+impl Filling {
+    fn new(spec: &Arc<TableSpec>) -> Result<Self> {
+        Ok(Filling { table: Table::new(spec)?, has_positions: spec.has_positions() })
+    }
+}
+
+/// Splits that are to be read, and what reads them.
+struct Reader<'a> {
+    map: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    scan: Arc<Scan>,
+    plan: &'a Plan,
+    bytes_max: usize,
+}
+
+impl Plan {
+    /// What the query would take on a cluster, by what it takes here: it is run for about a second, on one thread, over a
+    /// sample of its input. Of a plan that is not run afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where the query is not one aggregation over one source, and where its input can be read once
+    /// only, goes through a program or is empty; else what reading and mapping meet.
+    pub fn forecast(self, cluster: &Cluster) -> Result<Forecast> {
+        on_large_stack(PLAN_STACK_BYTES, || self.measured(cluster))
+    }
+
+    fn measured(&self, cluster: &Cluster) -> Result<Forecast> {
+        let parts = self.mergeable().map_err(|error| {
+            let message = error.to_string();
+            let why = message.lines().next().unwrap_or_default();
+            let before =
+                ["the table cannot be merged with others: ", "there is no table to keep: "];
+            let why = before.iter().find_map(|before| why.strip_prefix(before)).unwrap_or(why);
+            refused(why)
+        })?;
+        for (name, table) in &self.tables {
+            let Some(source) = table.source() else { continue };
+            if source.spec().exec.is_some() {
+                return Err(refused(&format!(
+                    "`{}` goes through a program, whose part is not seen",
+                    shown(name)
+                )));
+            }
+            if source.files().iter().any(|file| file.is_stream()) {
+                return Err(refused(&format!(
+                    "`{}` can be read only once, and measuring would use it up",
+                    shown(name)
+                )));
+            }
+        }
+        let table = self.tables.iter().find(|(name, _)| name == parts.stream.table());
+        let (Some((_, table)), Some(source)) = (table, table.and_then(|(_, table)| table.source()))
+        else {
+            return Err(Error::Internal("a map without a source".into()));
+        };
+        let began = Instant::now();
+        if let Some(why) = self.fill_sides()? {
+            return Err(refused(&why));
+        }
+        let held_seconds = if parts.sides.is_empty() { 0.0 } else { began.elapsed().as_secs_f64() };
+
+        let turbo = self.query.turbo.clone().unwrap_or_default();
+        let coded = self.coded(parts)?;
+        let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
+        let fine = Cut { split_bytes: turbo.split_bytes, is_tiny: false };
+        table.cut(Some(fine));
+        let warm = self.reader(parts, map)?;
+        let spec = self.spec_of(parts, &turbo, &warm.scan);
+        let total = warm.scan.byte_amount().total;
+        if total == 0 {
+            return Err(refused("its input has no bytes"));
+        }
+        let order = |count: usize| DrawnOrder::new(count, turbo.seed.unwrap_or(0));
+        let mut filling = Filling::new(&spec)?;
+        warm.read(&mut filling, order(warm.scan.splits().len()), (WARM, WARM))?;
+
+        let (reader, cut_seconds) = self.cut(table, fine, parts, map)?;
+        let splits = reader.scan.splits().len();
+        filling = Filling::new(&spec)?;
+        let mut read = reader.read(&mut filling, order(splits), (SAMPLE, SAMPLE_MAX))?;
+        if read.bytes == 0 {
+            return Err(refused("no byte of its input was read"));
+        }
+        let share = reader.scan.column_share();
+        read.bytes = scaled(read.bytes, share);
+        let started = self.started_splits(table, parts, map, &spec)?;
+        let tiny = started.map(|tiny| (tiny.splits, scaled(tiny.bytes, share), tiny.seconds));
+        let (start_seconds, byte_seconds) = fitted((read.splits, read.bytes, read.seconds), tiny);
+
+        let groups = filling.table.group_count() as u64;
+        let half = read.marks.iter().min_by_key(|(rows, _)| rows.abs_diff(read.rows / 2));
+        // Neither before the first rows nor after the last.
+        let half = half.copied().filter(|(rows, _)| read.rows / 4 < *rows && *rows < read.rows);
+        let merged = self.merged(&spec, filling.table.take()?)?;
+        let intervals = self.bounds.as_ref().map_or(0, |bounds| bounds.estimates.len());
+        let target = sampled_target_bytes(source.total_bytes());
+        let mean = total / (splits as u64).max(1);
+        let measured = Measured {
+            input_bytes: scaled(total, share),
+            column_share: share,
+            bytes: read.bytes,
+            splits: read.splits,
+            rows: read.rows,
+            groups,
+            seconds: read.seconds,
+            byte_seconds,
+            start_seconds,
+            cut_seconds,
+            split_bytes_min: if mean > target + target / 2 { scaled(mean, share) } else { 0 },
+            growth: half.map_or(0.0, |half| growth(half, (read.rows, groups))),
+            group_bytes: merged.group_bytes,
+            merge_seconds: merged.merge_seconds,
+            finish_seconds: merged.finish_seconds + intervals as f64 * INTERVAL_SECONDS,
+            held_seconds,
+        };
+        self.tables.iter().for_each(|(_, table)| table.forget_scans());
+        let reading = ReadShare {
+            share: turbo.sample.unwrap_or(1.0) * (1.0 - turbo.drop.unwrap_or(0.0)),
+            deadline_seconds: turbo.deadline.map(|deadline| deadline.as_secs_f64()),
+            is_fine: turbo.may_stop()
+                && (parts.spec.is_order_free() || turbo.split_bytes.is_some()),
+            split_bytes: turbo.split_bytes,
+        };
+        Ok(Forecast::new(cluster, reading, measured, |bytes| match reading.is_fine {
+            true => reading.split_bytes.unwrap_or_else(|| sampled_target_bytes(bytes)),
+            false => target_bytes(bytes),
+        }))
+    }
+
+    /// What is kept per group: with the sums that intervals rest on, where there are to be some.
+    fn spec_of(&self, parts: &Tables, turbo: &Turbo, scan: &Scan) -> Arc<TableSpec> {
+        match &self.bounds {
+            Some(bounds) if can_be_sampled(scan.splits()) && !turbo.as_seen => {
+                bounds.with_cells(&parts.spec, scan.splits().len(), &Switch::default())
+            }
+            _ => Arc::clone(&parts.spec),
+        }
+    }
+
+    fn reader(&self, parts: &Tables, map: &LogicalPlan) -> Result<Reader<'_>> {
+        let (map, context, scan) = self.per_split(&parts.stream, map)?;
+        let bytes_max = self.settings.share(1, 4);
+        Ok(Reader { map, context, scan, plan: self, bytes_max })
+    }
+
+    /// The splits of the fine cut, and what cutting one more takes.
+    fn cut(
+        &self,
+        table: &SourceTable,
+        fine: Cut,
+        parts: &Tables,
+        map: &LogicalPlan,
+    ) -> Result<(Reader<'_>, f64)> {
+        let timed = |cut| -> Result<(Reader<'_>, f64)> {
+            table.cut(cut);
+            let began = process_cpu_seconds();
+            let reader = self.reader(parts, map)?;
+            Ok((reader, process_cpu_seconds() - began))
+        };
+        let (coarse, coarse_seconds) = timed(None)?;
+        let (reader, seconds) = timed(Some(fine))?;
+        let more = reader.scan.splits().len().saturating_sub(coarse.scan.splits().len());
+        let each = match more >= CUTS_MIN {
+            true => ((seconds - coarse_seconds) / more as f64).max(0.0),
+            false => 0.0,
+        };
+        Ok((reader, each))
+    }
+
+    /// Reads splits that are all beginning; none where the input is not cut between any two records.
+    fn started_splits(
+        &self,
+        table: &SourceTable,
+        parts: &Tables,
+        map: &LogicalPlan,
+        spec: &Arc<TableSpec>,
+    ) -> Result<Option<Read>> {
+        table.cut(Some(Cut { split_bytes: None, is_tiny: true }));
+        let reader = self.reader(parts, map)?;
+        let count = reader.scan.splits().len();
+        if count < 2 * STARTS_WARM {
+            return Ok(None);
+        }
+        let mut filling = Filling::new(spec)?;
+        reader.read(&mut filling, 0..STARTS_WARM, (STARTS, SAMPLE_MAX))?;
+        reader.read(&mut filling, STARTS_WARM..count, (STARTS, SAMPLE_MAX)).map(Some)
+    }
+
+    /// Merges a table with itself, and finishes it.
+    fn merged(&self, spec: &Arc<TableSpec>, chunk: Chunk) -> Result<Merging> {
+        let groups = chunk.group_count() as f64;
+        if groups == 0.0 {
+            return Ok(Merging::default());
+        }
+        let settings = &self.settings;
+        let encoded = chunk.encode()?;
+        let group_bytes = written_bytes(&encoded)? as f64 / groups;
+        let (budget, dirs) = (settings.share(1, 2), &settings.spill_dirs);
+        let merger = Merger::new(spec, budget, dirs, &settings.cancel, &settings.progress)?;
+        let decoder = Table::new(spec)?;
+        let (began, clock) = (Instant::now(), process_cpu_seconds());
+        let mut rounds = 0;
+        while rounds == 0 || rounds < MERGES_MAX && began.elapsed() < MERGES {
+            settings.cancel.check()?;
+            merger.add(decoder.decode(&encoded)?)?;
+            merger.work(0)?;
+            rounds += 1;
+        }
+        let merge_seconds = (process_cpu_seconds() - clock) / (rounds as f64 * groups);
+        let clock = process_cpu_seconds();
+        let mut merged = merger.finish(1)?;
+        while merged.next_answer()?.is_some() {
+            settings.cancel.check()?;
+        }
+        let finish_seconds = (process_cpu_seconds() - clock) / groups;
+        Ok(Merging { group_bytes, merge_seconds, finish_seconds })
+    }
+}
+
+/// What each group takes when tables are merged.
+#[derive(Default)]
+struct Merging {
+    group_bytes: f64,
+    merge_seconds: f64,
+    finish_seconds: f64,
+}
+
+impl Reader<'_> {
+    /// Reads splits into a table until the first of the times has passed; the one at hand is left where the second has.
+    fn read(
+        &self,
+        filling: &mut Filling,
+        order: impl Iterator<Item = usize>,
+        (begun, read): (Duration, Duration),
+    ) -> Result<Read> {
+        let settings = &self.plan.settings;
+        let mut turn = self.scan.turn();
+        let mut found = Read::default();
+        let began = Instant::now();
+        for index in order {
+            let is_late = found.splits > 0 && began.elapsed() >= begun;
+            if is_late || filling.table.bytes() > self.bytes_max {
+                break;
+            }
+            turn.take(|| settings.cancel.is_cancelled());
+            settings.cancel.check()?;
+            let (before, clock) = (settings.progress.bytes_done(), process_cpu_seconds());
+            let is_whole = self.read_split(index, filling, &mut found, (began, read))?;
+            found.seconds += process_cpu_seconds() - clock;
+            found.splits += 1;
+            found.bytes += match is_whole {
+                true => self.scan.splits()[index].bytes,
+                false => settings.progress.bytes_done() - before,
+            };
+        }
+        Ok(found)
+    }
+
+    /// Reads a split; whether it did to its end.
+    fn read_split(
+        &self,
+        index: usize,
+        filling: &mut Filling,
+        found: &mut Read,
+        (began, most): (Instant, Duration),
+    ) -> Result<bool> {
+        let Filling { table, has_positions } = filling;
+        let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
+        let mut first = 0;
+        while let Some(batch) = block_on(batches.next()) {
+            let mut batch = batch.told()?;
+            let rows = batch.num_rows() as u64;
+            if *has_positions {
+                batch = placed(&batch, index, first)?;
+            }
+            for rows in table.portions(&batch, usize::MAX)? {
+                table.update(&rows)?;
+            }
+            first += rows;
+            found.rows += rows;
+            found.marks.push((found.rows, table.group_count() as u64));
+            self.plan.settings.cancel.check()?;
+            if began.elapsed() >= most || table.bytes() > self.bytes_max {
+                return Ok(false);
+            }
+        }
+        drop(batches);
+        self.scan.read_unasked(index)?;
+        Ok(true)
+    }
+}
+
+/// The bytes of a table in a file of its own.
+fn written_bytes(groups: &RecordBatch) -> Result<usize> {
+    let mut writer = StreamWriter::try_new(Vec::new(), groups.schema_ref())?;
+    writer.write(groups)?;
+    writer.finish()?;
+    Ok(writer.get_ref().len())
+}
+
+/// A part of some bytes.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a number of bytes"
+)]
+fn scaled(bytes: u64, share: f64) -> u64 {
+    if share >= 1.0 { bytes } else { ((bytes as f64 * share).round() as u64).max(1) }
+}
+
+fn refused(why: &str) -> Error {
+    Error::usage_hint(
+        format!("no forecast can be made: {why}"),
+        "it is of one aggregation over one source, in files that can be read again",
+    )
+}

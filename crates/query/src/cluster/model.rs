@@ -1,0 +1,925 @@
+//! What is told of a cluster, what was measured here, and what follows from the two.
+//!
+//! ```text
+//!   before             reading                       tables                         answer
+//!   cut into splits    max(cores, disks, network)    a machine's cores merge,       finished at
+//!   at one place, and                                then all machines' tables      one place
+//!   joined sources                                   at one place
+//!   ──────────────────►──────────────────────────────►──────────────────────────────►
+//! ```
+//!
+//! Reading and computing go on at once, so that the slowest of them counts; the rest comes one after another. Nothing in
+//! here measures, and nothing reads a clock: equal figures give equal forecasts.
+
+use std::fmt;
+
+use serde::Serialize;
+use tidemill_base::coverage::{grouped, human_bytes};
+use tidemill_base::error::{Error, Result};
+use tidemill_base::memory::{Size, parse_size};
+use tidemill_base::suggest;
+
+/// What a disk of a cluster reads in a second, where nothing is said: a magnetic one, in sequence.
+const DISK_BYTES: u64 = 200_000_000;
+
+/// What is looked at beside the input itself, where nothing is said.
+const TERABYTE: u64 = 1_000_000_000_000;
+
+/// A merge is done in so many parts at once, at most, as there are partitions of a table.
+const MERGED_AT_ONCE: u64 = 16;
+
+/// The keys of a cluster.
+const KEYS: [&str; 7] = ["cores", "disks", "disk", "machines", "network", "bytes", "groups"];
+
+/// A cluster that there may be: how many cores and disks, and how fast.
+///
+/// ```
+/// use tidemill_query::Cluster;
+///
+/// let cluster = Cluster::parse("cores=1000,disks=200,disk=150MB/s,bytes=1TB").unwrap();
+/// assert_eq!(cluster.cores, 1000);
+/// assert_eq!(cluster.disk_bytes, Some(150_000_000));
+/// assert!(Cluster::parse("disks=200").is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cluster {
+    /// Cores, all of them as fast as this machine's.
+    pub cores: u64,
+    /// Disks that hold the input, evenly; none where they are left out.
+    pub disks: Option<u64>,
+    /// Bytes that a disk reads in a second. Default, where there are disks: 200 MB.
+    pub disk_bytes: Option<u64>,
+    /// Machines, each of which hands over one table. Default: as many as cores.
+    pub machines: u64,
+    /// Bytes that go through the link of a machine in a second; none where it is left out.
+    pub network_bytes: Option<u64>,
+    /// Bytes of an input that there may be. Default: the input's own, and a terabyte.
+    pub bytes: Option<u64>,
+    /// The groups that all of it has. Default: as many as the growth of the sample's says.
+    pub groups: Option<u64>,
+}
+
+impl Cluster {
+    /// Reads `cores=1000,disks=200,disk=200MB/s,machines=32,network=1.25GB/s,bytes=1TB,groups=1e6`; all but the cores
+    /// may be left out.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a key that is not known or given twice, for what is no number or size, and where the cores
+    /// are missing.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut given: [Option<u64>; KEYS.len()] = [None; KEYS.len()];
+        for part in text.split(',').map(str::trim) {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(Error::usage_hint(
+                    format!("`{part}` says nothing of a cluster"),
+                    "names and values, such as cores=1000,disks=200",
+                ));
+            };
+            let (key, value) = (key.trim(), value.trim());
+            let Some(place) = KEYS.iter().position(|known| *known == key) else {
+                return Err(Error::usage(suggest::unknown("cluster key", key, &KEYS)));
+            };
+            if given[place].is_some() {
+                return Err(Error::usage(format!("`{key}` of the cluster is given twice")));
+            }
+            given[place] = Some(match key {
+                "disk" | "network" => {
+                    size(value.strip_suffix("/s").unwrap_or(value)).ok_or_else(|| {
+                        Error::usage_hint(
+                            format!("`{value}` is no speed for `{key}`"),
+                            "bytes in a second, such as 200MB/s or 1.25GB/s",
+                        )
+                    })?
+                }
+                "bytes" => size(value).ok_or_else(|| {
+                    Error::usage_hint(
+                        format!("`{value}` is no size for `bytes`"),
+                        "at least a byte, such as 500GB or 1TB",
+                    )
+                })?,
+                _ => count(value).ok_or_else(|| {
+                    Error::usage_hint(
+                        format!("`{value}` is no number of {key}"),
+                        "a whole number, at least 1, such as 1000 or 1e6",
+                    )
+                })?,
+            });
+        }
+        let [cores, disks, disk, machines, network, bytes, groups] = given;
+        let Some(cores) = cores else {
+            return Err(Error::usage_hint(
+                "a cluster has cores, and how many is not said",
+                "for example cores=1000,disks=200",
+            ));
+        };
+        if disk.is_some() && disks.is_none() {
+            return Err(Error::usage_hint(
+                "`disk` says how fast a disk is, and not how many there are",
+                "give both: disks=200,disk=200MB/s",
+            ));
+        }
+        if network.is_some() && machines.is_none() {
+            return Err(Error::usage_hint(
+                "`network` is of a machine's link, and how many machines there are is not said",
+                "give both: machines=32,network=1.25GB/s",
+            ));
+        }
+        if machines.is_some_and(|machines| machines > cores) {
+            return Err(Error::usage(format!(
+                "of {} cores there are no {} machines",
+                grouped(cores),
+                grouped(machines.unwrap_or(0))
+            )));
+        }
+        Ok(Cluster {
+            cores,
+            disks,
+            disk_bytes: disks.map(|_| disk.unwrap_or(DISK_BYTES)),
+            machines: machines.unwrap_or(cores),
+            network_bytes: network,
+            bytes,
+            groups,
+        })
+    }
+
+    /// The same with other cores, and as many machines to a core.
+    fn with_cores(&self, cores: u64) -> Self {
+        let machines = u128::from(self.machines) * u128::from(cores) / u128::from(self.cores);
+        let machines = u64::try_from(machines).unwrap_or(u64::MAX).clamp(1, cores);
+        Cluster { cores, machines, ..self.clone() }
+    }
+}
+
+/// A size of at least a byte.
+fn size(text: &str) -> Option<u64> {
+    match parse_size(text) {
+        Some(Size::Bytes(bytes)) if bytes > 0 => Some(bytes),
+        _ => None,
+    }
+}
+
+/// A whole number of at least one, as `1000`, `1,000` in no case, and `1e6`.
+fn count(text: &str) -> Option<u64> {
+    if let Ok(number) = text.parse::<u64>() {
+        return (number > 0).then_some(number);
+    }
+    let number: f64 = text.parse().ok()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number that was looked at before"
+    )]
+    ((1.0..1e18).contains(&number) && number.fract() == 0.0).then_some(number as u64)
+}
+
+/// What was measured here, over a sample of the query's own input. Times are of one core.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// Bytes of the input; of Parquet those of the columns that are read.
+    pub input_bytes: u64,
+    /// The share of the input's stored bytes that the columns have which are read.
+    pub column_share: f64,
+    /// How much of it was read to measure.
+    pub bytes: u64,
+    /// Splits of the sample, whole or begun.
+    pub splits: u64,
+    /// Rows of it, behind the map.
+    pub rows: u64,
+    /// Groups of it.
+    pub groups: u64,
+    /// What it took of the processor: of all threads that had to do with it.
+    pub seconds: f64,
+    /// What each byte takes.
+    pub byte_seconds: f64,
+    /// What beginning a split takes; none where it is in what its bytes take, as of files that are read whole.
+    pub start_seconds: Option<f64>,
+    /// What a split takes where the input is cut, at one place.
+    pub cut_seconds: f64,
+    /// The bytes that a split has at least, as it cannot be cut further; 0 where it can.
+    pub split_bytes_min: u64,
+    /// How groups grow: those of twice the bytes are so many powers of two more. 0 where they are all there, 1 where
+    /// every row is a group of its own.
+    pub growth: f64,
+    /// The bytes of a group in a table that is handed over.
+    pub group_bytes: f64,
+    /// What merging a group into a table takes.
+    pub merge_seconds: f64,
+    /// What a group takes from the merged table to its answer.
+    pub finish_seconds: f64,
+    /// What was read as a whole before, since it is joined.
+    pub held_seconds: f64,
+}
+
+/// What a split costs that is all beginning, and what each byte does: from splits of the usual size and from tiny ones.
+/// Each is (splits, bytes, seconds). None for the beginning where there are no tiny ones.
+pub(super) fn fitted(usual: (u64, u64, f64), tiny: Option<(u64, u64, f64)>) -> (Option<f64>, f64) {
+    let (splits, bytes, seconds) = (usual.0 as f64, usual.1.max(1) as f64, usual.2);
+    let whole = seconds / bytes;
+    let Some((n, b, s)) = tiny.filter(|(n, ..)| *n > 0) else { return (None, whole) };
+    let (n, b) = (n as f64, b as f64);
+    // seconds = splits × start + bytes × byte, twice.
+    let determinant = splits * b - n * bytes;
+    let start = (seconds * b - s * bytes) / determinant;
+    let byte = (splits * s - n * seconds) / determinant;
+    match start.is_finite() && byte.is_finite() && start >= 0.0 && byte > 0.0 {
+        true => (Some(start), byte),
+        // Too little to be told from the bytes.
+        false => (Some(0.0), whole),
+    }
+}
+
+/// How groups grow between half of a sample and all of it, each as (bytes, groups).
+pub(super) fn growth(half: (u64, u64), whole: (u64, u64)) -> f64 {
+    let more = |one: u64, other: u64| (other.max(1) as f64 / one.max(1) as f64).ln();
+    let bytes = more(half.0, whole.0);
+    match bytes > 0.0 {
+        true => (more(half.1, whole.1) / bytes).clamp(0.0, 1.0),
+        false => 0.0,
+    }
+}
+
+/// What a part of the run takes, in seconds. Those of reading go on at once.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct PartSeconds {
+    /// Cutting the input into splits, at one place.
+    pub cut: f64,
+    /// Reading what is joined, before all else.
+    pub held: f64,
+    /// Reading: beginnings of splits, on the cores.
+    pub starts: f64,
+    /// Reading: bytes, on the cores.
+    pub cores: f64,
+    /// Reading: bytes, from the disks.
+    pub disks: f64,
+    /// Reading: bytes, through the machines' links.
+    pub network: f64,
+    /// Tables on their way to one place.
+    pub gather: f64,
+    /// Merging: of the cores' tables on each machine, and of the machines' at one place.
+    pub merge: f64,
+    /// Answers of the groups, at one place.
+    pub finish: f64,
+}
+
+impl PartSeconds {
+    /// What reading takes.
+    pub fn reading(&self) -> f64 {
+        (self.starts + self.cores).max(self.disks).max(self.network)
+    }
+
+    /// What all takes.
+    pub fn all(&self) -> f64 {
+        self.cut + self.held + self.reading() + self.gather + self.merge + self.finish
+    }
+}
+
+/// What bounds a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The cores, which parse and count.
+    Cores,
+    /// There are fewer splits than cores.
+    Splits,
+    /// Beginnings of splits.
+    Starts,
+    /// The disks.
+    Disks,
+    /// The machines' links, by which the input comes.
+    Network,
+    /// Cutting the input, at one place.
+    Cut,
+    /// What is joined, which is read first.
+    Held,
+    /// Merging tables and finishing groups at one place.
+    Merge,
+    /// The bytes of the groups, which go through one machine's link.
+    Groups,
+}
+
+impl Bound {
+    fn words(self) -> &'static str {
+        match self {
+            Bound::Cores => "cores",
+            Bound::Splits => "splits: fewer than cores",
+            Bound::Starts => "starts of splits",
+            Bound::Disks => "disks",
+            Bound::Network => "network",
+            Bound::Cut => "cutting the input",
+            Bound::Held => "what is joined",
+            Bound::Merge => "merging at one place",
+            Bound::Groups => "size of the groups",
+        }
+    }
+}
+
+/// What an input of some size takes on some cores.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outlook {
+    /// Bytes of the input.
+    pub bytes: u64,
+    /// Bytes that are read of it: with `--sample` and `--drop` a part.
+    pub read_bytes: u64,
+    /// Cores.
+    pub cores: u64,
+    /// Machines.
+    pub machines: u64,
+    /// Splits that are read.
+    pub splits: u64,
+    /// Groups of a table that a machine hands over.
+    pub table_groups: u64,
+    /// Groups of the answer.
+    pub groups: u64,
+    /// What each part takes, in seconds.
+    pub parts: PartSeconds,
+    /// What all of it takes.
+    pub seconds: f64,
+    /// What bounds it: the part that takes the longest.
+    pub bound: Bound,
+    /// The share of `read_bytes` that is read by the deadline, if there is one.
+    pub deadline_share: Option<f64>,
+}
+
+/// How much of the input is read, and by when.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ReadShare {
+    /// The share of the bytes that is read: of `--sample`, and all but that of `--drop`.
+    pub share: f64,
+    /// The deadline, in seconds.
+    pub deadline_seconds: Option<f64>,
+    /// Whether the input is cut finely, as for an answer that may rest on a part of it.
+    pub is_fine: bool,
+    /// The bytes of a split, where they are told.
+    pub split_bytes: Option<u64>,
+}
+
+/// A whole number of a float that is one or more.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "floats become the nearest number that there is"
+)]
+fn whole(number: f64) -> u64 {
+    number.round().max(0.0) as u64
+}
+
+/// What `bytes` of such an input take on a cluster; `target` is the size that splits of so much aim at.
+pub(super) fn outlook(
+    measured: &Measured,
+    cluster: &Cluster,
+    reading: &ReadShare,
+    bytes: u64,
+    target: u64,
+) -> Outlook {
+    let read = bytes as f64 * reading.share;
+    let split_bytes = target.max(measured.split_bytes_min).clamp(1, bytes.max(1));
+    let all_splits = bytes.div_ceil(split_bytes).max(1);
+    let splits = whole((all_splits as f64 * reading.share).ceil()).max(1);
+    // A core reads whole splits.
+    let rounds = splits.div_ceil(cluster.cores) as f64;
+    let each = read / splits as f64;
+    let used_cores = cluster.cores.min(splits);
+    let machines = cluster.machines.min(used_cores);
+    let cores_each = used_cores.div_ceil(machines);
+    let groups_of = |bytes: f64| {
+        let more = (bytes / measured.bytes.max(1) as f64).powf(measured.growth);
+        let found = measured.groups as f64 * more;
+        let found = cluster.groups.map_or(found, |known| found.min(known as f64));
+        // Of one row at least, and of no more groups than there were where there is no growth.
+        if measured.groups == 0 { 0.0 } else { found.max(1.0) }
+    };
+    let core_groups = groups_of(read / used_cores as f64);
+    let machine_groups = groups_of(read / machines as f64);
+    let groups = cluster.groups.map_or_else(|| groups_of(read), |known| known as f64);
+    let on_machine = match cores_each > 1 {
+        true => cores_each as f64 * core_groups / cores_each.min(MERGED_AT_ONCE) as f64,
+        false => 0.0,
+    };
+    let at_one_place = if machines > 1 { machines as f64 * machine_groups } else { 0.0 };
+    let per = |rate: u64| read / rate.max(1) as f64;
+    let parts = PartSeconds {
+        cut: all_splits as f64 * measured.cut_seconds,
+        held: measured.held_seconds,
+        starts: rounds * measured.start_seconds.unwrap_or(0.0),
+        cores: rounds * each * measured.byte_seconds,
+        disks: cluster
+            .disks
+            .zip(cluster.disk_bytes)
+            .map_or(0.0, |(disks, each)| per(disks.saturating_mul(each))),
+        network: cluster
+            .network_bytes
+            .map_or(0.0, |link| per(link.saturating_mul(cluster.machines))),
+        gather: cluster
+            .network_bytes
+            .map_or(0.0, |link| at_one_place * measured.group_bytes / link.max(1) as f64),
+        merge: (on_machine + at_one_place) * measured.merge_seconds,
+        finish: groups * measured.finish_seconds,
+    };
+    let seconds = parts.all();
+    let deadline_share = reading.deadline_seconds.map(|deadline| {
+        let left = deadline - (seconds - parts.reading());
+        match parts.reading() > 0.0 {
+            true => (left / parts.reading()).clamp(0.0, 1.0),
+            false => 1.0,
+        }
+    });
+    Outlook {
+        bytes,
+        read_bytes: whole(read),
+        cores: cluster.cores,
+        machines: cluster.machines,
+        splits,
+        table_groups: whole(machine_groups),
+        groups: whole(groups),
+        bound: bound(&parts, splits < cluster.cores),
+        parts,
+        seconds,
+        deadline_share,
+    }
+}
+
+/// The part that takes the longest. Of what goes on at once while reading it is the slowest alone.
+fn bound(parts: &PartSeconds, has_idle_cores: bool) -> Bound {
+    let computing = parts.starts + parts.cores;
+    let while_reading = if computing >= parts.disks.max(parts.network) {
+        match parts.starts > parts.cores {
+            true => Bound::Starts,
+            false if has_idle_cores => Bound::Splits,
+            false => Bound::Cores,
+        }
+    } else if parts.disks >= parts.network {
+        Bound::Disks
+    } else {
+        Bound::Network
+    };
+    let others = [
+        (Bound::Cut, parts.cut),
+        (Bound::Held, parts.held),
+        (Bound::Merge, parts.merge + parts.finish),
+        (Bound::Groups, parts.gather),
+    ];
+    let mut found = (while_reading, parts.reading());
+    for other in others {
+        if other.1 > found.1 {
+            found = other;
+        }
+    }
+    found.0
+}
+
+/// What a query would take on a cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Forecast {
+    /// The cluster, as it was told.
+    pub cluster: Cluster,
+    /// How much of the input is read.
+    pub reading: ReadShare,
+    /// What was measured here.
+    pub measured: Measured,
+    /// What follows for inputs of some sizes, on so many cores, and of the last size on a tenth and ten times as many.
+    pub outlooks: Vec<Outlook>,
+}
+
+impl Forecast {
+    /// What follows from what was measured; `target` says at which size splits of an input aim.
+    pub(super) fn new(
+        cluster: &Cluster,
+        reading: ReadShare,
+        measured: Measured,
+        target: impl Fn(u64) -> u64,
+    ) -> Self {
+        let sizes = match cluster.bytes {
+            Some(bytes) => vec![bytes],
+            None => vec![measured.input_bytes, TERABYTE],
+        };
+        let last = sizes.last().copied().unwrap_or(TERABYTE);
+        let own = sizes.into_iter().map(|bytes| (bytes, cluster.cores));
+        let fewer = (cluster.cores / 10).max(1);
+        let others = [fewer, cluster.cores.saturating_mul(10)].into_iter();
+        let others = others.filter(|cores| *cores != cluster.cores).map(|cores| (last, cores));
+        let outlooks = own.chain(others).map(|(bytes, cores)| {
+            outlook(&measured, &cluster.with_cores(cores), &reading, bytes, target(bytes))
+        });
+        let outlooks = outlooks.collect();
+        Forecast { cluster: cluster.clone(), reading, measured, outlooks }
+    }
+}
+
+/// A time as people read it.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s <= 0.0 => "0 s".to_owned(),
+        s if s < 1e-6 => format!("{} ns", digits(s * 1e9)),
+        s if s < 1e-3 => format!("{} µs", digits(s * 1e6)),
+        s if s < 1.0 => format!("{} ms", digits(s * 1e3)),
+        s if s < 6000.0 => format!("{} s", digits(s)),
+        s if s < 100.0 * 3600.0 => format!("{} h", digits(s / 3600.0)),
+        s => format!("{} days", digits(s / 86400.0)),
+    }
+}
+
+/// A number with two or three digits that say something.
+fn digits(number: f64) -> String {
+    match number {
+        n if n < 9.95 => format!("{n:.1}"),
+        n if n < 1e15 => grouped(whole(n)),
+        n => format!("{n:.1e}"),
+    }
+}
+
+/// How many in a second, of what takes so long each.
+fn rate(seconds: f64) -> String {
+    if seconds <= 0.0 { "any number".to_owned() } else { digits(1.0 / seconds) }
+}
+
+fn plural(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+impl fmt::Display for Forecast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cluster, measured) = (&self.cluster, &self.measured);
+        write!(f, "cluster: {}", plural(cluster.cores, "core"))?;
+        match (cluster.disks, cluster.disk_bytes) {
+            (Some(disks), Some(bytes)) => {
+                write!(f, ", {} of {}/s", plural(disks, "disk"), human_bytes(bytes))?;
+            }
+            _ => write!(f, ", disks left out")?,
+        }
+        match cluster.machines == cluster.cores && cluster.network_bytes.is_none() {
+            true => write!(f, ", a table of each core merged at one place")?,
+            false => write!(
+                f,
+                ", {}, a table of each merged at one place",
+                plural(cluster.machines, "machine")
+            )?,
+        }
+        match cluster.network_bytes {
+            Some(bytes) => writeln!(f, ", links of {}/s", human_bytes(bytes))?,
+            None => writeln!(f)?,
+        }
+        writeln!(
+            f,
+            "measured here: {} of {}, {} rows, {}, in {} of one core",
+            human_bytes(measured.bytes),
+            plural(measured.splits, "split"),
+            grouped(measured.rows),
+            plural(measured.groups, "group"),
+            time(measured.seconds),
+        )?;
+        if measured.column_share < 1.0 {
+            writeln!(
+                f,
+                "  bytes are those of the columns that are read, {} % of what is stored",
+                digits(measured.column_share * 100.0)
+            )?;
+        }
+        writeln!(
+            f,
+            "  a core: {}/s; {}",
+            human_bytes(whole(1.0 / measured.byte_seconds.max(1e-15))),
+            match measured.start_seconds {
+                Some(seconds) if seconds > 0.0 =>
+                    format!("{} starts of splits/s, {} each", rate(seconds), time(seconds)),
+                Some(_) => "starts of splits are too short to be told".to_owned(),
+                None => "starts of splits are in it".to_owned(),
+            }
+        )?;
+        writeln!(
+            f,
+            "  at one place: {}, {} groups merged/s, {} finished/s",
+            match measured.cut_seconds > 0.0 {
+                true => format!("{} splits cut/s", rate(measured.cut_seconds)),
+                false => "cuts too short to be told".to_owned(),
+            },
+            rate(measured.merge_seconds),
+            rate(measured.finish_seconds),
+        )?;
+        writeln!(
+            f,
+            "  a group: {} in a table; twice the bytes have {} times as many",
+            human_bytes(whole(measured.group_bytes)),
+            format_args!("{:.2}", measured.growth.exp2()),
+        )?;
+        if measured.held_seconds > 0.0 {
+            writeln!(f, "  what is joined: read first, in {}", time(measured.held_seconds))?;
+        }
+        if self.reading.share < 1.0 {
+            writeln!(
+                f,
+                "  read: {} % of the input, with --sample and --drop",
+                digits(self.reading.share * 100.0)
+            )?;
+        }
+        self.table(f)?;
+        self.remarks(f)
+    }
+}
+
+impl Forecast {
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_network = self.cluster.network_bytes.is_some();
+        let deadline = self.reading.deadline_seconds;
+        let mut heads = vec!["forecast", "cores", "splits", "computing"];
+        heads.extend(self.cluster.disks.map(|_| "disks"));
+        heads.extend(has_network.then_some("network"));
+        heads.extend(["tables", "in all"]);
+        let by = deadline.map(|deadline| format!("by {}", time(deadline)));
+        heads.extend(by.as_deref());
+        heads.push("bound by");
+        let mut rows = vec![heads.iter().map(ToString::to_string).collect::<Vec<_>>()];
+        for outlook in &self.outlooks {
+            let parts = &outlook.parts;
+            let mut row = vec![
+                human_bytes(outlook.bytes),
+                grouped(outlook.cores),
+                grouped(outlook.splits),
+                time(parts.starts + parts.cores),
+            ];
+            row.extend(self.cluster.disks.map(|_| time(parts.disks)));
+            row.extend(has_network.then(|| time(parts.network)));
+            row.push(time(parts.gather + parts.merge + parts.finish));
+            row.push(time(outlook.seconds));
+            row.extend(outlook.deadline_share.map(|share| format!("{} %", digits(share * 100.0))));
+            row.push(outlook.bound.words().to_owned());
+            rows.push(row);
+        }
+        let columns = rows.first().map_or(0, Vec::len);
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+            .collect();
+        for row in &rows {
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                match column {
+                    0 => write!(f, "{cell:<width$}")?,
+                    _ if column + 1 == columns => write!(f, "  {cell}")?,
+                    _ => write!(f, "  {cell:>width$}")?,
+                }
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+
+    /// What is not in it.
+    fn remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut left_out = Vec::new();
+        if self.cluster.disks.is_none() {
+            left_out.push("disks (disks=…)");
+        }
+        if self.cluster.network_bytes.is_none() {
+            left_out.push("the network (machines=…,network=…)");
+        }
+        left_out.push("what starts and speaks with the machines");
+        if self.reading.share == 1.0 {
+            left_out.push("who is slower than others (--drop 10% does not wait for them)");
+        }
+        writeln!(
+            f,
+            "It is a forecast: all cores are as this one. Left out: {}.",
+            left_out.join("; ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 MB/s a core, 1 ms a start, a million splits cut and a million groups merged in a second.
+    fn measured() -> Measured {
+        Measured {
+            input_bytes: 1_000_000_000,
+            column_share: 1.0,
+            bytes: 100_000_000,
+            splits: 100,
+            rows: 1_000_000,
+            groups: 1000,
+            seconds: 1.1,
+            byte_seconds: 1e-8,
+            start_seconds: Some(1e-3),
+            cut_seconds: 1e-6,
+            split_bytes_min: 0,
+            growth: 0.0,
+            group_bytes: 100.0,
+            merge_seconds: 1e-6,
+            finish_seconds: 0.0,
+            held_seconds: 0.0,
+        }
+    }
+
+    const ALL: ReadShare =
+        ReadShare { share: 1.0, deadline_seconds: None, is_fine: false, split_bytes: None };
+
+    fn of(text: &str, measured: &Measured, bytes: u64, target: u64) -> Outlook {
+        let cluster = Cluster::parse(text).unwrap();
+        outlook(measured, &cluster, &ALL, bytes, target)
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() <= 1e-6 * b.abs().max(1e-9)
+    }
+
+    #[test]
+    fn a_cluster_is_read_as_people_write_it() {
+        let cluster = Cluster::parse("cores=1e3, disks=200, machines=50").unwrap();
+        assert_eq!((cluster.cores, cluster.disks, cluster.machines), (1000, Some(200), 50));
+        assert_eq!(cluster.disk_bytes, Some(200_000_000));
+        let cluster = Cluster::parse("cores=8,machines=2,network=1.25GB/s,bytes=1TB").unwrap();
+        assert_eq!(cluster.network_bytes, Some(1_250_000_000));
+        assert_eq!((cluster.disks, cluster.disk_bytes), (None, None));
+        assert_eq!(cluster.bytes, Some(TERABYTE));
+        assert_eq!(Cluster::parse("cores=7").unwrap().machines, 7);
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_what_is_right() {
+        for (text, said) in [
+            ("", "says nothing"),
+            ("cores", "says nothing"),
+            ("cores=1000,", "says nothing"),
+            ("disks=200", "how many is not said"),
+            ("cores=0", "no number of cores"),
+            ("cores=-1", "no number of cores"),
+            ("cores=1.5", "no number of cores"),
+            ("cores=many", "no number of cores"),
+            ("cores=inf", "no number of cores"),
+            ("cores=8,disks=0", "no number of disks"),
+            ("cores=8,cores=9", "twice"),
+            ("coers=8", "cores"),
+            ("cores=8,disk=1MB/s", "how many there are"),
+            ("cores=8,disks=1,disk=0", "no speed"),
+            ("cores=8,disks=1,disk=fast", "no speed"),
+            ("cores=8,disks=1,disk=10%", "no speed"),
+            ("cores=8,network=1GB/s", "how many machines"),
+            ("cores=8,machines=9", "no 9 machines"),
+            ("cores=8,bytes=0", "no size"),
+            ("cores=8,bytes=50%", "no size"),
+            ("cores=8,bytes=1TB/s", "no size"),
+        ] {
+            let error = Cluster::parse(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_start_and_a_byte_are_told_apart() {
+        // 100 splits of a megabyte, and 500 of a kilobyte: 1 ms a start, 10 ns a byte.
+        let usual = (100, 100_000_000, 100.0 * 1e-3 + 1.0);
+        let tiny = (500, 500_000, 500.0 * 1e-3 + 0.005);
+        let (start, byte) = fitted(usual, Some(tiny));
+        assert!(close(start.unwrap(), 1e-3) && close(byte, 1e-8));
+        // Without tiny ones the bytes bear all of it.
+        assert_eq!(fitted((1, 1000, 1.0), None), (None, 1e-3));
+        // Noise that would make a start less than nothing.
+        assert_eq!(fitted((100, 100_000, 1.0), Some((100, 1000, 0.001))), (Some(0.0), 1e-5));
+    }
+
+    #[test]
+    fn groups_grow_as_they_did() {
+        assert!(close(growth((50, 500), (100, 1000)), 1.0));
+        assert!(close(growth((50, 1000), (100, 1000)), 0.0));
+        assert!(close(growth((25, 500), (100, 1000)), 0.5));
+        assert_eq!(growth((100, 500), (100, 1000)), 0.0);
+        assert_eq!(growth((0, 0), (100, 1000)).clamp(0.0, 1.0), growth((0, 0), (100, 1000)));
+    }
+
+    #[test]
+    fn a_terabyte_takes_what_the_slowest_of_reading_does_and_the_tables_after_it() {
+        let terabyte = TERABYTE;
+        // 31,250 splits of 32 MB: 32 rounds of 0.32 s and a start on a thousand cores.
+        let found = of("cores=1000,disks=200", &measured(), terabyte, 32_000_000);
+        assert_eq!(found.splits, 31_250);
+        assert!(close(found.parts.cores, 10.24) && close(found.parts.starts, 0.032));
+        assert!(close(found.parts.disks, 25.0) && close(found.parts.cut, 0.031_25));
+        // A thousand tables of a thousand groups.
+        assert!(close(found.parts.merge, 1.0));
+        assert!(close(found.seconds, 25.0 + 0.031_25 + 1.0));
+        assert_eq!(found.bound, Bound::Disks);
+        // The cores alone.
+        let found = of("cores=1000", &measured(), terabyte, 32_000_000);
+        assert_eq!((found.bound, found.parts.disks), (Bound::Cores, 0.0));
+        assert!(close(found.seconds, 10.24 + 0.032 + 0.031_25 + 1.0));
+    }
+
+    #[test]
+    fn each_part_can_be_what_bounds_it() {
+        let check = |text: &str, change: &dyn Fn(&mut Measured), bytes: u64, target, bound| {
+            let mut measured = measured();
+            change(&mut measured);
+            let found = of(text, &measured, bytes, target);
+            assert_eq!(found.bound, bound, "{text}: {found:?}");
+        };
+        let same = |_: &mut Measured| {};
+        check("cores=10", &same, TERABYTE, 32_000_000, Bound::Cores);
+        check("cores=1000", &same, 1_000_000_000, 10_000_000, Bound::Splits);
+        check("cores=10", &same, TERABYTE, 10_000, Bound::Starts);
+        check("cores=1000,disks=10", &same, TERABYTE, 32_000_000, Bound::Disks);
+        check(
+            "cores=1000,machines=10,network=100MB/s",
+            &same,
+            TERABYTE,
+            32_000_000,
+            Bound::Network,
+        );
+        let slow_cut = |measured: &mut Measured| measured.cut_seconds = 0.1;
+        check("cores=1000", &slow_cut, TERABYTE, 32_000_000, Bound::Cut);
+        let joined = |measured: &mut Measured| measured.held_seconds = 60.0;
+        check("cores=1000", &joined, TERABYTE, 32_000_000, Bound::Held);
+        check("cores=100000", &same, TERABYTE, 4_000_000, Bound::Merge);
+        let fat = |measured: &mut Measured| measured.group_bytes = 1e6;
+        check("cores=1000,machines=100,network=1GB/s", &fat, TERABYTE, 32_000_000, Bound::Groups);
+    }
+
+    #[test]
+    fn machines_merge_their_cores_tables_first() {
+        let measured = measured();
+        let alone = of("cores=1000,machines=1", &measured, TERABYTE, 32_000_000);
+        // A thousand tables in sixteen parts at once, and nothing at another place.
+        assert!(close(alone.parts.merge, 1000.0 * 1000.0 / 16.0 * 1e-6));
+        let some = of("cores=1000,machines=100", &measured, TERABYTE, 32_000_000);
+        // Ten tables of a machine, all ten at once, and a hundred at one place.
+        assert!(close(some.parts.merge, 1000.0 * 1e-6 + 100.0 * 1000.0 * 1e-6));
+    }
+
+    #[test]
+    fn groups_that_grow_are_scaled_and_those_that_are_known_are_not() {
+        let growing = Measured { growth: 1.0, ..measured() };
+        let found = of("cores=100", &growing, TERABYTE, 32_000_000);
+        // Ten million in all, a hundred thousand on each core.
+        assert_eq!((found.groups, found.table_groups), (10_000_000, 100_000));
+        let known = of("cores=100,groups=50000", &growing, TERABYTE, 32_000_000);
+        assert_eq!((known.groups, known.table_groups), (50_000, 50_000));
+        let none = Measured { groups: 0, ..measured() };
+        assert_eq!(of("cores=100", &none, TERABYTE, 32_000_000).parts.merge, 0.0);
+    }
+
+    #[test]
+    fn a_part_of_the_input_takes_a_part_of_the_time() {
+        let cluster = Cluster::parse("cores=1000").unwrap();
+        let reading = ReadShare { share: 0.1, ..ALL };
+        let found = outlook(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
+        assert_eq!((found.read_bytes, found.splits), (100_000_000_000, 100_000));
+        assert!(close(found.parts.cores, 1.0) && close(found.parts.cut, 1.0));
+        let reading = ReadShare { deadline_seconds: Some(7.0), ..ALL };
+        let found = outlook(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
+        // 1 s of cutting and 1 s of merging leave five of the eleven that reading takes.
+        assert!(close(found.deadline_share.unwrap(), 5.0 / 11.0), "{found:?}");
+        let reading = ReadShare { deadline_seconds: Some(0.5), ..ALL };
+        let found = outlook(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
+        assert_eq!(found.deadline_share, Some(0.0));
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_as_many_splits_as_it_has() {
+        let whole_files = Measured { split_bytes_min: 500_000_000, ..measured() };
+        let found = of("cores=10000", &whole_files, TERABYTE, 32_000_000);
+        assert_eq!((found.splits, found.bound), (2000, Bound::Splits));
+        assert!(close(found.parts.cores, 5.0));
+        // An input of a few bytes is a split.
+        assert_eq!(of("cores=8", &measured(), 7, 1 << 20).splits, 1);
+    }
+
+    #[test]
+    fn a_forecast_says_what_it_rests_on_and_what_it_leaves_out() {
+        let cluster = Cluster::parse("cores=1000,disks=200").unwrap();
+        let reading = ReadShare { deadline_seconds: Some(7.0), ..ALL };
+        let forecast = Forecast::new(&cluster, reading, measured(), |_| 32_000_000);
+        let cores: Vec<_> = forecast.outlooks.iter().map(|it| (it.bytes, it.cores)).collect();
+        let gigabyte = 1_000_000_000;
+        assert_eq!(
+            cores,
+            [(gigabyte, 1000), (TERABYTE, 1000), (TERABYTE, 100), (TERABYTE, 10_000)]
+        );
+        let text = forecast.to_string();
+        for said in [
+            "cluster: 1,000 cores, 200 disks of 200 MB/s, a table of each core merged at one place",
+            "measured here: 100 MB of 100 splits, 1,000,000 rows, 1,000 groups, in 1.1 s of one core",
+            "  a core: 100 MB/s; 1,000 starts of splits/s, 1.0 ms each",
+            "  at one place: 1,000,000 splits cut/s, 1,000,000 groups merged/s, any number finished/s",
+            "  a group: 100 B in a table; twice the bytes have 1.00 times as many",
+            "forecast   cores  splits  computing  disks  tables  in all  by 7.0 s  bound by",
+            "1.00 TB    1,000  31,250       10 s   25 s   1.0 s    26 s      24 %  disks",
+            "Left out: the network (machines=…,network=…); what starts",
+            "--drop 10%",
+        ] {
+            assert!(text.contains(said), "{said}\n{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_written_for_people() {
+        for (seconds, expected) in [
+            (0.0, "0 s"),
+            (4.2e-8, "42 ns"),
+            (4.25e-5, "43 µs"),
+            (0.25, "250 ms"),
+            (7.0, "7.0 s"),
+            (1234.0, "1,234 s"),
+            (7200.0, "2.0 h"),
+            (864_000.0, "10 days"),
+        ] {
+            assert_eq!(time(seconds), expected);
+        }
+    }
+}
