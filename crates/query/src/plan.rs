@@ -46,7 +46,6 @@ use tidemill_tables::ordered::with_places;
 use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
 use tidemill_tables::sessions;
 use tidemill_tables::summary::{self, Summary};
-use tidemill_tables::{Aggregate, Function};
 
 use crate::about;
 use crate::answers::Answers;
@@ -382,7 +381,8 @@ impl Plan {
                 if let Some((name, _)) = tables.iter().find(|(_, table)| table.is_sample()) {
                     return Err(turbo::of_a_sample(name));
                 }
-                let of_part = parts.bounds(&logical, &schema).ok_or_else(turbo::of_a_summary)?;
+                let of_part =
+                    parts.bounds(&logical, &schema, true).ok_or_else(turbo::of_a_summary)?;
                 if turbo.error.is_some() {
                     turbo::run::check_precision(&of_part.columns)?;
                     if !parts.spec.is_order_free() {
@@ -867,24 +867,11 @@ impl Plan {
         let (_, table) = self.tables.iter().find(|(name, _)| name == parts.stream.table())?;
         let source = table.source()?;
         let is_here = source.files().iter().all(|file| file.is_local());
-        let bounds = parts.bounds(&self.logical, &self.schema)?;
-        // Where there is no place for bounds, there is no glimpse; nor where it would have to look at all values anew.
+        let bounds = parts.bounds(&self.logical, &self.schema, false)?;
+        // Where there is no place for bounds, there is no glimpse.
         bounds.schema().ok()?;
-        let is_small = |aggregate: &Aggregate| {
-            matches!(
-                aggregate.function,
-                Function::Count
-                    | Function::Sum
-                    | Function::Mean
-                    | Function::Min
-                    | Function::Max
-                    | Function::Bits(_)
-                    | Function::Statistic(_)
-                    | Function::Unique(_)
-            )
-        };
-        let are_small = parts.spec.aggregates.iter().all(is_small);
-        (is_here && are_small && !table.is_sample()).then(|| Arc::new(bounds))
+        let is_order_free = parts.spec.is_order_free();
+        (is_here && is_order_free && !table.is_sample()).then(|| Arc::new(bounds))
     }
 
     /// The rows of the result over the answers of its tables, whose last columns are `carried`, with `bounds` beside

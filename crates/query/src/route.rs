@@ -518,11 +518,16 @@ impl Tables {
     }
 
     /// Which of the result's columns are estimates where a part of the input is read; none where the query is
-    /// a summary of columns.
-    pub(crate) fn bounds(&self, plan: &LogicalPlan, own: &SchemaRef) -> Option<Bounds> {
+    /// a summary of columns. Without `quantiles` these are what was seen: their intervals take all values of a group by place.
+    pub(crate) fn bounds(
+        &self,
+        plan: &LogicalPlan,
+        own: &SchemaRef,
+        quantiles: bool,
+    ) -> Option<Bounds> {
         match self.summary {
             Some(_) => None,
-            None => Some(Bounds::new(plan, &self.core, &self.spec, own)),
+            None => Some(Bounds::new(plan, &self.core, &self.spec, own, quantiles)),
         }
     }
 }

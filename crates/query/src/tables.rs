@@ -196,6 +196,11 @@ impl Tables {
         Ok(Tables { table: Table::new(spec)?, scatter: Scatter::new(spec, worker_bytes / 4) })
     }
 
+    /// Bytes of its table.
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
     /// How many groups its table has.
     pub(crate) fn group_count(&self) -> usize {
         self.table.group_count()

@@ -467,7 +467,8 @@ fn what_cannot_be_estimated_is_refused() {
 fn what_stands_beside_a_count_of_different_values_keeps_its_intervals() {
     let folder = events(24, 2_000);
     let options = [("sample", "20%"), ("split_bytes", "2k")];
-    let alone = "SELECT kind, count(*) AS n, avg(ms) AS ms FROM '$/*.csv' GROUP BY kind ORDER BY kind";
+    let alone =
+        "SELECT kind, count(*) AS n, avg(ms) AS ms FROM '$/*.csv' GROUP BY kind ORDER BY kind";
     let beside = alone.replace("avg(ms)", "count(DISTINCT user) AS users, avg(ms)");
     let (alone, beside) = (asked(&folder, alone, &options), asked(&folder, &beside, &options));
     for name in ["n", "ms"] {

@@ -13,11 +13,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::ipc::writer::StreamWriter;
-use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::ExecutionPlan;
-use futures::StreamExt;
-use futures::executor::block_on;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::redact::shown;
@@ -29,6 +25,7 @@ use tidemill_tables::merge::Merger;
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
 
 use super::model::{Cluster, Forecast, Measured, ReadShare, fitted, growth};
+use crate::map::Map;
 use crate::plan::Plan;
 use crate::route::Tables;
 use crate::scan::{Cut, Scan, SourceTable};
@@ -88,8 +85,7 @@ impl Filling {
 
 /// Splits that are to be read, and what reads them.
 struct Reader<'a> {
-    map: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
+    map: Map,
     scan: Arc<Scan>,
     plan: &'a Plan,
     bytes_max: usize,
@@ -220,9 +216,9 @@ impl Plan {
     }
 
     fn reader(&self, parts: &Tables, map: &LogicalPlan) -> Result<Reader<'_>> {
-        let (map, context, scan) = self.per_split(&parts.stream, map)?;
+        let (map, scan) = self.per_split(&parts.stream, map)?;
         let bytes_max = self.settings.share(1, 4);
-        Ok(Reader { map, context, scan, plan: self, bytes_max })
+        Ok(Reader { map, scan, plan: self, bytes_max })
     }
 
     /// The splits of the fine cut, and what cutting one more takes.
@@ -347,9 +343,9 @@ impl Reader<'_> {
         (began, most): (Instant, Duration),
     ) -> Result<bool> {
         let Filling { table, has_positions } = filling;
-        let mut batches = self.map.execute(index, Arc::clone(&self.context)).told()?;
+        let mut batches = self.map.rows(index)?;
         let mut first = 0;
-        while let Some(batch) = block_on(batches.next()) {
+        while let Some(batch) = batches.next() {
             let mut batch = batch.told()?;
             let rows = batch.num_rows() as u64;
             if *has_positions {

@@ -216,9 +216,10 @@ impl Bounds {
         core: &AggregateNode,
         spec: &TableSpec,
         own: &SchemaRef,
+        quantiles: bool,
     ) -> Self {
-        let mut found =
-            Found { core, spec, estimates: Vec::new(), quantities: Vec::new(), values: Vec::new() };
+        let (estimates, quantities, values) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = Found { core, spec, estimates, quantities, values, quantiles };
         let columns = (0..own.fields().len()).map(|index| {
             let of = found.column(plan, index);
             found.known(of)
@@ -504,6 +505,8 @@ struct Found<'a> {
     estimates: Vec<Estimated>,
     quantities: Vec<Quantity>,
     values: Vec<Quantity>,
+    /// Whether quantiles have intervals.
+    quantiles: bool,
 }
 
 impl Found<'_> {
@@ -610,7 +613,9 @@ impl Found<'_> {
                 let count = self.total(Quantity::of(aggregate, true));
                 Is::Formula(Formula::Of(Box::new(sum), Arithmetic::Divide, Box::new(count)))
             }
-            _ if let Some(rank) = rank_of(&aggregate.function).filter(|_| is_number) => {
+            _ if let Some(rank) =
+                rank_of(&aggregate.function).filter(|_| is_number && self.quantiles) =>
+            {
                 let values = Quantity::of(aggregate, false);
                 let known = self.values.iter().position(|known| *known == values);
                 let values = known.unwrap_or_else(|| {

@@ -176,6 +176,9 @@ const PROGRAMS_WAIT: Duration = Duration::from_millis(120);
 /// Of more groups nobody is shown an answer before it is whole, unless it may rest on a part of the input.
 const WATCHED_GROUPS_MAX: usize = 2_000;
 
+/// Nor of tables that are so large: each look copies them, at some 500 MB a second.
+const WATCHED_BYTES_MAX: usize = 16 << 20;
+
 /// Of the splits whose start is guessed so many first ones are looked at from before them, and later one of so many …
 const STARTS_CHECKED: usize = 16;
 
@@ -201,8 +204,9 @@ struct Runner {
     changed: Condvar,
     worker_bytes: usize,
     held_bytes_max: usize,
-    /// The groups of the largest of the threads' tables.
+    /// The groups of the largest of the threads' tables, and its bytes.
     groups: AtomicUsize,
+    bytes: AtomicUsize,
     began: Instant,
 }
 
@@ -318,6 +322,7 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
         worker_bytes: work.budget_bytes / 6 / threads,
         held_bytes_max: (work.budget_bytes / 6 / threads).max(HELD_BYTES_MIN),
         groups: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
         began: Instant::now(),
         work,
     });
@@ -554,6 +559,7 @@ impl Runner {
     fn note_groups(&self, tables: &Tables) {
         let groups = tables.group_count();
         self.groups.fetch_max(groups, Ordering::Relaxed);
+        self.bytes.fetch_max(tables.bytes(), Ordering::Relaxed);
         if let Some(switch) = self.work.watched.as_ref().filter(|_| groups > WATCHED_GROUPS_MAX) {
             switch.turn_off();
         }
@@ -674,7 +680,7 @@ impl Runner {
             }
             // All looks together take a share of the time, however many groups there are.
             let mut may_look = looks_take * LOOKS_SHARE <= self.began.elapsed()
-                && !self.work.watched.as_ref().is_some_and(Switch::is_off);
+                && !self.work.watched.as_ref().is_some_and(|switch| self.is_too_large(switch));
             let mut patience = TICK;
             if let Some(ends_at) = until.ends_at {
                 let left = ends_at.saturating_duration_since(Instant::now());
@@ -714,6 +720,11 @@ impl Runner {
             let mut state = self.state.lock();
             self.changed.wait_for(&mut state, patience);
         }
+    }
+
+    /// Whether nobody who only watches is shown any more: a look at the tables takes too long.
+    fn is_too_large(&self, switch: &Switch) -> bool {
+        switch.is_off() || self.bytes.load(Ordering::Relaxed) > WATCHED_BYTES_MAX
     }
 
     /// What it takes from the last row to the answer.
@@ -834,7 +845,7 @@ impl Runner {
         }
         // What has landed since it was enough counts as well.
         let why = if state.landed.len() == self.drawing.sizes.len() { Why::Whole } else { why };
-        given_up.extend(state.given_up.drain(..));
+        given_up.append(&mut state.given_up);
         given_up.sort_by_key(|given_up| given_up.split);
         // In the order of the splits; those that are read in part are behind all others of theirs.
         chunks.extend(std::mem::take(&mut state.chunks));
