@@ -29,7 +29,7 @@ const CUT_BYTES: usize = super::reject::KEPT_BYTES_MAX + 1;
 /// Behind a range's end only the rest of one record is wanted …
 const TAIL_READ_BYTES: usize = 64 << 10;
 /// … of which a quarter of a small range is read at first, but no less than this.
-const TAIL_READ_BYTES_MIN: usize = 4 << 10;
+const TAIL_READ_BYTES_MIN: usize = 1 << 10;
 
 /// What is wrong with a record that is beyond [`RECORD_BYTES_MAX`].
 pub(crate) fn record_too_large() -> String {
