@@ -365,7 +365,7 @@ pub(super) fn by_deadline<T: Send + 'static>(
                     stop.cancel();
                     let late = io::Error::new(
                         io::ErrorKind::TimedOut,
-                        "it did not answer before the deadline",
+                        "its files could not be listed and looked into before the deadline",
                     );
                     return Err(Error::io("open", tidemill_base::redact::shown(url), late));
                 }

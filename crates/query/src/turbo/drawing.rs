@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::DrawnOrder;
-use tidemill_source::Split;
+use tidemill_source::{LeftOut, Split};
 
 use super::runner::{GivenUp, Until};
 use crate::scan::Scan;
@@ -33,6 +33,8 @@ pub(crate) struct Drawing {
     /// The bytes of each.
     pub(crate) sizes: Vec<u64>,
     pub(crate) total: u64,
+    /// With what files that are in no split hold: their bytes, or those of a file as others are where nobody knows them.
+    pub(crate) total_with_left_out: u64,
     /// Bytes that may be left out.
     pub(crate) drop_bytes: u64,
     next: AtomicUsize,
@@ -40,7 +42,7 @@ pub(crate) struct Drawing {
 
 impl Drawing {
     /// # Errors
-    /// [`Error::Corrupt`] where more files are left out already than may be, or one that cannot be read and not merely does
+    /// [`Error::Usage`] where more files are left out already than may be, or one that cannot be read and not merely does
     /// not answer, where nothing was said of leaving out.
     pub(crate) fn new(scan: &Scan, until: &Until) -> Result<Self> {
         let splits = scan.splits();
@@ -72,29 +74,28 @@ impl Drawing {
         let left_bytes: u64 = left_out.iter().map(|file| file.bytes).sum();
         let unreadable = left_out.iter().find(|file| !file.is_late && until.drop.is_none());
         if let Some(file) = unreadable {
-            return Err(Error::Corrupt {
-                path: file.path.clone(),
-                offset: None,
-                reason: file.reason.lines().next().unwrap_or_default().to_owned(),
-                hint: Some("mend it, or let it be left out: --drop 10%".into()),
-            });
+            return Err(Error::usage_hint(
+                unreadable_file(file),
+                "mend it, or let it be left out: --drop 10%",
+            ));
         }
         let may_be = may_drop(total + left_bytes);
         if let (Some(first), true) = (left_out.first(), until.drop.is_some() && left_bytes > may_be)
         {
-            return Err(Error::Corrupt {
-                path: first.path.clone(),
-                offset: None,
-                reason: first.reason.lines().next().unwrap_or_default().to_owned(),
-                hint: Some(format!(
+            return Err(Error::usage_hint(
+                unreadable_file(first),
+                format!(
                     "{} cannot be read, which is more than `drop` lets be left out",
                     human_bytes(left_bytes)
-                )),
-            });
+                ),
+            ));
         }
         let drop_bytes = may_be.saturating_sub(left_bytes).min(total);
+        let files = scan.source().files().len().saturating_sub(left_out.len()).max(1) as u64;
+        let of_file = |file: &LeftOut| if file.bytes > 0 { file.bytes } else { total / files };
+        let total_with_left_out = total + left_out.iter().map(of_file).sum::<u64>();
         let next = AtomicUsize::new(0);
-        Ok(Drawing { order, count, in_order, sizes, total, drop_bytes, next })
+        Ok(Drawing { order, count, in_order, sizes, total, total_with_left_out, drop_bytes, next })
     }
 
     /// The next split; none when as many have been begun as may be.
@@ -140,6 +141,20 @@ impl Drawing {
         given_up.push(GivenUp { split: index, error: Some(error.to_string()) });
         Ok(())
     }
+}
+
+/// That a file cannot be read, and why.
+fn unreadable_file(file: &LeftOut) -> String {
+    let reason = file.reason.lines().next().unwrap_or_default();
+    match reason.contains(&file.path) {
+        true => reason.to_owned(),
+        false => format!("`{}` cannot be read: {reason}", file.path),
+    }
+}
+
+/// The splits of an input, and the files that are in none: of all of it there are estimates.
+pub(crate) fn splits_with_left_out(scan: &Scan) -> usize {
+    scan.splits().len() + scan.source().left_out().len()
 }
 
 /// Whether splits can be drawn from: there are some, and none is a large part of all.

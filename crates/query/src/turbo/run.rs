@@ -15,7 +15,7 @@ use tidemill_tables::merge::Merged;
 
 use super::answer::Answering;
 use super::bounds::Known;
-use super::drawing::can_be_sampled;
+use super::drawing::{can_be_sampled, splits_with_left_out};
 use super::found::{Finding, FoundRows};
 use super::runner::{self, Look, ReadPart, Snapshot, Taken, Why};
 use super::shown::{ShownBounds, note_bounds};
@@ -58,7 +58,7 @@ impl Plan {
         let switch = Switch::default();
         let spec = match &self.bounds {
             Some(bounds) if can_be_sampled(scan.splits()) && !turbo.as_seen => {
-                bounds.with_cells(&parts.spec, scan.splits().len(), &switch)
+                bounds.with_cells(&parts.spec, splits_with_left_out(&scan), &switch)
             }
             _ => Arc::clone(&parts.spec),
         };

@@ -31,7 +31,7 @@ use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
 
-use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK};
+use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK, splits_with_left_out};
 use crate::map::Map;
 use crate::scan::{Outcome, Scan, SoFar};
 use crate::tables::{Tables, placed};
@@ -771,8 +771,9 @@ impl Runner {
     }
 
     fn sample(&self, landed: &LandedSplits, confidence: f64) -> Sample {
-        let mut sample =
-            Sample::new(self.drawing.sizes.len(), self.drawing.total as f64, confidence);
+        let splits = splits_with_left_out(&self.work.scan);
+        let bytes = self.drawing.total_with_left_out as f64;
+        let mut sample = Sample::new(splits, bytes, confidence);
         for index in landed.indices() {
             sample.add(index, self.drawing.sizes[index] as f64);
         }
