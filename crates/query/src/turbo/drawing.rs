@@ -17,12 +17,6 @@ const SPLITS_MIN: usize = 16;
 /// How often whoever waits looks how things stand.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
-/// A read that has given nothing for so long has stalled.
-pub(crate) const STALLED: Duration = Duration::from_millis(100);
-
-/// Of so many threads that wait in vain no more are replaced.
-pub(crate) const STALLED_MAX: usize = 256;
-
 /// The splits of an input as they are read.
 pub(crate) struct Drawing {
     order: Vec<u32>,

@@ -4,7 +4,7 @@
 //! anywhere ([`Turbo::find`](super::Turbo)). The order of the rows is that in which threads happen to come upon them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Instant;
 
@@ -17,7 +17,8 @@ use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
 
-use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK};
+use super::drawing::{Drawing, TICK};
+use super::reading::{Reading, to_replace};
 use super::runner::{GivenUp, ReadPart, Until, Why};
 use super::shown::PartRead;
 use super::{Turbo, account_of};
@@ -58,24 +59,13 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    hands: Vec<Arc<Hand>>,
+    hands: Vec<Arc<Reading>>,
     /// Threads that have not ended.
     threads: usize,
     landed: usize,
     bytes: u64,
     given_up: Vec<GivenUp>,
     given_up_bytes: u64,
-}
-
-/// What a thread has at hand.
-#[derive(Default)]
-struct Hand {
-    /// The split that it reads, and one more; none is 0.
-    split: AtomicUsize,
-    /// When it last began to read, in milliseconds of the run; while it waits for its rows to be taken or for its
-    /// turn, for ever.
-    moved_ms: AtomicU64,
-    is_replaced: AtomicBool,
 }
 
 /// How many batches wait to be taken.
@@ -128,11 +118,8 @@ impl FoundRows {
         let state = self.shared.state.lock();
         let (mut given_up, mut in_flight) = (state.given_up.clone(), Vec::new());
         for hand in &state.hands {
-            let Some(split) = hand.split.load(Ordering::SeqCst).checked_sub(1) else { continue };
-            let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
-            let moved_ms = hand.moved_ms.load(Ordering::Relaxed);
-            let has_stalled = self.shared.now_ms().saturating_sub(moved_ms) > limit;
-            match has_stalled || hand.is_replaced.load(Ordering::SeqCst) {
+            let Some(split) = hand.split() else { continue };
+            match hand.has_stalled() {
                 true => given_up.push(GivenUp { split, error: None }),
                 false => in_flight.push(split),
             }
@@ -208,20 +195,7 @@ impl FoundRows {
         if self.shared.drawing.has_ended() {
             return Ok(());
         }
-        let now = self.shared.now_ms();
-        let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
-        let stalled = {
-            let state = self.shared.state.lock();
-            let is_stalled = |hand: &&Arc<Hand>| {
-                hand.split.load(Ordering::SeqCst) > 0
-                    && now.saturating_sub(hand.moved_ms.load(Ordering::Relaxed)) > limit
-                    && !hand.is_replaced.swap(true, Ordering::SeqCst)
-            };
-            match state.hands.len() < STALLED_MAX {
-                true => state.hands.iter().filter(is_stalled).count(),
-                false => 0,
-            }
-        };
+        let stalled = to_replace(self.shared.state.lock().hands.iter().map(AsRef::as_ref));
         (0..stalled).try_for_each(|_| Shared::start_thread(&self.shared, sender))
     }
 }
@@ -261,8 +235,7 @@ fn give(sender: &SyncSender<Message>, rows: RecordBatch, turn: &mut Turn<'_>) ->
 
 impl Shared {
     fn start_thread(shared: &Arc<Self>, sender: &SyncSender<Message>) -> Result<()> {
-        let hand = Arc::new(Hand::default());
-        hand.moved_ms.store(shared.now_ms(), Ordering::Relaxed);
+        let hand = Arc::new(Reading::new(shared.began));
         let worker = {
             let mut state = shared.state.lock();
             state.hands.push(Arc::clone(&hand));
@@ -275,7 +248,7 @@ impl Shared {
             .stack_size(RUN_STACK_BYTES)
             .spawn(move || {
                 let ended = caught(|| own.take_splits(&hand, &sender));
-                hand.split.store(0, Ordering::SeqCst);
+                hand.ends();
                 own.state.lock().threads -= 1;
                 if !own.is_over() {
                     // Whoever does not take it wants nothing any more.
@@ -287,10 +260,6 @@ impl Shared {
             path: "a thread".into(),
             source: e,
         })
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn is_over(&self) -> bool {
@@ -315,17 +284,16 @@ impl Shared {
             .then_some(if self.drawing.count() < splits { Why::Sample } else { Why::Drop })
     }
 
-    fn take_splits(&self, hand: &Hand, sender: &SyncSender<Message>) -> Result<()> {
+    fn take_splits(&self, hand: &Reading, sender: &SyncSender<Message>) -> Result<()> {
         let mut turn = self.scan.turn();
         while !self.is_over() {
             if !turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
                 return Ok(());
             }
             let Some(index) = self.drawing.next() else { return Ok(()) };
-            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
-            hand.split.store(index + 1, Ordering::SeqCst);
+            hand.begins(index);
             let read = caught(|| self.read(index, hand, sender, &mut turn));
-            hand.split.store(0, Ordering::SeqCst);
+            hand.ends();
             if self.is_over() {
                 return Ok(());
             }
@@ -334,7 +302,7 @@ impl Shared {
                 let given_up = (&mut state.given_up, &mut state.given_up_bytes);
                 self.drawing.give_up(index, error, given_up)?;
             }
-            if hand.is_replaced.load(Ordering::SeqCst) {
+            if hand.is_replaced() {
                 return Ok(());
             }
         }
@@ -344,7 +312,7 @@ impl Shared {
     fn read(
         &self,
         index: usize,
-        hand: &Hand,
+        hand: &Reading,
         sender: &SyncSender<Message>,
         turn: &mut Turn<'_>,
     ) -> Result<()> {
@@ -362,14 +330,14 @@ impl Shared {
             map.add_cpu(&mut clock);
             let batch = batch.told()?;
             so_far = self.scan.so_far(index);
-            hand.moved_ms.store(u64::MAX, Ordering::Relaxed);
+            hand.waits_for_others();
             // A row is waited for until it is taken, or nobody takes any more.
             if batch.num_rows() > 0 && !give(sender, batch, turn) {
                 self.scan.count_part(so_far);
                 return Ok(());
             }
             turn.take(|| self.is_stopped());
-            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+            hand.moves();
             self.cancel.check()?;
         }
         if self.is_over() {

@@ -11,6 +11,7 @@ pub(crate) mod bounds;
 pub(crate) mod drawing;
 pub(crate) mod found;
 pub(crate) mod intervals;
+pub(crate) mod reading;
 pub(crate) mod run;
 pub(crate) mod runner;
 pub(crate) mod shown;

@@ -31,7 +31,8 @@ use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
 
-use super::drawing::{Drawing, STALLED, STALLED_MAX, TICK, splits_with_left_out};
+use super::drawing::{Drawing, TICK, splits_with_left_out};
+use super::reading::{Reading, to_replace};
 use crate::map::Map;
 use crate::scan::{Outcome, Scan, SoFar};
 use crate::tables::{Tables, placed};
@@ -267,20 +268,7 @@ impl LandedSplits {
 struct Hand {
     /// None once it was taken away.
     held: Mutex<Option<Held>>,
-    /// The split that it reads, and one more; none is 0.
-    split: AtomicUsize,
-    /// When it last had a batch or began a split, in milliseconds of the run; while it waits for its turn, for ever.
-    moved_ms: AtomicU64,
-    /// Whether another thread was started in its place.
-    is_replaced: AtomicBool,
-}
-
-impl Hand {
-    /// Whether it waits for something that has not come for long.
-    fn has_stalled(&self, now_ms: u64) -> bool {
-        let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
-        now_ms.saturating_sub(self.moved_ms.load(Ordering::Relaxed)) > limit
-    }
+    reading: Reading,
 }
 
 /// What a thread goes through its splits with.
@@ -343,12 +331,8 @@ impl Runner {
     fn start_thread(self: &Arc<Self>) -> Result<()> {
         let tables = Tables::new(&self.work.spec, self.worker_bytes)?;
         let held = Held { tables, chunks: Vec::new(), so_far: SoFar::default() };
-        let hand = Arc::new(Hand {
-            held: Mutex::new(Some(held)),
-            split: AtomicUsize::new(0),
-            moved_ms: AtomicU64::new(self.now_ms()),
-            is_replaced: AtomicBool::new(false),
-        });
+        let hand =
+            Arc::new(Hand { held: Mutex::new(Some(held)), reading: Reading::new(self.began) });
         let worker = {
             let mut state = self.state.lock();
             state.hands.push(Arc::clone(&hand));
@@ -368,10 +352,6 @@ impl Runner {
         })
     }
 
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
@@ -382,7 +362,7 @@ impl Runner {
 
     fn work(&self, worker: usize, hand: &Hand) {
         let ended = caught(|| self.take_splits(worker, hand));
-        hand.split.store(0, Ordering::SeqCst);
+        hand.reading.ends();
         let mut state = self.state.lock();
         state.threads -= 1;
         if let Err(error) = ended
@@ -401,10 +381,9 @@ impl Runner {
                 return Ok(());
             }
             let Some(index) = self.drawing.next() else { return Ok(()) };
-            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
-            hand.split.store(index + 1, Ordering::SeqCst);
+            hand.reading.begins(index);
             let read = caught(|| self.read(index, worker, hand, &mut own));
-            hand.split.store(0, Ordering::SeqCst);
+            hand.reading.ends();
             if self.is_over() {
                 return Ok(());
             }
@@ -416,7 +395,7 @@ impl Runner {
             if self.may_be_enough() {
                 self.changed.notify_all();
             }
-            if hand.is_replaced.load(Ordering::SeqCst) {
+            if hand.reading.is_replaced() {
                 return Ok(());
             }
         }
@@ -513,7 +492,7 @@ impl Runner {
             if self.is_over() {
                 return Ok(None);
             }
-            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+            hand.reading.moves();
             map.add_cpu(clock);
             let mut batch = batch.told()?;
             if work.spec.has_positions() {
@@ -525,9 +504,9 @@ impl Runner {
                 false => self.keep(batch, &mut waiting, worker)?,
             }
             // For as long as it takes; it has not stalled.
-            hand.moved_ms.store(u64::MAX, Ordering::Relaxed);
+            hand.reading.waits_for_others();
             turn.take(|| self.is_stopped());
-            hand.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+            hand.reading.moves();
             work.cancel.check()?;
             tables.add_cpu(clock);
         }
@@ -785,18 +764,7 @@ impl Runner {
         if self.drawing.has_ended() {
             return 0;
         }
-        let now = self.now_ms();
-        let mut found = 0;
-        for hand in &state.hands {
-            let waits = hand.split.load(Ordering::SeqCst) > 0 && hand.has_stalled(now);
-            if waits
-                && state.hands.len() + found < STALLED_MAX
-                && !hand.is_replaced.swap(true, Ordering::SeqCst)
-            {
-                found += 1;
-            }
-        }
-        found
+        to_replace(state.hands.iter().map(|hand| &hand.reading))
     }
 
     /// Takes the threads' tables from them, and merges these.
@@ -815,7 +783,7 @@ impl Runner {
         for hand in hands {
             // Locked for as long as a thread takes for the rows of a split.
             let held = hand.held.lock().take();
-            let split = hand.split.load(Ordering::SeqCst).checked_sub(1);
+            let split = hand.reading.split();
             let merger = self.merger.read();
             let (Some(mut held), Some(merger)) = (held, merger.as_ref()) else { continue };
             self.work.scan.count_part(held.so_far);
@@ -829,7 +797,7 @@ impl Runner {
             }
             let Some(split) = split else { continue };
             let has_landed = self.state.lock().landed.get(split).is_some();
-            match hand.is_replaced.load(Ordering::SeqCst) || hand.has_stalled(self.now_ms()) {
+            match hand.reading.has_stalled() {
                 _ if has_landed => {}
                 true => given_up.push(GivenUp { split, error: None }),
                 false => in_flight.push(split),

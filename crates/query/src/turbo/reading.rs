@@ -1,0 +1,119 @@
+//! What a thread that reads splits is at, and whether it waits in vain.
+//!
+//! A read cannot be interrupted wherever it waits, so that whoever counts on threads watches them: one that has had
+//! nothing for long has another started in its place, and is left to itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A read that has given nothing for so long has stalled.
+const STALLED: Duration = Duration::from_millis(100);
+
+/// Of so many threads no more are replaced.
+const THREADS_MAX: usize = 256;
+
+/// Of one thread.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    began: Instant,
+    /// The split that it reads, and one more; none is 0.
+    split: AtomicUsize,
+    /// When it last had something, in milliseconds of the run; while it waits for others, for ever.
+    moved_ms: AtomicU64,
+    /// Whether another thread was started in its place.
+    is_replaced: AtomicBool,
+}
+
+impl Reading {
+    /// Of a thread of a run that began then.
+    pub(crate) fn new(began: Instant) -> Self {
+        let reading = Reading {
+            began,
+            split: AtomicUsize::new(0),
+            moved_ms: AtomicU64::new(0),
+            is_replaced: AtomicBool::new(false),
+        };
+        reading.moves();
+        reading
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// It begins to read a split.
+    pub(crate) fn begins(&self, split: usize) {
+        self.moves();
+        self.split.store(split + 1, Ordering::SeqCst);
+    }
+
+    /// It has read it.
+    pub(crate) fn ends(&self) {
+        self.split.store(0, Ordering::SeqCst);
+    }
+
+    /// It has had something, and reads on.
+    pub(crate) fn moves(&self) {
+        self.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    /// It waits for its turn, or until its rows are taken, for as long as that takes; it has not stalled.
+    pub(crate) fn waits_for_others(&self) {
+        self.moved_ms.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// The split that it reads.
+    pub(crate) fn split(&self) -> Option<usize> {
+        self.split.load(Ordering::SeqCst).checked_sub(1)
+    }
+
+    /// Whether another was started in its place.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::SeqCst)
+    }
+
+    /// Whether it waits for something that has not come for long.
+    pub(crate) fn has_stalled(&self) -> bool {
+        let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
+        self.is_replaced()
+            || self.now_ms().saturating_sub(self.moved_ms.load(Ordering::Relaxed)) > limit
+    }
+}
+
+/// How many threads are to be started in the place of those that wait.
+pub(crate) fn to_replace<'a>(threads: impl ExactSizeIterator<Item = &'a Reading>) -> usize {
+    let may_be = THREADS_MAX.saturating_sub(threads.len());
+    let is_new = |thread: &&Reading| {
+        thread.split().is_some()
+            && thread.has_stalled()
+            && !thread.is_replaced.swap(true, Ordering::SeqCst)
+    };
+    threads.filter(is_new).take(may_be).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_replaced_once_and_not_while_it_waits_for_others() {
+        // A run that began long ago, in which nothing has come since.
+        let began = Instant::now().checked_sub(Duration::from_secs(5)).unwrap();
+        let stalled = || {
+            let reading = Reading::new(began);
+            reading.begins(7);
+            reading.moved_ms.store(0, Ordering::Relaxed);
+            reading
+        };
+        let threads = [stalled(), Reading::new(began), stalled(), stalled(), stalled()];
+        threads[2].waits_for_others();
+        threads[3].ends();
+        threads[4].moved_ms.store(u64::MAX - 1, Ordering::Relaxed);
+        assert_eq!(to_replace(threads.iter()), 1);
+        assert_eq!(to_replace(threads.iter()), 0);
+        assert!(threads[0].has_stalled() && threads[0].is_replaced());
+        assert_eq!((threads[0].split(), threads[3].split()), (Some(7), None));
+        let many: Vec<Reading> = (0..THREADS_MAX).map(|_| stalled()).collect();
+        assert_eq!(to_replace(many.iter()), 0);
+    }
+}
