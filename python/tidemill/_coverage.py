@@ -68,6 +68,8 @@ class Sampled(TypedDict):
     given_up_files: list[GivenUp]
     unseen_share: float | None
     wrong_starts: int
+    by_estimates: list[str]
+    late_seconds: float | None
 
 
 class _MaybeSampled(TypedDict, total=False):
