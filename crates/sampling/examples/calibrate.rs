@@ -17,22 +17,23 @@ const RUNS_OF_DATA: u64 = 100;
 const COUNTS: [usize; 3] = [200, 2_000, 20_000];
 const SHARES: [f64; 4] = [0.01, 0.05, 0.2, 0.5];
 const ESTIMATORS: [&str; 4] = ["count", "sum", "mean", "ratio"];
-const SHAPES: [&str; 16] = [
+const SHAPES: [&str; 17] = [
     "shuffled",
     "sorted by time",
     "growing tenfold",
-    "day of thirty",
+    "a day of thirty",
     "two days of sixty",
-    "one day of thirty, mostly",
+    "an hour of each day",
+    "mostly on a day",
     "sorted by key, 0.5 %",
     "sorted by key, 1 %",
     "sorted by key, 10 %",
     "sorted by key, 50 %",
     "lognormal, σ = 2",
+    "lognormal, of a day",
     "Pareto, α = 1.5",
     "in few splits",
     "in half of the splits",
-    "lognormal, day of thirty",
     "one split unlike",
 ];
 
@@ -74,10 +75,11 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
             0.05 + 0.25 * place + 0.04 * (place * 30.0 * std::f64::consts::TAU).sin()
         }
         "growing tenfold" => 0.05 + 0.45 * place,
-        "day of thirty" | "lognormal, day of thirty" => within(17.0 / 30.0, 1.0 / 30.0),
+        "a day of thirty" | "lognormal, of a day" => within(17.0 / 30.0, 1.0 / 30.0),
         "two days of sixty" => within(0.2, 1.0 / 60.0) + within(0.71, 1.0 / 60.0),
+        "an hour of each day" => f64::from(u8::from((place * 720.0) as u32 % 24 == 13)),
         // And one row of five hundred elsewhere.
-        "one day of thirty, mostly" => 0.002 + 0.998 * within(17.0 / 30.0, 1.0 / 30.0),
+        "mostly on a day" => 0.002 + 0.998 * within(17.0 / 30.0, 1.0 / 30.0),
         "sorted by key, 0.5 %" => within(0.613, 0.005),
         "sorted by key, 1 %" => within(0.613, 0.01),
         "sorted by key, 10 %" => within(0.313, 0.1),
@@ -94,7 +96,7 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
             continue;
         }
         let value = match SHAPES[shape] {
-            "lognormal, σ = 2" | "lognormal, day of thirty" => (2.0 * random.normal()).exp(),
+            "lognormal, σ = 2" | "lognormal, of a day" => (2.0 * random.normal()).exp(),
             "Pareto, α = 1.5" => random.unit().powf(-1.0 / 1.5),
             "one split unlike" if odd_one => 20.0 * (0.5 * random.normal()).exp(),
             _ => (0.5 * random.normal()).exp(),

@@ -253,10 +253,9 @@ impl Sums {
 
     /// Adds the parts up; false where they have too many cells together.
     fn add_all(&mut self, parts: &[(f64, &Series)]) -> bool {
-        (self.count, self.size, self.rate) = (0, 0.0, 0.0);
-        let mut rate_size = 0.0;
+        self.count = 0;
+        let (mut size, mut rate, mut rate_size) = (0.0, 0.0, 0.0);
         for (gradient, series) in parts {
-            let mut sum = 0.0;
             let risen;
             let entries = if series.level() == self.level {
                 series.entries()
@@ -268,40 +267,49 @@ impl Sums {
             };
             if self.count == 0 {
                 self.count = entries.len();
-                let own = self.cells.iter_mut().zip(&mut self.values);
-                for ((own, sum), (cell, value)) in own.zip(entries) {
-                    (*own, *sum) = (*cell, gradient * value);
-                    self.size += sum.abs();
-                    self.rate += *sum;
+                for ((own, sum), (cell, _)) in
+                    self.cells.iter_mut().zip(&mut self.values).zip(entries)
+                {
+                    (*own, *sum) = (*cell, 0.0);
                 }
-                rate_size += self.rate.abs();
-                continue;
             }
-            let mut at = 0;
+            // As a rule the parts have the same cells.
+            let is_same = entries.iter().map(|(cell, _)| cell).eq(&self.cells[..self.count]);
+            if !is_same && self.make_room(entries).is_none() {
+                return false;
+            }
+            let mut sum = 0.0;
+            let mut own = self.cells.iter().zip(&mut self.values);
             for (cell, value) in entries {
                 let term = gradient * value;
-                self.size += term.abs();
+                size += f64::abs(term);
                 sum += term;
-                // As a rule the parts have the same cells.
-                while at < self.count && self.cells[at] < *cell {
-                    at += 1;
-                }
-                if at < self.count && self.cells[at] == *cell {
-                    self.values[at] += term;
-                } else if self.count < CELLS {
-                    self.cells.copy_within(at..self.count, at + 1);
-                    self.values.copy_within(at..self.count, at + 1);
-                    (self.cells[at], self.values[at]) = (*cell, term);
-                    self.count += 1;
-                } else {
-                    return false;
+                if let Some((_, own)) = own.find(|(own, _)| *own == cell) {
+                    *own += term;
                 }
             }
-            self.rate += sum;
+            rate += sum;
             rate_size += f64::abs(sum);
         }
-        self.of_ratio = self.rate.abs() < 1e-9 * rate_size;
+        (self.size, self.rate) = (size, rate);
+        self.of_ratio = rate.abs() < 1e-9 * rate_size;
         true
+    }
+
+    /// Puts cells in that are not there; none where they are too many.
+    fn make_room(&mut self, entries: &[(u32, f64)]) -> Option<()> {
+        for (cell, _) in entries {
+            if let Err(at) = self.cells[..self.count].binary_search(cell) {
+                if self.count == CELLS {
+                    return None;
+                }
+                self.cells.copy_within(at..self.count, at + 1);
+                self.values.copy_within(at..self.count, at + 1);
+                (self.cells[at], self.values[at]) = (*cell, 0.0);
+                self.count += 1;
+            }
+        }
+        Some(())
     }
 }
 
@@ -319,8 +327,9 @@ struct Spread {
     /// The sums of the second and third powers of all `residuals` …
     around: f64,
     third: f64,
-    /// … and of the second of those without the group.
+    /// … and of those without the group.
     around_others: f64,
+    third_others: f64,
     /// What the ends of runs add to the variance.
     of_ends: f64,
     /// An estimate of the variance of the residuals' sum, and how many degrees of freedom it has.
@@ -369,6 +378,7 @@ impl Spread {
             around: 0.0,
             third: 0.0,
             around_others: 0.0,
+            third_others: 0.0,
             of_ends: 0.0,
             variance: 0.0,
             degrees: 0.0,
@@ -384,8 +394,13 @@ impl Spread {
         let own = &mut own[..sums.count];
         let mut powers = [0.0; 4];
         let per_size = 1.0 / sums.size;
+        let mut next = 0;
         for (number, (at, residual)) in own.iter_mut().enumerate() {
-            *at = level.unit(sums.cells[number])?;
+            // In a run units follow one another.
+            let cell = sums.cells[number];
+            let is_next = level.units.get(next).is_some_and(|unit| unit.cell == cell);
+            *at = if is_next { next } else { level.unit(cell)? };
+            next = *at + 1;
             let unit = &level.units[*at];
             *residual = sums.values[number] * per_size - rate * unit.share;
             let (square, shares) = (*residual * *residual, unit.share * unit.share);
@@ -412,7 +427,7 @@ impl Spread {
         spread.fourth += square * square * others(2);
         spread.by_split += square * others(3);
         spread.around = spread.around_others;
-        spread.third = -rate * square * others(1);
+        spread.third_others = -rate * square * others(1);
         spread.compare(own, level, rate);
         Some(spread)
     }
@@ -459,6 +474,7 @@ impl Spread {
         let stretch_last = units.last().map_or(0, |unit| unit.stretch);
         let mut inner = Differences::default();
         let (mut at_ends, mut terms_others) = (0.0, level.terms);
+        let mut is_all_runs = true;
         let mut from = 0;
         let is_next = |one: &(usize, f64), next: &(usize, f64)| {
             units[next.0].stretch - units[one.0].stretch <= 1
@@ -469,6 +485,7 @@ impl Spread {
             let is_long = last - first + 1 >= RUN_STRETCHES_MIN;
             let (has_start, has_end) = (is_long && first > 0, is_long && last < stretch_last);
             let has_ends = has_start || has_end;
+            is_all_runs &= has_ends;
             let mut mean = 0.0;
             if has_ends {
                 let (mut sum, mut squares, mut splits) = (0.0, 0.0, 0.0);
@@ -531,6 +548,10 @@ impl Spread {
                 }
             }
             from += run.len();
+        }
+        if !is_all_runs {
+            // Otherwise those without the group stand in runs as well.
+            self.third += self.third_others;
         }
         let is_rounding = own.len() == units.len() || terms_others < 1e-12 * level.terms;
         let others = if is_rounding { 0.0 } else { rate * rate * terms_others };
@@ -602,7 +623,7 @@ fn resample(quotients: &mut [f64; RESAMPLES], spread: &Spread, is_paired: bool) 
     let of_draws = DRAWS.units.iter().zip(&DRAWS.others);
     for (quotient, (drawn, other)) in quotients.iter_mut().zip(of_draws) {
         let residual = |word: u16| {
-            let unit = usize::from(word) * residuals.len() >> 16;
+            let unit = (usize::from(word) * residuals.len()) >> 16;
             residuals[unit]
         };
         let drawn = &drawn[..residuals.len()];
@@ -732,6 +753,82 @@ mod tests {
         let half = student_t(0.95, 2.5) * deviation;
         close(low, 2.0 - half);
         close(high, 2.0 + half);
+    }
+
+    /// Twenty splits of ten bytes, of which every other one was read.
+    fn half_of_twenty(values: impl Fn(usize) -> f64) -> (Sample, Series) {
+        let mut sample = Sample::new(20, 200.0, 0.95);
+        let mut series = Series::default();
+        for index in (0..20).step_by(2) {
+            sample.add(index, 10.0);
+            if values(index) != 0.0 {
+                series.add(cell_of(index, 20), values(index));
+            }
+        }
+        (sample, series)
+    }
+
+    /// A run of five splits with 10 each: nothing differs but at its two ends, each of which adds half of 10². The
+    /// residuals are 5 and -5, so that 250 of a sum of squares is uneven, 150 of it for more than neighbours differ by.
+    #[test]
+    fn a_run_is_as_computed_by_hand() {
+        let (sample, series) =
+            half_of_twenty(|index| f64::from(u8::from((6..16).contains(&index))) * 10.0);
+        let (low, high) = bounds(sample.total(&series, 5));
+        let half = student_t(0.95, 64.0) * 2.0 * ((100.0 + 25.0 + 3.0 * 15.0) * 0.5_f64).sqrt();
+        close(low, 100.0 - half);
+        close(high, 100.0 + half);
+    }
+
+    /// Where a run begins and ends does not matter, and a run at the input's edge has one end.
+    #[test]
+    fn a_run_at_the_edge_has_one_end() {
+        let width = |from: usize| {
+            let within = from..from + 10;
+            let (sample, series) =
+                half_of_twenty(|index| f64::from(u8::from(within.contains(&index))));
+            let (low, high) = bounds(sample.total(&series, 5));
+            high - low
+        };
+        close(width(4), width(6));
+        close(width(0), width(10));
+        assert!(width(0) < width(4));
+    }
+
+    /// Two quantities at different levels are compared at the higher.
+    #[test]
+    fn quantities_of_different_levels_go_together() {
+        let count = 4_000;
+        let mut sample = Sample::new(count, count as f64, 0.95);
+        let mut series: [Series; 3] = Default::default();
+        for index in crate::DrawnOrder::new(count, 5).take(400) {
+            let cell = cell_of(index, count);
+            sample.add(index, 1.0);
+            series[0].add(cell, 10.0 + (index * 7919 % 11) as f64);
+            if (1_000..1_300).contains(&index) {
+                series[1].add(cell, 10.0 + (index * 7919 % 11) as f64);
+            } else {
+                series[2].add(cell, 10.0 + (index * 7919 % 11) as f64);
+            }
+        }
+        let [all, run, rest] = &series;
+        assert!(run.level() < all.level());
+        // What is in the run cancels.
+        let (low, high) = bounds(sample.smooth(0.0, &[(1.0, all), (-1.0, run)], 400));
+        let (rest_low, rest_high) = bounds(sample.smooth(0.0, &[(1.0, rest)], 400));
+        let widths = (high - low) / (rest_high - rest_low);
+        assert!((0.5..2.0).contains(&widths), "{widths}");
+        let turned = sample.smooth(0.0, &[(-1.0, run), (1.0, all)], 400);
+        close(bounds(turned).0, low);
+        close(bounds(turned).1, high);
+    }
+
+    /// A state that is none of this sample.
+    #[test]
+    fn a_cell_of_which_nothing_was_read_gives_no_interval() {
+        let sample = sample(&READ);
+        let series = series(&[(0, 1.0), (1, 2.0), (2, 3.0), (3, 1.0), (4, 4.0), (6, 1.0)]);
+        assert_eq!(sample.total(&series, 6).interval, Interval::Wide);
     }
 
     #[test]
