@@ -131,7 +131,8 @@ impl Quantiles {
     }
 
     fn t(&self, degrees: f64) -> f64 {
-        let halves = (degrees.clamp(1.0, CELLS as f64) * 2.0).floor();
+        // What is no number is as bad as one degree.
+        let halves = (degrees.max(1.0).min(CELLS as f64) * 2.0).floor();
         // Between 2 and twice CELLS.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let place = halves as usize - 2;
