@@ -194,8 +194,6 @@ pub(crate) struct Level {
     pub(crate) scale: f64,
     /// How many splits were read.
     pub(crate) splits: f64,
-    /// Whether both cells of every stretch have a unit.
-    pub(crate) is_paired: bool,
     /// For each so many cells the first unit in or after them.
     buckets: Vec<u32>,
     bucket_digits: u32,
@@ -232,7 +230,6 @@ impl Level {
             }
             stretch += 1;
         }
-        let is_paired = units.len() == 2 * stretch as usize;
         let is_single = |at: usize| {
             let stretch = units[at].stretch;
             let is_alone =
@@ -282,11 +279,15 @@ impl Level {
             between,
             scale: count / (count - ends),
             splits: count,
-            is_paired,
             buckets,
             bucket_digits,
             units,
         }
+    }
+
+    /// Whether differences are within stretches, or most of them.
+    pub(crate) fn is_paired(&self) -> bool {
+        self.within >= self.between
     }
 
     /// The number of the unit of a cell.
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(level.units.iter().map(|unit| unit.cell).collect::<Vec<_>>(), cells);
         let shares: Vec<f64> = level.units.iter().map(|unit| unit.share).collect();
         assert_eq!(shares, [2.0 / 13.0, 4.0 / 13.0, 7.0 / 13.0]);
-        assert!(!level.is_paired);
+        assert!(!level.is_paired());
         // Each is alone in its stretch; half of the first and of the last are not told of.
         assert_eq!(level.units.iter().map(|unit| unit.weight).collect::<Vec<_>>(), [0.0, 0.5, 0.5]);
         assert_eq!(level.scale, 1.5);
@@ -372,7 +373,8 @@ mod tests {
             sample.add(index, 1.0);
         }
         let level = sample.level(8);
-        assert_eq!((level.units.len(), level.is_paired, level.scale), (64, true, 1.0));
+        assert_eq!((level.units.len(), level.is_paired(), level.scale), (64, true, 1.0));
+        assert_eq!((level.within, level.between), (32.0, 0.0));
         // Together they tell of every split.
         let weights: Vec<f64> = level.units.chunks(2).map(|pair| pair[1].weight).collect();
         let products: Vec<f64> =
