@@ -207,10 +207,9 @@ impl Level {
         }
         let share = |of: f64| if bytes > 0.0 { of / bytes } else { 0.0 };
         let mut units: Vec<Unit> = Vec::new();
-        let mut stretch = 0;
-        for of_stretch in
-            splits.chunk_by(|(one, _), (next, _)| one >> level >> 1 == next >> level >> 1)
-        {
+        let is_one =
+            |(one, _): &(u32, f64), (next, _): &(u32, f64)| one >> level >> 1 == next >> level >> 1;
+        for (of_stretch, stretch) in splits.chunk_by(is_one).zip(0..) {
             for coin in 0..2 {
                 let of_cell = of_stretch.iter().filter(|(cell, _)| cell & 1 == coin);
                 let (count, bytes) =
@@ -228,7 +227,6 @@ impl Level {
                     });
                 }
             }
-            stretch += 1;
         }
         let is_single = |at: usize| {
             let stretch = units[at].stretch;
