@@ -83,7 +83,7 @@ pub struct Plan {
     pub(crate) tables: Vec<(String, Arc<SourceTable>)>,
     pub(crate) logical: LogicalPlan,
     schema: SchemaRef,
-    route: Route,
+    pub(crate) route: Route,
     joins: Joins,
     /// Which columns are estimates, where the answer may rest on a part of the input and bounds are wanted.
     pub(crate) bounds: Option<Arc<Bounds>>,

@@ -1,6 +1,6 @@
 //! How often intervals hold the exact answer: the calibration study.
 //!
-//! `cargo run --release -p tidemill-sampling --example calibrate -- [RUNS] [--plot FILE.svg]`
+//! `cargo run --release -p tidemill-sampling --example calibrate -- [RUNS] [--plot FILE.svg] [--confidence 0.95] [--even]`
 //!
 //! Of each shape data of 200, 2,000 and 20,000 splits is made; the order is drawn anew in each of RUNS (2,000 by default),
 //! and at 1, 5, 20 and 50 % of the splits each interval is compared with the exact answer. After 100 runs the data is made
@@ -10,24 +10,42 @@
 use std::fmt::Write as _;
 use std::{env, fs, thread};
 
-use tidemill_sampling::{CELLS, DrawnOrder, Estimate, Interval, Sample, cell_of};
+use tidemill_sampling::{DrawnOrder, Estimate, Interval, Sample, Series, cell_of};
 
 /// After how many runs the data is made anew.
 const RUNS_OF_DATA: u64 = 100;
 const COUNTS: [usize; 3] = [200, 2_000, 20_000];
 const SHARES: [f64; 4] = [0.01, 0.05, 0.2, 0.5];
 const ESTIMATORS: [&str; 4] = ["count", "sum", "mean", "ratio"];
-const SHAPES: [&str; 10] = [
+const SHAPES: [&str; 17] = [
     "shuffled",
     "sorted by time",
     "growing tenfold",
+    "a day of thirty",
+    "two days of sixty",
+    "an hour of each day",
+    "mostly on a day",
+    "sorted by key, 0.5 %",
     "sorted by key, 1 %",
     "sorted by key, 10 %",
     "sorted by key, 50 %",
     "lognormal, σ = 2",
+    "lognormal, of a day",
     "Pareto, α = 1.5",
     "in few splits",
+    "in half of the splits",
     "one split unlike",
+];
+
+/// Shapes whose data is of another stream of random numbers, so that the others' is what it was before there were these.
+const LATER: [&str; 7] = [
+    "a day of thirty",
+    "two days of sixty",
+    "an hour of each day",
+    "mostly on a day",
+    "sorted by key, 0.5 %",
+    "lognormal, of a day",
+    "in half of the splits",
 ];
 
 /// SplitMix64, and what is drawn from it.
@@ -59,34 +77,39 @@ type Held = [f64; 3];
 fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Random) -> Held {
     let place = (index as f64 + 0.5) / count as f64;
     let odd_one = index == count * 37 / 100;
-    let share = match shape {
-        0 => 0.2,
+    let within =
+        |from: f64, length: f64| f64::from(u8::from((from..from + length).contains(&place)));
+    let share = match SHAPES[shape] {
+        "shuffled" => 0.2,
         // The rate grows, in thirty days with more by day than by night.
-        1 => 0.05 + 0.25 * place + 0.04 * (place * 30.0 * std::f64::consts::TAU).sin(),
-        2 => 0.05 + 0.45 * place,
-        3..=5 => {
-            let (from, length) = [(0.613, 0.01), (0.313, 0.1), (0.213, 0.5)][shape - 3];
-            f64::from(u8::from((from..from + length).contains(&place)))
+        "sorted by time" => {
+            0.05 + 0.25 * place + 0.04 * (place * 30.0 * std::f64::consts::TAU).sin()
         }
-        6 | 7 => 0.5,
-        8 => return few(random),
-        _ => {
-            if odd_one {
-                1.0
-            } else {
-                0.05
-            }
-        }
+        "growing tenfold" => 0.05 + 0.45 * place,
+        "a day of thirty" | "lognormal, of a day" => within(17.0 / 30.0, 1.0 / 30.0),
+        "two days of sixty" => within(0.2, 1.0 / 60.0) + within(0.71, 1.0 / 60.0),
+        "an hour of each day" => f64::from(u8::from((place * 720.0) as u32 % 24 == 13)),
+        // And one row of five hundred elsewhere.
+        "mostly on a day" => 0.002 + 0.998 * within(17.0 / 30.0, 1.0 / 30.0),
+        "sorted by key, 0.5 %" => within(0.613, 0.005),
+        "sorted by key, 1 %" => within(0.613, 0.01),
+        "sorted by key, 10 %" => within(0.313, 0.1),
+        "sorted by key, 50 %" => within(0.213, 0.5),
+        "in few splits" => return few(0.05, random),
+        "in half of the splits" => return few(0.5, random),
+        "one split unlike" if odd_one => 1.0,
+        "one split unlike" => 0.05,
+        _ => 0.5,
     };
     let mut held = [0.0; 3];
     for _ in 0..rows {
         if random.unit() >= share {
             continue;
         }
-        let value = match shape {
-            6 => (2.0 * random.normal()).exp(),
-            7 => random.unit().powf(-1.0 / 1.5),
-            9 if odd_one => 20.0 * (0.5 * random.normal()).exp(),
+        let value = match SHAPES[shape] {
+            "lognormal, σ = 2" | "lognormal, of a day" => (2.0 * random.normal()).exp(),
+            "Pareto, α = 1.5" => random.unit().powf(-1.0 / 1.5),
+            "one split unlike" if odd_one => 20.0 * (0.5 * random.normal()).exp(),
             _ => (0.5 * random.normal()).exp(),
         };
         held[0] += 1.0;
@@ -96,9 +119,9 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
     held
 }
 
-/// A group that is in one split of twenty, with one to four rows.
-fn few(random: &mut Random) -> Held {
-    if random.unit() >= 0.05 {
+/// A group that is in this share of the splits, with one to four rows.
+fn few(share: f64, random: &mut Random) -> Held {
+    if random.unit() >= share {
         return [0.0; 3];
     }
     let mut held = [0.0; 3];
@@ -119,16 +142,19 @@ struct Data {
     exact: Vec<[f64; 4]>,
 }
 
-fn data(count: usize, number: u64) -> Data {
+fn data(count: usize, number: u64, is_even: bool) -> Data {
     let mut random = Random(count as u64 + (number << 32));
+    let mut later = Random(random.0 ^ 0x6c61_7465);
     let (mut bytes, mut held) = (Vec::new(), Vec::new());
     for index in 0..count {
-        // Splits have 100 to 300 rows of 80 to 120 bytes.
-        let rows = 100 + (random.word() % 201) as u32;
-        bytes.push(f64::from(rows) * (80.0 + 40.0 * random.unit()));
+        // Splits have 100 to 300 rows of 80 to 120 bytes; even ones are alike.
+        let rows = if is_even { 200 } else { 100 + (random.word() % 201) as u32 };
+        bytes.push(f64::from(rows) * if is_even { 100.0 } else { 80.0 + 40.0 * random.unit() });
         let mut of_shapes = [[0.0; 3]; SHAPES.len()];
         for (shape, of) in of_shapes.iter_mut().enumerate() {
-            *of = group(shape, index, count, rows, &mut random);
+            let is_later = LATER.contains(&SHAPES[shape]);
+            let random = if is_later { &mut later } else { &mut random };
+            *of = group(shape, index, count, rows, random);
         }
         held.push(of_shapes);
     }
@@ -201,7 +227,7 @@ fn empty() -> Outcomes {
 fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &Sample) {
     let count = data.bytes.len();
     let mut sample = template.clone();
-    let mut series = vec![[[0.0; CELLS]; 3]; SHAPES.len()];
+    let mut series: Vec<[Series; 3]> = vec![Default::default(); SHAPES.len()];
     let mut seen = [0_u64; SHAPES.len()];
     let mut order = DrawnOrder::new(count, seed);
     let mut read = 0;
@@ -209,12 +235,14 @@ fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &Sample) {
         let until = (share * count as f64).round() as usize;
         for index in order.by_ref().take(until - read) {
             sample.add(index, data.bytes[index]);
-            let cell = cell_of(index, count) as usize;
+            let cell = cell_of(index, count);
             for (shape, held) in data.held[index].iter().enumerate() {
-                for (series, held) in series[shape].iter_mut().zip(held) {
-                    series[cell] += held;
+                if held[0] > 0.0 {
+                    for (series, held) in series[shape].iter_mut().zip(held) {
+                        series.add(cell, *held);
+                    }
+                    seen[shape] += 1;
                 }
-                seen[shape] += u64::from(held[0] > 0.0);
             }
         }
         read = until;
@@ -235,7 +263,7 @@ fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &Sample) {
     }
 }
 
-fn study(count: usize, runs: u64) -> Outcomes {
+fn study(count: usize, runs: u64, confidence: f64, is_even: bool) -> Outcomes {
     let sets = runs.div_ceil(RUNS_OF_DATA);
     let threads = thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
     let parts: Vec<Outcomes> = thread::scope(|scope| {
@@ -244,8 +272,8 @@ fn study(count: usize, runs: u64) -> Outcomes {
                 scope.spawn(move || {
                     let mut outcomes = empty();
                     for set in (worker..sets).step_by(threads as usize) {
-                        let data = data(count, set);
-                        let sample = Sample::new(count, data.bytes.iter().sum(), 0.95);
+                        let data = data(count, set, is_even);
+                        let sample = Sample::new(count, data.bytes.iter().sum(), confidence);
                         for number in set * RUNS_OF_DATA..runs.min((set + 1) * RUNS_OF_DATA) {
                             run(&data, Random(number).word(), &mut outcomes, &sample);
                         }
@@ -293,7 +321,7 @@ fn thousands(count: usize) -> String {
 }
 
 /// One row for each shape, count of splits and share.
-fn table(studies: &mut [(usize, Outcomes)]) -> String {
+fn table(studies: &mut [(usize, Outcomes)], least: f64) -> String {
     let mut table = String::from("| data | splits | read |");
     for estimator in ESTIMATORS {
         let _ = write!(table, " {estimator} |");
@@ -307,7 +335,7 @@ fn table(studies: &mut [(usize, Outcomes)]) -> String {
                     let runs = f64::from(outcome.runs());
                     let mut parts = Vec::new();
                     if outcome.bounds >= 100 {
-                        let low = outcome.coverage() < 93.0;
+                        let low = outcome.coverage() < least;
                         let mark = if low { "**" } else { "" };
                         parts.push(format!("{mark}{:.1}{mark}", outcome.coverage()));
                         parts.push(format!(
@@ -420,19 +448,24 @@ fn plot(studies: &[(usize, Outcomes)]) -> String {
 }
 
 fn main() {
-    let (mut runs, mut file) = (2_000, None);
+    let (mut runs, mut file, mut confidence, mut is_even) = (2_000, None, 0.95, false);
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         if argument == "--plot" {
             file = Some(arguments.next().expect("--plot takes a file"));
+        } else if argument == "--confidence" {
+            let given = arguments.next().and_then(|given| given.parse().ok());
+            confidence = given.expect("--confidence takes a share, as 0.95");
+        } else if argument == "--even" {
+            is_even = true;
         } else {
             runs = argument.parse().expect("the number of runs");
         }
     }
     let mut studies: Vec<(usize, Outcomes)> =
-        COUNTS.into_iter().map(|count| (count, study(count, runs))).collect();
+        COUNTS.into_iter().map(|count| (count, study(count, runs, confidence, is_even))).collect();
     if let Some(file) = file {
         fs::write(&file, plot(&studies)).expect("the plot's file");
     }
-    print!("{}", table(&mut studies));
+    print!("{}", table(&mut studies, 100.0 * confidence - 2.0));
 }

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tidemill_sampling::{CELLS, DrawnOrder, Sample, cell_of};
+use tidemill_sampling::{DrawnOrder, Sample, Series, cell_of};
 
 fn nanoseconds(calls: u32, mut call: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
@@ -27,27 +27,55 @@ fn main() {
     println!("an index of the order of {count}: {:.0} ns", order / count as f64);
     for read in [40, 1_000] {
         let mut sample = Sample::new(count, count as f64, 0.95);
-        let (mut even, mut rows, mut skewed) = ([0.0; CELLS], [0.0; CELLS], [0.0; CELLS]);
+        // A group that is everywhere, of two quantities, one whose values are skewed, one in a short run, and one in few splits.
+        let mut series: [Series; 5] = Default::default();
+        let mut seen = [read as u64, read as u64, read as u64, 0, 0];
         for (number, index) in DrawnOrder::new(count, 7).take(read).enumerate() {
             sample.add(index, 1.0);
-            let cell = cell_of(index, count) as usize;
-            even[cell] += (index * 7919 % 101) as f64;
-            rows[cell] += (number % 3) as f64;
-            // A few cells have far more than the others.
-            skewed[cell] += if cell.is_multiple_of(13) { 60.0 } else { (number % 5) as f64 };
+            let cell = cell_of(index, count);
+            series[0].add(cell, (index * 7919 % 101) as f64);
+            series[1].add(cell, (number % 3) as f64);
+            let is_large = (index / 256).is_multiple_of(13);
+            series[2].add(cell, if is_large { 60.0 } else { (number % 5) as f64 });
+            if (3_000..7_000).contains(&index) {
+                series[3].add(cell, (index * 7919 % 101) as f64);
+                seen[3] += 1;
+            }
+            if index.is_multiple_of(20) {
+                series[4].add(cell, 1.0);
+                seen[4] += 1;
+            }
         }
-        let read = read as u64;
+        let [even, rows, skewed, run, few] = &series;
         let plain = nanoseconds(100_000, || {
-            black_box(sample.total(black_box(&even), read));
+            black_box(sample.total(black_box(even), seen[0]));
         });
         let ratio = nanoseconds(100_000, || {
-            black_box(sample.ratio(black_box(&even), black_box(&rows), read));
+            black_box(sample.ratio(black_box(even), black_box(rows), seen[0]));
+        });
+        let in_run = nanoseconds(100_000, || {
+            black_box(sample.total(black_box(run), seen[3]));
         });
         let resampled = nanoseconds(2_000, || {
-            black_box(sample.total(black_box(&skewed), read));
+            black_box(sample.total(black_box(skewed), seen[2]));
+        });
+        let in_few = nanoseconds(2_000, || {
+            black_box(sample.total(black_box(few), seen[4]));
         });
         println!(
-            "{read} splits: a total {plain:.0} ns, a ratio {ratio:.0} ns, resampled {resampled:.0} ns"
+            "{read} splits: a total {plain:.0} ns, a ratio {ratio:.0} ns, of a run {in_run:.0} ns, resampled {resampled:.0} ns, in few splits {in_few:.0} ns"
         );
+        let cells: Vec<u32> =
+            DrawnOrder::new(count, 7).take(read).map(|index| cell_of(index, count)).collect();
+        let add = nanoseconds(200, || {
+            let mut series = Series::default();
+            for cell in &cells {
+                for row in 0..100 {
+                    series.add(black_box(*cell), f64::from(row));
+                }
+            }
+            black_box(series);
+        });
+        println!("  a row added {:.2} ns", add / (read as f64 * 100.0));
     }
 }

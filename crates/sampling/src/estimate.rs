@@ -4,43 +4,65 @@
 //! *Sampling Techniques*, ch. 6). **The residual** of a split is what it has beyond its bytes' share; a smooth function
 //! of totals has the sum of their residuals by its derivatives (linearization; of a ratio this gives Cochran's residuals,
 //! and the bytes cancel). The estimate is off by the sum of the residuals of the splits read, times [`Sample::factor`];
-//! its variance is estimated from sums per *unit*, a cell of which some split was read:
+//! its variance is estimated from sums per *unit*, a cell of which some split was read, at the [level](crate::Cells) that the
+//! group has: e is a unit's residual over its n splits.
 //!
 //! ```text
-//! few splits    units in order of position          v = m / (2 (m - 1)) · Σ (E_c - E_c-1)²     by neighbours
-//! many          cells a, b of each of 32 stretches  v = Σ n_a n_b (E_a/n_a - E_b/n_b)²         by pairs
-//! uneven        n splits in m units                 u = 2 · m/n² · ΣE_c²
-//! Var = factor² · (v + u) · (1 - share of the bytes read)
+//! a, b of one stretch   n_a n_b (e_a - e_b)²                        by pairs: all there is where stretches are long
+//! i, j of two           (n_i n_j / (n_i + n_j)) (e_i - e_j)² · h    by neighbours, h: half the splits of those alone in theirs
+//! an end of a run       2/3 · mean of the run's y²                  in the place of the difference there
+//! uneven                2 (Σ n e² + (Σ n e² - v)) / n               of all n splits; what v has not is drift
+//! Var = factor² · (v + ends + uneven) · (1 - share of the bytes read)
 //! ```
 //!
-//! *By neighbours* is the successive-difference estimator for systematic samples (Wolter, *Introduction to Variance
-//! Estimation*, ch. 8): since the order is spread over positions, a drift along them cancels in the estimate, and so it does
-//! in the variance. *By pairs* is the stratified estimator, as soon as every cell has a split (n_a and n_b are numbers of
-//! splits): what tells stretches apart is no error, however much it is. *Uneven*: an order is perfectly even
-//! only when 2^j of 2^k splits are read, and otherwise has a few splits too many here or there. That makes what two splits
-//! anywhere differ by an error, which neither of the others sees: without it, of 20 splits of a group that grows
-//! fivefold from first to last, 87 % of the intervals held in the place of 95.
+//! *By pairs* is the stratified estimator: what tells stretches apart is no error, however much it is. *By neighbours* is
+//! the successive-difference estimator for systematic samples (Wolter, *Introduction to Variance Estimation*, ch. 8): since
+//! the order is spread over positions, a drift along them cancels in the estimate, and so it does in the variance. At the finest level,
+//! where every split is by itself, it is ½ Σ (e_i - e_j)². Most of the units have no group and their bytes' share as residual: what these
+//! differ by is summed up once for all groups, so that a call takes as long as the group has cells.
+//!
+//! *Ends of runs.* A group in a run of the input (a day, a key) differs from what is beside it by all that it has, at two places.
+//! That is no draw from a distribution, of which two values would leave two degrees of freedom and t = 4.3: the order leaves
+//! gaps of about equal length, and a run ends somewhere within one, so that it has a split too many or too few, seldom two. An
+//! end uniform within a gap has a variance of y²/6, and an order made of a few even ones (of 2^j splits each, by the binary digits of
+//! their number) so many times that; of 40 splits of equal size in 1 % of 20,000, with 4,000 read, 90.5 % of the intervals held at ½ y².
+//! So each end of a run of four stretches or more counts with ⅔ of the mean of the run's y², as certain, and what
+//! differs within the run alone decides on the degrees of freedom. Shorter runs may be there by chance, and are taken as they are.
+//!
+//! *Uneven*: an order is perfectly even only when 2^j of 2^k splits are read, and otherwise has a few splits too many here or
+//! there. That makes what two splits anywhere differ by an error, which the others do not see: without it, of 20
+//! splits of a group that grows fivefold from first to last, 87 % of the intervals held in the place of 95. Drift counts
+//! four splits, and noise, which v has in it, two.
 //!
 //! **How many standard deviations.** Student's t, with fewer degrees of freedom where few differences make
-//! the variance (a group in one run has an error at the run's two ends only): [`degrees`]. Johnson's shift (1978) for the
-//! skewness of the sum, as it is without replacement. Where the sum is more skewed than 0.1, the shift is
-//! too little, and the bounds are those of a *studentized bootstrap* over units, with a fixed seed: 399 resamples, of
-//! each the sum over its own estimated deviation. Neither side is then less than t, and the long one is
+//! the variance: [`degrees`]. Johnson's shift (1978) for the skewness of the sum, as it is without replacement. Where
+//! the sum is more skewed than 0.1, the shift is too little, and the bounds are those of a *studentized bootstrap* over units, with a fixed seed: 399 resamples, of
+//! each the sum over its own estimated deviation. Of a group that is everywhere, or in runs, as many of its units are drawn as there are;
+//! of one in few splits each is drawn so many times as Poisson's distribution says, since how many splits have
+//! the group is chance as well; what all others add is a normal value. Neither side is then less than t, and the long one is
 //! wider still by the skewness: a resample knows no value larger than the largest that was read.
 //! A ratio varies with the splits that have the group alone: at most one degree less than these, and the variance has
 //! the usual n/(n - 1).
 //!
-//! **What was measured** (`examples/calibrate.rs`; the table is in `bench/turbo/README.md`), of 95 % intervals: 94 to 97 %
-//! hold of shuffled data; 94 to 99.7 of drifting data; 95 to 100 of data sorted by key; 93.4 to 96 of lognormal values
-//! (σ = 2); 86 to 93 of sums of Pareto's (α = 1.5), which have no variance. None of those hold that rest on all splits
-//! but one that is unlike them. A call takes 0.2 to 0.3 µs, where the sum is skewed 10 to 14.
+//! **What was measured** (`examples/calibrate.rs`; the table is in `bench/turbo/README.md`), of 95 % intervals: 94 to 98 %
+//! hold of shuffled data; 94 to 98.7 of drifting data; 94.5 to 99.1 of groups in one run or two, of which ten splits or more were read;
+//! 93.4 to 96 of lognormal values (σ = 2); 86 to 93 of sums of Pareto's (α = 1.5), which have no variance. None of those hold
+//! that rest on all splits but one that is unlike them. A call takes 0.25 to 0.55 µs, where the sum is skewed 14 to 17: half
+//! as much again as with 64 cells that were the same for all groups.
+//!
+//! **What is not told apart**: a group of which most is in a run and the rest everywhere has coarse cells, and its interval is
+//! that of a run in one or two of them.
 //!
 //! **When there is none.** Every rule that withholds intervals takes away those of samples that met the rare large
 //! value, and leaves those that missed it: withholding below 6 effective units in the place of 1.4 left 72 % of the
 //! intervals of lognormal sums, of which 92 % held on average in the place of 94, and 54 % of Pareto's, 83 in
 //! the place of 89. So only what a single unit makes is withheld.
 
-use crate::sample::{CELLS, RESAMPLES, Sample, Units};
+use std::sync::LazyLock;
+
+use crate::cells::{CELLS, Series};
+use crate::order::random_word;
+use crate::sample::{Level, Sample};
 
 /// Fewer splits than this, read or with the group in them, give no interval.
 const SPLITS_MIN: u64 = 5;
@@ -58,8 +80,18 @@ const RESAMPLED_UNITS_MIN: usize = 8;
 /// What is below this, of residuals over what they were computed from, is rounding.
 const ROUNDING: f64 = 1e-13;
 
-/// By how many splits an order may be uneven.
+/// By how many splits an order may be uneven, at least …
 const UNEVEN_SPLITS: f64 = 2.0;
+
+/// … and by how many more in what drifts.
+const UNEVEN_SPLITS_OF_DRIFT: f64 = 2.0;
+
+/// A run of at least so many stretches of which the group was in each has ends; shorter ones may be there by chance.
+const RUN_STRETCHES_MIN: u32 = 4;
+
+/// The variance of the number of splits read that an end of a run is off by: that of an end uniform within a gap, of an order
+/// that is made of four even ones.
+const END_VARIANCE: f64 = 4.0 / 6.0;
 
 /// The tail that a bootstrap's resamples suffice for: beyond it, its bounds grow as those of t do.
 const TAIL_MIN: f64 = 0.025;
@@ -93,25 +125,18 @@ pub enum Interval {
 }
 
 impl Sample {
-    /// The total over all splits of a quantity whose sums over those read are `series`, by cell, of a group that was
-    /// in `seen_splits` of them.
+    /// The total over all splits of a quantity whose sums over those read are `series`, of a group that was in
+    /// `seen_splits` of them.
     ///
-    /// Takes about 0.2 µs, or 14 µs where the residuals are skewed.
-    ///
-    /// # Panics
-    /// If the series has another length than [`CELLS`].
-    pub fn total(&self, series: &[f64], seen_splits: u64) -> Estimate {
-        let value = series.iter().sum::<f64>() * self.factor();
-        self.smooth(value, &[(1.0, series)], seen_splits)
+    /// Takes about 0.3 µs, or 14 µs where the residuals are skewed.
+    pub fn total(&self, series: &Series, seen_splits: u64) -> Estimate {
+        self.smooth(series.sum() * self.factor(), &[(1.0, series)], seen_splits)
     }
 
     /// The total of one quantity over the total of another: a mean (a sum over a count), a rate, a share.
     /// Not-a-number where the latter is 0.
-    ///
-    /// # Panics
-    /// If a series has another length than [`CELLS`].
-    pub fn ratio(&self, numerator: &[f64], denominator: &[f64], seen_splits: u64) -> Estimate {
-        let (above, below) = (numerator.iter().sum::<f64>(), denominator.iter().sum::<f64>());
+    pub fn ratio(&self, numerator: &Series, denominator: &Series, seen_splits: u64) -> Estimate {
+        let (above, below) = (numerator.sum(), denominator.sum());
         let value = above / below;
         let gradient = 1.0 / (below * self.factor());
         self.smooth(value, &[(gradient, numerator), (-value * gradient, denominator)], seen_splits)
@@ -119,10 +144,7 @@ impl Sample {
 
     /// The interval of a smooth function of totals, whose value at the estimated totals is `value`, by
     /// linearization: for each total the function's derivative by it, at the estimated totals, and its series.
-    ///
-    /// # Panics
-    /// If a series has another length than [`CELLS`].
-    pub fn smooth(&self, value: f64, parts: &[(f64, &[f64])], seen_splits: u64) -> Estimate {
+    pub fn smooth(&self, value: f64, parts: &[(f64, &Series)], seen_splits: u64) -> Estimate {
         Estimate { value, interval: self.interval(value, parts, seen_splits) }
     }
 
@@ -132,10 +154,7 @@ impl Sample {
     /// A quantile's interval follows from it (Woodruff 1952). Let `below` be the rows at or below the estimated quantile
     /// of order q: if of all rows more are below than of those read, the true quantile is lower. So it is between the
     /// estimated quantiles of the orders q + share - high and q + share - low, where the share is that of the rows read.
-    ///
-    /// # Panics
-    /// If a series has another length than [`CELLS`].
-    pub fn share_interval(&self, below: &[f64], all: &[f64], seen_splits: u64) -> Interval {
+    pub fn share_interval(&self, below: &Series, all: &Series, seen_splits: u64) -> Interval {
         match self.ratio(below, all, seen_splits).interval {
             Interval::Bounds { low, high } => {
                 Interval::Bounds { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0) }
@@ -144,20 +163,22 @@ impl Sample {
         }
     }
 
-    fn interval(&self, value: f64, parts: &[(f64, &[f64])], seen_splits: u64) -> Interval {
-        for (_, series) in parts {
-            assert_eq!(series.len(), CELLS, "a series has a sum for each cell");
-        }
+    fn interval(&self, value: f64, parts: &[(f64, &Series)], seen_splits: u64) -> Interval {
         if self.is_whole() {
             return Interval::Exact;
         }
-        let units = self.units();
-        let splits = self.splits_read().min(seen_splits).min(units.count as u64);
-        if splits < SPLITS_MIN {
+        if self.splits_read().min(seen_splits) < SPLITS_MIN {
             return Interval::FewSplits;
         }
-        let residuals = Residuals::new(parts, units);
-        match self.bounds(&residuals, units, seen_splits as f64) {
+        let sums = Sums::new(parts);
+        let level = self.level(sums.level);
+        if (level.units.len() as u64) < SPLITS_MIN {
+            return Interval::FewSplits;
+        }
+        let spread = Spread::new(&sums, level);
+        let bounds =
+            spread.and_then(|spread| self.bounds(&spread, &sums, level, seen_splits as f64));
+        match bounds {
             Some((down, up)) if (value - down).is_finite() && (value + up).is_finite() => {
                 Interval::Bounds { low: value - down, high: value + up }
             }
@@ -166,35 +187,33 @@ impl Sample {
     }
 
     /// How far the answer may be below the estimate, and above it.
-    fn bounds(&self, residuals: &Residuals, units: &Units, seen: f64) -> Option<(f64, f64)> {
-        let Residuals { size, of_ratio, .. } = *residuals;
-        let residuals = &residuals.values[..units.count];
-        let [second, third, fourth] = powers(residuals);
+    fn bounds(&self, spread: &Spread, sums: &Sums, level: &Level, seen: f64) -> Option<(f64, f64)> {
+        let (units, second) = (level.units.len(), spread.second);
         // Where each unit has the same, nothing is known of those that were not read. Not-a-number ends here too.
         if second.is_nan() || second.sqrt() <= ROUNDING {
             return None;
         }
-        if second * second / fourth < EFFECTIVE_UNITS_MIN.min(units.count as f64 / 4.0) {
+        if second * second / spread.fourth < EFFECTIVE_UNITS_MIN.min(units as f64 / 4.0) {
             return None;
         }
-        let Variance { mut variance, mut degrees } = match &units.pairs {
-            Some(roots) => by_pairs(residuals, roots),
-            None => by_neighbours(residuals),
-        };
-        let read = self.splits_read() as f64;
-        variance += UNEVEN_SPLITS * second * units.count as f64 / (read * read);
+        let Spread { mut variance, mut degrees, .. } = *spread;
+        // Neighbours differ by what is no drift.
+        let drift = (spread.by_split - variance * units as f64 / level.splits).max(0.0);
+        let uneven = UNEVEN_SPLITS * spread.by_split + UNEVEN_SPLITS_OF_DRIFT * drift;
+        variance += uneven / level.splits;
         if variance.sqrt() <= ROUNDING {
             return None;
         }
-        if of_ratio {
+        if sums.of_ratio {
             variance *= seen / (seen - 1.0);
             degrees = degrees.min(seen - 1.0);
         }
         let unread = 1.0 - self.share();
-        let deviation = size * self.factor() * (variance * unread).sqrt();
-        let skewness = third / (second * second.sqrt());
+        let deviation = sums.size * self.factor() * (variance * unread).sqrt();
+        let around = spread.around + spread.of_ends;
+        let skewness = spread.third / (around * around.sqrt());
         let t = self.t(degrees);
-        if skewness.abs() <= SKEWNESS_MAX || units.count < RESAMPLED_UNITS_MIN {
+        if skewness.abs() <= SKEWNESS_MAX || units < RESAMPLED_UNITS_MIN {
             // (1 + 2t²)/6 of Johnson's, of which the sum's own skewness goes down faster than its dependence on the
             // estimated deviation does: at half of the bytes it is 0. Beyond, it is that of the few left, and grows
             // without bounds where the expansion no longer holds.
@@ -204,7 +223,13 @@ impl Sample {
             return Some((deviation * (t - shift), deviation * (t + shift)));
         }
         let tail = (1.0 - self.confidence()) / 2.0;
-        let (low, high) = resampled_quotients(residuals, units, tail.max(TAIL_MIN));
+        let mut quotients = [0.0; RESAMPLES];
+        if spread.is_centered() {
+            resample(&mut quotients, spread, level.is_paired());
+        } else {
+            resample_counts(&mut quotients, spread, units as f64);
+        }
+        let (low, high) = tails(&mut quotients, tail.max(TAIL_MIN));
         let further = if tail < TAIL_MIN { t / self.t_95(degrees) } else { 1.0 };
         let long = 1.0 + skewness.abs() - SKEWNESS_MAX;
         let (of_high, of_low) = if skewness > 0.0 { (1.0, long) } else { (long, 1.0) };
@@ -214,85 +239,344 @@ impl Sample {
     }
 }
 
-/// What the units have beyond their bytes' share.
-struct Residuals {
-    /// Of each unit, over `size`; they sum up to zero but for rounding.
+/// A linear combination of a group's quantities, by cell of the highest of their levels.
+struct Sums {
+    level: u8,
+    count: usize,
+    cells: [u32; CELLS],
     values: [f64; CELLS],
-    /// The sum of the magnitudes of what they were computed from.
+    /// The sum of the magnitudes of what it was computed from.
     size: f64,
-    /// Whether the bytes cancel, as they do of ratios of totals: a unit without the group has no residual.
+    /// The sum.
+    rate: f64,
+    /// Whether the bytes cancel, as they do of ratios of totals: a split without the group has no residual.
     of_ratio: bool,
 }
 
-impl Residuals {
-    fn new(parts: &[(f64, &[f64])], units: &Units) -> Self {
-        let mut values = [0.0; CELLS];
+impl Sums {
+    fn new(parts: &[(f64, &Series)]) -> Self {
+        let mut sums = Sums {
+            level: parts.iter().map(|(_, series)| series.level()).max().unwrap_or(0),
+            count: 0,
+            cells: [0; CELLS],
+            values: [0.0; CELLS],
+            size: 0.0,
+            rate: 0.0,
+            of_ratio: false,
+        };
+        while !sums.add_all(parts) {
+            sums.level += 1;
+        }
+        sums
+    }
+
+    /// Adds the parts up; false where they have too many cells together.
+    fn add_all(&mut self, parts: &[(f64, &Series)]) -> bool {
+        self.count = 0;
         let (mut size, mut rate, mut rate_size) = (0.0, 0.0, 0.0);
         for (gradient, series) in parts {
+            let risen;
+            let entries = if series.level() == self.level {
+                series.entries()
+            } else {
+                let mut series = (*series).clone();
+                series.rise_to(self.level, |sum, other| *sum += other);
+                risen = series;
+                risen.entries()
+            };
+            if self.count == 0 {
+                self.count = entries.len();
+                for ((own, sum), (cell, _)) in
+                    self.cells.iter_mut().zip(&mut self.values).zip(entries)
+                {
+                    (*own, *sum) = (*cell, 0.0);
+                }
+            }
+            // As a rule the parts have the same cells.
+            let is_same = entries.iter().map(|(cell, _)| cell).eq(&self.cells[..self.count]);
+            if !is_same && self.make_room(entries).is_none() {
+                return false;
+            }
             let mut sum = 0.0;
-            for (value, &cell) in values.iter_mut().zip(&units.cells[..units.count]) {
-                let term = gradient * series[cell];
-                *value += term;
-                size += term.abs();
+            let mut own = self.cells.iter().zip(&mut self.values);
+            for (cell, value) in entries {
+                let term = gradient * value;
+                size += f64::abs(term);
                 sum += term;
+                if let Some((_, own)) = own.find(|(own, _)| *own == cell) {
+                    *own += term;
+                }
             }
             rate += sum;
             rate_size += f64::abs(sum);
         }
-        let of_ratio = rate.abs() < 1e-9 * rate_size;
-        for (value, share) in values.iter_mut().zip(&units.shares[..units.count]) {
-            *value = (*value - rate * share) / size;
+        (self.size, self.rate) = (size, rate);
+        self.of_ratio = rate.abs() < 1e-9 * rate_size;
+        true
+    }
+
+    /// Puts cells in that are not there; none where they are too many.
+    fn make_room(&mut self, entries: &[(u32, f64)]) -> Option<()> {
+        for (cell, _) in entries {
+            if let Err(at) = self.cells[..self.count].binary_search(cell) {
+                if self.count == CELLS {
+                    return None;
+                }
+                self.cells.copy_within(at..self.count, at + 1);
+                self.values.copy_within(at..self.count, at + 1);
+                (self.cells[at], self.values[at]) = (*cell, 0.0);
+                self.count += 1;
+            }
         }
-        Self { values, size, of_ratio }
+        Some(())
     }
 }
 
-/// The sums of the second, third and fourth powers.
-fn powers(values: &[f64]) -> [f64; 3] {
-    let mut sums = [0.0; 3];
-    for value in values {
-        let square = value * value;
-        sums[0] += square;
-        sums[1] += square * value;
-        sums[2] += square * square;
-    }
-    sums
-}
-
-/// An estimate of the variance of the residuals' sum, and how many degrees of freedom it has.
-struct Variance {
+/// How much units differ: those with the group one by one, and all others, which have nothing but their bytes' share, together.
+struct Spread {
+    /// How many units have the group.
+    count: usize,
+    /// What each of them has beyond its bytes' share, over the size of the sums; of a run beyond what its splits have on average.
+    residuals: [f64; CELLS],
+    /// The sums of the second and fourth powers of all residuals from the bytes' share alone …
+    second: f64,
+    fourth: f64,
+    /// … and of the second powers by the unit's splits.
+    by_split: f64,
+    /// The sums of the second and third powers of all `residuals` …
+    around: f64,
+    third: f64,
+    /// … and of those without the group.
+    around_others: f64,
+    third_others: f64,
+    /// What the ends of runs add to the variance.
+    of_ends: f64,
+    /// An estimate of the variance of the residuals' sum, and how many degrees of freedom it has.
     variance: f64,
     degrees: f64,
 }
 
-/// By the two cells of each stretch.
-fn by_pairs(residuals: &[f64], roots: &[f64; CELLS / 2]) -> Variance {
-    let (mut sum, mut squares) = (0.0, 0.0);
-    for (pair, root) in residuals.as_chunks::<2>().0.iter().zip(roots) {
-        // Its square is n_a n_b (E_a/n_a - E_b/n_b)².
-        let difference = pair[0] * root - pair[1] / root;
-        let square = difference * difference;
-        sum += square;
-        squares += square * square;
-    }
-    let count = CELLS as f64 / 2.0;
-    Variance { variance: sum, degrees: degrees(sum, squares, count, count) }
+/// Squared differences, of which a variance is made.
+#[derive(Default)]
+struct Differences {
+    sum: f64,
+    squares: f64,
+    /// How many there are within stretches, and between them.
+    within: f64,
+    between: f64,
 }
 
-/// By the differences of neighbouring units.
-fn by_neighbours(residuals: &[f64]) -> Variance {
-    let m = residuals.len() as f64;
-    let (mut sum, mut squares) = (0.0, 0.0);
-    for pair in residuals.windows(2) {
-        let square = (pair[1] - pair[0]) * (pair[1] - pair[0]);
-        sum += square;
-        squares += square * square;
+impl Differences {
+    fn add(&mut self, square: f64, is_within: bool, between: f64) {
+        self.sum += square;
+        self.squares += square * square;
+        if is_within {
+            self.within += 1.0;
+        } else {
+            self.between += between;
+        }
     }
-    // Differences share values with their neighbours: they count for two thirds as much as independent ones.
-    let most = 2.0 * (m - 1.0) * (m - 1.0) / (3.0 * m - 4.0);
-    Variance {
-        variance: sum * m / (2.0 * (m - 1.0)),
-        degrees: degrees(sum, squares, m - 1.0, most),
+
+    fn degrees(&self) -> f64 {
+        // Differences between stretches share values with their neighbours: they count for two thirds as much as
+        // independent ones.
+        let between = 2.0 * self.between * self.between / (3.0 * self.between - 1.0).max(1.0);
+        degrees(self.sum, self.squares, self.within + self.between, self.within + between)
+    }
+}
+
+impl Spread {
+    /// None where the group is in a cell of which nothing was read.
+    fn new(sums: &Sums, level: &Level) -> Option<Self> {
+        let mut spread = Spread {
+            count: sums.count,
+            residuals: [0.0; CELLS],
+            second: 0.0,
+            fourth: 0.0,
+            by_split: 0.0,
+            around: 0.0,
+            third: 0.0,
+            around_others: 0.0,
+            third_others: 0.0,
+            of_ends: 0.0,
+            variance: 0.0,
+            degrees: 0.0,
+        };
+        // Of a ratio the bytes cancel, but for rounding.
+        let rate = if sums.of_ratio { 0.0 } else { sums.rate / sums.size };
+        let cells = &sums.cells[..sums.count];
+        if level.units.iter().map(|unit| unit.cell).eq(cells.iter().copied()) {
+            spread.all(sums, level, rate);
+            return Some(spread);
+        }
+        let mut own = [(0_usize, 0.0); CELLS];
+        let own = &mut own[..sums.count];
+        let mut powers = [0.0; 4];
+        let per_size = 1.0 / sums.size;
+        let mut next = 0;
+        for (number, (at, residual)) in own.iter_mut().enumerate() {
+            // In a run units follow one another.
+            let cell = sums.cells[number];
+            let is_next = level.units.get(next).is_some_and(|unit| unit.cell == cell);
+            *at = if is_next { next } else { level.unit(cell)? };
+            next = *at + 1;
+            let unit = &level.units[*at];
+            *residual = sums.values[number] * per_size - rate * unit.share;
+            let (square, shares) = (*residual * *residual, unit.share * unit.share);
+            spread.second += square;
+            spread.fourth += square * square;
+            spread.by_split += square * unit.per_split;
+            powers[0] += shares;
+            powers[1] += shares * unit.share;
+            powers[2] += shares * shares;
+            powers[3] += shares * unit.per_split;
+        }
+        let square = rate * rate;
+        // Of all units without those that have the group.
+        let others = |number: usize| {
+            let left = level.powers[number] - powers[number];
+            if sums.count == level.units.len() || left < 1e-12 * level.powers[number] {
+                0.0
+            } else {
+                left
+            }
+        };
+        spread.around_others = square * others(0);
+        spread.second += spread.around_others;
+        spread.fourth += square * square * others(2);
+        spread.by_split += square * others(3);
+        spread.around = spread.around_others;
+        spread.third_others = -rate * square * others(1);
+        spread.compare(own, level, rate);
+        Some(spread)
+    }
+
+    /// Whether the residuals of the units with the group sum up to about zero by themselves, as they do of a group that is
+    /// everywhere or in a run.
+    fn is_centered(&self) -> bool {
+        let whole: f64 = self.residuals[..self.count].iter().sum();
+        self.count >= RESAMPLED_UNITS_MIN && whole * whole <= self.around
+    }
+
+    /// The same where every unit has the group.
+    fn all(&mut self, sums: &Sums, level: &Level, rate: f64) {
+        let per_size = 1.0 / sums.size;
+        let (mut sum, mut squares, mut before) = (0.0, 0.0, 0.0);
+        let (mut second, mut third, mut fourth, mut by_split) = (0.0, 0.0, 0.0, 0.0);
+        let residuals = self.residuals.iter_mut();
+        for ((around, value), unit) in residuals.zip(&sums.values).zip(&level.units) {
+            let residual = value * per_size - rate * unit.share;
+            *around = residual;
+            let per_split = residual * unit.per_split;
+            let power = residual * residual;
+            second += power;
+            third += power * residual;
+            fourth += power * power;
+            by_split += residual * per_split;
+            let difference = per_split - before;
+            before = per_split;
+            let square = unit.weight * difference * difference;
+            sum += square;
+            squares += square * square;
+        }
+        (self.second, self.around, self.third) = (second, second, third);
+        (self.fourth, self.by_split) = (fourth, by_split);
+        let differences =
+            Differences { sum, squares, within: level.within, between: level.between };
+        self.variance = level.scale * sum;
+        self.degrees = differences.degrees();
+    }
+
+    /// Compares the units that have the group, each by its place and its residual, with one another and with their neighbours.
+    fn compare(&mut self, own: &[(usize, f64)], level: &Level, rate: f64) {
+        let units = &level.units;
+        let stretch_last = units.last().map_or(0, |unit| unit.stretch);
+        let mut inner = Differences::default();
+        let (mut at_ends, mut terms_others) = (0.0, level.terms);
+        let mut is_all_runs = true;
+        let mut from = 0;
+        let is_next = |one: &(usize, f64), next: &(usize, f64)| {
+            units[next.0].stretch - units[one.0].stretch <= 1
+        };
+        for run in own.chunk_by(is_next) {
+            let first = units[run[0].0].stretch;
+            let last = units[run[run.len() - 1].0].stretch;
+            let is_long = last - first + 1 >= RUN_STRETCHES_MIN;
+            let (has_start, has_end) = (is_long && first > 0, is_long && last < stretch_last);
+            let has_ends = has_start || has_end;
+            is_all_runs &= has_ends;
+            let mut mean = 0.0;
+            if has_ends {
+                let (mut sum, mut squares, mut splits) = (0.0, 0.0, 0.0);
+                for (at, residual) in run {
+                    let beyond = residual + rate * units[*at].share;
+                    sum += residual;
+                    squares += beyond * beyond * units[*at].per_split;
+                    splits += units[*at].splits;
+                }
+                mean = sum / splits;
+                let ends = f64::from(u8::from(has_start) + u8::from(has_end));
+                self.of_ends += ends * END_VARIANCE * squares / splits;
+            }
+            let mut take = |square: f64, stretch: u32, is_within: bool, between: f64| {
+                let is_at_end =
+                    is_within && (has_start && stretch == first || has_end && stretch == last);
+                if is_at_end {
+                    at_ends += square;
+                } else {
+                    inner.add(square, is_within, between);
+                }
+            };
+            for (number, (at, residual)) in run.iter().enumerate() {
+                let unit = &units[*at];
+                let per_split = residual * unit.per_split;
+                let around = residual - mean * unit.splits;
+                self.residuals[from + number] = around;
+                self.around += around * around;
+                self.third += around * around * around;
+                let before = at.checked_sub(1).filter(|_| unit.weight > 0.0);
+                if let Some(before) = before {
+                    let (other, own) = (&units[before], number.checked_sub(1).map(|of| &run[of]));
+                    terms_others -= unit.term(other);
+                    let own = own.filter(|(at, _)| *at == before);
+                    let per_split_before = match own {
+                        Some((_, residual)) => residual * other.per_split,
+                        None => -rate * other.mean(),
+                    };
+                    if own.is_some() || !has_start || other.stretch >= first {
+                        let difference = per_split - per_split_before;
+                        let between = if own.is_some() { 1.0 } else { 0.75 };
+                        let is_within = other.stretch == unit.stretch;
+                        take(
+                            unit.weight * difference * difference,
+                            unit.stretch,
+                            is_within,
+                            between,
+                        );
+                    }
+                }
+                let after = units.get(at + 1).filter(|after| after.weight > 0.0);
+                let is_own = run.get(number + 1).is_some_and(|(next, _)| *next == at + 1);
+                if let Some(other) = after.filter(|_| !is_own) {
+                    terms_others -= other.term(unit);
+                    if !has_end || other.stretch <= last {
+                        let difference = per_split + rate * other.mean();
+                        let is_within = other.stretch == unit.stretch;
+                        take(other.weight * difference * difference, unit.stretch, is_within, 0.75);
+                    }
+                }
+            }
+            from += run.len();
+        }
+        if !is_all_runs {
+            // Otherwise those without the group stand in runs as well.
+            self.third += self.third_others;
+        }
+        let is_rounding = own.len() == units.len() || terms_others < 1e-12 * level.terms;
+        let others = if is_rounding { 0.0 } else { rate * rate * terms_others };
+        self.variance = level.scale * (inner.sum + at_ends + others) + self.of_ends;
+        let share = self.variance / (level.scale * inner.sum);
+        self.degrees = if inner.sum > 0.0 { inner.degrees() * share * share } else { CELLS as f64 };
     }
 }
 
@@ -309,37 +593,111 @@ fn degrees(sum: f64, squares: f64, count: f64, most: f64) -> f64 {
     (effective * (1.0 - share) + most * share).min(most)
 }
 
-/// The quantiles, of the tail and of one minus it, of a resample's sum over the root of its estimated variance.
-fn resampled_quotients(residuals: &[f64], units: &Units, tail: f64) -> (f64, f64) {
-    let mut quotients = [0.0; RESAMPLES];
+/// How many resamples a studentized bootstrap takes: its 2.5 % tail is the tenth of them.
+const RESAMPLES: usize = 399;
+
+/// What resamples are drawn by, the same for every group.
+struct Draws {
+    /// Numbers of which the highest bits say which unit is drawn, with replacement.
+    units: [[u16; CELLS]; RESAMPLES],
+    /// How often each unit is drawn where that is independent of the others: after Poisson, with mean 1.
+    counts: [[u8; CELLS]; RESAMPLES],
+    /// What many other units are together: a normal value.
+    others: [f64; RESAMPLES],
+}
+
+static DRAWS: LazyLock<Box<Draws>> = LazyLock::new(|| {
+    let mut draws = Box::new(Draws {
+        units: [[0; CELLS]; RESAMPLES],
+        counts: [[0; CELLS]; RESAMPLES],
+        others: [0.0; RESAMPLES],
+    });
+    let mut words = (0..).map(|number| random_word(0x626f_6f74, number));
+    for (unit, word) in draws.units.as_flattened_mut().iter_mut().zip(&mut words) {
+        *unit = u16::try_from(word >> 48).unwrap_or(0);
+    }
+    let mut shares = words.map(|word| (word >> 11) as f64 / (1_u64 << 53) as f64);
+    for (count, mut left) in draws.counts.as_flattened_mut().iter_mut().zip(&mut shares) {
+        let mut share = (-1.0_f64).exp();
+        while left >= share && *count < 12 {
+            left -= share;
+            *count += 1;
+            share /= f64::from(*count);
+        }
+    }
+    for other in &mut draws.others {
+        *other = shares.by_ref().take(12).sum::<f64>() - 6.0;
+    }
+    draws
+});
+
+/// Fills in, of each resample, the sum over the root of its estimated variance: of as many units with the group as there
+/// are, drawn with replacement, and a normal value for what others and ends are. `is_paired` says by which differences the variance is estimated.
+fn resample(quotients: &mut [f64; RESAMPLES], spread: &Spread, is_paired: bool) {
+    let residuals = &spread.residuals[..spread.count];
     let m = residuals.len() as f64;
     let scale = m / (2.0 * (m - 1.0));
-    let by_pairs = units.pairs.is_some();
-    for (quotient, drawn) in
-        quotients.iter_mut().zip(units.resamples().chunks_exact(residuals.len()))
-    {
-        let (mut sum, mut squares) = (0.0, 0.0);
-        if by_pairs {
-            for &[a, b] in drawn.as_chunks::<2>().0 {
-                let (a, b) = (residuals[usize::from(a)], residuals[usize::from(b)]);
+    let others = spread.around_others + spread.of_ends;
+    let root = others.sqrt();
+    let of_draws = DRAWS.units.iter().zip(&DRAWS.others);
+    for (quotient, (drawn, other)) in quotients.iter_mut().zip(of_draws) {
+        let residual = |word: u16| {
+            let unit = (usize::from(word) * residuals.len()) >> 16;
+            residuals[unit]
+        };
+        let drawn = &drawn[..residuals.len()];
+        let (mut sum, mut squares) = (other * root, 0.0);
+        if is_paired {
+            let (pairs, alone) = drawn.as_chunks::<2>();
+            for &[a, b] in pairs {
+                let (a, b) = (residual(a), residual(b));
                 sum += a + b;
                 squares += (a - b) * (a - b);
             }
+            for residual in alone.iter().map(|word| residual(*word)) {
+                sum += residual;
+                squares += residual * residual;
+            }
         } else {
-            let mut last = residuals[usize::from(drawn[0])];
+            let mut last = residual(drawn[0]);
             sum += last;
             for &unit in &drawn[1..] {
-                let residual = residuals[usize::from(unit)];
+                let residual = residual(unit);
                 sum += residual;
                 squares += (residual - last) * (residual - last);
                 last = residual;
             }
             squares *= scale;
         }
-        let variance: f64 = squares;
-        *quotient =
-            if variance > 0.0 { sum / variance.sqrt() } else { sum.signum() * f64::INFINITY };
+        *quotient = over_root(sum, squares + others);
     }
+}
+
+/// The same where some units have the group: those are resampled, and the sum of the others of `units` is a normal value.
+fn resample_counts(quotients: &mut [f64; RESAMPLES], spread: &Spread, units: f64) {
+    let residuals = &spread.residuals[..spread.count];
+    let others = spread.around_others + spread.of_ends;
+    let root = others.sqrt();
+    let whole: f64 = residuals.iter().sum();
+    let of_counts = DRAWS.counts.iter().zip(&DRAWS.others);
+    for (quotient, (counts, other)) in quotients.iter_mut().zip(of_counts) {
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for (residual, count) in residuals.iter().zip(counts) {
+            let drawn = f64::from(*count) * residual;
+            sum += drawn;
+            squares += drawn * residual;
+        }
+        let off = sum - whole + other * root;
+        *quotient = over_root(off, squares + others - off * off / units);
+    }
+}
+
+fn over_root(sum: f64, variance: f64) -> f64 {
+    if variance > 0.0 { sum / variance.sqrt() } else { sum.signum() * f64::INFINITY }
+}
+
+/// The quantiles of the tail and of one minus it.
+fn tails(quotients: &mut [f64; RESAMPLES], tail: f64) -> (f64, f64) {
     // With 399 of them, the tenth from either end cuts off a fortieth.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let rank = ((tail * (RESAMPLES + 1) as f64).round() as usize).clamp(1, RESAMPLES / 2);
@@ -355,6 +713,10 @@ mod tests {
     use super::*;
     use crate::{cell_of, student_t};
 
+    const NONE: &[(usize, f64)] = &[];
+
+    const READ: [usize; 8] = [0, 1, 3, 4, 6, 7, 8, 9];
+
     /// Ten splits of 10 bytes, of which these were read.
     fn sample(read: &[usize]) -> Sample {
         let mut sample = Sample::new(10, 100.0, 0.95);
@@ -364,10 +726,10 @@ mod tests {
         sample
     }
 
-    fn series(values: &[(usize, f64)]) -> [f64; CELLS] {
-        let mut series = [0.0; CELLS];
+    fn series(values: &[(usize, f64)]) -> Series {
+        let mut series = Series::default();
         for (index, value) in values {
-            series[cell_of(*index, 10) as usize] += value;
+            series.add(cell_of(*index, 10), *value);
         }
         series
     }
@@ -417,12 +779,90 @@ mod tests {
         close(high, 2.0 + half);
     }
 
+    /// Splits of ten bytes, of which every other one was read.
+    fn half_of(count: usize, values: impl Fn(usize) -> f64) -> (Sample, Series) {
+        let mut sample = Sample::new(count, 10.0 * count as f64, 0.95);
+        let mut series = Series::default();
+        for index in (0..count).step_by(2) {
+            sample.add(index, 10.0);
+            if values(index) != 0.0 {
+                series.add(cell_of(index, count), values(index));
+            }
+        }
+        (sample, series)
+    }
+
+    /// A run of five splits with 10 each: nothing differs but at its two ends, each of which adds two thirds of 10². The
+    /// residuals are 5 and -5, so that 250 of a sum of squares is uneven, 350/3 of it beyond what neighbours differ by.
+    #[test]
+    fn a_run_is_as_computed_by_hand() {
+        let (sample, series) =
+            half_of(20, |index| f64::from(u8::from((6..16).contains(&index))) * 10.0);
+        let (low, high) = bounds(sample.total(&series, 5));
+        let half = student_t(0.95, 64.0)
+            * 2.0
+            * ((400.0 / 3.0 + 2.0 * 25.0 + 2.0 * 35.0 / 3.0) * 0.5_f64).sqrt();
+        close(low, 100.0 - half);
+        close(high, 100.0 + half);
+    }
+
+    /// Where a run begins and ends does not matter, and a run at the input's edge has one end.
+    #[test]
+    fn a_run_at_the_edge_has_one_end() {
+        let width = |from: usize| {
+            let within = from..from + 10;
+            let (sample, series) =
+                half_of(20, |index| f64::from(u8::from(within.contains(&index))));
+            let (low, high) = bounds(sample.total(&series, 5));
+            high - low
+        };
+        close(width(4), width(6));
+        close(width(0), width(10));
+        assert!(width(0) < width(4));
+    }
+
+    /// Two quantities at different levels are compared at the higher.
+    #[test]
+    fn quantities_of_different_levels_go_together() {
+        let count = 4_000;
+        let mut sample = Sample::new(count, count as f64, 0.95);
+        let mut series: [Series; 3] = Default::default();
+        for index in crate::DrawnOrder::new(count, 5).take(400) {
+            let cell = cell_of(index, count);
+            sample.add(index, 1.0);
+            series[0].add(cell, 10.0 + (index * 7919 % 11) as f64);
+            if (1_000..1_300).contains(&index) {
+                series[1].add(cell, 10.0 + (index * 7919 % 11) as f64);
+            } else {
+                series[2].add(cell, 10.0 + (index * 7919 % 11) as f64);
+            }
+        }
+        let [all, run, rest] = &series;
+        assert!(run.level() < all.level());
+        // What is in the run cancels.
+        let (low, high) = bounds(sample.smooth(0.0, &[(1.0, all), (-1.0, run)], 400));
+        let (rest_low, rest_high) = bounds(sample.smooth(0.0, &[(1.0, rest)], 400));
+        let widths = (high - low) / (rest_high - rest_low);
+        assert!((0.5..2.0).contains(&widths), "{widths}");
+        let turned = sample.smooth(0.0, &[(-1.0, run), (1.0, all)], 400);
+        close(bounds(turned).0, low);
+        close(bounds(turned).1, high);
+    }
+
+    /// A state that is none of this sample.
+    #[test]
+    fn a_cell_of_which_nothing_was_read_gives_no_interval() {
+        let sample = sample(&READ);
+        let series = series(&[(0, 1.0), (1, 2.0), (2, 3.0), (3, 1.0), (4, 4.0), (6, 1.0)]);
+        assert_eq!(sample.total(&series, 6).interval, Interval::Wide);
+    }
+
     #[test]
     fn the_whole_is_exact() {
         let sample = sample(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let estimate = sample.total(&series(&[(3, 8.0)]), 1);
         assert_eq!(estimate, Estimate { value: 8.0, interval: Interval::Exact });
-        assert_eq!(Sample::new(0, 0.0, 0.95).total(&[0.0; CELLS], 0).interval, Interval::Exact);
+        assert_eq!(Sample::new(0, 0.0, 0.95).total(&series(NONE), 0).interval, Interval::Exact);
     }
 
     #[test]
@@ -453,8 +893,8 @@ mod tests {
         let estimate = sample.total(&series(&values), 8);
         close(estimate.value, 1.0);
         assert_eq!(estimate.interval, Interval::Wide);
-        assert_eq!(sample.total(&[0.0; CELLS], 8).interval, Interval::Wide);
-        assert_eq!(sample.ratio(&[0.0; CELLS], &[0.0; CELLS], 8).interval, Interval::Wide);
+        assert_eq!(sample.total(&series(NONE), 8).interval, Interval::Wide);
+        assert_eq!(sample.ratio(&series(NONE), &series(NONE), 8).interval, Interval::Wide);
     }
 
     #[test]
@@ -467,10 +907,26 @@ mod tests {
         }
     }
 
+    /// Two runs in which nothing differs and which cancel, and far from them what is next to nothing.
+    #[test]
+    fn differences_that_vanish_are_no_panic() {
+        for small in [1e-300, 1e-161, 1e-160, 1e-80, 1e-20] {
+            let (sample, series) = half_of(40, |index| match index {
+                2..12 => 1.0,
+                18 => small,
+                26..36 => -1.0,
+                _ => 0.0,
+            });
+            let interval = sample.smooth(0.0, &[(1.0, &series)], 11).interval;
+            assert!(matches!(interval, Interval::Bounds { .. }), "{small}");
+        }
+    }
+
     #[test]
     fn units_do_not_matter() {
-        let sample = sample(&[0, 1, 3, 4, 6, 7, 8, 9]);
-        let values: Vec<_> = (0..10).map(|index| (index, (index * index % 7) as f64)).collect();
+        let sample = sample(&READ);
+        let values: Vec<_> =
+            READ.iter().map(|&index| (index, (index * index % 7) as f64)).collect();
         let (low, high) = bounds(sample.total(&series(&values), 8));
         let scaled: Vec<_> = values.iter().map(|(index, value)| (*index, value * 1e-9)).collect();
         let (scaled_low, scaled_high) = bounds(sample.total(&series(&scaled), 8));
@@ -489,10 +945,10 @@ mod tests {
         let exact: f64 = (0..count).map(value).sum();
         for left in [1_000, 100, 10, 1] {
             let mut sample = Sample::new(count, count as f64, 0.95);
-            let mut series = [0.0; CELLS];
+            let mut series = Series::default();
             for index in crate::DrawnOrder::new(count, 5).take(count - left) {
                 sample.add(index, 1.0);
-                series[cell_of(index, count) as usize] += value(index);
+                series.add(cell_of(index, count), value(index));
             }
             let (low, high) = bounds(sample.total(&series, 1_000));
             // At most 101 for each, and there are three deviations of 29 for the root of their number.
@@ -502,10 +958,11 @@ mod tests {
 
     #[test]
     fn a_higher_confidence_is_wider() {
-        let values: Vec<_> = (0..10).map(|index| (index, (index * index % 7) as f64)).collect();
+        let values: Vec<_> =
+            READ.iter().map(|&index| (index, (index * index % 7) as f64)).collect();
         let mut last = 0.0;
         for confidence in [0.5, 0.9, 0.95, 0.97, 0.99, 0.999] {
-            let sample = sample(&[0, 1, 3, 4, 6, 7, 8, 9]).with_confidence(confidence);
+            let sample = sample(&READ).with_confidence(confidence);
             let (low, high) = bounds(sample.total(&series(&values), 8));
             assert!(high - low > last);
             last = high - low;
@@ -514,9 +971,9 @@ mod tests {
 
     #[test]
     fn a_share_stays_within_0_and_1() {
-        let sample = sample(&[0, 1, 3, 4, 6, 7, 8, 9]);
-        let all: Vec<_> = (0..10).map(|index| (index, 4.0)).collect();
-        let below: Vec<_> = (0..10).map(|index| (index, (index % 3 % 2) as f64)).collect();
+        let sample = sample(&READ);
+        let all: Vec<_> = READ.iter().map(|&index| (index, 4.0)).collect();
+        let below: Vec<_> = READ.iter().map(|&index| (index, (index % 3 % 2) as f64)).collect();
         let Interval::Bounds { low, high } =
             sample.share_interval(&series(&below), &series(&all), 8)
         else {
@@ -530,11 +987,11 @@ mod tests {
     fn a_drift_is_no_uncertainty() {
         let (count, read) = (20_000, 10_000);
         let mut sample = Sample::new(count, count as f64, 0.95);
-        let mut series = [0.0; CELLS];
+        let mut series = Series::default();
         let value = |index: usize| f64::from(u8::from((3_130..5_130).contains(&index)));
         for index in crate::DrawnOrder::new(count, 5).take(read) {
             sample.add(index, 1.0);
-            series[cell_of(index, count) as usize] += value(index);
+            series.add(cell_of(index, count), value(index));
         }
         let (low, high) = bounds(sample.total(&series, 1_000));
         assert!(low < 2_000.0 && high > 2_000.0 && high - low < 200.0, "{low} {high}");

@@ -14,16 +14,16 @@
 //! answers.
 //!
 //! ```
-//! use tidemill_sampling::{CELLS, DrawnOrder, Interval, Sample, cell_of};
+//! use tidemill_sampling::{DrawnOrder, Interval, Sample, Series, cell_of};
 //!
 //! // 1,000 splits, of 100 to 104 bytes; each has a row for every 8 to 10 bytes.
 //! let bytes = |split: usize| 100.0 + (split % 5) as f64;
 //! let rows = |split: usize| 10.0 + (split * 7 % 3) as f64;
 //! let mut sample = Sample::new(1_000, (0..1_000).map(bytes).sum(), 0.95);
-//! let mut series = [0.0; CELLS];
+//! let mut series = Series::default();
 //! for split in DrawnOrder::new(1_000, 7).take(100) {
 //!     sample.add(split, bytes(split));
-//!     series[cell_of(split, 1_000) as usize] += rows(split);
+//!     series.add(cell_of(split, 1_000), rows(split));
 //! }
 //! let estimate = sample.total(&series, 100);
 //! let exact: f64 = (0..1_000).map(rows).sum();
@@ -44,16 +44,18 @@
     )
 )]
 
+mod cells;
 mod estimate;
 mod looks;
 mod order;
 mod sample;
 mod student;
 
+pub use cells::{CELLS, Cells, Series, cell_of};
 pub use estimate::{Estimate, Interval};
 pub use looks::{look_confidence, look_splits, unseen_share};
 pub use order::DrawnOrder;
-pub use sample::{CELLS, Sample, cell_of};
+pub use sample::Sample;
 pub use student::student_t;
 
 /// The README's example, compiled and run with the documentation tests.

@@ -1,65 +1,27 @@
 //! What was read: which splits, by position, and how many bytes they have.
 //!
-//! The intervals need to know how much splits differ, and to keep each group's value for each split would cost too
-//! much. So positions are cut into [`CELLS`] cells, and a group keeps a sum for each:
-//!
-//! ```text
-//! positions   │ stretch 0 │ stretch 1 │ … │ stretch 31 │      count · 32ths
-//! splits      │ a b b a b │ b a a b a │ … │ a b b a a  │      a or b: a coin that is a hash of the index
-//! cells         0 and 1     2 and 3         62 and 63
-//! ```
-//!
-//! Two cells share each of 32 stretches of positions, so that there are two values of the same stretch to compare: what
-//! they differ by is chance, whereas neighbouring stretches may differ because the data drifts. (With 64 cells one
-//! after another, a group whose rows stand together in a tenth of 20,000 splits kept an interval of ±41 % when half of
-//! the splits had been read; so it is ±2.4 %.) The coin is no property of the order of reading, and no pattern
-//! of the data (every other split of another file) can follow it.
+//! A group's values are by [cell](crate::Cells), at a level of its own. What they are compared with is what was read of these
+//! cells: a [`Level`], which is made once when the first group asks for it.
 
 use std::sync::{Arc, OnceLock};
 
-use crate::order::{mix, random_word};
+use crate::cells::{CELLS, above, cell_of, digits_of};
 use crate::student::student_t;
-
-/// How many cells the splits of an input are put into: the length of a series.
-pub const CELLS: usize = 64;
-
-/// How many resamples a studentized bootstrap takes: its 2.5 % tail is the tenth of them.
-pub(crate) const RESAMPLES: usize = 399;
-
-/// The cell of the split at position `index` of `count`, below [`CELLS`].
-///
-/// A function of the two numbers alone. Up to [`CELLS`] splits have a cell each, which is their index.
-pub fn cell_of(index: usize, count: usize) -> u32 {
-    let index = index.min(count.saturating_sub(1));
-    let cell = if count <= CELLS {
-        index
-    } else {
-        let stretch = index as u128 * (CELLS as u128 / 2) / count as u128;
-        let coin = mix(index as u64 ^ 0x7469_6465_6d69_6c6c) >> 63;
-        usize::try_from(stretch * 2 + u128::from(coin)).unwrap_or(0)
-    };
-    u32::try_from(cell).unwrap_or(0)
-}
 
 /// Which splits of how many were read, and their bytes.
 ///
-/// It is one for the whole answer. What a group's quantity was in these splits is a *series*: its sum in each of
-/// [`CELLS`] cells, a slice of that length (see [`cell_of`]), to which a split without the group adds nothing.
+/// It is one for the whole answer, and keeps 16 bytes for each split read. What a group's quantity was in these splits is a
+/// [`Series`](crate::Series), to which a split without the group adds nothing.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// Bytes of the splits read, of each cell.
-    read: [f64; CELLS],
-    /// How many splits were read, of each cell.
-    splits: [u32; CELLS],
+    read: Arc<Read>,
     splits_total: usize,
-    splits_read: u64,
     bytes_total: f64,
     bytes_read: f64,
     confidence: f64,
     quantiles: Arc<Quantiles>,
     /// At 95 %.
     quantiles_95: Arc<Quantiles>,
-    units: OnceLock<Units>,
 }
 
 impl Sample {
@@ -67,27 +29,24 @@ impl Sample {
     /// probability `confidence`, 0.95 as a rule.
     pub fn new(splits_total: usize, bytes_total: f64, confidence: f64) -> Self {
         Self {
-            read: [0.0; CELLS],
-            splits: [0; CELLS],
+            read: Arc::new(Read::default()),
             splits_total,
-            splits_read: 0,
             bytes_total,
             bytes_read: 0.0,
             confidence,
             quantiles: Arc::new(Quantiles::new(confidence)),
             quantiles_95: Arc::new(Quantiles::new(0.95)),
-            units: OnceLock::new(),
         }
     }
 
     /// The split at position `index`, of `bytes` bytes, was read.
     pub fn add(&mut self, index: usize, bytes: f64) {
-        let cell = cell_of(index, self.splits_total) as usize;
-        self.read[cell] += bytes;
-        self.splits[cell] += 1;
-        self.splits_read += 1;
+        let read = Arc::make_mut(&mut self.read);
+        read.splits.push((cell_of(index, self.splits_total), bytes));
+        if std::mem::take(&mut read.has_levels).into_inner().is_some() {
+            read.levels = Default::default();
+        }
         self.bytes_read += bytes;
-        self.units = OnceLock::new();
     }
 
     /// The same splits, with intervals of another confidence.
@@ -104,7 +63,7 @@ impl Sample {
 
     /// Whether every split was read, so that answers are exact.
     pub fn is_whole(&self) -> bool {
-        self.splits_read >= self.splits_total as u64
+        self.splits_read() >= self.splits_total as u64
     }
 
     /// How many splits there are.
@@ -114,7 +73,7 @@ impl Sample {
 
     /// How many splits were read.
     pub fn splits_read(&self) -> u64 {
-        self.splits_read
+        self.read.splits.len() as u64
     }
 
     /// The share of the bytes that was read, from 0 to 1. Where no split has bytes, the share of the splits.
@@ -126,7 +85,7 @@ impl Sample {
         } else if self.bytes_total > 0.0 {
             0.0
         } else {
-            self.splits_read as f64 / self.splits_total as f64
+            self.splits_read() as f64 / self.splits_total as f64
         }
     }
 
@@ -137,8 +96,14 @@ impl Sample {
         if share > 0.0 { 1.0 / share } else { 0.0 }
     }
 
-    pub(crate) fn units(&self) -> &Units {
-        self.units.get_or_init(|| Units::new(&self.read, &self.splits))
+    /// What was read of the cells of a level, or of the highest.
+    pub(crate) fn level(&self, level: u8) -> &Level {
+        let highest = digits_of(self.splits_total);
+        let level = u32::from(level).min(highest);
+        let read = &self.read;
+        let _ = read.has_levels.set(());
+        read.levels[level as usize]
+            .get_or_init(|| Level::new(&read.splits, self.bytes_read, level, highest - level))
     }
 
     /// Student's t for so many degrees of freedom, rounded down, at the sample's confidence.
@@ -166,7 +131,8 @@ impl Quantiles {
     }
 
     fn t(&self, degrees: f64) -> f64 {
-        let halves = (degrees.clamp(1.0, CELLS as f64) * 2.0).floor();
+        // What is no number is as bad as one degree.
+        let halves = (degrees.max(1.0).min(CELLS as f64) * 2.0).floor();
         // Between 2 and twice CELLS.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let place = halves as usize - 2;
@@ -174,56 +140,161 @@ impl Quantiles {
     }
 }
 
-/// The cells of which a split was read, in order of position: what a variance is estimated from.
-#[derive(Debug, Clone)]
-pub(crate) struct Units {
-    pub(crate) count: usize,
-    /// The cell of each unit.
-    pub(crate) cells: [usize; CELLS],
-    /// The share of each unit in the bytes read.
-    pub(crate) shares: [f64; CELLS],
-    /// Where both cells of every stretch were read: for each stretch the root of the number of b's splits over a's.
-    pub(crate) pairs: Option<[f64; CELLS / 2]>,
-    resamples: OnceLock<Box<[u8]>>,
+/// The splits that were read.
+#[derive(Debug, Clone, Default)]
+struct Read {
+    /// Their cells of level 0, and bytes.
+    splits: Vec<(u32, f64)>,
+    /// Set as soon as a level was made.
+    has_levels: OnceLock<()>,
+    levels: [OnceLock<Level>; 31],
 }
 
-impl Units {
-    fn new(read: &[f64; CELLS], splits: &[u32; CELLS]) -> Self {
-        let mut units = Self {
-            count: 0,
-            cells: [0; CELLS],
-            shares: [0.0; CELLS],
-            pairs: None,
-            resamples: OnceLock::new(),
-        };
-        let bytes: f64 = read.iter().sum();
-        for cell in (0..CELLS).filter(|&cell| splits[cell] > 0) {
-            units.cells[units.count] = cell;
-            units.shares[units.count] = if bytes > 0.0 { read[cell] / bytes } else { 0.0 };
-            units.count += 1;
-        }
-        if units.count == CELLS {
-            let mut roots = [0.0; CELLS / 2];
-            for (root, pair) in roots.iter_mut().zip(splits.as_chunks::<2>().0) {
-                *root = (f64::from(pair[1]) / f64::from(pair[0])).sqrt();
-            }
-            units.pairs = Some(roots);
-        }
-        units
+/// A cell of which a split was read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unit {
+    pub(crate) cell: u32,
+    /// The number of its stretch, among those of which a split was read.
+    pub(crate) stretch: u32,
+    /// How many of its splits were read, and one over it.
+    pub(crate) splits: f64,
+    pub(crate) per_split: f64,
+    /// Its share in the bytes read.
+    pub(crate) share: f64,
+    /// The weight of the squared difference between the unit before and this one, of means by split, in the variance.
+    pub(crate) weight: f64,
+}
+
+impl Unit {
+    /// The share of a split of it.
+    pub(crate) fn mean(&self) -> f64 {
+        self.share * self.per_split
     }
 
-    /// For each resample as many units as there are, drawn with replacement: the same for every group.
-    pub(crate) fn resamples(&self) -> &[u8] {
-        self.resamples.get_or_init(|| {
-            (0..RESAMPLES * self.count)
-                .zip(0_u64..)
-                .map(|(_, number)| {
-                    let unit =
-                        (u128::from(random_word(0x626f_6f74, number)) * self.count as u128) >> 64;
-                    u8::try_from(unit).unwrap_or(0)
-                })
-                .collect()
-        })
+    /// What the difference between the unit before and this one adds to the variance of a sum of bytes.
+    pub(crate) fn term(&self, before: &Unit) -> f64 {
+        let difference = self.mean() - before.mean();
+        self.weight * difference * difference
+    }
+}
+
+/// What was read of the cells of a level: what variances are estimated from.
+#[derive(Debug, Clone)]
+pub(crate) struct Level {
+    /// In order of position.
+    pub(crate) units: Vec<Unit>,
+    /// Of the shares of all units the sums of the second, third and fourth powers, and of the second by their splits.
+    pub(crate) powers: [f64; 4],
+    /// The sum of all units' terms.
+    pub(crate) terms: f64,
+    /// How many differences there are within stretches, and between them.
+    pub(crate) within: f64,
+    pub(crate) between: f64,
+    /// By how much the terms of single units at either end are too few.
+    pub(crate) scale: f64,
+    /// How many splits were read.
+    pub(crate) splits: f64,
+    /// For each so many cells the first unit in or after them.
+    buckets: Vec<u32>,
+    bucket_digits: u32,
+}
+
+impl Level {
+    fn new(splits: &[(u32, f64)], bytes: f64, level: u32, digits: u32) -> Self {
+        let mut splits = std::borrow::Cow::Borrowed(splits);
+        if !splits.is_sorted_by_key(|(cell, _)| *cell) {
+            splits.to_mut().sort_unstable_by_key(|(cell, _)| *cell);
+        }
+        let share = |of: f64| if bytes > 0.0 { of / bytes } else { 0.0 };
+        let mut units: Vec<Unit> = Vec::new();
+        let is_one =
+            |(one, _): &(u32, f64), (next, _): &(u32, f64)| one >> level >> 1 == next >> level >> 1;
+        for (of_stretch, stretch) in splits.chunk_by(is_one).zip(0..) {
+            for coin in 0..2 {
+                let of_cell = of_stretch.iter().filter(|(cell, _)| cell & 1 == coin);
+                let (count, bytes) =
+                    of_cell.fold((0.0, 0.0), |(count, sum), (_, bytes)| (count + 1.0, sum + bytes));
+                if count > 0.0 {
+                    let cell = above(of_stretch[0].0, level) & !1 | coin;
+                    let (share, per_split) = (share(bytes), 1.0 / count);
+                    units.push(Unit {
+                        cell,
+                        stretch,
+                        splits: count,
+                        per_split,
+                        share,
+                        weight: 0.0,
+                    });
+                }
+            }
+        }
+        let is_single = |at: usize| {
+            let stretch = units[at].stretch;
+            let is_alone =
+                |other: Option<&Unit>| other.is_none_or(|other| other.stretch != stretch);
+            is_alone(at.checked_sub(1).and_then(|at| units.get(at))) && is_alone(units.get(at + 1))
+        };
+        let singles: Vec<f64> =
+            (0..units.len()).map(|at| f64::from(u8::from(is_single(at)))).collect();
+        for at in 1..units.len() {
+            let (one, next) = (units[at - 1], units[at]);
+            let product = one.splits * next.splits;
+            units[at].weight = if one.stretch == next.stretch {
+                product
+            } else {
+                // Of a unit without another in its stretch one half is told by each neighbour.
+                let alone = one.splits * singles[at - 1] + next.splits * singles[at];
+                alone / 2.0 * product / (one.splits + next.splits)
+            };
+        }
+        let is_within = |pair: &&[Unit]| pair[0].stretch == pair[1].stretch;
+        let within = units.windows(2).filter(is_within).count() as f64;
+        let between = units.windows(2).filter(|pair| !is_within(pair) && pair[1].weight > 0.0);
+        let between = between.count() as f64;
+        let ends = units.first().zip(units.last()).map_or(0.0, |(first, last)| {
+            (first.splits * singles[0] + last.splits * singles[units.len() - 1]) / 2.0
+        });
+        let mut powers = [0.0; 4];
+        for unit in &units {
+            let square = unit.share * unit.share;
+            powers[0] += square;
+            powers[1] += square * unit.share;
+            powers[2] += square * square;
+            powers[3] += square * unit.per_split;
+        }
+        let count = splits.len() as f64;
+        let bucket_digits = (digits + 1).saturating_sub(units.len().max(1).ilog2() + 1);
+        let mut buckets = Vec::with_capacity((2 << digits >> bucket_digits) + 1);
+        for (unit, at) in units.iter().zip(0..) {
+            while buckets.len() <= (unit.cell >> bucket_digits) as usize {
+                buckets.push(at);
+            }
+        }
+        Self {
+            powers,
+            terms: units.windows(2).map(|pair| pair[1].term(&pair[0])).sum(),
+            within,
+            between,
+            scale: count / (count - ends),
+            splits: count,
+            buckets,
+            bucket_digits,
+            units,
+        }
+    }
+
+    /// Whether differences are within stretches, or most of them.
+    pub(crate) fn is_paired(&self) -> bool {
+        self.within >= self.between
+    }
+
+    /// The number of the unit of a cell.
+    pub(crate) fn unit(&self, cell: u32) -> Option<usize> {
+        let mut at = *self.buckets.get((cell >> self.bucket_digits) as usize)? as usize;
+        while self.units.get(at)?.cell < cell {
+            at += 1;
+        }
+        (self.units[at].cell == cell).then_some(at)
     }
 }
 
@@ -231,36 +302,6 @@ impl Units {
 mod tests {
     use super::*;
     use crate::DrawnOrder;
-
-    #[test]
-    fn few_splits_have_a_cell_each() {
-        for count in 1..=CELLS {
-            for index in 0..count {
-                assert_eq!(cell_of(index, count) as usize, index);
-            }
-        }
-    }
-
-    #[test]
-    fn cells_are_in_order_of_position_and_of_equal_size() {
-        let count = 64_000;
-        let mut sizes = [0_u32; CELLS];
-        let mut last = 0;
-        for index in 0..count {
-            let cell = cell_of(index, count);
-            assert!(cell / 2 >= last);
-            last = cell / 2;
-            sizes[cell as usize] += 1;
-        }
-        assert!(sizes.iter().all(|size| (900..1100).contains(size)), "{sizes:?}");
-    }
-
-    #[test]
-    fn the_largest_positions_have_a_cell() {
-        assert_eq!(cell_of(usize::MAX - 1, usize::MAX) / 2, 31);
-        assert_eq!(cell_of(9, 5), 4);
-        assert_eq!(cell_of(0, 0), 0);
-    }
 
     #[test]
     fn a_sample_knows_its_share() {
@@ -289,11 +330,38 @@ mod tests {
         for index in [7, 2, 4] {
             sample.add(index, index as f64);
         }
-        let units = sample.units();
-        assert_eq!(&units.cells[..units.count], [2, 4, 7]);
-        assert_eq!(&units.shares[..units.count], [2.0 / 13.0, 4.0 / 13.0, 7.0 / 13.0]);
-        assert!(units.pairs.is_none());
-        assert!(units.resamples().iter().all(|&unit| unit < 3));
+        let level = sample.level(0);
+        let cells: Vec<u32> = [2, 4, 7].map(|index| cell_of(index, 10)).into();
+        assert_eq!(level.units.iter().map(|unit| unit.cell).collect::<Vec<_>>(), cells);
+        let shares: Vec<f64> = level.units.iter().map(|unit| unit.share).collect();
+        assert_eq!(shares, [2.0 / 13.0, 4.0 / 13.0, 7.0 / 13.0]);
+        assert!(!level.is_paired());
+        // Each is alone in its stretch; half of the first and of the last are not told of.
+        assert_eq!(level.units.iter().map(|unit| unit.weight).collect::<Vec<_>>(), [0.0, 0.5, 0.5]);
+        assert_eq!(level.scale, 1.5);
+        sample.add(1, 1.0);
+        assert_eq!(sample.level(0).units.len(), 4);
+    }
+
+    #[test]
+    fn every_cell_finds_its_unit_at_every_level() {
+        for (count, read) in [(1, 1), (2, 1), (10, 3), (200, 180), (5_000, 400), (5_000, 7)] {
+            let mut sample = Sample::new(count, count as f64, 0.95);
+            let order: Vec<usize> = DrawnOrder::new(count, 1).take(read).collect();
+            order.iter().for_each(|index| sample.add(*index, 1.0));
+            for level in 0..=digits_of(count) as u8 {
+                let of = sample.level(level);
+                assert!(of.units.is_sorted_by_key(|unit| unit.cell));
+                assert_eq!(of.units.iter().map(|unit| unit.splits).sum::<f64>(), read as f64);
+                for cell in (0..count).map(|index| above(cell_of(index, count), u32::from(level))) {
+                    let is_read = order
+                        .iter()
+                        .any(|index| above(cell_of(*index, count), u32::from(level)) == cell);
+                    assert_eq!(of.unit(cell).map(|at| of.units[at].cell), is_read.then_some(cell));
+                }
+            }
+            assert!(sample.level(0).unit(u32::MAX).is_none());
+        }
     }
 
     #[test]
@@ -302,6 +370,13 @@ mod tests {
         for index in DrawnOrder::new(5_000, 1).take(400) {
             sample.add(index, 1.0);
         }
-        assert!(sample.units().pairs.is_some());
+        let level = sample.level(8);
+        assert_eq!((level.units.len(), level.is_paired(), level.scale), (64, true, 1.0));
+        assert_eq!((level.within, level.between), (32.0, 0.0));
+        // Together they tell of every split.
+        let weights: Vec<f64> = level.units.chunks(2).map(|pair| pair[1].weight).collect();
+        let products: Vec<f64> =
+            level.units.chunks(2).map(|pair| pair[0].splits * pair[1].splits).collect();
+        assert_eq!(weights, products);
     }
 }

@@ -3,7 +3,7 @@
 //! `examples/calibrate.rs` is the study; these are a few of its cells, with bounds wide enough for another seed.
 
 use tidemill_sampling::{
-    CELLS, DrawnOrder, Interval, Sample, cell_of, look_confidence, look_splits,
+    DrawnOrder, Interval, Sample, Series, cell_of, look_confidence, look_splits,
 };
 
 fn word(seed: u64, number: u64) -> u64 {
@@ -47,12 +47,12 @@ fn coverage(splits: &[Split], read: usize, runs: u64) -> (f64, f64) {
     let mut held = [0.0; 2];
     for seed in 0..runs {
         let mut sample = Sample::new(count, bytes, 0.95);
-        let (mut rows, mut sum) = ([0.0; CELLS], [0.0; CELLS]);
+        let (mut rows, mut sum) = (Series::default(), Series::default());
         for index in DrawnOrder::new(count, word(4, seed)).take(read) {
-            let cell = cell_of(index, count) as usize;
+            let cell = cell_of(index, count);
             sample.add(index, splits[index].bytes);
-            rows[cell] += splits[index].rows;
-            sum[cell] += splits[index].sum;
+            rows.add(cell, splits[index].rows);
+            sum.add(cell, splits[index].sum);
         }
         let estimates = [
             (sample.total(&rows, read as u64), rows_exact),
@@ -94,11 +94,11 @@ fn stopping_by_precision_keeps_the_confidence() {
     let (runs, mut held, mut early) = (400, 0, 0);
     for seed in 0..runs {
         let mut sample = Sample::new(400, bytes, 0.95);
-        let mut series = [0.0; CELLS];
+        let mut series = Series::default();
         let mut look = 1;
         for (index, read) in DrawnOrder::new(400, word(5, seed)).zip(1..) {
             sample.add(index, splits[index].bytes);
-            series[cell_of(index, 400) as usize] += splits[index].rows;
+            series.add(cell_of(index, 400), splits[index].rows);
             if read < look_splits(look) {
                 continue;
             }
@@ -121,11 +121,11 @@ fn stopping_by_precision_keeps_the_confidence() {
 fn equal_samples_give_equal_intervals() {
     let of = || {
         let mut sample = Sample::new(5_000, 5_000.0, 0.95);
-        let mut series = [0.0; CELLS];
+        let mut series = Series::default();
         for index in DrawnOrder::new(5_000, 9).take(600) {
             sample.add(index, 1.0);
             // Skewed: it is bootstrapped.
-            series[cell_of(index, 5_000) as usize] += (3.0 * unit(6, index as u64)).exp().powi(2);
+            series.add(cell_of(index, 5_000), (3.0 * unit(6, index as u64)).exp().powi(2));
         }
         sample.total(&series, 600)
     };

@@ -9,9 +9,9 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_sampling::{CELLS, Interval, Sample};
+use tidemill_sampling::{Interval, Sample, Series};
 use tidemill_sketch::Quantiles;
-use tidemill_tables::{Function, TableSpec, read_cell_quantiles, read_cells};
+use tidemill_tables::{CellQuantiles, CellSums, Function, TableSpec};
 
 use super::bounds::{Estimated, Formula, Quantity, carried_fields};
 use super::intervals::Intervals;
@@ -108,10 +108,9 @@ pub(crate) fn unreadable() -> Error {
     Error::Internal("cells cannot be read".into())
 }
 
-/// The estimated totals of a group's quantities, and their sums by cell.
+/// The sums by cell of a group's quantities, and their estimated totals.
 pub(crate) struct Totals {
-    series: Vec<[f64; CELLS]>,
-    seen: Vec<u64>,
+    cells: Vec<CellSums>,
     totals: Vec<f64>,
     gradient: Vec<f64>,
 }
@@ -119,8 +118,7 @@ pub(crate) struct Totals {
 impl Totals {
     pub(crate) fn new(quantities: usize) -> Self {
         Totals {
-            series: vec![[0.0; CELLS]; quantities],
-            seen: vec![0; quantities],
+            cells: vec![CellSums::default(); quantities],
             totals: vec![0.0; quantities],
             gradient: vec![0.0; quantities],
         }
@@ -133,9 +131,8 @@ impl Totals {
         factor: f64,
     ) -> Result<()> {
         for (index, cells) in cells.iter().enumerate() {
-            let series = &mut self.series[index];
-            self.seen[index] = read_cells(cells.value(row), series).ok_or_else(unreadable)?;
-            self.totals[index] = series.iter().sum::<f64>() * factor;
+            self.cells[index] = CellSums::read(cells.value(row)).ok_or_else(unreadable)?;
+            self.totals[index] = self.cells[index].series().sum() * factor;
         }
         Ok(())
     }
@@ -148,33 +145,36 @@ impl Totals {
         sample: &Sample,
         unread_rows: f64,
     ) -> Option<(f64, f64)> {
-        let Totals { series, seen, totals, gradient } = self;
+        let Totals { cells, totals, gradient } = self;
         gradient.fill(0.0);
         formula.slope(totals, 1.0, gradient);
         let value = formula.value(totals);
         // A mean of a few rows says little of the others, however many splits they are from.
         let is_of_few = |(index, slope): (usize, &f64)| {
-            *slope != 0.0
-                && quantities[index].counts
-                && series[index].iter().sum::<f64>() < ROWS_MIN
+            *slope != 0.0 && quantities[index].counts && cells[index].series().sum() < ROWS_MIN
         };
         if formula.total().is_none() && gradient.iter().enumerate().any(is_of_few) {
             return None;
         }
         let of = || gradient.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
-        let parts: Vec<(f64, &[f64])> =
-            of().map(|(quantity, slope)| (*slope, &series[quantity][..])).collect();
-        let splits = of().map(|(quantity, _)| seen[quantity]).max().unwrap_or(0);
+        let parts: Vec<(f64, &Series)> =
+            of().map(|(quantity, slope)| (*slope, cells[quantity].series())).collect();
+        let splits = of().map(|(quantity, _)| cells[quantity].splits()).max().unwrap_or(0);
         let slack = formula.slack(totals);
         match sample.smooth(value, &parts, splits).interval {
             Interval::Bounds { low, high } if low.is_finite() && high.is_finite() => {
                 let (low, high) = (low - slack, high + slack);
-                let counted = formula.total().filter(|index| quantities[*index].counts);
-                let counted = counted.map(|index| series[index].iter().sum::<f64>());
-                Some(match counted {
-                    // What was counted is there, and there is only so much that can come.
-                    Some(counted) => (low.max(counted), high.min(counted + unread_rows)),
-                    None => (low, high),
+                // What was counted is there, and there is only so much that can come. So is a sum of values of which none
+                // was below zero.
+                Some(match formula.total() {
+                    Some(index) if quantities[index].counts => {
+                        let counted = cells[index].series().sum();
+                        whole_bounds(low.max(counted), value, high.min(counted + unread_rows))
+                    }
+                    Some(index) if !cells[index].is_signed() => {
+                        (low.max(cells[index].series().sum()), high)
+                    }
+                    _ => (low, high),
                 })
             }
             Interval::Exact => Some((value - slack, value + slack)),
@@ -183,34 +183,35 @@ impl Totals {
     }
 }
 
+/// The bounds of a count, which is whole, as its estimate is shown.
+fn whole_bounds(low: f64, value: f64, high: f64) -> (f64, f64) {
+    (low.ceil().min(value.round()), high.floor().max(value.round()))
+}
+
 /// A group's values by cell.
 pub(crate) struct Spread {
-    splits: u64,
-    cells: Vec<(u32, Quantiles)>,
+    values: CellQuantiles,
     all: Quantiles,
 }
 
 impl Spread {
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        read_cell_quantiles(bytes).map(Spread::new)
+        CellQuantiles::read(bytes).map(Spread::new)
     }
 
-    fn new((splits, cells): (u64, Vec<(u32, Quantiles)>)) -> Self {
+    fn new(values: CellQuantiles) -> Self {
         let mut all = Quantiles::default();
-        cells.iter().for_each(|(_, cell)| all.merge(cell));
-        Spread { splits, cells, all }
+        values.cells().entries().iter().for_each(|(_, cell)| all.merge(cell));
+        Spread { values, all }
     }
 
     /// The bounds of the value at a rank, which was estimated (Woodruff 1952): the share of values up to it has an interval,
     /// to which the histogram's own error is added, and its ends are ranks of other values.
     pub(crate) fn interval(&self, value: f64, rank: f64, sample: &Sample) -> Option<(f64, f64)> {
-        let (mut below, mut all) = ([0.0; CELLS], [0.0; CELLS]);
-        for (cell, values) in &self.cells {
-            below[*cell as usize] = values.count_at_most(value);
-            all[*cell as usize] = values.count() as f64;
-        }
-        let share = below.iter().sum::<f64>() / all.iter().sum::<f64>();
-        match sample.share_interval(&below, &all, self.splits) {
+        let below = self.values.cells().map(|values| values.count_at_most(value));
+        let all = self.values.cells().map(|values| values.count() as f64);
+        let share = below.sum() / all.sum();
+        match sample.share_interval(&below, &all, self.values.splits()) {
             Interval::Bounds { low, high } => {
                 let error = self.all.rank_error(rank)?;
                 let at = |rank: f64| self.all.quantile(rank.clamp(0.0, 1.0));

@@ -1,16 +1,15 @@
 //! Sums by where in the input their rows stand: what is needed to say how far off a sum is that rests on some of
 //! the splits.
 //!
-//! The input is cut into [`CELLS`] cells of neighbouring splits. A group has, for each cell in which it was seen,
-//! the sum of its rows there; cells with nothing are not kept. How much was read of each cell is known to whoever
-//! reads.
+//! A group has, for each of at most 64 [cells](Cells) in which it was seen, the sum of its rows there: each split by itself where
+//! it was in few, stretches of the input where it is everywhere. How much was read of each cell is known to whoever reads.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryBuilder, UInt64Array};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use tidemill_base::error::Result;
-use tidemill_sampling::{CELLS, cell_of};
+use tidemill_sampling::{Cells, Series, cell_of};
 use tidemill_sketch::{Quantiles, SketchError};
 
 use super::sketches::{Filled, SketchKind};
@@ -20,15 +19,14 @@ use crate::value;
 
 /// The sums of a group.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct CellSums {
-    /// In how many splits it was seen; one that is merged from parts of it counts for each.
-    splits: u32,
+pub struct CellSums {
+    series: Series,
     /// The last split that brought a row, and one more.
     last: u64,
-    /// Cells in ascending order, each once.
-    cells: Vec<(u32, f64)>,
-    /// The place of the cell that was added to last: rows come split by split.
-    at: usize,
+    /// In how many splits it was seen; one that is merged from parts of it counts for each.
+    splits: u32,
+    /// Whether a value was below zero, or no number.
+    is_signed: bool,
 }
 
 const STATE: &str = "cell_sums";
@@ -37,52 +35,50 @@ const STATE: &str = "cell_sums";
 const CELL_BYTES: usize = size_of::<(u32, f64)>();
 
 impl CellSums {
+    /// Adds a value; how many bytes it has grown by.
     fn add(&mut self, split: u64, cell: u32, value: f64) -> usize {
         if self.last != split + 1 {
             self.last = split + 1;
             self.splits = self.splits.saturating_add(1);
         }
-        self.add_to(cell, value)
+        self.is_signed |= value < 0.0 || value.is_nan();
+        let before = self.series.capacity();
+        self.series.add(cell, value);
+        (self.series.capacity() - before) * CELL_BYTES
     }
 
-    /// Adds to a cell; how many bytes it has grown by.
-    fn add_to(&mut self, cell: u32, value: f64) -> usize {
-        if let Some((last, sum)) = self.cells.get_mut(self.at)
-            && *last == cell
-        {
-            *sum += value;
-            return 0;
-        }
-        let before = self.cells.capacity();
-        match self.cells.binary_search_by_key(&cell, |(cell, _)| *cell) {
-            Ok(at) => {
-                self.cells[at].1 += value;
-                self.at = at;
-            }
-            Err(at) => {
-                self.cells.insert(at, (cell, value));
-                self.at = at;
-            }
-        }
-        (self.cells.capacity() - before) * CELL_BYTES
-    }
-
-    fn merge(&mut self, other: &CellSums) {
+    fn merge(&mut self, other: &mut CellSums) {
         self.splits = self.splits.saturating_add(other.splits);
-        if self.cells.is_empty() {
-            self.cells.clone_from(&other.cells);
-            return;
-        }
-        for (cell, value) in &other.cells {
-            self.add_to(*cell, *value);
-        }
+        self.is_signed |= other.is_signed;
+        self.series.add_all(std::mem::take(&mut other.series));
     }
 
-    /// The form on disk: the number of splits in four bytes, then each cell in four and its sum in eight, all of them
-    /// little-endian.
+    /// The sums by cell.
+    pub fn series(&self) -> &Series {
+        &self.series
+    }
+
+    /// In how many splits the group was seen.
+    pub fn splits(&self) -> u64 {
+        u64::from(self.splits)
+    }
+
+    /// Whether a value was below zero, or no number, so that what was not read may make the sum smaller.
+    pub fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
+    /// Reads the answer of [`Function::CellSums`](crate::Function::CellSums) for a group.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        Self::decode(bytes).ok()
+    }
+
+    /// The form on disk: the number of splits in four bytes, the level of the cells and whether a value was below zero in one each, then
+    /// each cell in four and its sum in eight, all of them little-endian.
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.splits.to_le_bytes());
-        for (cell, value) in &self.cells {
+        out.extend_from_slice(&[self.series.level(), u8::from(self.is_signed)]);
+        for (cell, value) in self.series.entries() {
             out.extend_from_slice(&cell.to_le_bytes());
             out.extend_from_slice(&value.to_le_bytes());
         }
@@ -90,36 +86,27 @@ impl CellSums {
 
     fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let cut = |offset, needed| SketchError::Truncated { state: STATE, offset, needed };
-        let Some((splits, cells)) = bytes.split_first_chunk::<4>() else {
-            return Err(cut(bytes.len(), 4 - bytes.len()));
+        let corrupt = |offset, problem| SketchError::Corrupt { state: STATE, offset, problem };
+        let Some(([s0, s1, s2, s3, level, signed], cells)) = bytes.split_first_chunk::<6>() else {
+            return Err(cut(bytes.len(), 6 - bytes.len()));
         };
+        if *signed > 1 {
+            return Err(corrupt(5, "it is neither signed nor not"));
+        }
         let (cells, rest) = cells.as_chunks::<12>();
         if !rest.is_empty() {
             return Err(cut(bytes.len(), 12 - rest.len()));
         }
-        let mut read: Vec<(u32, f64)> = Vec::with_capacity(cells.len());
-        for (index, [c0, c1, c2, c3, value @ ..]) in cells.iter().enumerate() {
-            let cell = u32::from_le_bytes([*c0, *c1, *c2, *c3]);
-            if cell as usize >= CELLS || read.last().is_some_and(|(last, _)| *last >= cell) {
-                let (offset, problem) = (4 + 12 * index, "its cells are not in order");
-                return Err(SketchError::Corrupt { state: STATE, offset, problem });
-            }
-            read.push((cell, f64::from_le_bytes(*value)));
-        }
-        Ok(CellSums { splits: u32::from_le_bytes(*splits), last: 0, cells: read, at: 0 })
+        let cells = cells.iter().map(|[c0, c1, c2, c3, value @ ..]| {
+            (u32::from_le_bytes([*c0, *c1, *c2, *c3]), f64::from_le_bytes(*value))
+        });
+        let series = Series::new(*level, cells.collect()).ok_or_else(|| corrupt(4, NO_CELLS))?;
+        let splits = u32::from_le_bytes([*s0, *s1, *s2, *s3]);
+        Ok(CellSums { series, last: 0, splits, is_signed: *signed == 1 })
     }
 }
 
-/// Reads the answer of [`Function::CellSums`](crate::Function::CellSums) for a group into `series`, the sums of all cells; in how many
-/// splits the group was seen.
-pub fn read_cells(bytes: &[u8], series: &mut [f64; CELLS]) -> Option<u64> {
-    series.fill(0.0);
-    let sums = CellSums::decode(bytes).ok()?;
-    for (cell, value) in sums.cells {
-        *series.get_mut(cell as usize)? = value;
-    }
-    Some(u64::from(sums.splits))
-}
+const NO_CELLS: &str = "its cells are too many, not in order or none of their level";
 
 /// Sums, or counts, by cell.
 pub(super) struct CellsOf {
@@ -151,7 +138,7 @@ impl SketchKind for CellsOf {
     }
 
     fn heap(state: &CellSums) -> usize {
-        state.cells.capacity() * CELL_BYTES
+        state.series.capacity() * CELL_BYTES
     }
 
     fn merge(into: &mut CellSums, from: &mut CellSums) {
@@ -211,14 +198,22 @@ impl SketchKind for CellsOf {
 
 /// The quantiles of a group by cell.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CellQuantiles {
+pub struct CellQuantiles {
+    cells: Cells<Quantiles>,
     /// As in [`CellSums`].
-    splits: u32,
     last: u64,
-    /// Cells in ascending order, each once.
-    cells: Vec<(u32, Quantiles)>,
+    splits: u32,
     /// What the cells' histograms have on the heap.
     heap: usize,
+}
+
+/// Adds a histogram to another, of which the bytes on the heap are counted in `heap`.
+fn join(heap: &mut usize) -> impl FnMut(&mut Quantiles, Quantiles) {
+    |own, other| {
+        let before = own.heap_bytes() + other.heap_bytes();
+        own.merge_owned(other);
+        *heap = (*heap + own.heap_bytes()).saturating_sub(before);
+    }
 }
 
 impl CellQuantiles {
@@ -227,36 +222,40 @@ impl CellQuantiles {
             self.last = split + 1;
             self.splits = self.splits.saturating_add(1);
         }
-        self.change(cell, |quantiles| quantiles.add(value));
-    }
-
-    fn change(&mut self, cell: u32, change: impl FnOnce(&mut Quantiles)) {
-        let at = match self.cells.binary_search_by_key(&cell, |(cell, _)| *cell) {
-            Ok(at) => at,
-            Err(at) => {
-                self.cells.insert(at, (cell, Quantiles::default()));
-                at
-            }
-        };
-        let quantiles = &mut self.cells[at].1;
+        let quantiles = self.cells.value_mut(cell, Quantiles::default, join(&mut self.heap));
         let before = quantiles.heap_bytes();
-        change(quantiles);
+        quantiles.add(value);
         self.heap = (self.heap + quantiles.heap_bytes()).saturating_sub(before);
     }
 
     fn merge(&mut self, other: &mut CellQuantiles) {
         self.splits = self.splits.saturating_add(other.splits);
-        for (cell, quantiles) in std::mem::take(&mut other.cells) {
-            self.change(cell, |own| own.merge_owned(quantiles));
-        }
+        self.heap += std::mem::take(&mut other.heap);
+        self.cells.merge(std::mem::take(&mut other.cells), join(&mut self.heap));
     }
 
-    /// The form on disk: the number of splits in four bytes, then each cell in four, the bytes of its histogram in four,
-    /// and these.
+    /// The histograms by cell.
+    pub fn cells(&self) -> &Cells<Quantiles> {
+        &self.cells
+    }
+
+    /// In how many splits the group was seen.
+    pub fn splits(&self) -> u64 {
+        u64::from(self.splits)
+    }
+
+    /// Reads the answer of [`Function::CellQuantiles`](crate::Function::CellQuantiles) for a group.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        Self::decode(bytes).ok()
+    }
+
+    /// The form on disk: the number of splits in four bytes and the level of the cells in one, then each cell in four, the bytes of its
+    /// histogram in four, and these.
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.splits.to_le_bytes());
+        out.push(self.cells.level());
         let mut bytes = Vec::new();
-        for (cell, quantiles) in &self.cells {
+        for (cell, quantiles) in self.cells.entries() {
             bytes.clear();
             quantiles.encode(&mut bytes);
             out.extend_from_slice(&cell.to_le_bytes());
@@ -266,13 +265,14 @@ impl CellQuantiles {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let offset = |rest: &[u8]| bytes.len() - rest.len();
+        const STATE: &str = CellQuantilesOf::NAME;
         let cut = |rest: &[u8], needed| SketchError::Truncated {
             state: STATE,
-            offset: offset(rest),
+            offset: bytes.len() - rest.len(),
             needed,
         };
-        let (splits, mut rest) = bytes.split_first_chunk::<4>().ok_or_else(|| cut(bytes, 4))?;
+        let (splits, rest) = bytes.split_first_chunk::<4>().ok_or_else(|| cut(bytes, 4))?;
+        let (level, mut rest) = rest.split_first().ok_or_else(|| cut(rest, 1))?;
         let mut cells: Vec<(u32, Quantiles)> = Vec::new();
         let mut heap = 0;
         while !rest.is_empty() {
@@ -280,25 +280,16 @@ impl CellQuantiles {
             let [c0, c1, c2, c3, l0, l1, l2, l3] = *head;
             let cell = u32::from_le_bytes([c0, c1, c2, c3]);
             let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-            if cell as usize >= CELLS || cells.last().is_some_and(|(last, _)| *last >= cell) {
-                let (offset, problem) = (offset(rest), "its cells are not in order");
-                return Err(SketchError::Corrupt { state: STATE, offset, problem });
-            }
             let (own, more) = more.split_at_checked(len).ok_or_else(|| cut(more, len))?;
             let quantiles = Quantiles::decode(own)?;
             heap += quantiles.heap_bytes();
             cells.push((cell, quantiles));
             rest = more;
         }
-        Ok(CellQuantiles { splits: u32::from_le_bytes(*splits), last: 0, cells, heap })
+        let corrupt = || SketchError::Corrupt { state: STATE, offset: 4, problem: NO_CELLS };
+        let cells = Cells::new(*level, cells).ok_or_else(corrupt)?;
+        Ok(CellQuantiles { cells, last: 0, splits: u32::from_le_bytes(*splits), heap })
     }
-}
-
-/// Reads the answer of [`Function::CellQuantiles`](crate::Function::CellQuantiles) for a group: in how many splits it was seen, and the values of each cell
-/// in which it was.
-pub fn read_cell_quantiles(bytes: &[u8]) -> Option<(u64, Vec<(u32, Quantiles)>)> {
-    let read = CellQuantiles::decode(bytes).ok()?;
-    Some((u64::from(read.splits), read.cells))
 }
 
 /// Quantiles by cell.
@@ -383,69 +374,149 @@ mod tests {
         sums
     }
 
+    fn parts(sums: &CellSums) -> (u32, bool, u8, &[(u32, f64)]) {
+        (sums.splits, sums.is_signed, sums.series.level(), sums.series.entries())
+    }
+
     #[test]
     fn cells_add_up_whatever_the_order_and_the_parts() {
         let rows = [(9, 3, 1.0), (9, 3, 2.0), (1, 0, 4.0), (70, 63, 8.0), (2, 0, 16.0)];
         let whole = sums(&rows);
-        assert_eq!(whole.splits, 4);
-        assert_eq!(whole.cells, [(0, 20.0), (3, 3.0), (63, 8.0)]);
-        let (mut one, other) = (sums(&rows[..2]), sums(&rows[2..]));
-        one.merge(&other);
-        assert_eq!((one.splits, &one.cells), (whole.splits, &whole.cells));
+        assert_eq!(parts(&whole), (4, false, 0, &[(0, 20.0), (3, 3.0), (63, 8.0)][..]));
+        let (mut one, mut other) = (sums(&rows[..2]), sums(&rows[2..]));
+        one.merge(&mut other);
+        assert_eq!(parts(&one), parts(&whole));
         let mut none = CellSums::default();
-        none.merge(&whole);
-        assert_eq!(none.cells, whole.cells);
+        none.merge(&mut whole.clone());
+        assert_eq!(parts(&none), parts(&whole));
+    }
+
+    #[test]
+    fn many_cells_become_coarser_whatever_the_parts() {
+        let rows: Vec<_> = (0..1_000).map(|n| (n, (n * 37 % 1_000) as u32, 1.0)).collect();
+        let whole = sums(&rows);
+        assert!(whole.series.level() > 0 && whole.series.entries().len() <= 64);
+        let mut merged = CellSums::default();
+        for part in rows.chunks(130) {
+            merged.merge(&mut sums(part));
+        }
+        assert_eq!(parts(&merged), parts(&whole));
+        assert_eq!((merged.splits, merged.series.sum()), (1_000, 1_000.0));
+    }
+
+    #[test]
+    fn a_value_below_zero_is_remembered() {
+        for (value, is_signed) in
+            [(0.0, false), (1.0, false), (-0.0, false), (-1.0, true), (f64::NAN, true)]
+        {
+            let mut whole = sums(&[(1, 1, 2.0)]);
+            whole.merge(&mut sums(&[(2, 2, value), (3, 3, 1.0)]));
+            assert_eq!(whole.is_signed(), is_signed, "{value}");
+            let mut bytes = Vec::new();
+            whole.encode(&mut bytes);
+            assert_eq!(CellSums::read(&bytes).unwrap().is_signed(), is_signed);
+        }
     }
 
     #[test]
     fn the_form_on_disk_is_read_back_and_what_is_none_is_refused() {
-        for rows in [&[][..], &[(9, 3, 1.5)], &[(1, 0, -4.0), (70, 63, f64::MAX)]] {
+        let many: Vec<_> = (0..1_000).map(|n| (n, n as u32 * 2, 1.0)).collect();
+        for rows in [&[][..], &[(9, 3, 1.5)], &[(1, 0, -4.0), (70, 63, f64::MAX)], &many] {
             let (state, mut bytes) = (sums(rows), Vec::new());
             state.encode(&mut bytes);
-            let read = CellSums::decode(&bytes).unwrap();
-            assert_eq!((read.splits, &read.cells), (state.splits, &state.cells));
-            let mut series = [7.0; CELLS];
-            assert_eq!(read_cells(&bytes, &mut series), Some(u64::from(state.splits)));
-            let whole: f64 = state.cells.iter().map(|(_, sum)| sum).sum();
-            assert_eq!(series.iter().sum::<f64>(), whole);
-            for end in (0..bytes.len()).filter(|end| *end < 4 || (end - 4) % 12 != 0) {
+            assert_eq!(parts(&CellSums::decode(&bytes).unwrap()), parts(&state));
+            for end in (0..bytes.len()).filter(|end| *end < 6 || (end - 6) % 12 != 0) {
                 assert!(CellSums::decode(&bytes[..end]).is_err(), "{end}");
             }
         }
+        let check = |level: u8, signed: u8, cells: &[u32], is_valid: bool| {
+            let mut bytes = vec![1, 0, 0, 0, level, signed];
+            for cell in cells {
+                bytes.extend_from_slice(&cell.to_le_bytes());
+                bytes.extend_from_slice(&1.0_f64.to_le_bytes());
+            }
+            assert_eq!(CellSums::decode(&bytes).is_ok(), is_valid, "{level} {signed} {cells:?}");
+        };
+        check(0, 0, &[4, 5], true);
+        check(0, 1, &[4, 5], true);
+        check(0, 2, &[4, 5], false);
+        check(0, 0, &[5, 4], false);
+        check(0, 0, &[5, 5], false);
+        check(0, 0, &(0..64).collect::<Vec<_>>(), true);
+        check(0, 0, &(0..65).collect::<Vec<_>>(), false);
+        check(0, 0, &[u32::MAX], false);
+        check(30, 0, &[0, 1], true);
+        check(30, 0, &[0, 2], false);
+        check(31, 0, &[], false);
+        check(255, 0, &[0], false);
+    }
+
+    /// Whatever bytes are read as, it is a state that can be added to, merged and written.
+    #[test]
+    fn any_bytes_are_refused_or_are_a_state() {
+        let mut whole = sums(&(0..50).map(|n| (n, n as u32 * 20, 1.0)).collect::<Vec<_>>());
         let mut bytes = Vec::new();
-        CellSums { splits: 1, last: 0, cells: vec![(5, 1.0), (4, 1.0)], at: 0 }.encode(&mut bytes);
-        assert!(CellSums::decode(&bytes).is_err());
-        bytes.clear();
-        CellSums { splits: 1, last: 0, cells: vec![(64, 1.0)], at: 0 }.encode(&mut bytes);
-        assert!(CellSums::decode(&bytes).is_err());
+        whole.encode(&mut bytes);
+        let mut word = 7_u64;
+        for _ in 0..20_000 {
+            let mut changed = bytes.clone();
+            for _ in 0..3 {
+                word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (word >> 33) as usize % changed.len();
+                changed[at] = (word >> 20) as u8;
+            }
+            if let Ok(mut state) = CellSums::decode(&changed) {
+                state.add(7, 1_999, 1.0);
+                state.merge(&mut whole.clone());
+                assert!(state.series.entries().len() <= 64);
+                let mut again = Vec::new();
+                state.encode(&mut again);
+                assert_eq!(parts(&CellSums::decode(&again).unwrap()).2, state.series.level());
+            }
+        }
+        whole.merge(&mut CellSums::default());
+        assert_eq!(whole.splits(), 50);
     }
 
     #[test]
     fn quantiles_by_cell_are_those_of_their_rows_whatever_the_parts() {
-        let rows: Vec<(u64, u32, f64)> =
-            (0..5_000).map(|n| (n / 100, (n % 64) as u32, (n * 7 % 1_000) as f64)).collect();
+        let rows: Vec<(u64, u32, f64)> = (0..5_000)
+            .map(|n| (n / 50, (n / 50 * 17 % 256) as u32, (n * 7 % 1_000) as f64))
+            .collect();
         let of = |rows: &[(u64, u32, f64)]| {
             let mut state = CellQuantiles::default();
             rows.iter().for_each(|(split, cell, value)| state.add(*split, *cell, *value));
             state
         };
         let whole = of(&rows);
-        assert_eq!(whole.splits, 50);
+        assert_eq!(whole.splits, 100);
         let (mut one, mut other) = (of(&rows[..1_700]), of(&rows[1_700..]));
         one.merge(&mut other);
         let mut bytes = Vec::new();
         one.encode(&mut bytes);
-        let (splits, cells) = read_cell_quantiles(&bytes).unwrap();
-        assert_eq!((splits, cells.len()), (50, 64));
-        for ((cell, read), (own, quantiles)) in cells.iter().zip(&whole.cells) {
+        let read = CellQuantiles::read(&bytes).unwrap();
+        assert!(read.cells.level() > 0 && read.cells.entries().len() <= 64);
+        assert_eq!((read.splits, read.cells.level()), (100, whole.cells.level()));
+        assert_eq!(read.cells.entries().len(), whole.cells.entries().len());
+        let both = read.cells.entries().iter().zip(whole.cells.entries());
+        for ((cell, read), (own, quantiles)) in both {
             assert_eq!((cell, read.count()), (own, quantiles.count()));
             assert_eq!(read.quantile(0.5), quantiles.quantile(0.5));
         }
-        let heap = one.cells.iter().map(|(_, quantiles)| quantiles.heap_bytes()).sum::<usize>();
-        assert_eq!(one.heap, heap);
+        for state in [&one, &whole, &read] {
+            let histograms = state.cells.entries().iter();
+            assert_eq!(state.heap, histograms.map(|(_, of)| of.heap_bytes()).sum::<usize>());
+        }
         for end in 0..bytes.len().min(200) {
             let _ = CellQuantiles::decode(&bytes[..end]);
         }
         assert!(CellQuantiles::decode(&bytes[..bytes.len() - 1]).is_err());
+        // A level at which there are no such cells, and cells that are not in order.
+        let mut wrong = bytes.clone();
+        wrong[4] = 31;
+        assert!(CellQuantiles::decode(&wrong).is_err());
+        wrong = bytes.clone();
+        wrong[5..9].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(CellQuantiles::decode(&wrong).is_err());
     }
 }
