@@ -836,7 +836,9 @@ impl Plan {
             (Some(bounds), None) => bounds.schema()?,
             _ => Arc::clone(&self.schema),
         };
-        let intervals = part.as_ref().and_then(|part| part.intervals(self.settings.threads));
+        let ends_at = self.query.turbo.as_ref().and_then(Turbo::ends_at);
+        let threads = self.settings.threads;
+        let intervals = part.as_ref().and_then(|part| part.intervals(threads, ends_at));
         let summarised = parts.shaped();
         let shaped = move |answer: RecordBatch| match &part {
             Some(part) => part.answer(&answer),

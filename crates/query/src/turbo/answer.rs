@@ -1,6 +1,7 @@
 //! The answers of a table that rests on a part of the input: scaled up, with bounds beside them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, LargeBinaryArray, PrimitiveArray,
@@ -73,7 +74,11 @@ impl Answering {
     }
 
     /// What intervals are worked out by; none where there are none.
-    pub(crate) fn intervals(&self, threads: usize) -> Option<Arc<Intervals>> {
+    pub(crate) fn intervals(
+        &self,
+        threads: usize,
+        ends_at: Option<Instant>,
+    ) -> Option<Arc<Intervals>> {
         let sample =
             self.sample.clone().filter(|_| !self.is_withheld && !self.estimates.is_empty())?;
         Some(Arc::new(Intervals {
@@ -83,6 +88,7 @@ impl Answering {
             sample,
             unread_rows: self.unread_rows,
             threads,
+            ends_at,
         }))
     }
 

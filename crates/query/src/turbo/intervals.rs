@@ -1,10 +1,12 @@
 //! The intervals of a result's estimates, worked out behind its finish: of the rows that are shown.
 //!
 //! What they are worked out from, a group's sums by place in the input, goes through HAVING, ORDER BY and LIMIT beside
-//! the estimates, in columns of bytes. So a top ten of a million groups costs ten intervals: one takes up to 15 µs.
+//! the estimates, in columns of bytes. So a top ten of a million groups costs ten intervals: one takes up to 17 µs. Of a
+//! result that is so long that a deadline passes meanwhile, the first rows have theirs.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Float64Builder, StructArray};
 use arrow::datatypes::{DataType, Field, Fields, Float64Type};
@@ -22,6 +24,9 @@ use super::bounds::{Estimated, Quantity};
 /// Rows times estimates from which on several threads work them out.
 const SHARED_FROM: usize = 1_024;
 
+/// After so many rows it is looked at the clock.
+const ROWS_BETWEEN_LOOKS: usize = 64;
+
 /// What intervals are worked out by.
 #[derive(Debug)]
 pub(crate) struct Intervals {
@@ -33,6 +38,8 @@ pub(crate) struct Intervals {
     /// The most rows that what was not read can be thought to hold.
     pub unread_rows: f64,
     pub threads: usize,
+    /// When the answer is to be there: rows behind that have none.
+    pub ends_at: Option<Instant>,
 }
 
 /// The lower and the upper bounds of an estimate.
@@ -82,6 +89,14 @@ impl Intervals {
         let mut bounds: Vec<Pair> = self.estimates.iter().map(|_| (builder(), builder())).collect();
         let mut totals = Totals::new(self.quantities.len());
         for row in 0..rows {
+            let is_late = |ends_at: Instant| Instant::now() >= ends_at;
+            if row.is_multiple_of(ROWS_BETWEEN_LOOKS) && self.ends_at.is_some_and(is_late) {
+                for (low, high) in &mut bounds {
+                    low.append_nulls(rows - row);
+                    high.append_nulls(rows - row);
+                }
+                break;
+            }
             totals.read(&cells, row, self.sample.factor())?;
             let spread = |spread: &arrow::array::LargeBinaryArray| {
                 Spread::read(spread.value(row)).ok_or_else(unreadable)

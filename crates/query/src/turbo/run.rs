@@ -366,7 +366,7 @@ impl Looking<'_, '_> {
         schema: &SchemaRef,
     ) -> Result<Vec<RecordBatch>> {
         let part = Answering { sample, ..self.part.clone() };
-        let intervals = part.intervals(self.plan.settings.threads);
+        let intervals = part.intervals(self.plan.settings.threads, None);
         let answers = Box::new(std::iter::once(part.answer(answer)));
         let carried = self.plan.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried());
         let cancel = &self.plan.settings.cancel;

@@ -171,6 +171,9 @@ const RESERVE_PER_GROUP_NS: u64 = 3_000;
 /// … and for each interval of a row that is shown, by one thread.
 const RESERVE_PER_INTERVAL_NS: u64 = 15_000;
 
+/// Intervals have one part in so many of the time, at most.
+const INTERVALS_SHARE: u32 = 3;
+
 /// Programs that files go through are waited for so long: they are ended by the threads that read them.
 const PROGRAMS_WAIT: Duration = Duration::from_millis(120);
 
@@ -663,7 +666,7 @@ impl Runner {
             let mut patience = TICK;
             if let Some(ends_at) = until.ends_at {
                 let left = ends_at.saturating_duration_since(Instant::now());
-                let reserve = self.reserve().min(left.max(RESERVE));
+                let reserve = self.reserve(ends_at).min(left.max(RESERVE));
                 match left.checked_sub(reserve).filter(|left| !left.is_zero()) {
                     None => return Ok(Why::Deadline),
                     Some(left) => {
@@ -707,13 +710,15 @@ impl Runner {
     }
 
     /// What it takes from the last row to the answer.
-    fn reserve(&self) -> Duration {
+    fn reserve(&self, ends_at: Instant) -> Duration {
         let groups = self.groups.load(Ordering::Relaxed);
         let intervals = self.work.rows_max.min(groups) * self.work.interval_count;
         let intervals = intervals.div_ceil(self.work.threads.max(1)) as u64;
         let groups = RESERVE_PER_GROUP_NS.saturating_mul(groups as u64);
         let intervals = RESERVE_PER_INTERVAL_NS.saturating_mul(intervals);
-        RESERVE + Duration::from_nanos(groups.saturating_add(intervals))
+        // Rather a longer look at the input than intervals of all of very many groups: the first rows have theirs.
+        let most = ends_at.saturating_duration_since(self.began) / INTERVALS_SHARE;
+        RESERVE + Duration::from_nanos(groups) + Duration::from_nanos(intervals).min(most)
     }
 
     /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.
