@@ -250,7 +250,8 @@ impl Coverage {
         if let Some(more) = estimates.len().checked_sub(ESTIMATES_SAID).filter(|more| *more > 0) {
             line.push_str(&format!(", {} more are estimates", grouped(more as u64)));
         }
-        line
+        // Names of columns and files are anybody's, and the line is one.
+        visible(&line, &[])
     }
 }
 

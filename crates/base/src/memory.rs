@@ -89,7 +89,7 @@ pub enum Size {
 /// Reads a size: a number of bytes (`8e9`), a number with a unit (`512M`, `2GiB`, `1.5 GB`),
 /// or a percentage of the machine (`50%`). `None` if it is none of these.
 ///
-/// `K M G T` and `KiB MiB GiB TiB` are powers of 1024, `KB MB GB TB` powers of 1000; case
+/// `K M G T P` and `KiB MiB GiB TiB PiB` are powers of 1024, `KB MB GB TB PB` powers of 1000; case
 /// does not count.
 pub fn parse_size(text: &str) -> Option<Size> {
     let text = text.trim();
@@ -106,6 +106,8 @@ pub fn parse_size(text: &str) -> Option<Size> {
         "m" | "mib" => 1024.0 * 1024.0,
         "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
         "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "pb" => 1e15,
+        "p" | "pib" => 1024.0 * 1024.0 * 1024.0 * 1024.0 * 1024.0,
         "kb" => 1e3,
         "mb" => 1e6,
         "gb" => 1e9,

@@ -105,7 +105,9 @@ fn add_steps(
         let Some(streams) = known.scan().downcast_ref::<StreamingTableExec>() else {
             return Ok(false);
         };
+        // The schema is that of the first partition, and asking without one ends in a panic.
         let is_whole = streams.limit().is_none()
+            && !streams.partitions().is_empty()
             && streams.partitions().len() == scan.splits().len()
             && streams.partition_schema() == scan.schema();
         if let Some(columns) = streams.projection() {

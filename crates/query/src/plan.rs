@@ -8,7 +8,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, SchemaRef};
@@ -32,8 +31,7 @@ use tidemill_planning::{planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{
-    Cutting, Hidden, Patience, Rejects, Source, SourceSpec, Split, fit, sampled_target_bytes,
-    standard_input,
+    Cutting, Hidden, Patience, Rejects, Source, SourceSpec, Split, fit, standard_input,
 };
 use tidemill_sql::dialects::{self, CalledSource, CalledSources, SourceColumns, Unhidden};
 use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
@@ -448,9 +446,8 @@ impl Plan {
             Route::Rows { stream, .. } => stream.table() == name,
             Route::Engine { .. } => false,
         });
-        let target_bytes = turbo.map(|turbo| {
-            turbo.split_bytes.unwrap_or_else(|| sampled_target_bytes(source.total_bytes()))
-        });
+        let target_bytes =
+            turbo.map(|turbo| turbo.split_bytes.unwrap_or_else(|| source.sampled_target_bytes()));
         let cutting = Cutting { target_bytes, ..Cutting::default() };
         Ok(source.splits_as(cutting, &mut |_, _| true)?)
     }
@@ -729,15 +726,21 @@ impl Plan {
         let held_bytes_max = settings.memory_bytes / HELD_SHARE;
         let mut held_bytes = 0u64;
         let ends_at = self.query.turbo.as_ref().and_then(Turbo::ends_at);
+        let cancel = ends_at.map_or(settings.cancel.clone(), |it| settings.cancel.part_until(it));
         for side in sides {
-            let (state, plan) = self.in_order(side.plan.clone(), settings.share(1, 4))?;
-            let mut rows = Background::start(state, plan, 1, &settings.cancel)?;
-            let mut batches = Vec::new();
-            while let Some(batch) = rows.next(&settings.cancel)? {
-                if ends_at.is_some_and(|ends_at| Instant::now() > ends_at) {
+            self.refuse_left_out(side)?;
+            // What hangs is not waited for beyond the deadline.
+            let in_time = |error: Error| match error {
+                Error::Interrupted if !settings.cancel.is_cancelled() => {
                     let sources = in_backticks(side.sources.iter().map(String::as_str));
-                    return Err(turbo::of_sides(&sources));
+                    turbo::of_sides(&sources)
                 }
+                error => error,
+            };
+            let (state, plan) = self.in_order(side.plan.clone(), settings.share(1, 4))?;
+            let mut rows = Background::start(state, plan, 1, &cancel).map_err(in_time)?;
+            let mut batches = Vec::new();
+            while let Some(batch) = rows.next(&cancel).map_err(in_time)? {
                 let batch = named(batch, side.rows.schema())?;
                 held_bytes += batch.get_array_memory_size() as u64;
                 if held_bytes > held_bytes_max {
@@ -753,6 +756,24 @@ impl Plan {
             side.rows.fill(batches);
         }
         Ok(None)
+    }
+
+    /// Refuses to go without files of what is joined, which is read as a whole.
+    fn refuse_left_out(&self, side: &BuildSide) -> Result<()> {
+        let is_joined = |name: &String| side.sources.iter().any(|source| source == name);
+        let tables = self.tables.iter().filter(|(name, _)| is_joined(name));
+        for source in tables.filter_map(|(_, table)| table.source()) {
+            const WHOLE: &str = "what is joined is read as a whole";
+            if let Some(file) = source.left_out().first() {
+                return Err(turbo::drawing::unreadable_file(file, WHOLE));
+            }
+            if let Some(file) = source.files().iter().find(|file| file.is_unseen()) {
+                let late = std::io::Error::other(format!("it does not answer; {WHOLE}"));
+                let path = file.shown().to_owned();
+                return Err(Error::Io { action: "read", path, source: late });
+            }
+        }
+        Ok(())
     }
 
     /// Goes DataFusion's way after all, as if nothing had been read.

@@ -33,9 +33,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
 use tidemill_remote::{Budget, Course};
 use tidemill_source::projection::Projections;
-use tidemill_source::{
-    ReadOptions, Rejects, Source, Split, SplitReader, SplitStats, sampled_target_bytes,
-};
+use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
 use tidemill_sql::dialects::Sample;
 use tidemill_sql::external;
@@ -334,9 +332,8 @@ impl SourceTable {
         });
         let is_numbered = projection.iter().flatten().any(|column| source.is_row_number(*column));
         let cut = *self.cut.lock();
-        let target_bytes = cut.map(|cut| {
-            cut.split_bytes.unwrap_or_else(|| sampled_target_bytes(source.total_bytes()))
-        });
+        let target_bytes =
+            cut.map(|cut| cut.split_bytes.unwrap_or_else(|| source.sampled_target_bytes()));
         let splits = prune::splits(source, filters, is_numbered, target_bytes).map_err(external)?;
         let splits = if cut.is_some_and(|cut| cut.is_tiny) { beginnings(splits) } else { splits };
         let total_bytes = splits.iter().map(|split| split.bytes).sum();

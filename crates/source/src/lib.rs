@@ -172,6 +172,9 @@ pub(crate) enum FileLocation {
     Given(Arc<Given>),
 }
 
+/// Of what is elsewhere a sample is drawn from so many splits, where they are small.
+const REMOTE_SPLITS: u64 = 64;
+
 /// A file of a source.
 #[derive(Debug)]
 pub struct SourceFile {
@@ -484,7 +487,8 @@ impl Source {
         patience: &Patience,
     ) -> Result<Self> {
         let (own, asking) = (spec.clone(), patience::Asking::new(patience.clone()));
-        patience::by_deadline(patience, &spec.url, cancel, move |cancel| {
+        let has_programs = spec.exec.is_some();
+        patience::by_deadline(patience, &spec.url, has_programs, cancel, move |cancel| {
             open::open(&own, stdin, cancel, Some(Arc::new(asking)))
         })
     }
@@ -849,6 +853,15 @@ impl Source {
     ) -> Result<Vec<Split>> {
         let target = || split::target_bytes(self.total_bytes());
         self.cut(cutting.target_bytes.unwrap_or_else(target), cutting, wanted)
+    }
+
+    /// How large splits are that a sample is drawn from. What is elsewhere takes a request for each, and so it has fewer.
+    pub fn sampled_target_bytes(&self) -> u64 {
+        let target = sampled_target_bytes(self.total_bytes());
+        match self.files.iter().all(|file| file.is_local()) {
+            true => target,
+            false => target.max((self.total_bytes() / REMOTE_SPLITS).min(1 << 20)),
+        }
     }
 
     /// The same with another target size than the one that the total gives.

@@ -185,7 +185,12 @@ fn open_files(
         let mut sample = sample(&files, format, dialect.clone(), watch.clone(), None);
         sample.asking = asking.clone();
         match (columns(&own, format, &mut sample), asked) {
-            (Err(error), Some(asking)) => asking.leave_out(&files, error)?,
+            (Err(error), Some(asking)) => {
+                if let Some(nobody) = asking.nobody_answered(&files) {
+                    return Err(nobody);
+                }
+                asking.leave_out(&files, error)?;
+            }
             (columns, _) => break (Written::of(sample), columns?),
         }
     };

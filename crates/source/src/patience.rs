@@ -36,11 +36,15 @@ const UNANSWERED_MAX: usize = 4;
 const ASKED_AHEAD: usize = 256;
 /// What is read of a file to see that it can be: of its beginning, and of its end.
 const ASKED_BYTES: usize = 4 << 10;
-/// What is no file of this machine, and what goes through a program, has such a part of the time that is left to show its
-/// beginning …
+/// Half of the time is for looks at files, and each has such a part of what is left of it, so that several that hang do not
+/// use all of it up …
 const LOOK_SHARE: u32 = 4;
-/// … or this where there is no deadline.
-const LOOK_WAIT: Duration = Duration::from_secs(10);
+/// … but at least this, which a file that answers keeps to …
+const LOOK_WAIT_MIN: Duration = Duration::from_millis(10);
+/// … or this, where there is no deadline, if it goes through a program or is no file of this machine.
+const LOOK_WAIT: Duration = Duration::from_secs(5);
+/// So long a program is waited for that is told to end.
+const PROGRAMS_WAIT: Duration = Duration::from_millis(100);
 /// How often somebody who waits for the whole looks whether the run is to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -88,6 +92,8 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub(super) struct Asking {
     patience: Patience,
+    /// Until when all looks are to be over.
+    looks_until: Option<Instant>,
     /// Threads that wait for work, each by the end of its queue; one that is not here hangs, and ends with its file.
     idle: Mutex<Vec<Sender<Work>>>,
     /// In each folder, how many files have not answered since one did.
@@ -98,12 +104,20 @@ pub(super) struct Asking {
 impl Asking {
     pub(super) fn new(patience: Patience) -> Self {
         let (idle, unanswered, left_out) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Asking { patience, idle, unanswered, left_out }
+        let now = Instant::now();
+        let half = |until: Instant| now + until.saturating_duration_since(now) / 2;
+        let looks_until = patience.until.map(half);
+        Asking { patience, looks_until, idle, unanswered, left_out }
     }
 
     fn left(&self) -> Duration {
-        let left = self.patience.until.map(|until| until.saturating_duration_since(Instant::now()));
-        left.map_or(self.patience.file_wait, |left| left.min(self.patience.file_wait))
+        self.share().map_or(self.patience.file_wait, |left| left.min(self.patience.file_wait))
+    }
+
+    /// The time that there is for one look.
+    fn share(&self) -> Option<Duration> {
+        let left = self.looks_until?.saturating_duration_since(Instant::now());
+        Some((left / LOOK_SHARE).max(LOOK_WAIT_MIN))
     }
 
     /// What comes of asking something of a file; none where it does not answer in time.
@@ -151,33 +165,62 @@ impl Asking {
         if file.program.is_none() && matches!(file.place, FileLocation::Local(_)) {
             return None;
         }
-        let now = Instant::now();
-        let left = self.patience.until.map(|until| until.saturating_duration_since(now));
-        let share = left.map_or(LOOK_WAIT, |left| left / LOOK_SHARE);
-        Some(now + share.max(self.patience.file_wait))
+        Some(Instant::now() + self.share().unwrap_or(LOOK_WAIT))
     }
 
-    /// What came of looking at a file's beginning, which was ended where that took too long.
+    /// What came of looking at a file's beginning, which was ended where that took too long; none for a file that is left
+    /// out therefore, or because it cannot be read.
     ///
     /// # Errors
-    /// That of looking; that the file does not answer.
+    /// That of looking, where it is not about the file.
     pub(super) fn looked<T>(
         &self,
         file: &SourceFile,
         began: Instant,
         cancel: &Cancel,
         looked: Result<T>,
-    ) -> Result<T> {
+    ) -> Result<Option<T>> {
         match looked {
+            Ok(found) => Ok(Some(found)),
             Err(Error::Interrupted) if !cancel.is_cancelled() => {
                 let waited = began.elapsed().as_millis();
-                let late = format!("it did not answer within {waited} ms");
-                file.leave_out_late(late.clone());
-                let late = io::Error::new(io::ErrorKind::TimedOut, late);
-                Err(Error::Io { action: "read", path: file.shown.to_string(), source: late })
+                file.leave_out_late(match &file.program {
+                    Some(program) => {
+                        format!("`{}` gave nothing of it within {waited} ms", program.name())
+                    }
+                    None => format!("it did not answer within {waited} ms"),
+                });
+                Ok(None)
             }
-            looked => looked,
+            // Of a file of this machine the other looks would have to be taken anew.
+            Err(error @ (Error::Remote(_) | Error::Program(_))) => {
+                file.leave_out(error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
+    }
+
+    /// That none of the files could be looked at, if that is why nothing was found.
+    pub(super) fn nobody_answered(&self, files: &[Arc<SourceFile>]) -> Option<Error> {
+        let mut read = files.iter().filter(|file| file.size() > 0).peekable();
+        read.peek()?;
+        let has_answered = |file: &Arc<SourceFile>| {
+            file.left_out.get().is_none() && file.answers.get() != Some(&false)
+        };
+        if read.any(has_answered) {
+            return None;
+        }
+        let first = files.iter().find_map(|file| Some((file, file.left_out.get()?)));
+        Some(match first {
+            Some((file, reason)) => {
+                Error::io("read", file.shown(), io::Error::other(reason.said.clone()))
+            }
+            None => {
+                let file = files.first().map_or("", |file| file.shown());
+                Error::io("read", file, io::Error::other(self.no_answer()))
+            }
+        })
     }
 
     /// Whether a file can be read now. One that cannot at all is left out.
@@ -219,7 +262,6 @@ impl Asking {
     /// The error itself, where it is about none of the files, or where no other is left.
     pub(super) fn leave_out(&self, files: &[Arc<SourceFile>], error: Error) -> Result<()> {
         let is_read = |file: &&Arc<SourceFile>| file.left_out.get().is_none() && file.size() > 0;
-        let is_late = |file: &Arc<SourceFile>| file.left_out.get().is_some_and(|it| it.is_late);
         let is_over = self.patience.until.is_some_and(|until| Instant::now() >= until);
         let path = error.path_at_fault().filter(|_| !is_over);
         let Some(file) = path.and_then(|path| files.iter().find(|file| *file.shown == *path))
@@ -227,7 +269,7 @@ impl Asking {
             return Err(error);
         };
         let others = files.iter().filter(|other| other.index != file.index);
-        if !(is_read(&file) || is_late(file)) || others.filter(is_read).count() == 0 {
+        if !is_read(&file) || others.filter(is_read).count() == 0 {
             return Err(error);
         }
         file.leave_out(error.to_string());
@@ -337,6 +379,7 @@ fn looked_at(path: &Path, size: u64) -> io::Result<()> {
 pub(super) fn by_deadline<T: Send + 'static>(
     patience: &Patience,
     url: &str,
+    has_programs: bool,
     cancel: &Cancel,
     open: impl FnOnce(&Cancel) -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -363,6 +406,10 @@ pub(super) fn by_deadline<T: Send + 'static>(
                 }
                 if patience.until.is_some_and(|until| Instant::now() >= until) {
                     stop.cancel();
+                    if has_programs {
+                        // Whoever reads from a program ends it.
+                        let _ = told.recv_timeout(PROGRAMS_WAIT);
+                    }
                     let late = io::Error::new(
                         io::ErrorKind::TimedOut,
                         "its files could not be listed and looked into before the deadline",
@@ -412,7 +459,7 @@ mod tests {
             let _ = tell.send(());
             Err::<(), _>(Error::Interrupted)
         };
-        let opened = by_deadline(&patience, "s3://a/b", &Cancel::new(), open);
+        let opened = by_deadline(&patience, "s3://a/b", false, &Cancel::new(), open);
         assert!(opened.is_err());
         told.recv().unwrap();
     }

@@ -148,7 +148,7 @@ impl<'a> Sample<'a> {
                 let first = blocks.next_block()?;
                 Ok(first.map(|first| (blocks, first)))
             })?;
-            let Some((blocks, first)) = first else {
+            let Some((blocks, first)) = first.flatten() else {
                 self.stdin = self.again.as_ref().map(|again| again());
                 continue;
             };
@@ -163,11 +163,15 @@ impl<'a> Sample<'a> {
         Ok(None)
     }
 
-    /// The blocks of a file, and the first of them where it has been read.
-    fn blocks(&mut self, index: usize, grammar: Grammar) -> Result<(Blocks, Option<Block>)> {
+    /// The blocks of a file, and the first of them where it has been read; none for a file that is left out.
+    fn blocks(
+        &mut self,
+        index: usize,
+        grammar: Grammar,
+    ) -> Result<Option<(Blocks, Option<Block>)>> {
         match self.begun.take() {
             Some(begun) if begun.file == index && begun.grammar == grammar => {
-                return Ok((begun.blocks, begun.first));
+                return Ok(Some((begun.blocks, begun.first)));
             }
             Some(_) => self.stdin = self.again.as_ref().map(|again| again()),
             None => {}
@@ -196,14 +200,15 @@ impl<'a> Sample<'a> {
                 continue;
             }
             files[index..].iter().take(SAMPLE_AHEAD).try_for_each(|file| ask_for_small(file))?;
-            let (mut blocks, mut read) = self.blocks(index, grammar)?;
+            let Some((mut blocks, mut read)) = self.blocks(index, grammar)? else { continue };
             let began = Instant::now();
             let mut is_first = true;
             loop {
                 let next = match (read.take(), &self.asking) {
                     (Some(first), _) => Some(first),
                     (None, Some(asking)) => {
-                        asking.looked(file, began, &self.watch.cancel, blocks.next_block())?
+                        let next = blocks.next_block();
+                        asking.looked(file, began, &self.watch.cancel, next)?.flatten()
                     }
                     (None, None) => blocks.next_block()?,
                 };
@@ -346,9 +351,10 @@ impl<'a> Sample<'a> {
             }
             ask(index)?;
             let extent = Extent::Beginning { read_bytes, keeps: kept[index] };
-            looked(asking, file, watch, |watch| {
+            let found = looked(asking, file, watch, |watch| {
                 inspect(file, stream(file, None, opened, grammar, watch, extent)?.0)
-            })
+            });
+            Ok(found?.flatten())
         };
         let work = || {
             let mut found = Vec::new();
@@ -388,15 +394,15 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// What comes of looking at a file's beginning, which ends where one that may take for ever takes too long.
+/// What comes of looking at a file's beginning; none for a file that is left out. It ends where one that may take for ever takes too long.
 fn looked<T>(
     asking: Option<&Asking>,
     file: &SourceFile,
     watch: &Watch,
     look: impl FnOnce(Watch) -> Result<T>,
-) -> Result<T> {
+) -> Result<Option<T>> {
     let until = asking.and_then(|asking| Some((asking, asking.looks_until(file)?)));
-    let Some((asking, until)) = until else { return look(watch.clone()) };
+    let Some((asking, until)) = until else { return look(watch.clone()).map(Some) };
     let began = Instant::now();
     let limited = Watch { cancel: watch.cancel.part_until(until), ..watch.clone() };
     asking.looked(file, began, &watch.cancel, look(limited))

@@ -34,16 +34,17 @@ pub(super) enum Extent {
     },
 }
 
-/// Reads a compressed file to its end, for what is wrong with it.
+/// Opens a file, and reads it to its end if it is compressed, for what is wrong with it.
 ///
 /// # Errors
 /// [`Error::Corrupt`]; those of reading.
 pub(super) fn check_stored(file: &SourceFile, watch: Watch) -> Result<()> {
+    let cancel = watch.cancel.clone();
+    // That it is still the file that it was is seen when it is opened.
+    let open = Arc::new(OpenFile::open(file, Access::Until(file.size()), &watch)?);
     if file.is_plain() {
         return Ok(());
     }
-    let cancel = watch.cancel.clone();
-    let open = Arc::new(OpenFile::open(file, Access::Until(file.size()), &watch)?);
     open.start_at(0)?;
     let input = Box::new(FileInput::new(open, 0, 0, watch));
     let mut input = magic::decoded(file, input, STORED_BUFFER_BYTES, Some(file.size()))?;

@@ -445,7 +445,8 @@ fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
     }
     let for_people = sink.format == Some(OutputFormat::Text);
     let gave_up = found.estimates.iter().any(Estimate::is_given_up);
-    let faulty = !found.complete || found.rows.rejected > 0 || gave_up;
+    let is_late = found.sampled.as_ref().is_some_and(|sampled| sampled.late_seconds.is_some());
+    let faulty = !found.complete || found.rows.rejected > 0 || gave_up || is_late;
     // Of a query that reads nothing there is nothing to say.
     let is_told = how == Say::Coverage && (for_people && found.files > 0 || written.files > 0);
     if how == Say::All || is_told || faulty {

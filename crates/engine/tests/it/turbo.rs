@@ -236,16 +236,16 @@ fn an_equal_seed_gives_an_equal_answer_whatever_the_threads() {
 
 #[test]
 fn precision_stops_once_all_shown_intervals_are_narrow() {
-    let folder = events(48, 3_000);
+    let folder = events(48, 12_000);
     let sql = "SELECT kind, count(*) AS n, avg(ms) AS mean FROM '$/*.csv' WHERE length(kind) = 1 GROUP BY kind";
-    let options = [("error", "10%"), ("split_bytes", "1k")];
+    let options = [("error", "20%"), ("split_bytes", "1k")];
     let answer = asked(&folder, sql, &options);
     assert!(!answer.coverage.complete);
     assert_eq!(answer.coverage.stopped.as_deref(), Some("stopped when it was precise enough"));
     for name in ["n", "mean"] {
         for (value, low, high) in estimates(&answer, name) {
             let half = (high.unwrap() - value).max(value - low.unwrap());
-            assert!(half <= 0.1 * value, "{name}: {value} ± {half}");
+            assert!(half <= 0.2 * value, "{name}: {value} ± {half}");
         }
     }
     // Nothing is precise enough: all of it is read.
@@ -540,4 +540,78 @@ fn what_cannot_be_read_is_left_out_only_where_that_was_said() {
     let answer = asked(&folder, sql, &[("deadline", "1h"), ("drop", "10%")]);
     let sampled = answer.coverage.sampled.as_ref().unwrap();
     assert!(sampled.given_up_files[0].path.ends_with("link.csv"), "{sampled:?}");
+}
+
+#[test]
+fn what_is_joined_is_read_as_a_whole_or_not_at_all() {
+    let folder = events(24, 300);
+    folder.write("dim/a.csv", "kind,name\na,one\nb,two\n");
+    folder.write("dim/b.csv.gz", &gzip("kind,name\nc,three\nd,four\n")[..30]);
+    let sql = "SELECT name, count(*) AS n FROM '$/*.csv' AS e JOIN '$/dim' AS d ON e.kind = d.kind GROUP BY name";
+    for options in [&[("deadline", "1h")][..], &[("drop", "20%")], &[("sample", "50%")]] {
+        let error = refused(&folder, sql, options);
+        assert!(error.contains("b.csv.gz"), "{options:?}: {error}");
+    }
+    folder.write("dim/b.csv.gz", gzip("kind,name\nc,three\nd,four\n"));
+    let answer = asked(&folder, sql, &[("deadline", "1h"), ("no_intervals", "true")]);
+    assert_eq!(answer.rows().len(), 4);
+}
+
+#[test]
+fn keys_are_what_they_are_above_a_window_too() {
+    let folder = Folder::new();
+    let mut text = "id\n".to_owned();
+    for row in 0..30_000_u64 {
+        text.push_str(&format!("{}\n", 9_007_199_254_740_993 + 2 * (row % 3)));
+    }
+    folder.write("ids.csv", text);
+    let sql = "SELECT id, count(*) AS n, row_number() OVER (ORDER BY id) AS r FROM '$/ids.csv' GROUP BY id ORDER BY id";
+    let answer = asked(&folder, sql, &[("sample", "20%"), ("split_bytes", "4k")]);
+    let ids: Vec<String> = answer.rows().into_iter().map(|row| row[0].clone()).collect();
+    assert_eq!(ids, ["9007199254740993", "9007199254740995", "9007199254740997"]);
+    assert!(!answer.columns().iter().any(|name| *name == "id_low"));
+}
+
+#[test]
+fn rows_that_are_counted_are_those_that_were_given_out() {
+    let folder = events(48, 4_000);
+    let query = Query {
+        turbo: Some(turbo(&[("deadline", "1h"), ("split_bytes", "4k")])),
+        ..query(folder.sql("SELECT day, ms FROM '$/*.csv'"))
+    };
+    for stop_after in [1, 7, 40] {
+        let settings = settings();
+        let enough = settings.enough.clone();
+        let mut results = Plan::new(&query, &settings).unwrap().run().unwrap();
+        let (mut rows, mut batches) = (0, 0);
+        while let Some(batch) = results.next() {
+            rows += batch.unwrap().num_rows() as u64;
+            batches += 1;
+            if batches == stop_after {
+                enough.cancel();
+            }
+        }
+        let coverage = results.coverage();
+        assert_eq!(coverage.rows.done, rows, "{}", coverage.one_line());
+        assert!(!coverage.complete);
+    }
+}
+
+#[test]
+fn many_sums_have_their_intervals_in_reasonable_time() {
+    let folder = Folder::new();
+    let names: Vec<String> = (0..600).map(|n| format!("c{n}")).collect();
+    let mut text = names.join(",") + "\n";
+    for row in 0..400 {
+        let fields: Vec<String> = (0..600).map(|n| ((row * n) % 97).to_string()).collect();
+        text.push_str(&(fields.join(",") + "\n"));
+    }
+    folder.write("wide.csv", text);
+    let sums: Vec<String> = names.iter().map(|name| format!("sum({name}) AS {name}")).collect();
+    let sql = format!("SELECT {} FROM '$/wide.csv'", sums.join(", "));
+    let began = Instant::now();
+    let answer = asked(&folder, &sql, &[("sample", "50%"), ("split_bytes", "8k")]);
+    assert_eq!(answer.columns().len(), 3 * 600);
+    // A watchdog: it took 4 s, and takes some tenths of a second.
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }

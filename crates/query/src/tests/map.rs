@@ -23,7 +23,7 @@ fn rows(map: &Map, splits: usize) -> Vec<Option<RecordBatch>> {
 const COLUMNS: [&str; 6] =
     ["a", "upper(c)", "a + b", "CASE WHEN b > 50 THEN c END", "1", "coalesce(b, a) / 2.0"];
 const CONDITIONS: [&str; 6] =
-    ["a > 500", "c LIKE '%7%'", "b IS NULL", "a % 97 = 0 AND b < 40", "false", "length(c) > 0"];
+    ["a > 500", "c LIKE '%7%'", "b IS NULL", "a % 97 = 0 AND b < 40", "a < -1", "length(c) > 0"];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]

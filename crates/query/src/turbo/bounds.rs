@@ -12,7 +12,6 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as PlanResult;
-use datafusion::functions::core::expr_fn::get_field;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
@@ -25,7 +24,7 @@ use tidemill_sql::{Told, floats};
 use tidemill_tables::calls::aggregate_call;
 use tidemill_tables::{Aggregate, Function, Switch, TableSpec, is_of_one_row};
 
-use super::intervals::{Intervals, names_of};
+use super::intervals::{Intervals, bounds_of};
 
 /// A quantity whose totals over the rows of a group are estimated: a count, or a sum.
 #[derive(Debug, Clone, PartialEq)]
@@ -349,10 +348,7 @@ impl Bounds {
             let value = || cast(column(index), of.clone());
             let (low, high) = match known {
                 _ if is_exact => (value(), value()),
-                Known::Estimate(estimate) if is_carried => {
-                    let [low, high] = names_of(*estimate);
-                    (get_field(column(own), low), get_field(column(own), high))
-                }
+                Known::Estimate(estimate) if is_carried => bounds_of(&column(own), *estimate),
                 Known::AtLeast => (value(), null),
                 Known::AtLeastAbout(share) => {
                     let least = Expr::BinaryExpr(BinaryExpr::new(
@@ -596,6 +592,23 @@ impl Found<'_> {
                 [input] => self.column(input, index),
                 _ => Is::Seen,
             },
+            // Whatever is computed above it, a key is a key. Nothing is known of the rest there.
+            LogicalPlan::Window(_) | LogicalPlan::Join(_) => {
+                let mut before = 0;
+                for input in plan.inputs() {
+                    let own = index.checked_sub(before);
+                    before += input.schema().fields().len();
+                    if let Some(own) = own.filter(|_| index < before) {
+                        return match self.column(input, own) {
+                            Is::Exact => Is::Exact,
+                            _ => Is::Seen,
+                        };
+                    }
+                }
+                Is::Seen
+            }
+            // What is joined above was read as a whole.
+            LogicalPlan::TableScan(_) | LogicalPlan::Values(_) => Is::Exact,
             _ => Is::Seen,
         }
     }

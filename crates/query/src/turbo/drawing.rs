@@ -36,7 +36,7 @@ pub(crate) struct Drawing {
 
 impl Drawing {
     /// # Errors
-    /// [`Error::Usage`] where more files are left out already than may be, or one that cannot be read and not merely does
+    /// [`Error::Io`] where more files are left out already than may be, or one that cannot be read and not merely does
     /// not answer, where nothing was said of leaving out.
     pub(crate) fn new(scan: &Scan, until: &Until) -> Result<Self> {
         let splits = scan.splits();
@@ -68,21 +68,16 @@ impl Drawing {
         let left_bytes: u64 = left_out.iter().map(|file| file.bytes).sum();
         let unreadable = left_out.iter().find(|file| !file.is_late && until.drop.is_none());
         if let Some(file) = unreadable {
-            return Err(Error::usage_hint(
-                unreadable_file(file),
-                "mend it, or let it be left out: --drop 10%",
-            ));
+            return Err(unreadable_file(file, "--drop 10% leaves out what cannot be read"));
         }
         let may_be = may_drop(total + left_bytes);
         if let (Some(first), true) = (left_out.first(), until.drop.is_some() && left_bytes > may_be)
         {
-            return Err(Error::usage_hint(
-                unreadable_file(first),
-                format!(
-                    "{} cannot be read, which is more than `drop` lets be left out",
-                    human_bytes(left_bytes)
-                ),
-            ));
+            let more = format!(
+                "{} cannot be read, which is more than `drop` lets be left out",
+                human_bytes(left_bytes)
+            );
+            return Err(unreadable_file(first, &more));
         }
         let drop_bytes = may_be.saturating_sub(left_bytes).min(total);
         let files = scan.source().files().len().saturating_sub(left_out.len()).max(1) as u64;
@@ -138,12 +133,19 @@ impl Drawing {
 }
 
 /// That a file cannot be read, and why.
-fn unreadable_file(file: &LeftOut) -> String {
+pub(crate) fn unreadable_file(file: &LeftOut, more: &str) -> Error {
     let reason = file.reason.lines().next().unwrap_or_default();
-    match reason.contains(&file.path) {
-        true => reason.to_owned(),
-        false => format!("`{}` cannot be read: {reason}", file.path),
-    }
+    // It may begin with the name as well.
+    let name = format!("`{}`", file.path);
+    let reason = match reason.split_once(&name) {
+        Some((_, rest)) => match rest.strip_prefix(": ") {
+            Some(rest) => rest.to_owned(),
+            None => format!("it{rest}"),
+        },
+        None => reason.to_owned(),
+    };
+    let reason = std::io::Error::other(format!("{reason}; {more}"));
+    Error::Io { action: "read", path: file.path.clone(), source: reason }
 }
 
 /// The splits of an input, and the files that are in none: of all of it there are estimates.

@@ -3,6 +3,7 @@
 //! For a look at rows that may end before all of the input was read, and for finding the first few that there are
 //! anywhere ([`Turbo::find`](super::Turbo)). The order of the rows is that in which threads happen to come upon them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -23,7 +24,7 @@ use super::runner::{GivenUp, ReadPart, Until, Why};
 use super::shown::PartRead;
 use super::{Turbo, account_of};
 use crate::map::Map;
-use crate::scan::{Scan, SoFar};
+use crate::scan::{Outcome, Scan, SoFar};
 
 /// Rows of a map in the order in which they are found; an iterator of batches.
 pub(crate) struct FoundRows {
@@ -36,11 +37,16 @@ pub(crate) struct FoundRows {
     skip: usize,
     /// Rows that are still wanted; none for all.
     left: Option<usize>,
+    /// What had been read of splits when the last of their rows that were taken was made; of those that have not landed.
+    open: HashMap<usize, SoFar>,
     why: Option<Why>,
 }
 
 enum Message {
-    Rows(RecordBatch),
+    /// Rows of a split, with what has been read of it by then.
+    Rows(RecordBatch, usize, SoFar),
+    /// All rows of a split have been sent.
+    Landed(usize, Option<Outcome>),
     /// A thread has ended.
     End(Result<()>),
 }
@@ -52,6 +58,8 @@ struct Shared {
     enough: Cancel,
     progress: Progress,
     drawing: Drawing,
+    /// Whether a number of rows is wanted: then what was looked at is counted, and otherwise whose rows were taken.
+    is_find: bool,
     is_over: AtomicBool,
     state: Mutex<State>,
     began: Instant,
@@ -101,6 +109,7 @@ impl FoundRows {
             enough: finding.enough,
             progress: finding.progress,
             drawing,
+            is_find: fetch.is_some(),
             is_over: AtomicBool::new(false),
             state: Mutex::default(),
             began: Instant::now(),
@@ -109,7 +118,8 @@ impl FoundRows {
         for _ in 0..threads {
             Shared::start_thread(&shared, &sender)?;
         }
-        Ok(FoundRows { shared, batches, sender, turbo, until, skip, left: fetch, why: None })
+        let open = HashMap::new();
+        Ok(FoundRows { shared, batches, sender, turbo, until, skip, left: fetch, open, why: None })
     }
 
     /// What was read, once it has ended.
@@ -165,7 +175,14 @@ impl FoundRows {
             };
             match message {
                 Message::End(ended) => ended?,
-                Message::Rows(batch) => {
+                Message::Landed(split, outcome) => {
+                    self.open.remove(&split);
+                    self.shared.land(split, outcome)?;
+                }
+                Message::Rows(batch, split, so_far) => {
+                    if !self.shared.is_find {
+                        self.open.insert(split, so_far);
+                    }
                     let skipped = self.skip.min(batch.num_rows());
                     self.skip -= skipped;
                     let wanted = (batch.num_rows() - skipped).min(self.left.unwrap_or(usize::MAX));
@@ -181,6 +198,7 @@ impl FoundRows {
     fn end(&mut self, why: Why) -> Option<RecordBatch> {
         self.why.get_or_insert(why);
         self.stop();
+        self.open.drain().for_each(|(_, so_far)| self.shared.scan.count_part(so_far));
         None
     }
 
@@ -222,12 +240,12 @@ impl Drop for FoundRows {
     }
 }
 
-/// Sends rows; false where nobody takes them any more. One that has to wait for that lets others compute.
-fn give(sender: &SyncSender<Message>, rows: RecordBatch, turn: &mut Turn<'_>) -> bool {
-    match sender.try_send(Message::Rows(rows)) {
-        Err(TrySendError::Full(rows)) => {
+/// Sends something; false where nobody takes it any more. One that has to wait for that lets others compute.
+fn give(sender: &SyncSender<Message>, message: Message, turn: &mut Turn<'_>) -> bool {
+    match sender.try_send(message) {
+        Err(TrySendError::Full(message)) => {
             turn.rest();
-            sender.send(rows).is_ok()
+            sender.send(message).is_ok()
         }
         sent => sent.is_ok(),
     }
@@ -332,8 +350,9 @@ impl Shared {
             so_far = self.scan.so_far(index);
             hand.waits_for_others();
             // A row is waited for until it is taken, or nobody takes any more.
-            if batch.num_rows() > 0 && !give(sender, batch, turn) {
-                self.scan.count_part(so_far);
+            let has_rows = batch.num_rows() > 0;
+            if has_rows && !give(sender, Message::Rows(batch, index, so_far), turn) {
+                self.count_looked(so_far);
                 return Ok(());
             }
             turn.take(|| self.is_stopped());
@@ -341,21 +360,35 @@ impl Shared {
             self.cancel.check()?;
         }
         if self.is_over() {
-            self.scan.count_part(so_far);
+            self.count_looked(so_far);
             return Ok(());
         }
         drop(batches);
         self.scan.read_unasked(index)?;
         map.add_cpu(&mut clock);
         let outcome = self.scan.outcome(index);
-        // What is found after it is over is in nobody's account.
-        let mut state = self.state.lock();
-        if self.is_over() {
-            return Ok(());
+        hand.waits_for_others();
+        if self.is_find {
+            // What is found after it is over is in nobody's account.
+            return if self.is_over() { Ok(()) } else { self.land(index, outcome) };
         }
+        give(sender, Message::Landed(index, outcome), turn);
+        Ok(())
+    }
+
+    /// Counts a split that nobody reads to its end, where that is what is counted.
+    fn count_looked(&self, so_far: SoFar) {
+        if self.is_find {
+            self.scan.count_part(so_far);
+        }
+    }
+
+    /// Has a split count.
+    fn land(&self, index: usize, outcome: Option<Outcome>) -> Result<()> {
         if let Some(outcome) = outcome {
             self.scan.accept(outcome.stats)?;
         }
+        let mut state = self.state.lock();
         state.landed += 1;
         state.bytes += self.drawing.sizes[index];
         Ok(())

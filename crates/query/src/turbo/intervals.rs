@@ -8,8 +8,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Float64Builder, StructArray};
-use arrow::datatypes::{DataType, Field, Fields, Float64Type};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Float64Array, Float64Builder};
+use arrow::datatypes::{DataType, Field, Float64Type};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -42,12 +42,10 @@ pub(crate) struct Intervals {
     pub ends_at: Option<Instant>,
 }
 
-/// The lower and the upper bounds of an estimate.
-type Pair = (Float64Builder, Float64Builder);
-
 impl Intervals {
-    /// The bounds of each estimate, from the [columns that carry](super::bounds::Bounds::carried) what they are of.
-    fn of(&self, carried: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
+    /// The bounds of each estimate of each row, one after the other, from the
+    /// [columns that carry](super::bounds::Bounds::carried) what they are of.
+    fn of(&self, carried: &[ArrayRef], rows: usize) -> Result<Float64Array> {
         let work = rows * self.estimates.len();
         let threads = if work < SHARED_FROM { 1 } else { self.threads.clamp(1, 64) };
         let step = rows.div_ceil(threads).max(1);
@@ -58,9 +56,9 @@ impl Intervals {
                 carried.iter().map(|column| column.slice(start, length)).collect();
             caught(|| self.of_part(&carried, length))
         };
-        let parts = match starts.as_slice() {
-            [] => vec![self.of_part(carried, rows)],
-            [start] => vec![part(*start)],
+        let parts: Vec<Result<Float64Array>> = match starts.as_slice() {
+            [] => return self.of_part(carried, rows),
+            [start] => return part(*start),
             starts => std::thread::scope(|scope| {
                 let workers: Vec<_> =
                     starts.iter().map(|start| scope.spawn(|| part(*start))).collect();
@@ -69,32 +67,24 @@ impl Intervals {
             }),
         };
         let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
-        (0..2 * self.estimates.len())
-            .map(|column| {
-                let column: Vec<&dyn Array> =
-                    parts.iter().map(|part| &part[column] as &dyn Array).collect();
-                Ok(arrow::compute::concat(&column)?)
-            })
-            .collect()
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
+        Ok(arrow::compute::concat(&parts)?.as_primitive::<Float64Type>().clone())
     }
 
-    fn of_part(&self, carried: &[ArrayRef], rows: usize) -> Result<Vec<Float64Array>> {
+    fn of_part(&self, carried: &[ArrayRef], rows: usize) -> Result<Float64Array> {
         let (cells, others) =
             carried.split_at_checked(self.quantities.len()).ok_or_else(missing)?;
         let (spreads, quantiles) = others.split_at_checked(self.values).ok_or_else(missing)?;
         let bytes = |column: &ArrayRef| column.as_binary_opt::<i64>().cloned().ok_or_else(missing);
         let cells = cells.iter().map(bytes).collect::<Result<Vec<_>>>()?;
         let spreads = spreads.iter().map(bytes).collect::<Result<Vec<_>>>()?;
-        let builder = || Float64Builder::with_capacity(rows);
-        let mut bounds: Vec<Pair> = self.estimates.iter().map(|_| (builder(), builder())).collect();
+        let width = 2 * self.estimates.len();
+        let mut bounds = Float64Builder::with_capacity(rows * width);
         let mut totals = Totals::new(self.quantities.len());
         for row in 0..rows {
             let is_late = |ends_at: Instant| Instant::now() >= ends_at;
             if row.is_multiple_of(ROWS_BETWEEN_LOOKS) && self.ends_at.is_some_and(is_late) {
-                for (low, high) in &mut bounds {
-                    low.append_nulls(rows - row);
-                    high.append_nulls(rows - row);
-                }
+                bounds.append_nulls((rows - row) * width);
                 break;
             }
             totals.read(&cells, row, self.sample.factor())?;
@@ -103,7 +93,7 @@ impl Intervals {
             };
             let spread = spreads.iter().map(spread).collect::<Result<Vec<_>>>()?;
             let mut quantile = quantiles.iter();
-            for (estimated, (low, high)) in self.estimates.iter().zip(&mut bounds) {
+            for estimated in &self.estimates {
                 let found = match estimated {
                     Estimated::Formula(formula) => {
                         totals.interval(formula, &self.quantities, &self.sample, self.unread_rows)
@@ -116,22 +106,20 @@ impl Intervals {
                         value.and_then(|it| spread[*values].interval(it, *rank, &self.sample))
                     }
                 };
-                low.append_option(found.map(|(low, _)| low));
-                high.append_option(found.map(|(_, high)| high));
+                bounds.append_option(found.map(|(low, _)| low));
+                bounds.append_option(found.map(|(_, high)| high));
             }
         }
-        Ok(bounds
-            .into_iter()
-            .flat_map(|(mut low, mut high)| [low.finish(), high.finish()])
-            .collect())
+        Ok(bounds.finish())
     }
 
-    fn fields(&self) -> Fields {
-        let names = (0..self.estimates.len()).flat_map(names_of);
-        names.map(|name| Field::new(name, DataType::Float64, true)).collect()
+    /// A list for each row: the low and the high bound of each estimate.
+    fn list_type(&self) -> DataType {
+        let width = i32::try_from(2 * self.estimates.len()).unwrap_or(i32::MAX);
+        DataType::FixedSizeList(Arc::new(item()), width)
     }
 
-    /// A struct of all bounds, [named](names_of) by their estimates, of the columns that carry what they are of.
+    /// All bounds, of the columns that carry what they are of.
     pub(crate) fn call(self: &Arc<Self>, carried: Vec<Expr>) -> Expr {
         let function = Function {
             intervals: Arc::clone(self),
@@ -141,9 +129,54 @@ impl Intervals {
     }
 }
 
-/// What the bounds of an estimate are called.
-pub(crate) fn names_of(estimate: usize) -> [String; 2] {
-    ["low", "high"].map(|which| format!("{which}_{estimate}"))
+fn item() -> Field {
+    Field::new_list_field(DataType::Float64, true)
+}
+
+/// The low and the high bound of an estimate, of a column of [all bounds](Intervals::call).
+pub(crate) fn bounds_of(all: &Expr, estimate: usize) -> (Expr, Expr) {
+    let bound = |place: usize| {
+        let signature = Signature::any(1, Volatility::Immutable);
+        let name = format!("tidemill_bound_{place}");
+        ScalarUDF::from(Bound { place, name, signature }).call(vec![all.clone()])
+    };
+    (bound(2 * estimate), bound(2 * estimate + 1))
+}
+
+/// One bound of many. A struct's fields by their names would do; but its type, of two fields for each estimate, is looked
+/// through for each of them whenever the plan is: of a thousand sums that took 8 s.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bound {
+    place: usize,
+    name: String,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Bound {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let [all] = args.args.as_slice() else { return Err(external(missing())) };
+        let all = all.to_array(args.number_rows)?;
+        let all = all.as_fixed_size_list_opt().ok_or_else(|| external(missing()))?;
+        let values = all.values().as_primitive::<Float64Type>();
+        let width = usize::try_from(all.value_length()).unwrap_or(0);
+        let place = |row: usize| row * width + self.place;
+        let bounds: Float64Array = (0..all.len())
+            .map(|row| values.is_valid(place(row)).then(|| values.value(place(row))))
+            .collect();
+        Ok(ColumnarValue::Array(Arc::new(bounds)))
+    }
 }
 
 fn missing() -> Error {
@@ -181,7 +214,7 @@ impl ScalarUDFImpl for Function {
     }
 
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
-        Ok(DataType::Struct(self.intervals.fields()))
+        Ok(self.intervals.list_type())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
@@ -189,7 +222,8 @@ impl ScalarUDFImpl for Function {
         let carried = args.args.iter().map(|column| column.to_array(rows));
         let carried = carried.collect::<PlanResult<Vec<_>>>()?;
         let bounds = self.intervals.of(&carried, rows).map_err(external)?;
-        let all = StructArray::try_new_with_length(self.intervals.fields(), bounds, None, rows)?;
+        let width = i32::try_from(2 * self.intervals.estimates.len()).unwrap_or(i32::MAX);
+        let all = FixedSizeListArray::try_new(Arc::new(item()), width, Arc::new(bounds), None)?;
         Ok(ColumnarValue::Array(Arc::new(all)))
     }
 }

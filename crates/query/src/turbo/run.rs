@@ -87,6 +87,7 @@ impl Plan {
             interval_count: part.estimates.len(),
             rows_max: fetch_of(&self.logical).unwrap_or(usize::MAX),
             watched: (!turbo.may_stop()).then(|| switch.clone()),
+            cells: switch.clone(),
             is_careful,
         };
         let until = turbo.until();

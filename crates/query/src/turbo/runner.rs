@@ -64,6 +64,8 @@ pub(crate) struct Work {
     /// What turns intervals off, where nobody but somebody who watches wants them: of more groups than fit a screen
     /// many times over they cost more than they are worth.
     pub watched: Option<Switch>,
+    /// What turns off all that intervals are worked out from.
+    pub cells: Switch,
     /// Whether splits begin where what stands before them says, and not where their own first bytes look as if.
     pub is_careful: bool,
 }
@@ -191,6 +193,9 @@ const CHECKED_EACH_BYTES: u64 = 4 << 20;
 
 /// Looks take one part in so many of a run's time, at most.
 const LOOKS_SHARE: u32 = 6;
+
+/// So much longer a run is taken to be for that: of a short one looks are few.
+const LOOKS_FREE: Duration = Duration::from_secs(1);
 
 /// Where rows of a split wait, at most so many bytes.
 const HELD_BYTES_MIN: usize = 8 << 20;
@@ -661,7 +666,7 @@ impl Runner {
                 return Ok(Why::Asked);
             }
             // All looks together take a share of the time, however many groups there are.
-            let mut may_look = looks_take * LOOKS_SHARE <= self.began.elapsed()
+            let mut may_look = looks_take * LOOKS_SHARE <= LOOKS_FREE + self.began.elapsed()
                 && !self.work.watched.as_ref().is_some_and(|switch| self.is_too_large(switch));
             let mut patience = TICK;
             if let Some(ends_at) = until.ends_at {
@@ -780,15 +785,21 @@ impl Runner {
         mut gathered: Table,
         threads: usize,
     ) -> Result<Taken> {
-        self.end_programs();
         let hands = self.state.lock().hands.clone();
+        // Before programs are ended, and with them the reads that wait for them.
+        let at: Vec<_> =
+            hands.iter().map(|hand| (hand.reading.split(), hand.reading.has_stalled())).collect();
+        self.end_programs();
         let is_order_free = self.work.spec.is_order_free();
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut clock = ThreadClock::start();
-        for hand in hands {
+        if why == Why::Whole && self.work.scan.source().left_out().is_empty() {
+            // The answer is exact, and nobody asks how far off it is.
+            self.work.cells.turn_off();
+        }
+        for (hand, (split, has_stalled)) in hands.iter().zip(at) {
             // Locked for as long as a thread takes for the rows of a split.
             let held = hand.held.lock().take();
-            let split = hand.reading.split();
             let merger = self.merger.read();
             let (Some(mut held), Some(merger)) = (held, merger.as_ref()) else { continue };
             self.work.scan.count_part(held.so_far);
@@ -801,9 +812,14 @@ impl Runner {
                 (false, _) => {}
             }
             let Some(split) = split else { continue };
-            let has_landed = self.state.lock().landed.get(split).is_some();
-            match hand.reading.has_stalled() {
-                _ if has_landed => {}
+            let (has_landed, is_known) = {
+                let state = self.state.lock();
+                let is_known = state.given_up.iter().any(|given_up| given_up.split == split);
+                (state.landed.get(split).is_some(), is_known)
+            };
+            // Without a deadline and `drop` nothing is given up: a thread may have had no core.
+            match has_stalled && (until.ends_at.is_some() || until.drop.is_some()) {
+                _ if has_landed || is_known => {}
                 true => given_up.push(GivenUp { split, error: None }),
                 false => in_flight.push(split),
             }

@@ -181,7 +181,12 @@ impl ShownBounds {
         let mut said: Vec<String> = Vec::new();
         if self.whole > 0 {
             let up_to = if self.whole > 1 { "up to " } else { "" };
-            said.push(format!("{up_to}±{} ({sure})", percent(self.widest)));
+            // Two digits of nothing would look as if it were exact.
+            let widest = match self.widest {
+                widest if widest > 0.0 && widest < 5e-5 => "0.01 % or less".to_owned(),
+                widest => percent(widest),
+            };
+            said.push(format!("{up_to}±{widest} ({sure})"));
         }
         if self.half > 0 {
             said.push("is a bound".to_owned());

@@ -189,7 +189,10 @@ impl SketchKind for CellsOf {
         let mut bytes = Vec::new();
         for state in states {
             bytes.clear();
-            state.encode(&mut bytes);
+            // Turned off, they are not whole, and nobody asks for them.
+            if !self.switch.is_off() {
+                state.encode(&mut bytes);
+            }
             builder.append_value(&bytes);
         }
         Ok(Arc::new(builder.finish()))
