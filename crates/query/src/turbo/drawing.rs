@@ -120,6 +120,7 @@ impl Drawing {
                 | Error::NotFound { .. }
                 | Error::Changed { .. }
                 | Error::Remote { .. }
+                | Error::Program { .. }
                 | Error::Rowfile { .. }
                 | Error::Format { .. }
         );
