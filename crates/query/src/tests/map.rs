@@ -32,7 +32,7 @@ proptest! {
     fn steps_make_what_the_plan_makes(
         columns in prop::sample::subsequence(COLUMNS.to_vec(), 0..4),
         conditions in prop::sample::subsequence(CONDITIONS.to_vec(), 0..3),
-        files in prop::collection::vec(0..20_000_u32, 1..5),
+        files in prop::collection::vec(1..20_000_u32, 1..5),
         is_nested in any::<bool>(),
     ) {
         let folder = tempfile::tempdir().unwrap();
