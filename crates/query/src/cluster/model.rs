@@ -676,7 +676,7 @@ impl Forecast {
         }
         writeln!(
             f,
-            "It is a forecast: all cores are as this one. Left out: {}.",
+            "It is a forecast: all cores are as this one, and of more cores there are more machines. Left out: {}.",
             left_out.join("; ")
         )
     }
