@@ -76,7 +76,7 @@ fn a_forecast_is_shown_below_the_plan() {
         " 7 groups, in ",
         "2.00 TB  ",
         "by 7.0 s",
-        "It is a forecast: all cores are as this one. Left out: disks (disks=…)",
+        "It is a forecast: all cores are as this one, and of more cores there are more machines. Left out: disks (disks=…)",
     ] {
         assert!(forecast.contains(said), "{said}\n{shown}");
     }
