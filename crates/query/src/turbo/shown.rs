@@ -77,7 +77,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     let splits_read = sample.map_or(0, |sample| sample.splits_read());
     let total: u64 = scan.splits().iter().map(|split| split.bytes).sum();
     let share = match sample {
-        _ if read.why == Why::Whole => 1.0,
+        _ if is_whole => 1.0,
         Some(sample) => sample.share(),
         None => (read.bytes as f64 / total.max(read.bytes).max(1) as f64).min(1.0),
     };
