@@ -39,6 +39,7 @@ from common import INCOMPLETE, digits, median, table
 from questions import FLAGS, PATTERNS, QUESTIONS, Question
 
 DEADLINES = [1 / 100, 1 / 50, 1 / 20, 1 / 10]
+DEADLINE_MS_MIN = 80
 ERRORS = ["5%", "1%"]
 
 Rows = dict[tuple, dict[str, float | None]]
@@ -208,6 +209,9 @@ def measure(given, question: Question, scratch: Path, kept: list) -> None:
     points = [own(f"--sample {share:g}%", ["--sample", f"{share:g}%"], True) for share in given.samples]
     for part in DEADLINES:
         ms = max(1, round(1000 * exact_s * part))
+        # In less the files cannot even be listed and looked into.
+        if ms < DEADLINE_MS_MIN:
+            continue
         own(f"--deadline {ms}ms", ["--deadline", f"{ms}ms"], False)
     for error in ERRORS:
         # Where nothing has an interval there is nothing to wait for.
