@@ -615,3 +615,20 @@ fn many_sums_have_their_intervals_in_reasonable_time() {
     // A watchdog: it took 4 s, and takes some tenths of a second.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
+
+#[test]
+fn a_file_whose_size_nobody_knows_counts_as_others_do() {
+    let folder = events(48, 500);
+    let sql = "SELECT count(*) AS n FROM '$/*.csv'";
+    let all: f64 = folder.ask(sql).rows()[0][0].parse().unwrap();
+    for link in 0..4 {
+        let link = folder.path().join(format!("link{link}.csv"));
+        std::os::unix::fs::symlink("/nowhere", link).unwrap();
+    }
+    let error = refused(&folder, sql, &[("drop", "2%")]);
+    assert!(error.contains("more than `drop`"), "{error}");
+    let answer = asked(&folder, sql, &[("drop", "20%"), ("split_bytes", "1k")]);
+    let [(n, _, _)] = estimates(&answer, "n")[..] else { panic!() };
+    // Four files more, as large as the others.
+    assert!((n / all - 52.0 / 48.0).abs() < 0.02, "{n} of {all}");
+}

@@ -63,9 +63,13 @@ impl Drawing {
             reason = "a share of a number of bytes"
         )]
         let may_drop = |of: u64| (of as f64 * until.drop.unwrap_or(0.0)) as u64;
-        // Files that are in no split count as well.
+        // Files that are in no split count as well, with their bytes, or those of a file as others are.
         let left_out = scan.source().left_out();
-        let left_bytes: u64 = left_out.iter().map(|file| file.bytes).sum();
+        let known = left_out.iter().filter(|file| file.file.is_some()).count();
+        let files = scan.source().files().len().saturating_sub(known).max(1) as u64;
+        let of_file = |file: &LeftOut| if file.bytes > 0 { file.bytes } else { total / files };
+        let left_bytes: u64 = left_out.iter().map(of_file).sum();
+        let total_with_left_out = total + left_bytes;
         let unreadable = left_out.iter().find(|file| !file.is_late && until.drop.is_none());
         if let Some(file) = unreadable {
             return Err(unreadable_file(file, "--drop 10% leaves out what cannot be read"));
@@ -80,9 +84,6 @@ impl Drawing {
             return Err(unreadable_file(first, &more));
         }
         let drop_bytes = may_be.saturating_sub(left_bytes).min(total);
-        let files = scan.source().files().len().saturating_sub(left_out.len()).max(1) as u64;
-        let of_file = |file: &LeftOut| if file.bytes > 0 { file.bytes } else { total / files };
-        let total_with_left_out = total + left_out.iter().map(of_file).sum::<u64>();
         let next = AtomicUsize::new(0);
         Ok(Drawing { order, count, in_order, sizes, total, total_with_left_out, drop_bytes, next })
     }
