@@ -89,7 +89,7 @@ impl Map {
         Ok(MapRows::Applied(Applied {
             batches: SplitBatches::new(Arc::clone(&self.scan), index),
             steps: Arc::clone(steps),
-            gathered: steps.iter().map(Step::gathered).collect(),
+            gathered: steps.iter().map(|step| step.gathered(self.scan.is_eager())).collect(),
             has_ended: false,
         }))
     }
@@ -205,8 +205,12 @@ fn next(
 }
 
 impl Step {
-    fn gathered(&self) -> Option<BatchCoalescer> {
+    /// Nothing is gathered where rows are handed on as soon as they are there.
+    fn gathered(&self, is_eager: bool) -> Option<BatchCoalescer> {
         let Step::Filter { schema, batch_rows, .. } = self else { return None };
+        if is_eager {
+            return None;
+        }
         let gathered = BatchCoalescer::new(Arc::clone(schema), *batch_rows);
         // Of many rows no copy is made.
         Some(gathered.with_biggest_coalesce_batch_size(Some(batch_rows / 2)))
@@ -231,7 +235,9 @@ impl Step {
                     None => batch,
                 };
                 let batch = filter_record_batch(&batch, kept)?;
-                let Some(gathered) = gathered else { return Ok(Some(batch)) };
+                let Some(gathered) = gathered else {
+                    return Ok((batch.num_rows() > 0).then_some(batch));
+                };
                 gathered.push_batch(batch)?;
                 Ok(gathered.next_completed_batch())
             }

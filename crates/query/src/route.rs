@@ -69,6 +69,18 @@ pub(crate) struct Tables {
     summary: Option<Arc<Summary>>,
 }
 
+impl Tables {
+    /// Whether more rows may leave the map than enter it.
+    ///
+    /// # Errors
+    /// As DataFusion's tree walk.
+    pub(crate) fn may_multiply(&self) -> Result<bool> {
+        let multiplies =
+            |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_) | LogicalPlan::Unnest(_)));
+        self.map.exists(multiplies).told()
+    }
+}
+
 /// The summary that an aggregation is, and its arguments.
 fn summary_of(core: &AggregateNode) -> Option<(&Arc<Summary>, &[Expr])> {
     let [call] = core.aggr_expr.as_slice() else { return None };

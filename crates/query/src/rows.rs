@@ -19,6 +19,7 @@ use tidemill_base::cores::Turn;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_source::Split;
 use tidemill_sql::Told;
 use tracing::debug_span;
 
@@ -85,6 +86,11 @@ impl OrderedRows {
         (skip, fetch): (usize, Option<usize>),
     ) -> Result<Self> {
         let threads = threads.clamp(1, scan.splits().len().max(1));
+        let is_stream = |split: &Split| split.pieces.iter().any(|piece| piece.file.is_stream());
+        if scan.splits().iter().any(is_stream) {
+            // Rows come when they come: nobody waits for more of them.
+            scan.set_eager();
+        }
         let shared = Arc::new(Shared {
             map,
             scan,

@@ -358,6 +358,7 @@ impl SourceTable {
             queue: Queue::default(),
             again: Mutex::default(),
             course: OnceLock::new(),
+            eager: AtomicBool::new(false),
         });
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
@@ -423,6 +424,8 @@ pub(crate) struct Scan {
     again: Mutex<Vec<Arc<AtomicUsize>>>,
     /// What is told of what will be read, once reading begins.
     course: OnceLock<Option<Arc<Course>>>,
+    /// Whether rows are handed on as soon as they are there.
+    eager: AtomicBool,
 }
 
 impl fmt::Debug for Scan {
@@ -503,6 +506,16 @@ impl Scan {
     /// Ends its readers, even one that waits for standard input: no more rows are wanted.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Has rows handed on as soon as they are there, rather than many at once.
+    pub(crate) fn set_eager(&self) {
+        self.eager.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether rows are handed on as soon as they are there.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.eager.load(Ordering::Relaxed)
     }
 
     /// Has split `index` read from a known start the next time.
@@ -640,6 +653,7 @@ impl Scan {
             progress,
             rejects: Arc::clone(&self.run.rejects),
             ahead: self.run.ahead.clone(),
+            eager: self.is_eager(),
             course: None,
         };
         // Its place among the splits: read a second time, it was not told of.

@@ -401,7 +401,7 @@ impl Blocks {
         }
         let count = self.input.read(&mut self.buffer[self.filled..self.filled + wanted])?;
         self.filled += count;
-        self.ended = count < wanted;
+        self.ended = count == 0 || count < wanted && !self.input.is_eager();
         Ok(())
     }
 }

@@ -24,8 +24,14 @@ use super::{FileLocation, SourceFile};
 
 /// A sequence of bytes that is read once, front to back.
 pub(crate) trait ByteInput: Send {
-    /// Fills `out` as far as it can; fewer bytes than asked for only at the end.
+    /// Fills `out` as far as it can; fewer bytes than asked for only at the end, or where the input is
+    /// [eager](Watch::eager): none are the end then.
     fn read(&mut self, out: &mut [u8]) -> Result<usize>;
+
+    /// Whether fewer bytes than asked for may come before the end.
+    fn is_eager(&self) -> bool {
+        false
+    }
 }
 
 /// What tells one version of a file from another.
@@ -198,6 +204,8 @@ pub(crate) struct Watch {
     pub(crate) progress: Progress,
     /// What may be read ahead of what is elsewhere.
     pub(crate) ahead: Budget,
+    /// Whether a read gives what is there rather than wait for more.
+    pub(crate) eager: bool,
 }
 
 /// A range of a file, front to back.
@@ -321,12 +329,20 @@ impl<R: Read + Send> ByteInput for ReaderInput<R> {
             match read {
                 Ok(0) => break,
                 Ok(count) => filled += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
+                    if self.watch.eager && filled > 0 {
+                        break;
+                    }
+                }
                 Err(error) => return Err(Error::io("read", self.path.as_ref(), error)),
             }
         }
         self.watch.progress.add_bytes(filled as u64);
         Ok(filled)
+    }
+
+    fn is_eager(&self) -> bool {
+        self.watch.eager
     }
 }
 
@@ -345,6 +361,12 @@ impl ProgramInput {
     ) -> Result<Self> {
         Ok(Self { filter: Filter::start(program, path, true, cancel)?, inner })
     }
+
+    /// The same, which gives what is there.
+    pub(crate) fn eager(mut self, eager: bool) -> Self {
+        self.filter.set_eager(eager);
+        self
+    }
 }
 
 impl ByteInput for ProgramInput {
@@ -357,6 +379,10 @@ impl ByteInput for ProgramInput {
             Ok(count > 0)
         })
     }
+
+    fn is_eager(&self) -> bool {
+        self.filter.is_eager()
+    }
 }
 
 /// The output of a program that is given nothing.
@@ -364,12 +390,18 @@ pub(crate) struct ProgramOutput(Filter);
 
 impl ProgramOutput {
     pub(crate) fn start(program: &Program, cancel: &Cancel) -> Result<Self> {
-        Ok(Self(Filter::start(program, "", false, cancel)?))
+        let mut filter = Filter::start(program, "", false, cancel)?;
+        filter.set_eager(true);
+        Ok(Self(filter))
     }
 }
 
 impl Read for ProgramOutput {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        // In little steps, so that whoever reads can stop.
+        if !self.0.gives().map_err(std::io::Error::other)? {
+            return Err(std::io::ErrorKind::Interrupted.into());
+        }
         self.0.read(out, &mut |_| Ok::<_, Error>(false)).map_err(std::io::Error::other)
     }
 }

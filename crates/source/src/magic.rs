@@ -36,7 +36,14 @@ struct Peeked {
 impl Peeked {
     fn new(mut inner: Box<dyn ByteInput>, bytes: usize) -> Result<Self> {
         let mut head = vec![0; bytes.max(LOOK_BYTES)];
-        let count = inner.read(&mut head)?;
+        let mut count = inner.read(&mut head)?;
+        let is_eager = inner.is_eager();
+        while is_eager && count < head.len() {
+            match inner.read(&mut head[count..])? {
+                0 => break,
+                more => count += more,
+            }
+        }
         let inner = (count == head.len()).then_some(inner);
         head.truncate(count);
         Ok(Self { head, at: 0, inner })
@@ -53,9 +60,15 @@ impl ByteInput for Peeked {
             self.at = 0;
         }
         match &mut self.inner {
+            // What is here is given before more is waited for.
+            Some(inner) if count > 0 && inner.is_eager() => Ok(count),
             Some(inner) if count < out.len() => Ok(count + inner.read(&mut out[count..])?),
             _ => Ok(count),
         }
+    }
+
+    fn is_eager(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.is_eager())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use parking_lot::Mutex;
@@ -100,10 +101,10 @@ fn open_files(
             ));
         }
         let file = open_stream(url).map_err(|error| Error::io("open", url, error))?;
-        return open_stdin(spec, file, url, cancel);
+        return open_stdin(spec, file, url, cancel, asked);
     }
     match (&spec.exec, spec.url.as_str()) {
-        (None, "-") => return open_stdin(spec, stdin, STANDARD_INPUT, cancel),
+        (None, "-") => return open_stdin(spec, stdin, STANDARD_INPUT, cancel, asked),
         (Some(_), "-") => {
             return Err(Error::usage_hint(
                 "standard input does not go through `exec`",
@@ -113,7 +114,7 @@ fn open_files(
         (Some(program), "") => {
             let output = Box::new(ProgramOutput::start(program, cancel)?);
             let shown = format!("the output of `{}`", program.name());
-            return open_stdin(spec, output, &shown, cancel);
+            return open_stdin(spec, output, &shown, cancel, asked);
         }
         _ => {}
     }
@@ -380,13 +381,16 @@ fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<
     source(spec, format, written, files, columns, Vec::new(), None)
 }
 
-/// What can be read once: standard input, or a program's output.
+/// What can be read once: standard input, or a program's output. Who has a deadline takes for a sample what has come
+/// when looks are to be over.
 fn open_stdin(
     spec: &SourceSpec,
     reader: Box<dyn Read + Send>,
     shown: &str,
     cancel: &Cancel,
+    asked: Option<&Asking>,
 ) -> Result<Source> {
+    let until = asked.and_then(Asking::half_time);
     // Of a program lines are expected, unless it is said what they are.
     let format = spec
         .format_said()
@@ -414,7 +418,7 @@ fn open_stdin(
     // What the sample takes is kept, and read again first.
     let shared = Arc::new(Mutex::new(Pending { taken: Vec::new(), reader }));
     let mut magic = [0; MAGIC_BYTES];
-    let mut tap = Tap { shared: shared.clone(), at: 0 };
+    let mut tap = Tap { shared: shared.clone(), at: 0, until };
     let mut filled = 0;
     while filled < magic.len() {
         match tap.read(&mut magic[filled..]) {
@@ -435,7 +439,7 @@ fn open_stdin(
     let mut sample = sample(&files, format, dialect, watch.clone(), Some(Box::new(input)));
     let (tapped, shown) = (shared.clone(), files[0].shown.clone());
     sample.again = Some(Box::new(move || {
-        let tap = Tap { shared: tapped.clone(), at: 0 };
+        let tap = Tap { shared: tapped.clone(), at: 0, until };
         Box::new(ReaderInput::new(Vec::new(), tap, shown.clone(), watch.clone()))
     }));
     let columns = columns(spec, format, &mut sample)?;
@@ -451,6 +455,8 @@ struct Tap {
     shared: Arc<Mutex<Pending>>,
     /// What it has read so far.
     at: usize,
+    /// From then on the lines that have come are all.
+    until: Option<Instant>,
 }
 
 impl Read for Tap {
@@ -458,6 +464,10 @@ impl Read for Tap {
         let mut pending = self.shared.lock();
         let known = pending.taken.get(self.at..).unwrap_or_default();
         let count = if known.is_empty() {
+            let is_over = self.until.is_some_and(|until| Instant::now() >= until);
+            if is_over && pending.taken.ends_with(b"\n") {
+                return Ok(0);
+            }
             let count = pending.reader.read(out)?;
             pending.taken.extend_from_slice(&out[..count]);
             count

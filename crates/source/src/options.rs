@@ -44,6 +44,9 @@ pub struct ReadOptions {
     pub rejects: Arc<Rejects>,
     /// What may be read ahead of files that are not on this machine. Default: 64 MiB.
     pub ahead: Budget,
+    /// Whether rows are handed on as soon as they are there: what can only be read front to back is not waited for until
+    /// a block of it is full. Default: not.
+    pub eager: bool,
     /// Where the split stands among those that are read, where that was told. Default: not.
     pub course: Option<(Arc<Course>, usize)>,
 }
@@ -62,6 +65,7 @@ impl Default for ReadOptions {
             progress: Progress::new(),
             rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
             ahead: Budget::default(),
+            eager: false,
             course: None,
         }
     }

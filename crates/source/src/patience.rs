@@ -110,6 +110,11 @@ impl Asking {
         Asking { patience, looks_until, idle, unanswered, left_out }
     }
 
+    /// Until when all looks are to be over, where there is a deadline.
+    pub(super) fn half_time(&self) -> Option<Instant> {
+        self.looks_until
+    }
+
     fn left(&self) -> Duration {
         self.share().map_or(self.patience.file_wait, |left| left.min(self.patience.file_wait))
     }

@@ -152,6 +152,8 @@ pub(crate) struct Filter {
     given: usize,
     cancel: Cancel,
     ended: bool,
+    /// Whether a read gives what is there rather than wait for more.
+    eager: bool,
 }
 
 /// What a program can do now.
@@ -196,6 +198,7 @@ impl Filter {
             given: 0,
             cancel: cancel.clone(),
             ended: false,
+            eager: false,
         };
         for pipe in [&filter.stdin, &filter.stdout].into_iter().flatten() {
             widen(pipe);
@@ -223,9 +226,11 @@ impl Filter {
                     self.stdin = None;
                 }
             }
-            let ready = self.wait()?;
+            let ready = self.wait(self.eager && filled > 0)?;
             if ready.gives {
                 filled += self.take(&mut out[filled..])?;
+            } else if self.eager && filled > 0 {
+                return Ok(filled);
             }
             if ready.takes {
                 self.give()?;
@@ -237,6 +242,21 @@ impl Filter {
         Ok(filled)
     }
 
+    /// Has reads give what is there, rather than wait until as much is there as is asked for.
+    pub(crate) fn set_eager(&mut self, eager: bool) {
+        self.eager = eager;
+    }
+
+    /// Whether it gives something, or has ended; waited for 50 ms at most.
+    pub(crate) fn gives(&mut self) -> Result<bool> {
+        Ok(self.stdout.is_none() || self.wait(true)?.gives)
+    }
+
+    /// Whether reads give what is there.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.eager
+    }
+
     /// Hands the program `bytes`, and `out` what it gives meanwhile.
     fn write(&mut self, bytes: &[u8], out: &mut dyn Write) -> Result<()> {
         self.pending.clear();
@@ -244,7 +264,7 @@ impl Filter {
         self.given = 0;
         // A program that takes no more has all it wants; whether that is well its status says.
         while self.stdin.is_some() && self.given < self.pending.len() {
-            let ready = self.wait()?;
+            let ready = self.wait(false)?;
             if ready.gives {
                 self.pass_on(out)?;
             }
@@ -259,7 +279,7 @@ impl Filter {
     fn finish(&mut self, out: &mut dyn Write) -> Result<()> {
         self.stdin = None;
         while self.stdout.is_some() {
-            if self.wait()?.gives {
+            if self.wait(false)?.gives {
                 self.pass_on(out)?;
             }
         }
@@ -273,7 +293,7 @@ impl Filter {
     }
 
     /// Waits until the program takes or gives something, keeping what it says.
-    fn wait(&mut self) -> Result<Ready> {
+    fn wait(&mut self, once: bool) -> Result<Ready> {
         loop {
             self.cancel.check()?;
             let pipes = [
@@ -301,7 +321,7 @@ impl Filter {
                 self.listen();
             }
             let ready = Ready { takes: wanted[0].revents != 0, gives: wanted[1].revents != 0 };
-            if ready.takes || ready.gives {
+            if ready.takes || ready.gives || once {
                 return Ok(ready);
             }
         }

@@ -314,6 +314,7 @@ impl SplitReader {
             cancel: self.options.cancel.clone(),
             progress: self.options.progress.clone(),
             ahead: self.options.ahead.clone(),
+            eager: self.options.eager,
         };
         let layout = self.source.columns.layout_index(piece.file.index);
         if self.assembly.turn_to(&self.source, layout)? {
@@ -530,6 +531,9 @@ impl SplitReader {
         }
         if let Some(numbering) = numbering {
             numbering.found(out.rows);
+        }
+        if self.options.eager && !may_refuse {
+            decoder.finish(out);
         }
         let text = may_refuse.then_some(OfBlock { block, at, rows: 0, records: None });
         self.take_rows(text)?;

@@ -98,6 +98,17 @@ impl Drop for Partitioned {
     }
 }
 
+/// What a merger has to merge.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Load {
+    /// Rows that are grouped in the end.
+    pub rows: usize,
+    /// Groups, each as often as it was handed over.
+    pub groups: usize,
+    /// Bytes in memory.
+    pub bytes: usize,
+}
+
 /// A chunk that waits for its turn, in memory or on disk.
 pub enum Pending {
     /// As it is.
@@ -184,6 +195,9 @@ pub struct Merger {
     space: SpillSpace,
     /// Bytes of tables, of chunks on their way and of rows.
     used: Arc<AtomicUsize>,
+    /// Rows that are to be grouped in the end, and groups that were handed over.
+    rows: AtomicUsize,
+    groups: AtomicUsize,
     /// Past so many it is tried next whether rows are of few groups.
     tried_at: AtomicUsize,
     partitions: Vec<Mutex<Partition>>,
@@ -211,6 +225,8 @@ impl Merger {
             budget_bytes,
             space: SpillSpace::new(folders, progress),
             used: Arc::default(),
+            rows: AtomicUsize::new(0),
+            groups: AtomicUsize::new(0),
             tried_at: AtomicUsize::new(tried_at_least(budget_bytes)),
             partitions: (0..PARTITIONS).map(|_| partition()).collect::<Result<_>>()?,
             queues: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
@@ -231,6 +247,7 @@ impl Merger {
         let rows = partition_groups(chunk.hashes()?, 0);
         let bytes = chunk.bytes();
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.groups.fetch_add(chunk.group_count(), Ordering::Relaxed);
         let used = Arc::clone(&self.used);
         Ok(Arc::new(Partitioned { chunk, rows, encoded: OnceLock::new(), bytes, used }))
     }
@@ -242,6 +259,15 @@ impl Merger {
 
     fn is_full(&self) -> bool {
         self.used.load(Ordering::Relaxed) > self.budget_bytes
+    }
+
+    /// What was handed over: rows that are to be grouped in the end, groups, each as often as it came, and bytes in memory.
+    pub fn load(&self) -> Load {
+        Load {
+            rows: self.rows.load(Ordering::Relaxed),
+            groups: self.groups.load(Ordering::Relaxed),
+            bytes: self.used.load(Ordering::Relaxed),
+        }
     }
 
     /// Whether nothing was handed over yet.
@@ -262,6 +288,7 @@ impl Merger {
     pub fn scatter(&self, blocks: Vec<(usize, Block)>) {
         for (index, block) in blocks {
             let bytes = block.bytes();
+            self.rows.fetch_add(block.row_count(), Ordering::Relaxed);
             self.used.fetch_add(bytes, Ordering::Relaxed);
             let mut partition = self.partitions[index].lock();
             partition.block_bytes += bytes;

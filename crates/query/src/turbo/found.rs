@@ -101,6 +101,10 @@ impl FoundRows {
     ) -> Result<Self> {
         let until = turbo.until();
         let drawing = Drawing::new(&finding.scan, &until)?;
+        if drawing.in_order {
+            // Whoever waits for the first rows has them as they come.
+            finding.scan.set_eager();
+        }
         let threads = finding.threads.clamp(1, drawing.count().max(1));
         let shared = Arc::new(Shared {
             map: finding.map,

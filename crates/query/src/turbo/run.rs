@@ -127,7 +127,11 @@ impl Plan {
         part.sample = read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole());
         part.is_exact = read.is_whole();
         part.is_withheld = switch.is_off();
-        part.unread_rows = unread_rows(&scan, read.sample.as_ref());
+        part.unread_rows = match parts.may_multiply()? {
+            // How many rows come of a row nobody knows.
+            true => f64::INFINITY,
+            false => unread_rows(&scan, read.sample.as_ref()),
+        };
         if part.is_exact && self.query.turbo.is_none() {
             // It is the answer that there would be without anybody who watches.
             (part.estimates, part.schema) = (Vec::new(), parts.finished_schema());

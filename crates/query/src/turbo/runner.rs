@@ -167,14 +167,29 @@ pub(crate) trait Look {
 /// What it takes, at least, from the last row to the answer.
 const RESERVE: Duration = Duration::from_millis(20);
 
-/// And for each group …
+/// And for each group of a thread's table …
 const RESERVE_PER_GROUP_NS: u64 = 3_000;
+
+/// … for each that was handed over to be merged, as often as it was …
+const RESERVE_PER_MERGED_GROUP_NS: u64 = 1_000;
+
+/// … for each row that is to be grouped in the end, being of a group with hardly another …
+const RESERVE_PER_ROW_NS: u64 = 400;
+
+/// … for two bytes of tables, as states that keep all values are gone through, and those of many cells …
+const RESERVE_PER_TWO_BYTES_NS: u64 = 3;
+
+/// … for each byte on disk, which is read back and merged …
+const RESERVE_PER_SPILLED_BYTE_NS: u64 = 8;
 
 /// … and for each interval of a row that is shown, by one thread.
 const RESERVE_PER_INTERVAL_NS: u64 = 15_000;
 
 /// Intervals have one part in so many of the time, at most.
 const INTERVALS_SHARE: u32 = 3;
+
+/// And reading at least one part in so many.
+const READING_SHARE: u32 = 4;
 
 /// Programs that files go through are waited for so long: they are ended by the threads that read them.
 const PROGRAMS_WAIT: Duration = Duration::from_millis(120);
@@ -301,6 +316,10 @@ struct Held {
 /// The first that reading, unless it may be left out, mapping or merging meets.
 pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Taken> {
     let drawing = Drawing::new(&work.scan, until)?;
+    if drawing.in_order {
+        // Rows count as they come.
+        work.scan.set_eager();
+    }
     let threads = work.threads.clamp(1, drawing.sizes.len().max(1));
     let merge_bytes = work.budget_bytes / 3 * 2;
     let merger =
@@ -719,11 +738,23 @@ impl Runner {
         let groups = self.groups.load(Ordering::Relaxed);
         let intervals = self.work.rows_max.min(groups) * self.work.interval_count;
         let intervals = intervals.div_ceil(self.work.threads.max(1)) as u64;
-        let groups = RESERVE_PER_GROUP_NS.saturating_mul(groups as u64);
+        let load = self.merger.read().as_ref().map(Merger::load).unwrap_or_default();
+        let bytes =
+            self.bytes.load(Ordering::Relaxed).saturating_mul(self.work.threads) + load.bytes;
+        let spilled = self.work.progress.spilled_bytes();
+        let tables = [
+            RESERVE_PER_GROUP_NS.saturating_mul(groups as u64),
+            RESERVE_PER_MERGED_GROUP_NS.saturating_mul(load.groups as u64),
+            RESERVE_PER_ROW_NS.saturating_mul(load.rows as u64),
+            RESERVE_PER_TWO_BYTES_NS.saturating_mul(bytes as u64 / 2),
+            RESERVE_PER_SPILLED_BYTE_NS.saturating_mul(spilled),
+        ];
+        let tables = Duration::from_nanos(tables.into_iter().fold(0, u64::saturating_add));
         let intervals = RESERVE_PER_INTERVAL_NS.saturating_mul(intervals);
         // Rather a longer look at the input than intervals of all of very many groups: the first rows have theirs.
-        let most = ends_at.saturating_duration_since(self.began) / INTERVALS_SHARE;
-        RESERVE + Duration::from_nanos(groups) + Duration::from_nanos(intervals).min(most)
+        let all = ends_at.saturating_duration_since(self.began);
+        let reserve = tables + Duration::from_nanos(intervals).min(all / INTERVALS_SHARE);
+        RESERVE + reserve.min(all - all / READING_SHARE)
     }
 
     /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.

@@ -195,8 +195,9 @@ impl ByteInput for JsonInput {
         }
         if let JsonLayout::Array(records) = &mut self.layout {
             records.rewrite(&mut piece[mark..]);
-            // Fewer bytes than asked for come at the end only.
-            if count < out.len() && !records.is_closed() {
+            // Fewer bytes than asked for come at the end only, or none.
+            let has_ended = count == 0 || count < out.len() && !self.inner.is_eager();
+            if has_ended && !records.is_closed() {
                 return Err(Error::Corrupt {
                     path: self.path.to_string(),
                     offset: Some(self.read_bytes),
@@ -206,6 +207,10 @@ impl ByteInput for JsonInput {
             }
         }
         Ok(count)
+    }
+
+    fn is_eager(&self) -> bool {
+        self.inner.is_eager()
     }
 }
 
