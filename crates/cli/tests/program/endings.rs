@@ -258,3 +258,45 @@ fn the_bar_is_for_a_terminal_and_goes_away() {
         "{rest:?}"
     );
 }
+
+/// Rows from a pipe that stays open are there when they have come, not when a block of them is full or a filter has
+/// gathered enough.
+#[test]
+fn rows_of_a_pipe_that_stays_open_come_as_they_are_there() {
+    let place = Place::new();
+    let lines: String =
+        (0..20_000).map(|row| format!("{{\"x\":{row},\"k\":\"{}\"}}\n", row % 700)).collect();
+    let matching = "SELECT x FROM '-' WHERE k = '500'";
+    let limited = format!("{matching} LIMIT 3");
+    let found = "x\n500\n1200\n1900\n";
+    for (words, expected, status) in [
+        (vec!["query", &limited], found, 0),
+        (vec!["query", matching, "--find", "3"], found, 0),
+        (
+            vec![
+                "query",
+                "SELECT count(*) AS n FROM '-' WHERE x >= 0",
+                "--deadline",
+                "5s",
+                "--no-intervals",
+            ],
+            "n\n20000.0\n",
+            3,
+        ),
+    ] {
+        let mut command = place.tidemill(&words);
+        command.args(["--source-format", "json", "--schema", "x BIGINT, k VARCHAR"]);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // Whoever has enough closes its end.
+        let _ = stdin.write_all(lines.as_bytes());
+        let mut stdout = child.stdout.take().unwrap();
+        let (ended, stderr) = ended(child);
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).unwrap();
+        assert_eq!(text, expected, "{words:?}: {stderr}");
+        assert_eq!(ended.code(), Some(status), "{words:?}: {stderr}");
+        drop(stdin);
+    }
+}
