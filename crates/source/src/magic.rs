@@ -37,14 +37,13 @@ impl Peeked {
     fn new(mut inner: Box<dyn ByteInput>, bytes: usize) -> Result<Self> {
         let mut head = vec![0; bytes.max(LOOK_BYTES)];
         let mut count = inner.read(&mut head)?;
-        let is_eager = inner.is_eager();
-        while is_eager && count < head.len() {
-            match inner.read(&mut head[count..])? {
-                0 => break,
-                more => count += more,
-            }
+        let mut has_ended = count == 0 || count < head.len() && !inner.is_eager();
+        while !has_ended && count < crate::MAGIC_BYTES {
+            let more = inner.read(&mut head[count..])?;
+            has_ended = more == 0;
+            count += more;
         }
-        let inner = (count == head.len()).then_some(inner);
+        let inner = (!has_ended).then_some(inner);
         head.truncate(count);
         Ok(Self { head, at: 0, inner })
     }

@@ -24,8 +24,11 @@ use super::bounds::{Estimated, Quantity};
 /// Rows times estimates from which on several threads work them out.
 const SHARED_FROM: usize = 1_024;
 
-/// After so many rows it is looked at the clock.
+/// After so many rows it is looked at the clock …
 const ROWS_BETWEEN_LOOKS: usize = 64;
+
+/// … but for the first, which have their intervals whatever the time: together they take a millisecond.
+const ROWS_FREE: usize = 64;
 
 /// What intervals are worked out by.
 #[derive(Debug)]
@@ -83,7 +86,8 @@ impl Intervals {
         let mut totals = Totals::new(self.quantities.len());
         for row in 0..rows {
             let is_late = |ends_at: Instant| Instant::now() >= ends_at;
-            if row.is_multiple_of(ROWS_BETWEEN_LOOKS) && self.ends_at.is_some_and(is_late) {
+            let is_looked_at = row >= ROWS_FREE && row.is_multiple_of(ROWS_BETWEEN_LOOKS);
+            if is_looked_at && self.ends_at.is_some_and(is_late) {
                 bounds.append_nulls((rows - row) * width);
                 break;
             }

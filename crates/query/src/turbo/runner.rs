@@ -174,10 +174,10 @@ const RESERVE_PER_GROUP_NS: u64 = 3_000;
 const RESERVE_PER_MERGED_GROUP_NS: u64 = 1_000;
 
 /// … for each row that is to be grouped in the end, being of a group with hardly another …
-const RESERVE_PER_ROW_NS: u64 = 400;
+const RESERVE_PER_ROW_NS: u64 = 1_000;
 
-/// … for two bytes of tables, as states that keep all values are gone through, and those of many cells …
-const RESERVE_PER_TWO_BYTES_NS: u64 = 3;
+/// … for each byte of tables, as states that keep all values are gone through or sorted, and those of many cells …
+const RESERVE_PER_BYTE_NS: u64 = 3;
 
 /// … for each byte on disk, which is read back and merged …
 const RESERVE_PER_SPILLED_BYTE_NS: u64 = 8;
@@ -743,10 +743,10 @@ impl Runner {
             self.bytes.load(Ordering::Relaxed).saturating_mul(self.work.threads) + load.bytes;
         let spilled = self.work.progress.spilled_bytes();
         let tables = [
-            RESERVE_PER_GROUP_NS.saturating_mul(groups as u64),
+            RESERVE_PER_GROUP_NS.saturating_mul((groups * self.work.threads) as u64),
             RESERVE_PER_MERGED_GROUP_NS.saturating_mul(load.groups as u64),
             RESERVE_PER_ROW_NS.saturating_mul(load.rows as u64),
-            RESERVE_PER_TWO_BYTES_NS.saturating_mul(bytes as u64 / 2),
+            RESERVE_PER_BYTE_NS.saturating_mul(bytes as u64),
             RESERVE_PER_SPILLED_BYTE_NS.saturating_mul(spilled),
         ];
         let tables = Duration::from_nanos(tables.into_iter().fold(0, u64::saturating_add));
