@@ -335,6 +335,11 @@ impl BuildRows {
     }
 
     /// Holds these rows from now on, which are of [`schema`](Self::schema).
+    /// The rows that it was filled with.
+    pub(crate) fn filled(&self) -> Vec<RecordBatch> {
+        self.batches.lock().clone().unwrap_or_default()
+    }
+
     pub(crate) fn fill(&self, batches: Vec<RecordBatch>) {
         *self.batches.lock() = Some(batches);
     }

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::TableReference;
-use datafusion::datasource::TableProvider;
 use datafusion::sql::parser::Statement;
 use tidemill_base::Settings;
 use tidemill_base::cores::Turn;
@@ -18,14 +16,12 @@ use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::Rejects;
-use tidemill_sql::Told;
-use tidemill_sql::statement::{honoured, one_select};
+use tidemill_sql::statement::one_select;
+use tidemill_tables::Table;
 use tidemill_tables::merge::{Merged, Merger};
 use tidemill_tables::partial::{self, Header, PartialReader, PartialRun};
-use tidemill_tables::{Table, sessions};
 
-use crate::plan::{Plan, refuse_standard_output, respell};
-use crate::question::Query;
+use crate::plan::{Over, Plan, refuse_standard_output};
 use crate::results::Results;
 use crate::scan::{RunState, SourceTable};
 use crate::secrets::without_secrets;
@@ -147,35 +143,21 @@ impl Merge {
             }
             met.add(path, other.runs, repeats)?;
         }
-        let query = Query { sql: first.sql.clone(), ..Query::default() };
-        let over_headers = |counts_as_before: bool, mut statement: Statement| -> Result<Plan> {
-            let rejects = Arc::new(Rejects::new(settings.max_bad, None));
-            let context = sessions::open_with(settings.share(1, 2), settings, counts_as_before)?;
-            let run = RunState {
-                cancel: settings.cancel.clone(),
-                progress: settings.progress.clone(),
-                rejects: Arc::clone(&rejects),
-                ahead: Budget::default(),
-                cores: None,
-            };
-            let sources = [(&first.source, &first.schema)].into_iter();
-            let sources = sources.chain(first.others.iter().map(|(name, schema)| (name, schema)));
-            let mut tables = Vec::with_capacity(1 + first.others.len());
-            for (name, schema) in sources {
-                let schema = Arc::clone(schema);
-                let empty = Arc::new(SourceTable::without_files(schema, run.clone()));
-                context
-                    .register_table(
-                        TableReference::bare(name.as_str()),
-                        Arc::clone(&empty) as Arc<dyn TableProvider>,
-                    )
-                    .told()?;
-                tables.push((name.clone(), empty));
-            }
-            respell(&mut statement, &context, &tables)?;
-            honoured(&statement, &context)?;
-            let stream = Some(first.source.as_str());
-            Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
+        let rejects = Arc::new(Rejects::new(settings.max_bad, None));
+        let run = RunState {
+            cancel: settings.cancel.clone(),
+            progress: settings.progress.clone(),
+            rejects: Arc::clone(&rejects),
+            ahead: Budget::default(),
+            cores: None,
+        };
+        let over_headers = |counts_as_before: bool, statement: Statement| -> Result<Plan> {
+            let rejects = Arc::clone(&rejects);
+            let over =
+                Over { header: &first, settings, rejects, counts_as_before, planned_ns: None };
+            over.plan(statement, |_, schema| {
+                SourceTable::without_files(Arc::clone(schema), run.clone())
+            })
         };
         let mut plan = over_headers(false, statement.clone())?;
         let mut found = plan.mergeable()?.spec.describe();

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, SchemaRef};
+use chrono::DateTime;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{SchemaError, TableReference};
 use datafusion::datasource::TableProvider;
@@ -62,6 +63,7 @@ use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
+use crate::tasks;
 use crate::turbo::answer::Answering;
 use crate::turbo::bounds::Bounds;
 use crate::turbo::intervals::Intervals;
@@ -96,6 +98,47 @@ enum Joins {
     Large,
     /// Some side did not fit: none is held.
     Sorted,
+}
+
+/// A query planned over the columns that another run has found.
+pub(crate) struct Over<'a> {
+    /// The query, and its sources' columns.
+    pub header: &'a Header,
+    pub settings: &'a Settings,
+    pub rejects: Arc<Rejects>,
+    /// Whether distinct counts beside other aggregates are planned as earlier releases did.
+    pub counts_as_before: bool,
+    /// What `now()` is, in nanoseconds since 1970. Default: the time.
+    pub planned_ns: Option<i64>,
+}
+
+impl Over<'_> {
+    /// Plans the query's statement; `table` makes a table for a source's name and columns.
+    ///
+    /// # Errors
+    /// As planning.
+    pub(crate) fn plan(
+        self,
+        mut statement: Statement,
+        mut table: impl FnMut(&str, &SchemaRef) -> SourceTable,
+    ) -> Result<Plan> {
+        let Over { header, settings, rejects, counts_as_before, planned_ns } = self;
+        let context = sessions::open_with(settings.share(1, 2), settings, counts_as_before)?;
+        let sources = [(&header.source, &header.schema)].into_iter();
+        let sources = sources.chain(header.others.iter().map(|(name, schema)| (name, schema)));
+        let mut tables = Vec::with_capacity(1 + header.others.len());
+        for (name, schema) in sources {
+            let made = Arc::new(table(name, schema));
+            let provider = Arc::clone(&made) as Arc<dyn TableProvider>;
+            context.register_table(TableReference::bare(name.as_str()), provider).told()?;
+            tables.push((name.clone(), made));
+        }
+        respell(&mut statement, &context, &tables)?;
+        honoured(&statement, &context)?;
+        let (sql, stream) = (header.sql.clone(), Some(header.source.as_str()));
+        let query = Query { sql, planned_ns, ..Query::default() };
+        Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
+    }
 }
 
 /// An error of a query that takes text for something else, with what the columns of text that it names look like.
@@ -305,7 +348,12 @@ impl Plan {
         tables: Vec<(String, Arc<SourceTable>)>,
         stream: Option<&str>,
     ) -> Result<Self> {
-        let state = context.state();
+        let mut state = context.state();
+        let now = &mut state.execution_props_mut().query_execution_start_time;
+        if let Some(planned_ns) = query.planned_ns {
+            *now = Some(DateTime::from_timestamp_nanos(planned_ns));
+        }
+        let planned_ns = now.and_then(|now| now.timestamp_nanos_opt());
         let replaced = only_replaced(&statement);
         let plan = |state: &SessionState, statement| {
             let logical = names::in_any_case(statement, |statement| planned(state, statement))?;
@@ -404,7 +452,7 @@ impl Plan {
         if let Some(bounds) = &bounds {
             schema = bounds.schema()?;
         }
-        let query = query.clone();
+        let query = Query { planned_ns, ..query.clone() };
         let settings = settings.clone();
         let plan = Plan {
             query,
@@ -1028,7 +1076,27 @@ impl Plan {
         Ok(coded.transpose().told()?.flatten())
     }
 
+    /// The table of a source, if it has one of this name.
+    pub(crate) fn table(&self, name: &str) -> Option<Arc<SourceTable>> {
+        let table = self.tables.iter().find(|(table, _)| table == name);
+        table.map(|(_, table)| Arc::clone(table))
+    }
+
+    /// The query's map and tables, where it has them.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where it has none.
+    pub(crate) fn tables_of(&self) -> Result<&Tables> {
+        match &self.route {
+            Route::Tables(parts) => Ok(parts),
+            _ => Err(Error::Internal("a job without tables".into())),
+        }
+    }
+
     pub(crate) fn fold(&self, parts: &Tables) -> Result<Merged> {
+        if let Some(workers) = &self.query.workers {
+            return tasks::fold(self, parts, workers.as_ref());
+        }
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
         let (map, scan) = self.per_split(&parts.stream, map)?;

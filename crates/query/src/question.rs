@@ -1,11 +1,14 @@
 //! What is asked: SQL, and what its sources are.
 
+use std::sync::Arc;
+
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggest;
 use tidemill_source::SourceSpec;
 use tidemill_sql::parameters::{self, Parameter};
 use tidemill_sql::session::Stable;
 
+use crate::tasks::Workers;
 use crate::turbo::Turbo;
 
 /// A source with the name that SQL knows it by.
@@ -41,6 +44,10 @@ pub struct Query {
     /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
     /// sources without a schema of their own.
     pub schema: Option<String>,
+    /// What `now()` is, in nanoseconds since 1970. Default: the time when it is planned.
+    pub planned_ns: Option<i64>,
+    /// Who reads the splits of its largest source. Default: this process.
+    pub workers: Option<Arc<dyn Workers>>,
 }
 
 impl Query {

@@ -100,6 +100,8 @@ pub(crate) struct SourceTable {
     reads_all: AtomicBool,
     /// How fine it is cut, if not as its size says.
     cut: Mutex<Option<Cut>>,
+    /// Of a table whose splits somebody else deals out: those that are read next.
+    given: Mutex<Option<(Arc<Source>, Vec<Split>)>>,
 }
 
 /// How fine a source is cut for a run that may end before all of it was read.
@@ -147,6 +149,7 @@ impl SourceTable {
             used: Mutex::default(),
             reads_all: AtomicBool::default(),
             cut: Mutex::default(),
+            given: Mutex::default(),
         }
     }
 
@@ -175,7 +178,14 @@ impl SourceTable {
             used: Mutex::default(),
             reads_all: AtomicBool::default(),
             cut: Mutex::default(),
+            given: Mutex::default(),
         }
+    }
+
+    /// Has scans planned from now on read these splits of a source, which has the columns that this one was planned
+    /// over.
+    pub(crate) fn give(&self, source: Arc<Source>, splits: Vec<Split>) {
+        *self.given.lock() = Some((source, splits));
     }
 
     /// The hidden columns that it has, as the query names them.
@@ -204,6 +214,11 @@ impl SourceTable {
         let own = self.schema.fields().len() - self.hidden_places.len();
         let hidden = column.checked_sub(own).and_then(|at| self.hidden_places.get(at));
         hidden.copied().unwrap_or(column)
+    }
+
+    /// Which of its rows are read, if not all.
+    pub(crate) fn sample(&self) -> Option<Sample> {
+        self.sample
     }
 
     /// Whether a sample of its rows is read.
@@ -310,9 +325,17 @@ impl SourceTable {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let Some(source) = &self.source else {
-            return Err(external(Error::Internal("a table without files was scanned".into())));
+        let (source, given) = match self.given.lock().clone() {
+            Some((source, splits)) => (source, Some(splits)),
+            None => match &self.source {
+                Some(source) => (Arc::clone(source), None),
+                None => {
+                    let missing = Error::Internal("a table without files was scanned".into());
+                    return Err(external(missing));
+                }
+            },
         };
+        let source = &source;
         let schema = match projection {
             Some(columns) => Arc::new(all.project(columns)?),
             None => Arc::clone(all),
@@ -334,7 +357,11 @@ impl SourceTable {
         let cut = *self.cut.lock();
         let target_bytes =
             cut.map(|cut| cut.split_bytes.unwrap_or_else(|| source.sampled_target_bytes()));
-        let splits = prune::splits(source, filters, is_numbered, target_bytes).map_err(external)?;
+        let is_given = given.is_some();
+        let splits = match given {
+            Some(splits) => splits,
+            None => prune::splits(source, filters, is_numbered, target_bytes).map_err(external)?,
+        };
         let splits = if cut.is_some_and(|cut| cut.is_tiny) { beginnings(splits) } else { splits };
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
@@ -359,6 +386,7 @@ impl SourceTable {
             again: Mutex::default(),
             course: OnceLock::new(),
             eager: AtomicBool::new(false),
+            told: is_given.then(Mutex::default),
         });
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
@@ -426,6 +454,8 @@ pub(crate) struct Scan {
     course: OnceLock<Option<Arc<Course>>>,
     /// Whether rows are handed on as soon as they are there.
     eager: AtomicBool,
+    /// What came of splits, where somebody else counts them.
+    told: Option<Mutex<Vec<ReadSplit>>>,
 }
 
 impl fmt::Debug for Scan {
@@ -458,6 +488,16 @@ pub(crate) struct Outcome {
     pub stats: SplitStats,
     /// Whether the start was known rather than guessed.
     pub is_exact: bool,
+}
+
+/// A split that was read for somebody else.
+pub(crate) struct ReadSplit {
+    /// Its place among the scan's splits.
+    pub index: usize,
+    /// Rows that left the map.
+    pub mapped_rows: u64,
+    /// What came of it.
+    pub outcome: Outcome,
 }
 
 impl Scan {
@@ -558,6 +598,25 @@ impl Scan {
         self.done.rows.fetch_add(stats.rows, Ordering::Relaxed);
         self.done.rejected.fetch_add(stats.rejected, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts a split of which so many rows left the map, or keeps what came of it for whoever counts it elsewhere.
+    ///
+    /// # Errors
+    /// As [`Scan::accept`].
+    pub(crate) fn take(&self, index: usize, mapped_rows: u64, outcome: Outcome) -> Result<()> {
+        match &self.told {
+            Some(told) => {
+                told.lock().push(ReadSplit { index, mapped_rows, outcome });
+                Ok(())
+            }
+            None => self.accept(outcome.stats),
+        }
+    }
+
+    /// What came of splits that are counted elsewhere, in their order.
+    pub(crate) fn take_read(&self) -> Vec<ReadSplit> {
+        self.told.as_ref().map_or(Vec::new(), |told| std::mem::take(&mut told.lock()))
     }
 
     /// What the reader of split `index` has read.

@@ -65,7 +65,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// The first that a split, in split order as far as is known, or a merge meets.
 pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
     if work.spec.is_order_free() {
-        match fill(work, Order::Any, 0)? {
+        match fill(work, Order::Any, 0, None)? {
             Filled::Whole(merged) => return Ok(merged),
             Filled::WrongGuess { counted } => return in_split_order(work, counted),
         }
@@ -73,12 +73,37 @@ pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
     in_split_order(work, 0)
 }
 
+/// What came of some splits whose tables somebody else merges with those of others.
+pub(crate) enum Part {
+    /// One table, where the order of rows does not matter.
+    Table(Merged),
+    /// Of each split its chunks, by the split's place among those that were read.
+    Chunks(Vec<(usize, Pending)>),
+}
+
+/// The same for some of a query's splits.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_part(work: &Work<'_>) -> Result<Part> {
+    if work.spec.is_order_free() {
+        return run(work).map(Part::Table);
+    }
+    let chunks = Mutex::default();
+    match fill(work, Order::Splits, 0, Some(&chunks))? {
+        Filled::Whole(_) => Ok(Part::Chunks(chunks.into_inner())),
+        Filled::WrongGuess { .. } => Err(not_read_again()),
+    }
+}
+
+fn not_read_again() -> Error {
+    Error::Internal("a split was not read again from where it starts".to_owned())
+}
+
 fn in_split_order(work: &Work<'_>, counted: usize) -> Result<Merged> {
-    match fill(work, Order::Splits, counted)? {
+    match fill(work, Order::Splits, counted, None)? {
         Filled::Whole(merged) => Ok(merged),
-        Filled::WrongGuess { .. } => {
-            Err(Error::Internal("a split was not read again from where it starts".to_owned()))
-        }
+        Filled::WrongGuess { .. } => Err(not_read_again()),
     }
 }
 
@@ -99,8 +124,14 @@ enum Filled {
     WrongGuess { counted: usize },
 }
 
-/// Fills tables with all splits, of which the first `counted` have been counted.
-fn fill(work: &Work<'_>, order: Order, counted: usize) -> Result<Filled> {
+/// Fills tables with all splits, of which the first `counted` have been counted. Chunks in the order of splits are not
+/// merged where there is a place to keep them.
+fn fill(
+    work: &Work<'_>,
+    order: Order,
+    counted: usize,
+    kept: Option<&Mutex<Vec<(usize, Pending)>>>,
+) -> Result<Filled> {
     let split_count = work.scan.splits().len();
     let threads = work.threads.clamp(1, split_count.max(1));
     // A third for the workers' own tables, the rest for what is merged and waits.
@@ -112,6 +143,7 @@ fn fill(work: &Work<'_>, order: Order, counted: usize) -> Result<Filled> {
         merger: &merger,
         order,
         counted,
+        kept,
         gate: Mutex::default(),
         passed: Condvar::new(),
         ahead_max: 4 * threads,
@@ -174,6 +206,8 @@ struct Runner<'a> {
     order: Order,
     /// How many splits, from the first on, have been counted before.
     counted: usize,
+    /// Where chunks go that are not merged.
+    kept: Option<&'a Mutex<Vec<(usize, Pending)>>>,
     gate: Mutex<Gate>,
     /// Told when the gate moves on.
     passed: Condvar,
@@ -381,7 +415,8 @@ impl Runner<'_> {
             map.add_cpu(&mut clock);
             let mut batch = batch.told()?;
             if self.work.spec.has_positions() {
-                batch = placed(&batch, index, read.rows)?;
+                let split = self.work.scan.splits()[index].index;
+                batch = placed(&batch, split, read.rows)?;
             }
             read.rows += batch.num_rows() as u64;
             let chunks = (self.order == Order::Splits).then_some(&mut read.chunks);
@@ -454,7 +489,7 @@ impl Runner<'_> {
             let last = self.work.scan.splits()[index].pieces.last();
             gate.end = last.and_then(|piece| Some((piece.file.index(), outcome.stats.end?)));
             if index >= self.counted {
-                self.work.scan.accept(outcome.stats)?;
+                self.work.scan.take(index, read.rows, outcome)?;
             }
         }
         read.result?;
@@ -463,7 +498,10 @@ impl Runner<'_> {
         }
         let mut clock = ThreadClock::start();
         for chunk in read.chunks {
-            self.merger.accept(chunk, worker)?;
+            match self.kept {
+                Some(kept) => kept.lock().push((index, chunk)),
+                None => self.merger.accept(chunk, worker)?,
+            }
         }
         self.work.progress.tables().add_cpu(&mut clock);
         Ok(())

@@ -107,6 +107,14 @@ impl Object {
         }
     }
 
+    /// The bucket that it is in, by its name, and what was listed of it; none for what a web server has.
+    pub fn in_bucket(&self) -> Option<(&str, &ObjectMeta)> {
+        match &self.version.at {
+            At::S3 { bucket, object } => Some((bucket.name(), object.meta())),
+            At::Http(_) => None,
+        }
+    }
+
     /// What tells this version from any other; none where the server does not say for sure.
     pub fn e_tag(&self) -> Option<&str> {
         match &self.version.at {

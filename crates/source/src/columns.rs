@@ -17,6 +17,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use serde::{Deserialize, Serialize};
 use tidemill_base::suggest;
 use tidemill_text::infer::TextKind;
 use tidemill_text::sql_type;
@@ -26,7 +27,7 @@ use super::error::{Error, Result};
 use super::unify::{Clash, unify};
 
 /// Whether the files of a source may have different columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Layouts {
     /// The source has the columns of all files, by name.
     #[default]
@@ -49,7 +50,7 @@ impl FromStr for Layouts {
 }
 
 /// Where the source's columns are in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
     /// The file's own columns.
     pub(super) fields: usize,

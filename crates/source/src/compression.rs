@@ -14,13 +14,14 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::human_bytes;
 
 use super::error::{Error, Result};
 use super::input::{ByteInput, ReaderInput, Watch};
 
 /// How a file's bytes are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Compression {
     /// Not compressed.
     None,

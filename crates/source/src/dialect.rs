@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 pub use tidemill_text::Dialect;
 use tidemill_text::log_format::LogFormat;
 use tidemill_text::syslog::Framing;
@@ -9,7 +10,7 @@ use tidemill_text::syslog::Framing;
 use crate::error::{Error, Result};
 
 /// The options of text formats as the user gave them; what is absent has its default.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextOptions {
     /// Whether the first record names the columns. Default: true.
     pub header: Option<bool>,
@@ -71,7 +72,7 @@ pub fn log_format(description: &str) -> Result<LogFormat> {
 }
 
 /// What becomes of a value of text that is not of its column's type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Mismatch {
     /// Its record is malformed.
     #[default]

@@ -1,13 +1,14 @@
 //! Why a record is refused, in the words of the command line.
 
 use arrow::datatypes::{DataType, TimeUnit};
+use serde::{Deserialize, Serialize};
 use tidemill_text::{FaultKind, infer, values};
 
 use super::Format;
 use super::formats::LogLines;
 
 /// Why a record is refused, as messages and the copies of refused records say it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fault {
     /// The column at fault, if it is one.
     pub column: Option<String>,

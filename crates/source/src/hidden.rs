@@ -26,13 +26,14 @@ use arrow::array::builder::StringViewBuilder;
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, FieldRef};
+use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
 use super::formats::PieceReader;
 use super::{FileLocation, Source, SourceFile};
 
 /// What is known of a record besides what is in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hidden {
     /// The path or URL of its file, as results show it.
     Filename,

@@ -42,6 +42,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::{ArrayRef, StringViewArray, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tidemill_text::syslog::Framing;
 use tidemill_text::{cut, values};
 
@@ -66,6 +67,7 @@ mod columns;
 pub mod compatible;
 mod compression;
 mod course;
+mod description;
 mod dialect;
 mod error;
 mod fault;
@@ -99,6 +101,9 @@ pub mod whole;
 
 pub use columns::Layouts;
 pub use compression::{Compression, MAGIC_BYTES, decoded_reader};
+pub use description::{
+    FileDescription, Reopener, SourceDescription, SplitDescription, StatsDescription,
+};
 pub use dialect::{Dialect, Mismatch, TextOptions, framing, log_format};
 pub use error::{Error, Result};
 pub use formats::{Format, Given};
@@ -191,7 +196,7 @@ pub struct SourceFile {
     /// Line numbers at offsets, found so far.
     lines: Mutex<BTreeMap<u64, u64>>,
     /// What is known of a file whose columns have types of their own, once it was looked at.
-    metadata: OnceLock<Box<dyn FileMetadata>>,
+    metadata: OnceLock<Arc<dyn FileMetadata>>,
     /// Whether its whole blocks are read if it is damaged.
     recover: bool,
     /// Where that was asked, whether it can be read now.
@@ -383,7 +388,7 @@ impl SourceFile {
 }
 
 /// Where a column's values come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Origin {
     /// The files' column of this position.
     File(usize),

@@ -8,6 +8,7 @@ use arrow::array::{
 };
 use arrow::compute::{cast, concat_batches, is_not_null, kernels::zip::zip};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use serde::{Deserialize, Serialize};
 use tidemill_rowfile as rowfile;
 use tidemill_text::json::JsonDecoder;
 use tidemill_text::{Bad, Decode, Decoded, Options, shown};
@@ -20,7 +21,7 @@ use super::unify::{adapted, masked};
 use super::{Source, SourceFile};
 
 /// A record whose fields are columns.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Promotion {
     /// Its column among the files' columns.
     pub(super) column: usize,
@@ -30,7 +31,7 @@ pub(super) struct Promotion {
     pub(super) fields: Fields,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum NestedKind {
     Struct,
     /// JSON in a string, or in bytes.
@@ -40,7 +41,7 @@ pub(super) enum NestedKind {
 }
 
 /// A column that comes from a record, or from a file's own column.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Promoted {
     /// Which promotion.
     pub(super) promotion: usize,

@@ -18,6 +18,7 @@ use arrow::array::{ArrayRef, BooleanArray, StructArray};
 use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use tidemill_base::coverage::human_bytes;
 use tidemill_remote::Course;
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
 use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options};
@@ -77,6 +78,8 @@ impl SplitStats {
 
 /// A reader holds so many bytes of refused records, then hands them over if it may.
 const HELD_BYTES_MAX: usize = 4 << 20;
+/// So many where somebody else counts them.
+const GIVEN_BYTES_MAX: usize = 256 << 20;
 /// About what a refused record takes besides its bytes.
 const HELD_OVERHEAD_BYTES: usize = 300;
 
@@ -549,6 +552,19 @@ impl SplitReader {
         if rejects.would_exceed(self.stats.refused.len() as u64) {
             // They are counted when the split is accepted: it may not be, past a limit.
             return Err(rejects.exceeded_by(&self.stats.refused));
+        }
+        if rejects.are_held() {
+            return match self.held_bytes > GIVEN_BYTES_MAX {
+                true => Err(Error::usage_hint(
+                    format!(
+                        "more than {} of one split are malformed records, and a worker holds them all until the \
+                         split is read",
+                        human_bytes(GIVEN_BYTES_MAX as u64)
+                    ),
+                    "look at a few of them first: tidemill query over one of the files",
+                )),
+                false => Ok(()),
+            };
         }
         if self.held_bytes > HELD_BYTES_MAX {
             if !self.exact {

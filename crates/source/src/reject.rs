@@ -52,6 +52,8 @@ const FIRST: usize = 5;
 pub struct Rejects {
     allowed: MaxBad,
     folder: Option<PathBuf>,
+    /// Whether somebody else counts them: readers hold all that they refuse then.
+    are_held: bool,
     state: Mutex<Tally>,
 }
 
@@ -67,7 +69,20 @@ impl Rejects {
     /// with the first one, if any may be skipped at all.
     pub fn new(allowed: MaxBad, folder: Option<PathBuf>) -> Self {
         let keeps = !matches!(allowed, MaxBad::Count(0) | MaxBad::Shown);
-        Self { allowed, folder: folder.filter(|_| keeps), state: Mutex::default() }
+        let folder = folder.filter(|_| keeps);
+        Self { allowed, folder, are_held: false, state: Mutex::default() }
+    }
+
+    /// For readers whose refused records somebody else counts: each gives all of them out in its
+    /// [statistics](crate::SplitStats).
+    pub fn held() -> Self {
+        let (allowed, state) = (MaxBad::Percent(100.0), Mutex::default());
+        Self { allowed, folder: None, are_held: true, state }
+    }
+
+    /// Whether readers hold all that they refuse.
+    pub(crate) fn are_held(&self) -> bool {
+        self.are_held
     }
 
     /// How many were refused so far.

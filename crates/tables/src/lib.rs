@@ -26,6 +26,7 @@ mod partitions;
 mod places;
 mod prefetch;
 mod scatter;
+pub mod sections;
 pub mod sessions;
 mod sliding;
 mod spec;

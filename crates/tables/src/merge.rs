@@ -117,6 +117,21 @@ pub enum Pending {
     Disk(SpillFile),
 }
 
+impl Pending {
+    /// Its groups in their form on disk, one batch after another.
+    ///
+    /// # Errors
+    /// Where it cannot be read back.
+    pub fn groups(&self) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> {
+        match self {
+            Pending::Memory(partitioned) => {
+                Ok(Box::new(std::iter::once(Ok(partitioned.encoded()?.clone()))))
+            }
+            Pending::Disk(file) => file.read(),
+        }
+    }
+}
+
 struct Partition {
     table: Table,
     bytes: usize,

@@ -26,15 +26,14 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::ipc;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::{Amount, Coverage, RowAmount};
 use tidemill_base::error::{Error, Result};
-use tidemill_base::panics;
 
+use crate::sections::{self, HEAD_BYTES, checksum};
 use crate::spill::slices;
 
 const MAGIC: &[u8; 8] = b"TIDEPART";
@@ -136,10 +135,7 @@ impl<W: Write> PartialWriter<W> {
     pub fn write(&mut self, groups: &RecordBatch) -> Result<()> {
         for batch in slices(groups) {
             let batch = batch?;
-            let mut stream = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
-            stream.write(&batch)?;
-            stream.finish()?;
-            self.section(GROUPS, &stream.into_inner()?)?;
+            self.section(GROUPS, &sections::encoded(&batch)?)?;
         }
         Ok(())
     }
@@ -156,11 +152,10 @@ impl<W: Write> PartialWriter<W> {
     }
 
     fn section(&mut self, kind: u8, content: &[u8]) -> Result<()> {
-        let mut head = vec![kind];
-        head.extend((content.len() as u64).to_le_bytes());
-        head.extend(checksum(&head, content).to_le_bytes());
-        self.put(&head)?;
-        self.put(content)
+        let written = sections::write(&mut self.out, kind, content);
+        written.map_err(|e| Error::io("write", &self.path, e))?;
+        self.bytes += (HEAD_BYTES + content.len()) as u64;
+        Ok(())
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
@@ -168,13 +163,6 @@ impl<W: Write> PartialWriter<W> {
         self.bytes += bytes.len() as u64;
         Ok(())
     }
-}
-
-fn checksum(head: &[u8], content: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(head);
-    hasher.update(content);
-    hasher.finalize()
 }
 
 /// A partial table being read.
@@ -342,22 +330,15 @@ impl PartialReader {
         Ok((schema.metadata().clone(), Arc::new(Schema::new(schema.fields().clone()))))
     }
 
-    /// What Arrow's reader gives of a section: it panics of some of what it should refuse.
+    /// What Arrow's reader gives of a section.
     fn decoded<T>(
         &self,
         what: &str,
         content: &[u8],
         read: impl FnOnce() -> Result<T, ArrowError>,
     ) -> Result<T> {
-        if fitting(content).is_none() {
-            return Err(self.corrupt(&format!("{what} cannot be read: lengths that do not fit it")));
-        }
-        match panics::catch(read) {
-            Ok(read) => {
-                read.map_err(|error| self.corrupt(&format!("{what} cannot be read: {error}")))
-            }
-            Err(_) => Err(self.corrupt(&format!("{what} cannot be read: no Arrow stream"))),
-        }
+        sections::decoded(content, read)
+            .map_err(|why| self.corrupt(&format!("{what} cannot be read: {why}")))
     }
 
     fn entry(&self, entries: &HashMap<String, String>, key: &str) -> Result<String> {
@@ -366,7 +347,7 @@ impl PartialReader {
     }
 
     fn section(&mut self) -> Result<(u8, Vec<u8>)> {
-        let mut head = [0; 13];
+        let mut head = [0; HEAD_BYTES];
         if self.left < head.len() as u64 {
             return Err(self.corrupt("it was cut off: its end is missing"));
         }
@@ -408,37 +389,6 @@ impl PartialReader {
             hint: hint.map(str::to_string),
         }
     }
-}
-
-/// Something if the messages of an Arrow stream are as long as they say: Arrow's reader sets so much memory
-/// aside before it looks. Partial tables are not compressed.
-fn fitting(content: &[u8]) -> Option<()> {
-    let word = |at: usize| {
-        let bytes = content.get(at..at.checked_add(4)?)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
-    };
-    let mut at = 0;
-    while at < content.len() {
-        let is_marked = word(at)? == u32::MAX;
-        let length = usize::try_from(word(if is_marked { at + 4 } else { at })?).ok()?;
-        let start = at + if is_marked { 8 } else { 4 };
-        if length == 0 {
-            return Some(());
-        }
-        let end = start.checked_add(length)?;
-        let metadata = content.get(start..end)?.to_vec();
-        let message = ipc::root_as_message(&metadata).ok()?;
-        let dictionary = message.header_as_dictionary_batch().and_then(|found| found.data());
-        let batch = message.header_as_record_batch().or(dictionary);
-        if batch.is_some_and(|batch| batch.compression().is_some()) {
-            return None;
-        }
-        at = end.checked_add(usize::try_from(message.bodyLength()).ok()?)?;
-        if at > content.len() {
-            return None;
-        }
-    }
-    Some(())
 }
 
 /// The coverage of several runs together. Estimates are left out: they are known anew after

@@ -1,11 +1,13 @@
 //! How delimited text is written.
 
+use serde::{Deserialize, Serialize};
+
 /// The dialect of delimited text: RFC 4180 with a comma unless told otherwise.
 ///
 /// A quote opens only at the start of a field; doubled inside quotes it is one quote; inside
 /// an unquoted field it is literal. `\n`, `\r\n` and a lone `\r` end a record, and a blank line
 /// is none. A special byte is ASCII and no line end, and no two are the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialect {
     /// Whether the first record names the columns. Default: true.
     pub header: bool,

@@ -44,6 +44,7 @@ use std::sync::Arc;
 use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type};
 use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 use chrono::Datelike;
+use serde::{Deserialize, Serialize};
 
 use crate::access_log::{clock, month};
 use crate::column::{Column, Node};
@@ -122,7 +123,7 @@ mod place {
 }
 
 /// How records are told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Framing {
     /// Every line is a record, as in files and on datagrams.
     #[default]

@@ -6,6 +6,8 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidemill_engine::{Coverage, Plan, Query, Result, Results, Settings};
 
+use crate::elsewhere::asked_again;
+
 /// A folder that goes with the test.
 pub(crate) struct Folder(tempfile::TempDir);
 
@@ -61,7 +63,9 @@ pub(crate) fn query(sql: impl Into<String>) -> Query {
 }
 
 pub(crate) fn ask(query: &Query, settings: &Settings) -> Result<Answer> {
-    answered(Plan::new(query, settings)?.run()?)
+    let answer = Plan::new(query, settings).and_then(Plan::run).and_then(answered);
+    asked_again(query, settings, &answer);
+    answer
 }
 
 pub(crate) fn answered(mut results: Results) -> Result<Answer> {

@@ -64,7 +64,7 @@ pub(crate) fn columns(
     for file in files {
         let metadata = inspect(file)?;
         let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
-        let _ = file.metadata.set(metadata);
+        let _ = file.metadata.set(metadata.into());
         // Columns are found by name.
         let mut names = HashSet::new();
         if let Some(twice) = own.iter().find(|field| !names.insert(field.name())) {

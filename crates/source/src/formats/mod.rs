@@ -247,6 +247,14 @@ pub(crate) trait TypedFormat: Send + Sync {
         stdin: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<Columns>;
 
+    /// Looks at a file that somebody else has found the columns of; each of its parts is cut into so many at most.
+    ///
+    /// # Errors
+    /// Those of [`columns`](Self::columns).
+    fn look(&self, file: &Arc<SourceFile>, _parts_max: u64) -> Result<()> {
+        self.columns(std::slice::from_ref(file), Layouts::Union, &mut None).map(drop)
+    }
+
     /// Begins to read a piece of a file.
     ///
     /// # Errors
@@ -350,6 +358,11 @@ pub(crate) trait FileMetadata: Any + Debug + Send + Sync {
     /// Which of the file's parts that have statistics a chunk is of.
     fn part_of(&self, chunk: usize) -> usize {
         chunk
+    }
+
+    /// Into how many chunks one of the file's own parts was cut at most.
+    fn parts_max(&self) -> u64 {
+        1
     }
 
     /// For each chunk the rows of the file before it, and its own; none where only reading tells.

@@ -134,6 +134,10 @@ impl TypedFormat for Parquet {
         columns(files, layouts)
     }
 
+    fn look(&self, file: &Arc<SourceFile>, parts_max: u64) -> Result<()> {
+        look(file, parts_max)
+    }
+
     fn end_bytes(&self) -> u64 {
         END_BYTES
     }
@@ -179,6 +183,8 @@ struct ParquetFile {
     chunks: Vec<Chunk>,
     /// What each of them is of.
     parts: Vec<Part>,
+    /// Into so many a row group was cut at most.
+    parts_max: u64,
     /// The footer with what is known of pages, once somebody has asked; none where nothing is.
     pages: OnceLock<Option<ArrowReaderMetadata>>,
 }
@@ -202,6 +208,10 @@ impl FileMetadata for ParquetFile {
     fn part_of(&self, chunk: usize) -> usize {
         self.parts.get(chunk).map_or(chunk, |part| part.group)
     }
+
+    fn parts_max(&self) -> u64 {
+        self.parts_max
+    }
 }
 
 impl ParquetFile {
@@ -219,7 +229,7 @@ impl ParquetFile {
                 parts.push(Part { group, rows });
             }
         }
-        Self { metadata, chunks, parts, pages: OnceLock::new() }
+        Self { metadata, chunks, parts, parts_max, pages: OnceLock::new() }
     }
 
     /// What a piece is of.
@@ -342,7 +352,7 @@ fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
         if files.len() < PARTS_WANTED && matches!(file.place, FileLocation::Local(_)) {
             few.push((file, metadata));
         } else {
-            let _ = file.metadata.set(Box::new(ParquetFile::new(metadata, 1)));
+            let _ = file.metadata.set(Arc::new(ParquetFile::new(metadata, 1)));
         }
         gathered.add(file, own, layouts)?;
     }
@@ -350,9 +360,16 @@ fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
         few.iter().map(|(_, metadata)| metadata.metadata().num_row_groups()).sum();
     let parts_max = (PARTS_WANTED / group_count.max(1)).max(1) as u64;
     for (file, metadata) in few {
-        let _ = file.metadata.set(Box::new(ParquetFile::new(metadata, parts_max)));
+        let _ = file.metadata.set(Arc::new(ParquetFile::new(metadata, parts_max)));
     }
     Ok(gathered.finish())
+}
+
+/// Looks at a file whose row groups are each cut into `parts_max` at most.
+fn look(file: &SourceFile, parts_max: u64) -> Result<()> {
+    let metadata = load(file, None)?;
+    let _ = file.metadata.set(Arc::new(ParquetFile::new(metadata, parts_max)));
+    Ok(())
 }
 
 /// The ends of files that are elsewhere, on their way before they are wanted.

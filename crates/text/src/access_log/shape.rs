@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
+use serde::{Deserialize, Serialize};
 
 use super::{COMBINED, Record, RecordField, Values, seconds, split};
 use crate::lines;
@@ -23,7 +24,7 @@ fn good_share(count: usize, all: usize) -> bool {
 }
 
 /// What the records of a log have besides what the Common Log Format has.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     pub(super) site: Site,
     /// Whether there are records without a referrer and a user agent, and more than a few.
@@ -35,7 +36,7 @@ pub struct Shape {
 }
 
 /// What stands before the client.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Site {
     #[default]
     None,
@@ -44,22 +45,37 @@ pub(super) enum Site {
 }
 
 /// A piece behind what the format has that is a column.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Extra {
     /// Its place among those pieces.
     pub(super) place: usize,
-    name: &'static str,
+    is: Is,
+}
+
+/// What an extra piece is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Is {
+    RequestTime,
+    UpstreamTime,
+    Forwarded,
+}
+
+impl Is {
+    /// The name of its column.
+    fn name(self) -> &'static str {
+        match self {
+            Is::RequestTime => "request_time",
+            Is::UpstreamTime => "upstream_response_time",
+            Is::Forwarded => "x_forwarded_for",
+        }
+    }
 }
 
 impl Extra {
     pub(super) fn is_seconds(&self) -> bool {
-        self.name != FORWARDED
+        self.is != Is::Forwarded
     }
 }
-
-const REQUEST_TIME: &str = "request_time";
-const UPSTREAM_TIME: &str = "upstream_response_time";
-const FORWARDED: &str = "x_forwarded_for";
 
 /// What a sample shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,9 +128,9 @@ impl Shape {
                         let extra = self.extras.iter().find(|extra| extra.place == place);
                         match extra {
                             Some(extra) if extra.is_seconds() => {
-                                (extra.name.to_owned(), DataType::Float64)
+                                (extra.is.name().to_owned(), DataType::Float64)
                             }
-                            extra => text(extra.map_or(FORWARDED, |extra| extra.name)),
+                            extra => text(extra.map_or(Is::Forwarded, |extra| extra.is).name()),
                         }
                     }
                 };
@@ -219,7 +235,7 @@ impl Shape {
             } else if are_all(&is_forwarded)
                 && unquoted().any(|value| value != b"-" && is_forwarded(value))
             {
-                shown.shape.extras.push(Extra { place, name: FORWARDED });
+                shown.shape.extras.push(Extra { place, is: Is::Forwarded });
             } else if unquoted().any(|value| value != b"-") {
                 unknown.push(place);
             }
@@ -227,7 +243,7 @@ impl Shape {
         let value = |place: usize| column(place).map(|piece| seconds(inner(piece)));
         match times[..] {
             [] => {}
-            [one] => shown.shape.extras.push(Extra { place: one, name: REQUEST_TIME }),
+            [one] => shown.shape.extras.push(Extra { place: one, is: Is::RequestTime }),
             [one, two] => {
                 // What was asked of another server took no longer than the whole.
                 let pairs = || value(one).zip(value(two)).filter_map(|(a, b)| Some((a?, b?)));
@@ -237,8 +253,8 @@ impl Shape {
                 let is_second = nearly_all(longer, pairs().count());
                 let (all, upstream) = if is_first { (one, two) } else { (two, one) };
                 if is_first || is_second {
-                    shown.shape.extras.push(Extra { place: all, name: REQUEST_TIME });
-                    shown.shape.extras.push(Extra { place: upstream, name: UPSTREAM_TIME });
+                    shown.shape.extras.push(Extra { place: all, is: Is::RequestTime });
+                    shown.shape.extras.push(Extra { place: upstream, is: Is::UpstreamTime });
                 } else {
                     unknown.extend([one, two]);
                 }
@@ -247,7 +263,7 @@ impl Shape {
         }
         shown.shape.extras.sort_by_key(|extra| extra.place);
         let mut seen = std::collections::HashSet::new();
-        shown.shape.extras.retain(|extra| seen.insert(extra.name));
+        shown.shape.extras.retain(|extra| seen.insert(extra.is));
         unknown.sort_unstable();
         if let (Some(_), Some(record)) = (unknown.first(), whole.first()) {
             let values: Vec<&[u8]> =

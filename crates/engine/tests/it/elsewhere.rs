@@ -1,0 +1,267 @@
+//! The same question with its splits read by workers that know no more than what they are sent: the same answer, byte by
+//! byte, in whichever order tasks are done, and whichever worker is gone on the way.
+//!
+//! Every question of these tests is asked so a second time where it can be ([`asked_again`]).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidemill_engine::query::{Done, Handed, Worker, Workers};
+use tidemill_engine::remote::StorageOptions;
+use tidemill_engine::source::SourceSpec;
+use tidemill_engine::{Error, NamedSource, Plan, Progress, Query, Result, Settings};
+
+use crate::common::{Answer, Folder, Random, answered, settings};
+
+/// Workers of this process, each of which plans for itself; tasks are done one by one, in any order.
+#[derive(Debug)]
+pub(crate) struct Dealt(Mutex<State>);
+
+struct State {
+    random: Random,
+    threads: usize,
+    /// One task in so many is lost; none is where it is 0.
+    lost: u64,
+    job: Vec<u8>,
+    workers: Vec<Worker>,
+    waiting: VecDeque<Handed>,
+    done: usize,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
+impl Dealt {
+    pub(crate) fn new(seed: u64, threads: usize, lost: u64) -> Arc<Self> {
+        Arc::new(Dealt(Mutex::new(State {
+            random: Random(seed),
+            threads,
+            lost,
+            job: Vec::new(),
+            workers: Vec::new(),
+            waiting: VecDeque::new(),
+            done: 0,
+        })))
+    }
+
+    /// Tasks that were done.
+    pub(crate) fn done(&self) -> usize {
+        self.0.lock().unwrap().done
+    }
+}
+
+impl Workers for Dealt {
+    fn threads(&self) -> usize {
+        self.0.lock().unwrap().threads
+    }
+
+    fn begin(&self, job: Vec<u8>) -> Result<()> {
+        let mut state = self.0.lock().unwrap();
+        state.job = job;
+        state.workers.clear();
+        state.waiting.clear();
+        for threads in [1, 3] {
+            let settings = Settings { threads, ..Settings::new(64 << 20) };
+            let worker = Worker::new(&state.job, &settings, &StorageOptions::default())?;
+            state.workers.push(worker);
+        }
+        Ok(())
+    }
+
+    fn submit(&self, task: Handed) -> Result<()> {
+        self.0.lock().unwrap().waiting.push_back(task);
+        Ok(())
+    }
+
+    fn next(&self, _: Duration) -> Result<Option<Done>> {
+        let mut state = self.0.lock().unwrap();
+        let count = state.waiting.len() as u64;
+        if count == 0 {
+            return Ok(None);
+        }
+        let place = state.random.below(count) as usize;
+        let Handed { number, attempt, content, .. } = state.waiting.remove(place).unwrap();
+        let lost = state.lost;
+        let is_lost = attempt < 3 && lost > 0 && state.random.below(lost) == 0;
+        if is_lost {
+            let outcome = Err("it was killed".to_owned());
+            return Ok(Some(Done { number, attempt, outcome }));
+        }
+        state.done += 1;
+        let worker = state.random.below(2) as usize;
+        let outcome = Ok(state.workers[worker].run(&content));
+        Ok(Some(Done { number, attempt, outcome }))
+    }
+
+    fn end(&self) {
+        self.0.lock().unwrap().waiting.clear();
+    }
+}
+
+/// Asks once more, with workers, what was answered here, and compares; nothing where it cannot be asked so.
+pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answer>) {
+    let is_fixed = !["random", "uuid", "now(", "current_", "sample"]
+        .iter()
+        .any(|word| query.sql.to_ascii_lowercase().contains(word));
+    if !is_fixed || query.turbo.is_some() || query.workers.is_some() {
+        return;
+    }
+    let workers = Dealt::new(query.sql.len() as u64, 2, 5);
+    let own = Query { workers: Some(workers.clone()), ..query.clone() };
+    let settings =
+        Settings { progress: Progress::new(), rejected_folder: None, ..settings.clone() };
+    let Ok(plan) = Plan::new(&own, &settings) else { return };
+    if !plan.explain().is_ok_and(|explained| explained.path == "partial tables") {
+        return;
+    }
+    match (plan.run().and_then(answered), here) {
+        (Ok(there), Ok(here)) => {
+            assert_eq!(there.rows(), here.rows(), "{}", query.sql);
+            assert_eq!(there.batches, here.batches, "{}", query.sql);
+            let (one, two) = (&there.coverage, &here.coverage);
+            assert_eq!((one.rows, one.bytes), (two.rows, two.bytes), "{}", query.sql);
+            assert_eq!(one.first_rejected, two.first_rejected, "{}", query.sql);
+        }
+        (Err(Error::Usage { message, .. }), _) if message.contains("worker elsewhere") => {}
+        (Err(there), Err(here)) => assert_eq!(there.to_string(), here.to_string(), "{}", query.sql),
+        (Err(there), Ok(_)) => panic!("{}: {there}", query.sql),
+        (Ok(_), Err(here)) => panic!("{}: answered with workers, and here {here}", query.sql),
+    }
+}
+
+fn of(folder: &Folder, pattern: &str, sql: &str, workers: Option<Arc<Dealt>>) -> Query {
+    let spec = SourceSpec { url: folder.sql(&format!("$/{pattern}")), ..SourceSpec::default() };
+    let sources = vec![NamedSource { name: "source".into(), spec }];
+    let workers = workers.map(|workers| workers as Arc<dyn Workers>);
+    Query { sources, sql: sql.into(), workers, ..Query::default() }
+}
+
+/// Files of about 3 MB each, with quoted fields that hold line ends.
+fn large(folder: &Folder, seed: u64) {
+    let mut random = Random(seed);
+    for file in 0..3 {
+        let mut text = String::from("k,s,x\n");
+        while text.len() < 3 << 20 {
+            let (key, value) = (random.below(2_000), random.below(1 << 40));
+            let words = match random.below(4) {
+                0 => "a line,\n\"\"and\"\" another,1\n2,3,4".to_owned(),
+                1 => "\n".repeat(random.below(20) as usize),
+                _ => format!("words {}", random.below(30)),
+            };
+            text.push_str(&format!("key {key},\"{words}\",{}\n", value as f64 / 7.0));
+        }
+        folder.write(&format!("{file}.csv"), text);
+    }
+}
+
+const STATEMENTS: [&str; 6] = [
+    "SELECT k, count(*) AS n, sum(x) AS s, avg(x) AS m, min(s) AS a, unique(s) AS u \
+        FROM source GROUP BY k ORDER BY k",
+    "SELECT count(*) AS n, sum(x) AS s, stddev(x) AS d, median(x) AS m FROM source",
+    "SELECT s, collect(k, 3) AS first, top_k(k, 2) AS top FROM source GROUP BY s ORDER BY s",
+    "SELECT count(DISTINCT k) AS n, count(DISTINCT s) AS m FROM source WHERE x > 1e6",
+    "SELECT k, s, count(*) AS n FROM source GROUP BY k, s HAVING count(*) > 2 ORDER BY n DESC, k, s LIMIT 50",
+    "SELECT filename, count(*) AS n, max(x) AS x FROM source GROUP BY filename ORDER BY filename",
+];
+
+#[test]
+fn many_splits_in_any_order_with_workers_that_are_gone_answer_as_one_process_does() {
+    let folder = Folder::new();
+    large(&folder, 7);
+    for (seed, sql) in (1..).zip(STATEMENTS) {
+        let here = answered(
+            Plan::new(&of(&folder, "?.csv", sql, None), &settings()).unwrap().run().unwrap(),
+        )
+        .unwrap();
+        for (threads, lost) in [(1, 0), (4, 3), (64, 2)] {
+            let workers = Dealt::new(seed, threads, lost);
+            let query = of(&folder, "?.csv", sql, Some(workers.clone()));
+            let there = answered(Plan::new(&query, &settings()).unwrap().run().unwrap()).unwrap();
+            assert!(workers.done() > 1, "{sql}: one task");
+            assert_eq!(there.batches, here.batches, "{sql} with {threads} threads");
+            assert_eq!(there.coverage.rows, here.coverage.rows, "{sql}");
+            assert_eq!(there.coverage.bytes, here.coverage.bytes, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn a_task_that_ends_its_worker_each_time_is_named() {
+    let folder = Folder::new();
+    large(&folder, 8);
+    #[derive(Debug)]
+    struct Poisoned(Arc<Dealt>);
+    impl Workers for Poisoned {
+        fn threads(&self) -> usize {
+            4
+        }
+        fn begin(&self, job: Vec<u8>) -> Result<()> {
+            self.0.begin(job)
+        }
+        fn submit(&self, task: Handed) -> Result<()> {
+            self.0.submit(task)
+        }
+        fn next(&self, wait: Duration) -> Result<Option<Done>> {
+            let done = self.0.next(wait)?;
+            Ok(done.map(|done| match done.number {
+                2 => Done { outcome: Err("it was killed by signal 9".to_owned()), ..done },
+                _ => done,
+            }))
+        }
+        fn end(&self) {
+            self.0.end();
+        }
+    }
+    let workers = Arc::new(Poisoned(Dealt::new(1, 4, 0)));
+    let query = Query { workers: Some(workers), ..of(&folder, "?.csv", STATEMENTS[0], None) };
+    let error = Plan::new(&query, &settings()).unwrap().run().err().unwrap().to_string();
+    assert!(error.contains("a worker ended 4 times over the same splits"), "{error}");
+    assert!(error.contains(".csv` from byte") && error.contains("signal 9"), "{error}");
+}
+
+#[test]
+fn a_file_that_changes_after_it_was_listed_is_refused_by_its_worker() {
+    let folder = Folder::new();
+    folder.write("a.csv", "k,s,x\na,b,1\n");
+    let workers = Dealt::new(1, 2, 0);
+    let sql = "SELECT k, count(*) AS n FROM source GROUP BY k";
+    let plan = Plan::new(&of(&folder, "a.csv", sql, Some(workers)), &settings()).unwrap();
+    folder.write("a.csv", "k,s,x\na,b,1\na,b,2\n");
+    let error = plan.run().err().unwrap();
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+}
+
+#[test]
+fn malformed_records_are_counted_and_shown_as_in_one_process() {
+    let folder = Folder::new();
+    let mut text = String::from("k,x\n");
+    for row in 0..400_000 {
+        match row % 9_973 {
+            0 => text.push_str(&format!("key {},not a number\n", row % 7)),
+            _ => text.push_str(&format!("key {},{row}\n", row % 7)),
+        }
+    }
+    folder.write("a.csv", text);
+    let sql = "SELECT k, count(*) AS n, sum(x) AS s FROM source GROUP BY k ORDER BY k";
+    for allowed in ["0", "40", "41", "1%", "0.001%"] {
+        let settings = Settings { max_bad: allowed.parse().unwrap(), ..settings() };
+        let asked = |workers| {
+            let query =
+                Query { schema: Some("x BIGINT".into()), ..of(&folder, "a.csv", sql, workers) };
+            answered(Plan::new(&query, &settings)?.run()?)
+        };
+        match (asked(None), asked(Some(Dealt::new(3, 4, 4)))) {
+            (Ok(here), Ok(there)) => {
+                assert_eq!(there.batches, here.batches);
+                assert_eq!(there.coverage.rows, here.coverage.rows);
+                assert_eq!(there.coverage.first_rejected, here.coverage.first_rejected);
+            }
+            (Err(here), Err(there)) => assert_eq!(there.to_string(), here.to_string()),
+            (here, there) => panic!("{allowed}: {:?} and {:?}", here.err(), there.err()),
+        }
+    }
+}

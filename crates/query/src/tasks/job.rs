@@ -1,0 +1,141 @@
+//! A job: what all tasks of a query have in common, as bytes.
+//!
+//! ```text
+//!   "TIDEJOB1"
+//!   section 'J' │ JSON: the SQL, its tables, the source that is read in splits
+//!   section 'S' │ Arrow: the columns of a source, that one's first        (any number)
+//!   section 'K' │ JSON: how many batches of a joined side follow          (one for each side)
+//!   section 'B' │ Arrow: rows of that side                                (any number)
+//! ```
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use serde::{Deserialize, Serialize};
+use tidemill_base::error::{Error, Result};
+use tidemill_source::SourceDescription;
+use tidemill_sql::dialects::Sample;
+use tidemill_tables::sections::{self, Sections};
+
+const MAGIC: &[u8; 8] = b"TIDEJOB1";
+
+const JOB: u8 = b'J';
+const SCHEMA: u8 = b'S';
+const SIDE: u8 = b'K';
+const BATCH: u8 = b'B';
+
+/// What a worker plans.
+pub(super) struct Job {
+    pub said: Said,
+    /// Name and columns of each source, of which those that are hidden are marked; the one that is read in splits is the
+    /// first.
+    pub schemas: Vec<SchemaRef>,
+    /// The rows of what is joined, a side after the other.
+    pub sides: Vec<Vec<RecordBatch>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Said {
+    /// The query.
+    pub sql: String,
+    /// The names of the sources, as the query has them.
+    pub names: Vec<String>,
+    /// A line per key and state.
+    pub tables: Vec<String>,
+    /// What `now()` is, in nanoseconds since 1970.
+    pub planned_ns: i64,
+    /// The source that is read in splits.
+    pub source: SourceDescription,
+    /// Which of its rows are taken.
+    pub sample: Option<SampleSaid>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct SampleSaid {
+    percent: f64,
+    by_split: bool,
+    seed: u64,
+}
+
+impl From<Sample> for SampleSaid {
+    fn from(Sample { percent, by_split, seed }: Sample) -> Self {
+        SampleSaid { percent, by_split, seed }
+    }
+}
+
+impl From<SampleSaid> for Sample {
+    fn from(SampleSaid { percent, by_split, seed }: SampleSaid) -> Self {
+        Sample { percent, by_split, seed }
+    }
+}
+
+impl Job {
+    pub(super) fn encoded(&self) -> Result<Vec<u8>> {
+        let mut out = MAGIC.to_vec();
+        put(&mut out, JOB, &json(&self.said)?)?;
+        for schema in &self.schemas {
+            let mut stream = StreamWriter::try_new(Vec::new(), schema)?;
+            stream.finish()?;
+            put(&mut out, SCHEMA, &stream.into_inner()?)?;
+        }
+        for batches in &self.sides {
+            put(&mut out, SIDE, &json(&batches.len())?)?;
+            for batch in batches {
+                put(&mut out, BATCH, &sections::encoded(batch)?)?;
+            }
+        }
+        Ok(out)
+    }
+
+    pub(super) fn decoded(bytes: &[u8]) -> Result<Job> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("it is no job of this release"))?;
+        let mut sections = Sections::new(rest);
+        let (mut said, mut schemas, mut sides) = (None, Vec::new(), Vec::new());
+        while let Some((kind, content)) = sections.next().map_err(bad)? {
+            match kind {
+                JOB => {
+                    said = Some(serde_json::from_slice(content).map_err(|e| bad(&e.to_string()))?);
+                }
+                SCHEMA => schemas.push(schema(content)?),
+                SIDE => sides.push(Vec::new()),
+                BATCH => {
+                    let side = sides.last_mut().ok_or_else(|| bad("rows of no side"))?;
+                    side.extend(sections::batches(content).map_err(|why| bad(&why))?);
+                }
+                _ => return Err(bad("a section of an unknown kind")),
+            }
+        }
+        let said: Said = said.ok_or_else(|| bad("it says nothing"))?;
+        if said.names.len() != schemas.len() || schemas.is_empty() {
+            return Err(bad("its sources are not its columns'"));
+        }
+        Ok(Job { said, schemas, sides })
+    }
+}
+
+fn schema(content: &[u8]) -> Result<SchemaRef> {
+    let stream = StreamReader::try_new(content, None)?;
+    Ok(Arc::clone(&stream.schema()))
+}
+
+/// What is wrong with a job, a task or its part.
+pub(super) fn bad(why: &str) -> Error {
+    Error::Corrupt {
+        path: "a worker's message".to_owned(),
+        offset: None,
+        reason: why.to_owned(),
+        hint: Some("the same release of tidemill has to be on all machines".to_owned()),
+    }
+}
+
+pub(super) fn json<T: Serialize>(of: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(of).map_err(|error| Error::Internal(format!("no JSON: {error}")))
+}
+
+/// Appends a section; a vector takes all that is written to it.
+pub(super) fn put(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Result<()> {
+    sections::write(out, kind, content).map_err(|e| Error::io("write", "a worker's message", e))
+}

@@ -1,0 +1,87 @@
+//! A query's splits read elsewhere: by other processes, on other machines.
+//!
+//! ```text
+//!   driver                                  workers, anywhere
+//!     plan · list · cut                        plan again, over the same columns
+//!       job  ───────────────────────────────►  once
+//!       task: some splits  ─────────────────►  map ─ tables
+//!       merge · finish  ◄──── a part: groups and what was read of each split
+//! ```
+//!
+//! Who asks plans once, from listings and samples. A [job](job) is the SQL, the columns of its sources and the rows of
+//! what is joined; a [task](task) is some splits that follow one another, by their files' names, versions and ranges. A
+//! worker plans the SQL again over those columns, and so finds the same map and the same tables; it is refused if it finds
+//! others. What it gives is a part of the table (`docs/formats/task.md`), which passes a gate in the order of the splits:
+//! whether each began where the one before it ended is checked between workers as it is between threads, and states
+//! that depend on order are merged in it, so that the answer is the same bytes as that of one machine.
+//!
+//! How a task reaches a worker is somebody else's: whoever can start processes is [`Workers`].
+
+mod driver;
+mod failure;
+mod job;
+mod task;
+mod worker;
+
+pub(crate) use driver::fold;
+pub use worker::Worker;
+
+use std::time::Duration;
+
+use tidemill_base::error::Result;
+
+/// Processes that read splits for a query.
+///
+/// Methods are called from one thread at a time.
+pub trait Workers: std::fmt::Debug + Send + Sync {
+    /// How many threads there are together; tasks are cut for so many.
+    fn threads(&self) -> usize;
+
+    /// Says what all tasks that follow are of.
+    ///
+    /// # Errors
+    /// Where no worker can be reached.
+    fn begin(&self, job: Vec<u8>) -> Result<()>;
+
+    /// Hands in a task, to be done by whichever worker is free first. Tasks that were handed in with a number that is in
+    /// work are done again.
+    ///
+    /// # Errors
+    /// Where no worker can be reached.
+    fn submit(&self, task: Handed) -> Result<()>;
+
+    /// What has become of a task; none where nothing has after so long.
+    ///
+    /// # Errors
+    /// Where no worker can be reached any more.
+    fn next(&self, wait: Duration) -> Result<Option<Done>>;
+
+    /// Ends all tasks of the job: no more of them is waited for.
+    fn end(&self);
+}
+
+/// A task on its way to a worker.
+#[derive(Debug, Clone)]
+pub struct Handed {
+    /// Its place among the job's tasks.
+    pub number: usize,
+    /// How often it was handed in before.
+    pub attempt: usize,
+    /// What is expected of its cost: its bytes as stored.
+    pub bytes: u64,
+    /// What it is called where people see it: `flights 3 of 40`.
+    pub name: String,
+    /// What a [`Worker`] takes.
+    pub content: Vec<u8>,
+}
+
+/// What became of a task.
+#[derive(Debug)]
+pub struct Done {
+    /// Its place among the job's tasks.
+    pub number: usize,
+    /// Which of its attempts.
+    pub attempt: usize,
+    /// What a [`Worker`] gave; or, in words, why the worker is gone, and the task with it.
+    pub outcome: Result<Vec<u8>, String>,
+}

@@ -1,0 +1,664 @@
+//! An opened source in words: how another process reads its splits without looking for what is known.
+//!
+//! Who plans lists files, infers types and cuts once. Whoever reads a split elsewhere gets a [`SourceDescription`], the
+//! same for all splits, and for each a [`SplitDescription`] with the files that it is of; a [`Reopener`] makes a
+//! [`Source`] of these files alone. It has the same columns at the same places, so that whatever was planned over one
+//! holds for the other.
+//!
+//! A file is described by its name and its version: size and time on a disk, ETag of an object. What is another version
+//! by now is [`Error::Changed`]. Footers are read again by whoever reads the file, and kept.
+//!
+//! What is here alone cannot be described: standard input, rows in memory, formats that the program around has added.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use object_store::ObjectMeta;
+use object_store::path::Path as ObjectPath;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tidemill_base::cancel::Cancel;
+use tidemill_remote::StorageOptions;
+use tidemill_remote::http::Web;
+use tidemill_remote::object::{Object, probe_all};
+use tidemill_remote::s3::Bucket;
+use tidemill_text::access_log::Shape;
+
+use super::columns::{Columns, Layout, Layouts};
+use super::compression::Compression;
+use super::dialect::{Dialect, TextOptions, log_format};
+use super::error::{Error, Result};
+use super::fault::Fault;
+use super::formats::{FileMetadata, Format, LogLines};
+use super::input::Identity;
+use super::opener::{NestedKind, Promoted, Promotion};
+use super::program::Program;
+use super::read::SplitStats;
+use super::reject::Refused;
+use super::starts::LongRecords;
+use super::{FileLocation, Origin, Piece, Source, SourceFile, SourceSpec, Split, listing};
+
+/// Of so many files what was looked at is kept.
+const KEPT_FILES_MAX: usize = 256;
+
+/// What all splits of a source have in common.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SourceDescription {
+    url: String,
+    format: String,
+    options: TextOptions,
+    layouts: Option<Layouts>,
+    exec: Option<Vec<String>>,
+    recover: bool,
+    dialect: Dialect,
+    log: Log,
+    #[serde(with = "ipc")]
+    columns: SchemaRef,
+    column_layouts: Vec<Layout>,
+    /// Files that messages name besides the one that is read.
+    named: Vec<String>,
+    /// Per column, which of these shows its type.
+    shown_by: Vec<Option<usize>>,
+    /// Which of these all must be like, where files may not differ.
+    schema_file: Option<usize>,
+    #[serde(with = "ipc")]
+    schema: SchemaRef,
+    #[serde(with = "ipc")]
+    hidden: SchemaRef,
+    origins: Vec<Origin>,
+    promotions: Vec<PromotionDescription>,
+    promoted: Vec<Promoted>,
+    /// Columns of text of which it is known whether they have few values.
+    few: BTreeMap<usize, bool>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Log {
+    Plain,
+    Shaped(Shape),
+    /// By the options.
+    Described,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PromotionDescription {
+    column: usize,
+    name: String,
+    kind: NestedKind,
+    #[serde(with = "ipc")]
+    fields: SchemaRef,
+}
+
+/// A file, and which version of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileDescription {
+    place: Place,
+    /// As messages and results show it.
+    shown: String,
+    bytes: u64,
+    /// When it was last written to, in nanoseconds since 1970; 0 where nobody says.
+    modified_ns: i64,
+    compression: Compression,
+    /// Whether its first bytes have said so.
+    is_told: bool,
+    keys: Vec<(String, Option<String>)>,
+    layout: usize,
+    parts_max: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Place {
+    Disk { path: PathBuf },
+    S3 { bucket: String, key: String, e_tag: Option<String>, version: Option<String> },
+    Web { url: String, e_tag: Option<String> },
+}
+
+/// A split, as parts of some described files.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SplitDescription {
+    /// Its position among the splits of the source.
+    pub index: usize,
+    /// Its bytes as stored.
+    pub bytes: u64,
+    /// Where its first record starts, if that is known.
+    pub exact_start: Option<u64>,
+    pieces: Vec<PieceDescription>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct PieceDescription {
+    file: usize,
+    range: Range<u64>,
+    row_groups: Option<Vec<usize>>,
+    rows: Option<Range<u64>>,
+}
+
+/// What was read of a split elsewhere.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StatsDescription {
+    rows: u64,
+    bytes: u64,
+    rejected: u64,
+    start: Option<u64>,
+    end: Option<u64>,
+    refused: Vec<RefusedDescription>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct RefusedDescription {
+    piece: usize,
+    offset: u64,
+    line: Option<u64>,
+    row: Option<u64>,
+    fault: Fault,
+    /// As text; where it is none, in hexadecimal digits.
+    record: std::result::Result<String, String>,
+    truncated: bool,
+}
+
+fn only_here(what: &str) -> Error {
+    Error::usage_hint(
+        format!("{what}, and a worker elsewhere cannot read it"),
+        "write it to files that all machines see, or to a bucket, first",
+    )
+}
+
+impl Source {
+    /// What another process has to know to read its splits.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what can be read in this process alone.
+    pub fn describe(&self) -> Result<SourceDescription> {
+        if let Format::Registered(_) = self.format {
+            return Err(only_here(&format!("format `{}` is of this program alone", self.format)));
+        }
+        if let Some(file) = self.files.iter().find(|file| file.is_stream()) {
+            return Err(only_here(&match &file.place {
+                FileLocation::Given(_) => format!("`{}` is in this program's memory", file.shown),
+                _ => format!("{} can be read once, from front to back", file.shown),
+            }));
+        }
+        if let Some(file) =
+            self.files.iter().find(|file| matches!(file.place, FileLocation::Given(_)))
+        {
+            return Err(only_here(&format!("`{}` is in this program's memory", file.shown)));
+        }
+        let mut named: Vec<String> = Vec::new();
+        let mut name = |file: usize| {
+            let shown = self.files.get(file)?.shown();
+            Some(named.iter().position(|other| other == shown).unwrap_or_else(|| {
+                named.push(shown.to_owned());
+                named.len() - 1
+            }))
+        };
+        let shown_by = self.columns.shown_by.iter().map(|file| file.and_then(&mut name)).collect();
+        let schema_file = name(self.columns.schema_file);
+        let promotions = self.promotions.iter().map(|promotion| PromotionDescription {
+            column: promotion.column,
+            name: promotion.name.clone(),
+            kind: promotion.kind,
+            fields: Arc::new(Schema::new(promotion.fields.clone())),
+        });
+        Ok(SourceDescription {
+            url: tidemill_base::redact::shown(&self.spec.url),
+            format: self.format.name().to_owned(),
+            options: self.spec.options.clone(),
+            layouts: self.spec.layouts,
+            exec: self.spec.exec.as_ref().map(|program| program.words().to_vec()),
+            recover: self.spec.recover,
+            dialect: self.dialect.clone(),
+            log: match &self.log {
+                LogLines::Plain => Log::Plain,
+                LogLines::Shaped(shape) => Log::Shaped(shape.as_ref().clone()),
+                LogLines::Described(_) => Log::Described,
+            },
+            columns: Arc::new(Schema::new(self.columns.fields.clone())),
+            column_layouts: self.columns.layouts.clone(),
+            named,
+            shown_by,
+            schema_file,
+            schema: Arc::clone(&self.schema),
+            hidden: Arc::new(Schema::new(self.hidden.clone())),
+            origins: self.origins.clone(),
+            promotions: promotions.collect(),
+            promoted: self.promoted.clone(),
+            few: self.few.lock().clone(),
+        })
+    }
+
+    /// A file's name and version.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what can be read in this process alone; [`Error::Io`] where the current folder is not known.
+    fn describe_file(&self, file: &SourceFile) -> Result<FileDescription> {
+        let place = match &file.place {
+            FileLocation::Local(path) => Place::Disk {
+                path: std::path::absolute(path).map_err(|error| Error::io("find", path, error))?,
+            },
+            FileLocation::Object(object) => match object.in_bucket() {
+                Some((bucket, meta)) => Place::S3 {
+                    bucket: bucket.to_owned(),
+                    key: meta.location.to_string(),
+                    e_tag: meta.e_tag.clone(),
+                    version: meta.version.clone(),
+                },
+                None => Place::Web {
+                    url: object.url().to_string(),
+                    e_tag: object.e_tag().map(str::to_owned),
+                },
+            },
+            FileLocation::Stdin | FileLocation::Given(_) => return Err(only_here(&file.shown)),
+        };
+        Ok(FileDescription {
+            place,
+            shown: file.shown.to_string(),
+            bytes: file.size(),
+            modified_ns: i64::try_from(file.identity.modified_ns).unwrap_or(0),
+            compression: file.compression(),
+            is_told: file.told.get().is_some(),
+            keys: file.keys.clone(),
+            layout: self.columns.layout_index(file.index),
+            parts_max: file.metadata().map_or(1, FileMetadata::parts_max),
+        })
+    }
+
+    /// Describes splits by the files that they are of, each of which is there once.
+    ///
+    /// # Errors
+    /// As [`describe`](Self::describe).
+    pub fn describe_splits(
+        &self,
+        splits: &[Split],
+    ) -> Result<(Vec<FileDescription>, Vec<SplitDescription>)> {
+        let (mut files, mut places) = (Vec::new(), HashMap::new());
+        let mut described = Vec::with_capacity(splits.len());
+        for split in splits {
+            let mut pieces = Vec::with_capacity(split.pieces.len());
+            for piece in &split.pieces {
+                let file = match places.get(&piece.file.index) {
+                    Some(place) => *place,
+                    None => {
+                        files.push(self.describe_file(&piece.file)?);
+                        places.insert(piece.file.index, files.len() - 1);
+                        files.len() - 1
+                    }
+                };
+                pieces.push(PieceDescription {
+                    file,
+                    range: piece.range.clone(),
+                    row_groups: piece.row_groups.clone(),
+                    rows: piece.rows.clone(),
+                });
+            }
+            let Split { index, bytes, exact_start, .. } = *split;
+            described.push(SplitDescription { index, bytes, exact_start, pieces });
+        }
+        Ok((files, described))
+    }
+
+    /// The split of this source that a description is of.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where it names a file that the source does not have.
+    pub fn described_split(&self, described: &SplitDescription) -> Result<Split> {
+        let piece = |piece: &PieceDescription| {
+            let file = self.files.get(piece.file).cloned();
+            let missing = || Error::Internal(format!("a split names a file {}", piece.file));
+            let (range, rows) = (piece.range.clone(), piece.rows.clone());
+            Ok(Piece {
+                file: file.ok_or_else(missing)?,
+                range,
+                row_groups: piece.row_groups.clone(),
+                rows,
+            })
+        };
+        let SplitDescription { index, bytes, exact_start, .. } = *described;
+        let pieces = described.pieces.iter().map(piece).collect::<Result<_>>()?;
+        Ok(Split { index, pieces, bytes, exact_start })
+    }
+}
+
+/// Makes sources of described files, one description's.
+pub struct Reopener {
+    description: SourceDescription,
+    format: Format,
+    log: LogLines,
+    promotions: Vec<Promotion>,
+    spec: SourceSpec,
+    cancel: Cancel,
+    /// Which buckets were opened.
+    buckets: Mutex<HashMap<String, Arc<Bucket>>>,
+    /// What was looked at, and what is shared among the readers of what is elsewhere.
+    kept: Mutex<HashMap<FileDescription, KeptFile>>,
+}
+
+#[derive(Clone)]
+struct KeptFile {
+    place: FileLocation,
+    metadata: Option<Arc<dyn FileMetadata>>,
+}
+
+impl Reopener {
+    /// For the files of a source; those that are elsewhere are reached by `options`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where the description is of another release, which knows other formats.
+    pub fn new(
+        description: SourceDescription,
+        options: &StorageOptions,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        let format: Format = description.format.parse()?;
+        let log = match &description.log {
+            Log::Plain => LogLines::Plain,
+            Log::Shaped(shape) => LogLines::Shaped(Arc::new(shape.clone())),
+            Log::Described => {
+                let described = description.options.log_format.as_deref().unwrap_or_default();
+                LogLines::Described(Arc::new(log_format(described)?))
+            }
+        };
+        let promotions = description.promotions.iter().map(|promotion| Promotion {
+            column: promotion.column,
+            name: promotion.name.clone(),
+            kind: promotion.kind,
+            fields: promotion.fields.fields().clone(),
+        });
+        let spec = SourceSpec {
+            url: description.url.clone(),
+            format: Some(format),
+            options: description.options.clone(),
+            layouts: description.layouts,
+            exec: description.exec.clone().map(Program::new).transpose()?,
+            recover: description.recover,
+            storage_options: options.clone(),
+            ..SourceSpec::default()
+        };
+        Ok(Reopener {
+            format,
+            log,
+            promotions: promotions.collect(),
+            spec,
+            cancel: cancel.clone(),
+            buckets: Mutex::default(),
+            kept: Mutex::default(),
+            description,
+        })
+    }
+
+    /// The columns of its sources.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.description.schema
+    }
+
+    /// A source of these files alone.
+    ///
+    /// Cost: a `stat` for each on a disk; of the web a request for each; of formats with footers these, unless they were
+    /// read for an earlier source.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] for a file of another version; those of looking at it.
+    pub fn open(&self, files: &[FileDescription]) -> Result<Source> {
+        let of = &self.description;
+        let (mut opened, mut layout_of) = (Vec::new(), Vec::new());
+        for (index, file) in files.iter().enumerate() {
+            opened.push(self.file(index, file)?);
+            layout_of.push(file.layout);
+        }
+        // Those that are named besides; where one is read, it is that one.
+        let mut places = Vec::with_capacity(of.named.len());
+        for shown in &of.named {
+            let read = opened.iter().position(|file| *file.shown == **shown);
+            places.push(read.unwrap_or(opened.len()));
+            if read.is_none() {
+                opened.push(self.named(opened.len(), shown));
+            }
+        }
+        let place = |named: Option<usize>| named.and_then(|named| places.get(named)).copied();
+        let fields: Vec<FieldRef> = of.columns.fields().to_vec();
+        let columns = Columns {
+            clashes: vec![None; fields.len()],
+            shown_by: of.shown_by.iter().map(|named| place(*named)).collect(),
+            schema_file: place(of.schema_file).unwrap_or(0),
+            layouts: of.column_layouts.clone(),
+            layout_of,
+            fields,
+        };
+        Ok(Source {
+            spec: self.spec.clone(),
+            format: self.format,
+            dialect: of.dialect.clone(),
+            log: self.log.clone(),
+            notes: Vec::new(),
+            marked: Vec::new(),
+            files: opened,
+            columns,
+            origins: of.origins.clone(),
+            promotions: self.promotions.clone(),
+            promoted: of.promoted.clone(),
+            schema: Arc::clone(&of.schema),
+            hidden: of.hidden.fields().to_vec(),
+            stdin: Mutex::default(),
+            asking: None,
+            few: Mutex::new(of.few.clone()),
+            long_records: LongRecords::default(),
+        })
+    }
+
+    fn named(&self, index: usize, shown: &str) -> Arc<SourceFile> {
+        let shown: Arc<str> = shown.into();
+        let identity = Identity { device: 0, inode: 0, size: 0, modified_ns: 0 };
+        let (place, name) = (FileLocation::Local(PathBuf::new()), Arc::clone(&shown));
+        let found = listing::ListedFile { place, name, shown, identity, keys: Vec::new() };
+        SourceFile::found(found, index, Compression::None, &SourceSpec::default(), &self.cancel)
+    }
+
+    fn file(&self, index: usize, described: &FileDescription) -> Result<Arc<SourceFile>> {
+        let kept = self.kept.lock().get(described).cloned();
+        let place = match &kept {
+            Some(KeptFile { place, .. }) => place.clone(),
+            None => self.place(described)?,
+        };
+        let modified_ns = i128::from(described.modified_ns);
+        let planned = Identity { device: 0, inode: 0, size: described.bytes, modified_ns };
+        let identity = match &place {
+            FileLocation::Local(path) => same_version(path, &described.shown, planned)?,
+            _ => planned,
+        };
+        let shown: Arc<str> = described.shown.as_str().into();
+        let (name, keys) = (Arc::clone(&shown), described.keys.clone());
+        let found = listing::ListedFile { place: place.clone(), name, shown, identity, keys };
+        let file = SourceFile::found(found, index, described.compression, &self.spec, &self.cancel);
+        if described.is_told {
+            let _ = file.told.set(described.compression);
+        }
+        if let Some(format) = self.format.typed() {
+            match kept.and_then(|kept| kept.metadata) {
+                Some(metadata) => {
+                    let _ = file.metadata.set(metadata);
+                }
+                None => format.look(&file, described.parts_max)?,
+            }
+        }
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT_FILES_MAX && !kept.contains_key(described) {
+            kept.clear();
+        }
+        let metadata = file.metadata.get().cloned();
+        kept.entry(described.clone()).or_insert(KeptFile { place, metadata });
+        Ok(file)
+    }
+
+    fn place(&self, described: &FileDescription) -> Result<FileLocation> {
+        match &described.place {
+            Place::Disk { path } => Ok(FileLocation::Local(path.clone())),
+            Place::S3 { bucket, key, e_tag, version } => {
+                let modified = chrono::DateTime::from_timestamp_nanos(described.modified_ns);
+                let location = ObjectPath::parse(key)
+                    .map_err(|error| Error::Internal(format!("`{key}` is no key: {error}")))?;
+                let meta = ObjectMeta {
+                    location,
+                    last_modified: modified,
+                    size: described.bytes,
+                    e_tag: e_tag.clone(),
+                    version: version.clone(),
+                };
+                let bucket = self.bucket(bucket)?;
+                Ok(FileLocation::Object(Arc::new(Object::listed(&bucket, meta))))
+            }
+            Place::Web { url, e_tag } => {
+                let plain = url.get(..5).is_some_and(|it| it.eq_ignore_ascii_case("http:"));
+                let web = Web::open(&self.spec.storage_options, plain)?;
+                let found = probe_all(&web, std::slice::from_ref(url), &self.cancel)?;
+                let object = found.into_iter().next();
+                let object =
+                    object.ok_or_else(|| Error::Internal("nothing came of a request".into()))?;
+                let is_same = object.size() == described.bytes
+                    && object.e_tag() == e_tag.as_deref()
+                    && object.modified_ns() == i128::from(described.modified_ns);
+                if !is_same {
+                    let path = described.shown.clone();
+                    let reason = "its server has another version than when it was planned".into();
+                    return Err(Error::Changed { path, reason });
+                }
+                Ok(FileLocation::Object(object))
+            }
+        }
+    }
+
+    fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
+        let mut buckets = self.buckets.lock();
+        if let Some(bucket) = buckets.get(name) {
+            return Ok(Arc::clone(bucket));
+        }
+        let bucket = Bucket::open(name, &self.spec.storage_options, &self.cancel)?;
+        buckets.insert(name.to_owned(), Arc::clone(&bucket));
+        Ok(bucket)
+    }
+}
+
+/// The identity of a file here, which must have the size and the time that were planned: on another machine the same
+/// file has another device.
+fn same_version(path: &std::path::Path, shown: &str, planned: Identity) -> Result<Identity> {
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::Changed {
+            path: shown.to_owned(),
+            reason: format!(
+                "`{}` is not on this machine; a path must be seen by every node",
+                path.display()
+            ),
+        },
+        _ => Error::io("read", shown, error),
+    })?;
+    let found = Identity::of(&metadata);
+    if (found.size, found.modified_ns) == (planned.size, planned.modified_ns) {
+        return Ok(found);
+    }
+    let reason = match found.size == planned.size {
+        true => "it has been written to since it was listed".to_owned(),
+        false => format!("it has {} bytes instead of {}", found.size, planned.size),
+    };
+    Err(Error::Changed { path: shown.to_owned(), reason })
+}
+
+impl SplitStats {
+    /// What was read, with the refused records, to be told to whoever planned the split.
+    pub fn describe(self, split: &Split) -> StatsDescription {
+        let refused = self.refused.into_iter().map(|refused| {
+            let is_of = |piece: &Piece| piece.file.index == refused.file.index;
+            RefusedDescription {
+                piece: split.pieces.iter().position(is_of).unwrap_or(0),
+                offset: refused.offset,
+                line: refused.line,
+                row: refused.row,
+                fault: refused.fault,
+                record: String::from_utf8(refused.bytes).map_err(|error| digits(error.as_bytes())),
+                truncated: refused.truncated,
+            }
+        });
+        StatsDescription {
+            refused: refused.collect(),
+            rows: self.rows,
+            bytes: self.bytes,
+            rejected: self.rejected,
+            start: self.start,
+            end: self.end,
+        }
+    }
+
+    /// What was read of a split elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where it is not of this split.
+    pub fn described(of: StatsDescription, split: &Split) -> Result<Self> {
+        let refused = of.refused.into_iter().map(|refused| {
+            let piece = split.pieces.get(refused.piece);
+            let other = || Error::Internal("a refused record is of another split".into());
+            Ok(Refused {
+                file: Arc::clone(&piece.ok_or_else(other)?.file),
+                offset: refused.offset,
+                line: refused.line,
+                row: refused.row,
+                fault: refused.fault,
+                bytes: match refused.record {
+                    Ok(text) => text.into_bytes(),
+                    Err(digits) => bytes_of(&digits).ok_or_else(other)?,
+                },
+                truncated: refused.truncated,
+            })
+        });
+        Ok(SplitStats {
+            refused: refused.collect::<Result<_>>()?,
+            rows: of.rows,
+            bytes: of.bytes,
+            rejected: of.rejected,
+            start: of.start,
+            end: of.end,
+        })
+    }
+}
+
+impl StatsDescription {
+    /// Where the first record of the split starts; none where nothing was read.
+    pub fn start(&self) -> Option<u64> {
+        self.start
+    }
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// Columns as the head of an Arrow stream, in hexadecimal digits.
+mod ipc {
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserializer, Serializer};
+
+    use super::{Deserialize, SchemaRef, StreamReader, StreamWriter, bytes_of, digits};
+
+    pub(super) fn serialize<S: Serializer>(schema: &SchemaRef, to: S) -> Result<S::Ok, S::Error> {
+        let write = || {
+            let mut stream = StreamWriter::try_new(Vec::new(), schema)?;
+            stream.finish()?;
+            stream.into_inner()
+        };
+        to.serialize_str(&digits(&write().map_err(S::Error::custom)?))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SchemaRef, D::Error> {
+        let text = String::deserialize(from)?;
+        let bytes = bytes_of(&text).ok_or_else(|| D::Error::custom("no hexadecimal digits"))?;
+        let stream = StreamReader::try_new(&bytes[..], None).map_err(D::Error::custom)?;
+        Ok(stream.schema())
+    }
+}

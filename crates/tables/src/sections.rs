@@ -1,0 +1,152 @@
+//! Sections: what is kept of tables and told of them, each with its kind, its length and a checksum.
+//!
+//! ```text
+//!   kind (1 byte)  length (8, little-endian)  crc32 of these and the content (4)  │  content
+//! ```
+
+use std::io::Write;
+
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
+use arrow::ipc;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use tidemill_base::error::Result;
+use tidemill_base::panics;
+
+/// Bytes before a section's content.
+pub(crate) const HEAD_BYTES: usize = 13;
+
+/// The checksum of a section, of the first nine bytes of its head and its content.
+pub(crate) fn checksum(head: &[u8], content: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    hasher.update(content);
+    hasher.finalize()
+}
+
+/// The bytes before a content.
+fn head(kind: u8, content: &[u8]) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[0] = kind;
+    head[1..9].copy_from_slice(&(content.len() as u64).to_le_bytes());
+    let sum = checksum(&head[..9], content);
+    head[9..].copy_from_slice(&sum.to_le_bytes());
+    head
+}
+
+/// Writes a section.
+///
+/// # Errors
+/// As writing.
+pub fn write(out: &mut impl Write, kind: u8, content: &[u8]) -> std::io::Result<()> {
+    out.write_all(&head(kind, content))?;
+    out.write_all(content)
+}
+
+/// A batch as the content of a section.
+///
+/// # Errors
+/// As Arrow's writer.
+pub fn encoded(batch: &RecordBatch) -> Result<Vec<u8>> {
+    let mut stream = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
+    stream.write(batch)?;
+    stream.finish()?;
+    Ok(stream.into_inner()?)
+}
+
+/// The batches in a section's content; in words, why it has none.
+///
+/// # Errors
+/// Where it is no Arrow stream.
+pub fn batches(content: &[u8]) -> Result<Vec<RecordBatch>, String> {
+    let read = || StreamReader::try_new(content, None)?.collect::<Result<_, ArrowError>>();
+    decoded(content, read)
+}
+
+/// What Arrow's reader gives of a content: it panics of some of what it should refuse.
+///
+/// # Errors
+/// Why it cannot be read, in words.
+pub(crate) fn decoded<T>(
+    content: &[u8],
+    read: impl FnOnce() -> Result<T, ArrowError>,
+) -> Result<T, String> {
+    if fitting(content).is_none() {
+        return Err("lengths that do not fit it".to_owned());
+    }
+    match panics::catch(read) {
+        Ok(read) => read.map_err(|error| error.to_string()),
+        Err(_) => Err("no Arrow stream".to_owned()),
+    }
+}
+
+/// The sections of bytes, one after the other.
+pub struct Sections<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Sections<'a> {
+    /// Those that begin here.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Sections { rest: bytes }
+    }
+
+    /// Bytes behind those that were read.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The next one; none at the end.
+    ///
+    /// # Errors
+    /// In words, what is wrong with it.
+    pub fn next(&mut self) -> Result<Option<(u8, &'a [u8])>, &'static str> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let cut = "it was cut off";
+        let (head, rest) = self.rest.split_first_chunk::<HEAD_BYTES>().ok_or(cut)?;
+        let mut length = [0; 8];
+        length.copy_from_slice(&head[1..9]);
+        let length = usize::try_from(u64::from_le_bytes(length)).map_err(|_| cut)?;
+        let content = rest.get(..length).ok_or(cut)?;
+        let sum = u32::from_le_bytes([head[9], head[10], head[11], head[12]]);
+        if checksum(&head[..9], content) != sum {
+            return Err("the checksum of a section does not hold");
+        }
+        self.rest = &rest[length..];
+        Ok(Some((head[0], content)))
+    }
+}
+
+/// Something if the messages of an Arrow stream are as long as they say: Arrow's reader sets so much memory
+/// aside before it looks. Partial tables are not compressed.
+fn fitting(content: &[u8]) -> Option<()> {
+    let word = |at: usize| {
+        let bytes = content.get(at..at.checked_add(4)?)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let mut at = 0;
+    while at < content.len() {
+        let is_marked = word(at)? == u32::MAX;
+        let length = usize::try_from(word(if is_marked { at + 4 } else { at })?).ok()?;
+        let start = at + if is_marked { 8 } else { 4 };
+        if length == 0 {
+            return Some(());
+        }
+        let end = start.checked_add(length)?;
+        let metadata = content.get(start..end)?.to_vec();
+        let message = ipc::root_as_message(&metadata).ok()?;
+        let dictionary = message.header_as_dictionary_batch().and_then(|found| found.data());
+        let batch = message.header_as_record_batch().or(dictionary);
+        if batch.is_some_and(|batch| batch.compression().is_some()) {
+            return None;
+        }
+        at = end.checked_add(usize::try_from(message.bodyLength()).ok()?)?;
+        if at > content.len() {
+            return None;
+        }
+    }
+    Some(())
+}
