@@ -107,20 +107,28 @@ fn share(args: &AccumulatorArgs) -> Option<f64> {
 /// # Errors
 /// Where the values are no numbers.
 pub fn percentile(values: &ArrayRef, q: f64) -> Result<Option<f64>> {
-    let values = floats::settled(&cast(values, &DataType::Float64)?);
-    let mut values: Vec<f64> = values.as_primitive::<Float64Type>().iter().flatten().collect();
-    let Some(last) = values.len().checked_sub(1) else { return Ok(None) };
+    let values = cast(values, &DataType::Float64)?;
+    Ok(percentile_of(values.as_primitive::<Float64Type>().iter().flatten().collect(), q))
+}
+
+/// The same of floats.
+pub fn percentile_of(mut values: Vec<f64>, q: f64) -> Option<f64> {
+    // As the order of floats has it, of which there are two zeros and many that are no number.
+    values
+        .iter_mut()
+        .for_each(|value| *value = if value.is_nan() { f64::NAN } else { *value + 0.0 });
+    let last = values.len().checked_sub(1)?;
     let place = q * last as f64;
     let below = place.floor() as usize;
     let (_, lower, above) = values.select_nth_unstable_by(below.min(last), f64::total_cmp);
     let lower = *lower;
     let weight = place - place.floor();
     let upper = above.iter().copied().min_by(f64::total_cmp);
-    Ok(Some(match upper {
+    Some(match upper {
         // Between two that are the same, infinities among them, there is nothing to calculate.
         Some(upper) if weight > 0.0 && upper != lower => lower + (upper - lower) * weight,
         _ => lower,
-    }))
+    })
 }
 
 /// The list of values in a state of DataFusion's.

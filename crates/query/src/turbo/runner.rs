@@ -189,7 +189,7 @@ const RESERVE_PER_INTERVAL_NS: u64 = 15_000;
 const INTERVALS_SHARE: u32 = 3;
 
 /// And reading at least one part in so many.
-const READING_SHARE: u32 = 4;
+const READING_SHARE: u32 = 16;
 
 /// Programs that files go through are waited for so long: they are ended by the threads that read them.
 const PROGRAMS_WAIT: Duration = Duration::from_millis(120);

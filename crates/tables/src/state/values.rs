@@ -10,7 +10,7 @@ use arrow::datatypes::{
     ArrowNativeType, DataType, Decimal128Type, Field, Float32Type, Float64Type,
 };
 use tidemill_base::error::Result;
-use tidemill_sql::percentiles::percentile;
+use tidemill_sql::percentiles::{percentile, percentile_of};
 use tidemill_sql::{Told, floats};
 
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
@@ -23,6 +23,10 @@ pub(super) trait Middling: ArrowPrimitiveType {
     fn between(left: Self::Native, right: Self::Native) -> Self::Native;
     /// The order of values; NaN is the largest.
     fn order(left: &Self::Native, right: &Self::Native) -> std::cmp::Ordering;
+    /// The value as a float, if it is one.
+    fn float(_value: Self::Native) -> Option<f64> {
+        None
+    }
 }
 
 macro_rules! float {
@@ -35,6 +39,10 @@ macro_rules! float {
 
             fn order(left: &Self::Native, right: &Self::Native) -> std::cmp::Ordering {
                 left.total_cmp(right)
+            }
+
+            fn float(value: Self::Native) -> Option<f64> {
+                Some(f64::from(value))
             }
         }
     };
@@ -225,6 +233,11 @@ impl<T: Middling> Values<T> {
     ) -> Result<ArrayRef> {
         if let Function::Percentile { share } = function {
             let answers = offsets.windows(2).map(|ends| {
+                let floats: Option<Vec<f64>> =
+                    values[ends[0]..ends[1]].iter().map(|value| T::float(*value)).collect();
+                if let Some(floats) = floats {
+                    return Ok(percentile_of(floats, *share));
+                }
                 let own =
                     PrimitiveArray::<T>::from_iter_values(values[ends[0]..ends[1]].iter().copied());
                 percentile(&(Arc::new(own) as ArrayRef), *share).told()
