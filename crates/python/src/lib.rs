@@ -17,6 +17,7 @@
 //! - `sketches`: how do sketches reach Python?
 //! - `ids`: how do exact sets of ids reach Python?
 //! - `rowfile`: how do rowfiles reach Python, and come from there?
+//! - `workers`: how do tasks reach workers elsewhere, and what is a worker there?
 //! - `errors`: which Python exception is an engine's error?
 //!
 //! Options arrive as the Python package has checked them, and what is a dictionary in Python
@@ -41,6 +42,7 @@ mod sketches;
 mod sorting;
 mod values;
 mod wait;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +52,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
+use tidemill_engine::query::Workers;
 use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare};
 use tidemill_engine::sink::{self, SinkSpec};
@@ -65,6 +68,7 @@ use crate::options::{JobText, LimitOptions, SinkOptions, SourceOptions, TurboOpt
 use crate::parameters::{GivenParameter, parameters};
 use crate::result::{RawAnswers, RawResult, RawSchema, coverage_json};
 use crate::wait::{Display, Waiter, on_a_thread};
+use crate::workers::{Called, RawWorker};
 
 /// What the job log calls this way in.
 const VIA: &str = "python";
@@ -114,16 +118,18 @@ fn query<'py>(
     turbo: TurboOptions,
     progressive: bool,
     objects: Vec<Named>,
+    workers: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
     let sources = named(py, objects)?;
+    let workers = called(py, workers)?;
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
     let (query, sink) = py
         .detach(|| -> Result<_> {
             let turbo = turbo.over(&Turbo::default(), began)?;
             let defaults = source.spec(String::new())?;
-            let query = Query { sql, sources, defaults, turbo, ..Query::default() };
+            let query = Query { sql, sources, defaults, turbo, workers, ..Query::default() };
             Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?))
         })
         .map_err(|error| raise(py, error))?;
@@ -191,13 +197,15 @@ fn run<'py>(
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
+    workers: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
+    let workers = called(py, workers)?;
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let sink = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
-    let query = Query { turbo, ..job.query() };
+    let query = Query { turbo, workers, ..job.query() };
     run_query(py, query, sink, limits, &job.limits, job.about(output))
 }
 
@@ -396,6 +404,12 @@ fn run_query<'py>(
     let output = sink.as_ref().map(|sink| sink.url.clone());
     let about = About { output, ..about };
     run_or_write(py, sink, limits, job, about, move |settings| Running::query(query, settings))
+}
+
+/// Workers that a Python object reaches, if there is one.
+fn called(py: Python<'_>, workers: Option<Py<PyAny>>) -> PyResult<Option<Arc<dyn Workers>>> {
+    let called = workers.map(|object| Called::new(py, object)).transpose()?;
+    Ok(called.map(|called| Arc::new(called) as Arc<dyn Workers>))
 }
 
 /// Begins a query whose answers are given as they stand.
@@ -628,6 +642,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tidemill_engine::spans::show_if_asked().map_err(|error| raise(module.py(), error))?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<RawAnswers>()?;
+    module.add_class::<RawWorker>()?;
     module.add_class::<RawResult>()?;
     module.add_class::<RawWritten>()?;
     module.add_class::<RawSource>()?;

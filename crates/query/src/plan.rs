@@ -449,6 +449,9 @@ impl Plan {
             }
             (Some(_), Route::Engine { why }) => return Err(turbo::not_mergeable(why)),
         };
+        if query.workers.is_some() {
+            tasks::check(&route, query.turbo.as_ref())?;
+        }
         if let Some(bounds) = &bounds {
             schema = bounds.schema()?;
         }
@@ -654,6 +657,9 @@ impl Plan {
 
     fn started(mut self, watch: Option<Watch<'_>>) -> Result<Results> {
         if let Some(why) = self.fill_sides()? {
+            if self.query.workers.is_some() {
+                return Err(tasks::not_elsewhere(&why));
+            }
             self.start_over(why)?;
         }
         if watch.is_some() && self.query.turbo.is_none() {
@@ -935,6 +941,9 @@ impl Plan {
     /// in a drawn order that is elsewhere, or can be read once.
     fn watched_bounds(&self) -> Option<Arc<Bounds>> {
         let Route::Tables(parts) = &self.route else { return None };
+        if self.query.workers.is_some() {
+            return None;
+        }
         let (_, table) = self.tables.iter().find(|(name, _)| name == parts.stream.table())?;
         let source = table.source()?;
         let is_here = source.files().iter().all(|file| file.is_local());

@@ -18,7 +18,6 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::expressions::Literal;
 
-
 /// The function as a session has it.
 pub(crate) fn percentile_cont() -> AggregateUDF {
     AggregateUDF::from(Percentile { theirs: PercentileCont::new() })

@@ -28,7 +28,37 @@ pub use worker::Worker;
 
 use std::time::Duration;
 
-use tidemill_base::error::Result;
+use tidemill_base::error::{Error, Result};
+
+use crate::route::Route;
+use crate::turbo::Turbo;
+
+/// Refuses what workers do not do.
+///
+/// # Errors
+/// [`Error::Usage`], with the reason.
+pub(crate) fn check(route: &Route, turbo: Option<&Turbo>) -> Result<()> {
+    if turbo.is_some() {
+        return Err(not_elsewhere(
+            "an answer that rests on a part of the input is found on one machine",
+        ));
+    }
+    match route {
+        Route::Tables(_) => Ok(()),
+        Route::Rows { .. } => {
+            Err(not_elsewhere("it has no aggregation, and its rows come in the order of the input"))
+        }
+        Route::Engine { why } => Err(not_elsewhere(why)),
+    }
+}
+
+/// That a query is not run by workers elsewhere.
+pub(crate) fn not_elsewhere(why: &str) -> Error {
+    Error::usage_hint(
+        format!("the query cannot be run on a cluster: {why}"),
+        "on one machine it can: leave `on` out",
+    )
+}
 
 /// Processes that read splits for a query.
 ///
