@@ -19,6 +19,7 @@ pub mod hashing {
 pub mod ids;
 pub mod job;
 mod kept;
+pub mod on;
 #[cfg(test)]
 mod reference;
 pub mod rowfiles;

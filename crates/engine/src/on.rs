@@ -1,0 +1,295 @@
+//! A cluster that a program in Python reaches: which Python, and how tasks go to it and come back.
+//!
+//! The command line knows nothing of Ray. It starts `python -m tidemill.ray` and speaks with it in frames, on its
+//! standard input and output: the length of a head (4 bytes, little-endian), the head (JSON), the length of a content (8
+//! bytes) and the content. It says `start`, `begin`, `submit` and `end`, and is told `ready`, `done` and `failed`. The process
+//! ends when its input is closed, as it is when this one ends, however that ends.
+
+use std::collections::BTreeMap;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::error::{Error, Result};
+use tidemill_query::{Done, Handed, Workers};
+
+/// The variable that names a Python.
+const VARIABLE: &str = "TIDEMILL_PYTHON";
+/// So many frames wait to be taken.
+const FRAMES_MAX: usize = 256;
+/// How often somebody who waits looks whether the run is to stop.
+const TICK: Duration = Duration::from_millis(50);
+/// A process that is told to end does so within this, or is ended.
+const END_WAIT: Duration = Duration::from_millis(500);
+
+/// How a cluster is reached.
+#[derive(Debug, Clone)]
+pub struct On {
+    /// `ray`, or `ray://host:port`.
+    pub address: String,
+    /// The Python that has Ray. Default: [`TIDEMILL_PYTHON`](self), an active virtual environment's, then `python3`.
+    pub python: Option<PathBuf>,
+    /// What each worker may take, in bytes. Default: half of its machine's, by its share of the cores.
+    pub memory_bytes: Option<u64>,
+    /// How stores are reached.
+    pub storage: BTreeMap<String, String>,
+}
+
+/// Workers of a cluster, by way of a program in Python.
+#[derive(Debug)]
+pub struct Bridge {
+    threads: usize,
+    /// Name and process of each.
+    workers: Vec<(String, u64)>,
+    python: PathBuf,
+    child: Mutex<Child>,
+    /// None once it was closed.
+    to: Mutex<Option<BufWriter<ChildStdin>>>,
+    from: Mutex<Receiver<std::io::Result<Frame>>>,
+    cancel: Cancel,
+}
+
+type Frame = (Head, Vec<u8>);
+
+/// What the process says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+enum Head {
+    Ready { threads: usize, workers: Vec<(String, u64)> },
+    Done { number: usize, attempt: usize, why: Option<String> },
+    Failed { why: String },
+}
+
+/// What it is told.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+enum Said<'a> {
+    Start { on: &'a str, memory: Option<u64>, secrets: &'a BTreeMap<String, String> },
+    Begin,
+    Submit { number: usize, attempt: usize, bytes: u64, name: &'a str },
+    End,
+}
+
+/// The Python to be started, and what says so.
+fn python(named: Option<&Path>) -> (PathBuf, &'static str) {
+    if let Some(path) = named {
+        return (path.to_owned(), "--python names it");
+    }
+    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return (path.into(), "TIDEMILL_PYTHON names it");
+    }
+    if let Some(folder) = std::env::var_os("VIRTUAL_ENV").filter(|folder| !folder.is_empty()) {
+        return (Path::new(&folder).join("bin/python"), "it is the active virtual environment's");
+    }
+    ("python3".into(), "it is the first on the path")
+}
+
+impl Bridge {
+    /// Starts the program and waits until workers are ready.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where there is no Python, or it has no Ray, with what to install; what the cluster says.
+    pub fn start(on: &On, cancel: &Cancel) -> Result<Bridge> {
+        let (path, why) = python(on.python.as_deref());
+        let shown = path.display().to_string();
+        let started = Command::new(&path)
+            .args(["-m", "tidemill.ray"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = started.map_err(|error| {
+            Error::usage_hint(
+                format!("cannot start `{shown}` for the cluster: {error} ({why})"),
+                "--python names a Python that has Ray: pip install 'tidemill[ray]'",
+            )
+        })?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let stderr = child.stderr.take();
+        let (Some(stdin), Some(stdout), Some(mut stderr)) = (stdin, stdout, stderr) else {
+            return Err(Error::Internal("a process without pipes".into()));
+        };
+        let (send, from) = sync_channel(FRAMES_MAX);
+        let io = |source| Error::Io { action: "start", path: "a thread".into(), source };
+        std::thread::Builder::new()
+            .name("cluster".into())
+            .spawn(move || {
+                let mut stdout = BufReader::with_capacity(1 << 20, stdout);
+                loop {
+                    let frame = frame(&mut stdout);
+                    let has_ended = frame.is_err();
+                    if send.send(frame).is_err() || has_ended {
+                        return;
+                    }
+                }
+            })
+            .map_err(io)?;
+        let said = std::sync::Arc::new(Mutex::new(String::new()));
+        let kept = std::sync::Arc::clone(&said);
+        std::thread::Builder::new()
+            .name("cluster-said".into())
+            .spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = stderr.read(&mut buffer) {
+                    let mut kept = kept.lock();
+                    kept.push_str(&String::from_utf8_lossy(&buffer[..count]));
+                    // The last of it is what tells.
+                    let over = kept.len().saturating_sub(8 << 10);
+                    let cut = (over..kept.len()).find(|at| kept.is_char_boundary(*at));
+                    kept.drain(..cut.unwrap_or(0));
+                }
+            })
+            .map_err(io)?;
+        let mut bridge = Bridge {
+            threads: 0,
+            workers: Vec::new(),
+            python: path,
+            child: Mutex::new(child),
+            to: Mutex::new(Some(BufWriter::new(stdin))),
+            from: Mutex::new(from),
+            cancel: cancel.clone(),
+        };
+        let start = Said::Start { on: &on.address, memory: on.memory_bytes, secrets: &on.storage };
+        // What became of it is told by what it says, or by its end.
+        let _ = bridge.say(&start, &[]);
+        loop {
+            cancel.check()?;
+            let next = bridge.from.lock().recv_timeout(TICK);
+            match next {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Ok((Head::Ready { threads, workers }, _))) => {
+                    (bridge.threads, bridge.workers) = (threads, workers);
+                    return Ok(bridge);
+                }
+                Ok(Ok((Head::Failed { why }, _))) => return Err(failed(&why)),
+                Ok(Ok((Head::Done { .. }, _))) => {}
+                Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(TICK);
+                    let said = said.lock();
+                    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+                    return Err(Error::usage_hint(
+                        format!(
+                            "`{shown}` cannot reach a cluster ({why}): {}",
+                            last.unwrap_or("it ended without a word").trim()
+                        ),
+                        format!(
+                            "{shown} -m pip install 'tidemill[ray]'; or name another by --python"
+                        ),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The workers' machines and processes.
+    pub fn workers(&self) -> &[(String, u64)] {
+        &self.workers
+    }
+
+    /// The Python that was started.
+    pub fn python(&self) -> &Path {
+        &self.python
+    }
+
+    fn say(&self, head: &Said<'_>, content: &[u8]) -> Result<()> {
+        let json = serde_json::to_vec(head)
+            .map_err(|error| Error::Internal(format!("a frame is no JSON: {error}")))?;
+        let mut to = self.to.lock();
+        let Some(to) = to.as_mut() else { return Err(gone()) };
+        let length = u32::try_from(json.len()).map_err(|_| gone())?;
+        let written = to
+            .write_all(&length.to_le_bytes())
+            .and_then(|()| to.write_all(&json))
+            .and_then(|()| to.write_all(&(content.len() as u64).to_le_bytes()))
+            .and_then(|()| to.write_all(content))
+            .and_then(|()| to.flush());
+        written.map_err(|_| gone())
+    }
+}
+
+fn gone() -> Error {
+    Error::Query("the process that reaches the cluster has ended".to_owned())
+}
+
+fn failed(why: &str) -> Error {
+    let (message, hint) = match why.split_once("\nhint: ") {
+        Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+        None => (format!("the cluster failed: {why}"), None),
+    };
+    Error::Usage { message, hint }
+}
+
+/// Reads a frame.
+fn frame(from: &mut impl Read) -> std::io::Result<Frame> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let mut head = vec![0; u32::from_le_bytes(length) as usize];
+    from.read_exact(&mut head)?;
+    let head = serde_json::from_slice(&head).map_err(std::io::Error::other)?;
+    let mut size = [0; 8];
+    from.read_exact(&mut size)?;
+    let size = u64::from_le_bytes(size);
+    let mut content = Vec::new();
+    // No more is reserved than comes.
+    from.by_ref().take(size).read_to_end(&mut content)?;
+    match content.len() as u64 == size {
+        true => Ok((head, content)),
+        false => Err(std::io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+impl Workers for Bridge {
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn begin(&self, job: Vec<u8>) -> Result<()> {
+        self.say(&Said::Begin, &job)
+    }
+
+    fn submit(&self, task: Handed) -> Result<()> {
+        let Handed { number, attempt, bytes, name, content } = task;
+        self.say(&Said::Submit { number, attempt, bytes, name: &name }, &content)
+    }
+
+    fn next(&self, wait: Duration) -> Result<Option<Done>> {
+        self.cancel.check()?;
+        match self.from.lock().recv_timeout(wait) {
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Ok(Ok((Head::Done { number, attempt, why }, part))) => {
+                let outcome = why.map_or(Ok(part), Err);
+                Ok(Some(Done { number, attempt, outcome }))
+            }
+            Ok(Ok((Head::Failed { why }, _))) => Err(failed(&why)),
+            Ok(Ok((Head::Ready { .. }, _))) => Ok(None),
+            Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => Err(gone()),
+        }
+    }
+
+    fn end(&self) {
+        // Where it cannot be told, it has ended.
+        let _ = self.say(&Said::End, &[]);
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        // Its input's end is its own.
+        drop(self.to.get_mut().take());
+        let child = self.child.get_mut();
+        let until = Instant::now() + END_WAIT;
+        while Instant::now() < until {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}

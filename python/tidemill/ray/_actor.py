@@ -1,0 +1,59 @@
+"""What runs in a process of the cluster: the engine, with one job at a time."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tidemill
+from tidemill import _tidemill
+
+
+class Worker:
+    """The engine in a process of the cluster. It is started once, and kept for the jobs of a session."""
+
+    def __init__(self, version: str, memory: int | None, threads: int) -> None:
+        if tidemill.__version__ != version:
+            msg = (
+                f"tidemill {tidemill.__version__} is on {socket.gethostname()}, and {version} asks: "
+                "the same release has to be on all machines"
+            )
+            raise RuntimeError(msg)
+        # The machine's memory is its workers', by their cores; the other half is everybody else's.
+        all_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        share = threads / max(os.cpu_count() or 1, threads)
+        self._memory = memory or max(int(all_bytes / 2 * share), 64 << 20)
+        self._threads = threads
+        self._job = -1
+        self._worker: _tidemill.RawWorker | None = None
+
+    def ready(self) -> tuple[str, int]:
+        """The name of its machine, and its process."""
+        return socket.gethostname(), os.getpid()
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that are not on its machine."""
+        return [path for path in paths if not os.path.exists(path)]
+
+    def run(
+        self,
+        job: int,
+        description: Sequence[Any],
+        secrets: Mapping[str, str],
+        task: bytes,
+    ) -> bytes:
+        """Do a task of a job, whose description is an object of the store."""
+        if job != self._job:
+            import ray
+
+            # What it had before is let go of first.
+            self._worker = None
+            content = bytes(ray.get(description[0]))
+            self._worker = _tidemill.RawWorker(
+                content, self._memory, self._threads, [], dict(secrets)
+            )
+            self._job = job
+        assert self._worker is not None
+        return self._worker.run(task)

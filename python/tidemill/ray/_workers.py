@@ -1,0 +1,192 @@
+"""Tasks on their way to actors of a Ray cluster, and what becomes of them.
+
+Each actor has two tasks at hand, so that it does not wait for the next; of those that wait, the largest is dealt first. An actor that
+is gone (its process was killed, its machine is down) is started anew by Ray, on any machine that has room; what it had at hand is
+told to have been lost, and is dealt again by the engine, which counts how often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import os
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidemill import _tidemill
+from tidemill._errors import UsageError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+#: An actor has so many tasks at hand: one that it does, and the next.
+_AT_HAND = 2
+
+#: An actor has so many cores, unless a machine has fewer.
+_CORES = 4
+
+#: An actor that does not start within this many seconds is not waited for.
+_START_SECONDS = 60.0
+
+_sessions = itertools.count()
+_connected: dict[str, RayWorkers] = {}
+
+
+def _ray() -> ModuleType:
+    """Ray, or what to do about it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            "Ray is not installed where Python runs\nhint: pip install 'tidemill[ray]'"
+        ) from error
+    return ray
+
+
+def connect(on: str, *, memory: int | None, secrets: Mapping[str, str]) -> RayWorkers:
+    """The workers of a cluster: those of an earlier query, or new ones.
+
+    Parameters
+    ----------
+    on : str
+        ``ray`` for the cluster that ``RAY_ADDRESS`` or the surrounding process names, or else one that is started here;
+        ``ray://host:port`` for another.
+    memory : int, optional
+        What each worker may take, in bytes. Half of its machine's memory by its share of the cores, if left out.
+    secrets : mapping
+        How stores are reached. They go to the workers with each task, and to no log.
+    """
+    key = f"{on} {memory} {os.getpid()}"
+    workers = _connected.get(key)
+    if workers is None or not workers.is_connected():
+        workers = RayWorkers(on, memory=memory)
+        _connected[key] = workers
+    workers.secrets = dict(secrets)
+    return workers
+
+
+class RayWorkers:
+    """Actors of a cluster, each of which holds the engine."""
+
+    def __init__(self, on: str, *, memory: int | None) -> None:
+        self._ray = _ray()
+        self.secrets: dict[str, str] = {}
+        self._job = -1
+        self._description: list[Any] = []
+        self._waiting: list[tuple[int, int, int, str, bytes]] = []
+        self._running: dict[Any, tuple[int, int, int]] = {}
+        self._actors: list[Any] = []
+        self._at_hand: list[int] = []
+        self._threads: list[int] = []
+        self._start(on, memory)
+
+    def _start(self, on: str, memory: int | None) -> None:
+        ray = self._ray
+        address = None if on == "ray" else on
+        if not ray.is_initialized():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ray.init(
+                    address=address or os.environ.get("RAY_ADDRESS"),
+                    namespace="tidemill",
+                    log_to_driver=False,
+                    logging_level="error",
+                    include_dashboard=False if address is None else None,
+                )
+        from tidemill.ray._actor import Worker
+
+        remote = ray.remote(Worker)
+        version = _version()
+        for node in ray.nodes():
+            cores = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
+            strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+                node["NodeID"], soft=True
+            )
+            while cores > 0:
+                threads = min(cores, _CORES)
+                cores -= threads
+                actor = remote.options(
+                    num_cpus=threads,
+                    max_restarts=-1,
+                    scheduling_strategy=strategy,
+                ).remote(version, memory, threads)
+                self._actors.append(actor)
+                self._at_hand.append(0)
+                self._threads.append(threads)
+        if not self._actors:
+            raise UsageError("the cluster has no core that is free of other uses")
+        ready = [actor.ready.remote() for actor in self._actors]
+        self._places: list[tuple[str, int]] = ray.get(ready, timeout=_START_SECONDS)
+
+    def is_connected(self) -> bool:
+        """Whether the cluster is still there."""
+        return bool(self._ray.is_initialized())
+
+    def places(self) -> list[tuple[str, int]]:
+        """The machine and the process of each."""
+        return self._places
+
+    def threads(self) -> int:
+        """How many threads there are together."""
+        return sum(self._threads)
+
+    def begin(self, job: bytes) -> None:
+        """Say what all tasks that follow are of."""
+        self.end()
+        self._job = next(_sessions)
+        # In a list it is not fetched with each call, but by a worker that does not know it yet: once a machine.
+        self._description = [self._ray.put(job)]
+
+    def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
+        """Hand in a task."""
+        heapq.heappush(self._waiting, (-size, number, attempt, name, content))
+        self._deal()
+
+    def _deal(self) -> None:
+        while self._waiting:
+            actor = min(
+                range(len(self._actors)),
+                key=lambda place: (self._at_hand[place], -self._threads[place]),
+            )
+            if self._at_hand[actor] >= _AT_HAND:
+                return
+            _, number, attempt, name, content = heapq.heappop(self._waiting)
+            call = self._actors[actor].run.options(name=f"tidemill {name}")
+            running = call.remote(self._job, self._description, self.secrets, content)
+            self._at_hand[actor] += 1
+            self._running[running] = (actor, number, attempt)
+
+    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None] | None:
+        """Give what became of a task; None where nothing has after so long."""
+        ray = self._ray
+        if not self._running:
+            return None
+        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=seconds)
+        if not ready:
+            return None
+        actor, number, attempt = self._running.pop(ready[0])
+        self._at_hand[actor] -= 1
+        try:
+            return number, attempt, ray.get(ready[0]), None
+        except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
+            return number, attempt, None, str(error).strip().splitlines()[0]
+        finally:
+            self._deal()
+
+    def end(self) -> None:
+        """End all tasks of the job."""
+        self._waiting.clear()
+        for running in self._running:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(running, force=False)
+        self._running.clear()
+        self._at_hand = [0] * len(self._actors)
+        self._description = []
+
+
+def _version() -> str:
+    import tidemill
+
+    return tidemill.__version__
