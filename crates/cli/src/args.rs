@@ -2,14 +2,17 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::builder::styling::{Style, Styles};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use tidemill_engine::Turbo;
 use tidemill_engine::formats::Format;
+use tidemill_engine::on::{Bridge, On};
+use tidemill_engine::query::Workers;
 use tidemill_engine::sink::OutputFormat;
+use tidemill_engine::{Cancel, Error, Result, Turbo, memory};
 
 use crate::terminal;
 
@@ -293,6 +296,8 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "CLUSTER")]
     pub cluster: Option<String>,
     #[command(flatten)]
+    pub on: OnArgs,
+    #[command(flatten)]
     pub turbo: TurboArgs,
     #[command(flatten)]
     pub source: SourceArgs,
@@ -332,6 +337,8 @@ pub(crate) struct RunArgs {
     /// the exit status is 3 then
     #[arg(long)]
     pub salvage: bool,
+    #[command(flatten)]
+    pub on: OnArgs,
     #[command(flatten)]
     pub turbo: TurboArgs,
     #[command(flatten)]
@@ -1194,6 +1201,51 @@ impl TurboArgs {
         turbo.as_seen = self.as_seen;
         turbo.no_intervals = self.no_intervals;
         turbo.over(job).checked()
+    }
+}
+
+/// Where a run's splits are read.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "On a cluster")]
+pub(crate) struct OnArgs {
+    /// Read on a Ray cluster: ray://host:port, or ray for the one that RAY_ADDRESS names, or else one that is started
+    /// here for the run [default: this machine, without Ray]
+    #[arg(long, value_name = "CLUSTER")]
+    pub on: Option<String>,
+    /// The Python that has Ray and tidemill [env: TIDEMILL_PYTHON] [default: an active virtual environment's, else python3]
+    #[arg(long, value_name = "PYTHON", requires = "on")]
+    pub python: Option<PathBuf>,
+}
+
+impl OnArgs {
+    /// Refuses what is about a run and no run.
+    pub(crate) fn refuse(&self, option: &str) -> Result<()> {
+        match &self.on {
+            None => Ok(()),
+            Some(_) => Err(Error::usage_hint(
+                format!("`{option}` says how a run goes on this machine, and `--on` is of another"),
+                format!("leave one of them out: `{option}` needs no cluster"),
+            )),
+        }
+    }
+
+    /// The workers that are asked for, once they are ready.
+    pub(crate) fn workers(
+        &self,
+        limits: &LimitArgs,
+        cancel: &Cancel,
+    ) -> Result<Option<Arc<dyn Workers>>> {
+        let Some(address) = &self.on else { return Ok(None) };
+        if address != "ray" && !address.starts_with("ray://") {
+            return Err(Error::usage_hint(
+                format!("`--on {address}` names no cluster"),
+                "ray, or ray://host:port",
+            ));
+        }
+        let budget = |text: &str| memory::budget(Some(text), None);
+        let memory_bytes = limits.memory.as_deref().map(budget).transpose()?;
+        let on = On { address: address.clone(), python: self.python.clone(), memory_bytes };
+        Ok(Some(Arc::new(Bridge::start(&on, cancel)?)))
     }
 }
 

@@ -36,8 +36,6 @@ pub struct On {
     pub python: Option<PathBuf>,
     /// What each worker may take, in bytes. Default: half of its machine's, by its share of the cores.
     pub memory_bytes: Option<u64>,
-    /// How stores are reached.
-    pub storage: BTreeMap<String, String>,
 }
 
 /// Workers of a cluster, by way of a program in Python.
@@ -69,8 +67,8 @@ enum Head {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Said<'a> {
-    Start { on: &'a str, memory: Option<u64>, secrets: &'a BTreeMap<String, String> },
-    Begin,
+    Start { on: &'a str, memory: Option<u64> },
+    Begin { secrets: &'a BTreeMap<String, String> },
     Submit { number: usize, attempt: usize, bytes: u64, name: &'a str },
     End,
 }
@@ -154,7 +152,7 @@ impl Bridge {
             from: Mutex::new(from),
             cancel: cancel.clone(),
         };
-        let start = Said::Start { on: &on.address, memory: on.memory_bytes, secrets: &on.storage };
+        let start = Said::Start { on: &on.address, memory: on.memory_bytes };
         // What became of it is told by what it says, or by its end.
         let _ = bridge.say(&start, &[]);
         loop {
@@ -248,8 +246,8 @@ impl Workers for Bridge {
         self.threads
     }
 
-    fn begin(&self, job: Vec<u8>) -> Result<()> {
-        self.say(&Said::Begin, &job)
+    fn begin(&self, job: Vec<u8>, secrets: BTreeMap<String, String>) -> Result<()> {
+        self.say(&Said::Begin { secrets: &secrets }, &job)
     }
 
     fn submit(&self, task: Handed) -> Result<()> {

@@ -64,7 +64,7 @@ impl RawWorker {
     }
 }
 
-/// Workers that a Python object reaches: it has `threads()`, `begin(job)`, `submit(number, attempt, bytes, name, content)`,
+/// Workers that a Python object reaches: it has `threads()`, `begin(job, secrets)`, `submit(number, attempt, bytes, name, content)`,
 /// `next(seconds)`, which gives `None` or `(number, attempt, part, None)` or `(number, attempt, None, why)`, and `end()`.
 #[derive(Debug)]
 pub(crate) struct Called {
@@ -92,10 +92,10 @@ impl Workers for Called {
         self.threads
     }
 
-    fn begin(&self, job: Vec<u8>) -> Result<()> {
+    fn begin(&self, job: Vec<u8>, secrets: BTreeMap<String, String>) -> Result<()> {
         Python::attach(|py| {
             let job = PyBytes::new(py, &job);
-            let called = self.object.bind(py).call_method1("begin", (job,));
+            let called = self.object.bind(py).call_method1("begin", (job, secrets));
             called.map(drop).map_err(|error| self.failed(py, error))
         })
     }

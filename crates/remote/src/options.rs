@@ -214,6 +214,27 @@ impl StorageOptions {
         name.clone_into(&mut self.job);
     }
 
+    /// These and what the environment says of stores, for processes that have another environment. The values may be
+    /// secrets.
+    pub fn for_workers(&self) -> BTreeMap<String, String> {
+        let of_stores = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            let name = name.into_string().ok()?.to_ascii_lowercase();
+            let is_known = name.starts_with("aws_") && matches!(name.parse(), Ok(Key::S3(_)));
+            Some((name, value.into_string().ok()?)).filter(|_| is_known)
+        };
+        let mut all: BTreeMap<String, String> = std::env::vars_os().filter_map(of_stores).collect();
+        // `aws_region` and `region` are one option, of which the own one counts.
+        for (name, value) in &self.all {
+            let key = name.parse::<Key>();
+            all.retain(|other, _| match (other.parse::<Key>(), &key) {
+                (Ok(other), Ok(key)) => other != *key,
+                _ => true,
+            });
+            all.insert(name.clone(), value.clone());
+        }
+        all
+    }
+
     /// Whether none is set.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()

@@ -70,7 +70,7 @@ def _serve(
     if frame is None:
         return
     start = frame[0]
-    workers = connect(start["on"], memory=start["memory"], secrets=start["secrets"])
+    workers = connect(start["on"], memory=start["memory"])
     _write(target, {"is": "ready", "threads": workers.threads(), "workers": workers.places()})
     in_work = 0
     while True:
@@ -91,7 +91,7 @@ def _serve(
         match head["is"]:
             case "begin":
                 in_work = 0
-                workers.begin(content)
+                workers.begin(content, head["secrets"])
             case "submit":
                 in_work += 1
                 place = (head["number"], head["attempt"], head["bytes"], head["name"])

@@ -45,7 +45,7 @@ def _ray() -> ModuleType:
     return ray
 
 
-def connect(on: str, *, memory: int | None, secrets: Mapping[str, str]) -> RayWorkers:
+def connect(on: str, *, memory: int | None) -> RayWorkers:
     """The workers of a cluster: those of an earlier query, or new ones.
 
     Parameters
@@ -55,15 +55,12 @@ def connect(on: str, *, memory: int | None, secrets: Mapping[str, str]) -> RayWo
         ``ray://host:port`` for another.
     memory : int, optional
         What each worker may take, in bytes. Half of its machine's memory by its share of the cores, if left out.
-    secrets : mapping
-        How stores are reached. They go to the workers with each task, and to no log.
     """
     key = f"{on} {memory} {os.getpid()}"
     workers = _connected.get(key)
     if workers is None or not workers.is_connected():
         workers = RayWorkers(on, memory=memory)
         _connected[key] = workers
-    workers.secrets = dict(secrets)
     return workers
 
 
@@ -72,7 +69,7 @@ class RayWorkers:
 
     def __init__(self, on: str, *, memory: int | None) -> None:
         self._ray = _ray()
-        self.secrets: dict[str, str] = {}
+        self._secrets: dict[str, str] = {}
         self._job = -1
         self._description: list[Any] = []
         self._waiting: list[tuple[int, int, int, str, bytes]] = []
@@ -132,9 +129,13 @@ class RayWorkers:
         """How many threads there are together."""
         return sum(self._threads)
 
-    def begin(self, job: bytes) -> None:
-        """Say what all tasks that follow are of."""
+    def begin(self, job: bytes, secrets: Mapping[str, str]) -> None:
+        """Say what all tasks that follow are of, and how stores are reached.
+
+        Secrets go to the workers with each task, where they are in memory alone: what is put into the store may be spilled.
+        """
         self.end()
+        self._secrets = dict(secrets)
         self._job = next(_sessions)
         # In a list it is not fetched with each call, but by a worker that does not know it yet: once a machine.
         self._description = [self._ray.put(job)]
@@ -154,7 +155,7 @@ class RayWorkers:
                 return
             _, number, attempt, name, content = heapq.heappop(self._waiting)
             call = self._actors[actor].run.options(name=f"tidemill {name}")
-            running = call.remote(self._job, self._description, self.secrets, content)
+            running = call.remote(self._job, self._description, self._secrets, content)
             self._at_hand[actor] += 1
             self._running[running] = (actor, number, attempt)
 

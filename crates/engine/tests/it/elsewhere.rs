@@ -3,7 +3,7 @@
 //!
 //! Every question of these tests is asked so a second time where it can be ([`asked_again`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Workers for Dealt {
         self.0.lock().unwrap().threads
     }
 
-    fn begin(&self, job: Vec<u8>) -> Result<()> {
+    fn begin(&self, job: Vec<u8>, _: BTreeMap<String, String>) -> Result<()> {
         let mut state = self.0.lock().unwrap();
         state.job = job;
         state.workers.clear();
@@ -199,8 +199,8 @@ fn a_task_that_ends_its_worker_each_time_is_named() {
         fn threads(&self) -> usize {
             4
         }
-        fn begin(&self, job: Vec<u8>) -> Result<()> {
-            self.0.begin(job)
+        fn begin(&self, job: Vec<u8>, secrets: BTreeMap<String, String>) -> Result<()> {
+            self.0.begin(job, secrets)
         }
         fn submit(&self, task: Handed) -> Result<()> {
             self.0.submit(task)

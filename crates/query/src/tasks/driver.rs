@@ -40,7 +40,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// The first that a split, in split order, or a merge meets; [`Error::Usage`] for what cannot be read elsewhere.
 pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &dyn Workers) -> Result<Merged> {
     let (_, scan) = plan.per_split(&parts.stream, &parts.map)?;
-    workers.begin(job(plan, parts, &scan)?.encoded()?)?;
+    let secrets = scan.source().spec().storage_options.for_workers();
+    workers.begin(job(plan, parts, &scan)?.encoded()?, secrets)?;
     let settings = &plan.settings;
     let merger = Merger::new(
         &parts.spec,

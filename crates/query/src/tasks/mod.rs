@@ -26,6 +26,7 @@ mod worker;
 pub(crate) use driver::fold;
 pub use worker::Worker;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidemill_base::error::{Error, Result};
@@ -67,11 +68,12 @@ pub trait Workers: std::fmt::Debug + Send + Sync {
     /// How many threads there are together; tasks are cut for so many.
     fn threads(&self) -> usize;
 
-    /// Says what all tasks that follow are of.
+    /// Says what all tasks that follow are of, and by which options stores are reached: secrets, which are to be in no
+    /// log and on no disk.
     ///
     /// # Errors
     /// Where no worker can be reached.
-    fn begin(&self, job: Vec<u8>) -> Result<()>;
+    fn begin(&self, job: Vec<u8>, secrets: BTreeMap<String, String>) -> Result<()>;
 
     /// Hands in a task, to be done by whichever worker is free first. Tasks that were handed in with a number that is in
     /// work are done again.
