@@ -325,6 +325,7 @@ class Job:
         split_bytes: str | int | None = None,
         as_seen: bool = False,
         no_intervals: bool = False,
+        on: str | None = None,
         progress: bool | None = None,
     ) -> Result | Written:
         """Run the job: the same as `tidemill.run`.
@@ -367,6 +368,7 @@ class Job:
             split_bytes=split_bytes,
             as_seen=as_seen,
             no_intervals=no_intervals,
+            on=on,
             progress=progress,
         )
 
@@ -653,6 +655,7 @@ def carry_out(
     split_bytes: str | int | None,
     as_seen: bool,
     no_intervals: bool,
+    on: str | None,
     progress: bool | None,
 ) -> Result | Written:
     """Run a job, for `run` and `Job.run`."""
@@ -677,7 +680,14 @@ def carry_out(
     )
     if partial is not None:
         only_partial(output, format, compression, max_files, sink_exec)
-        written = _tidemill.run_partial(text, os.fspath(partial), bool(overwrite), limits, turbo)
+        written = _tidemill.run_partial(
+            text,
+            os.fspath(partial),
+            bool(overwrite),
+            limits,
+            turbo,
+            _options.workers(on, memory),
+        )
         return Written._of(written)
     sink = _options.sink(
         output=output,
@@ -688,7 +698,8 @@ def carry_out(
         sink_exec=sink_exec,
         storage_options=storage_options,
     )
-    return result_or_written(_tidemill.run(text, sink, limits, turbo))
+    workers = _options.workers(on, memory)
+    return result_or_written(_tidemill.run(text, sink, limits, turbo, workers))
 
 
 def result_or_written(done: _tidemill.RawResult | _tidemill.RawWritten) -> Result | Written:

@@ -6,12 +6,15 @@ import datetime
 import numbers
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from tidemill import _progress
+from tidemill import _progress, _tidemill
 from tidemill._errors import UsageError
 from tidemill._schema import Schema, quoted
 from tidemill._tidemill import RawSchema
+
+if TYPE_CHECKING:
+    from tidemill._tidemill import Workers
 
 #: A time: text such as ``"7s"``, a number of seconds, or what `datetime` has.
 Deadline = str | float | datetime.timedelta
@@ -175,6 +178,7 @@ class QueryWriting(Reading, Turbo, Writing, total=False):
 
     params: Mapping[str, object] | Sequence[object] | None
     replacement_scans: bool | None
+    on: str | None
 
 
 class MergeWriting(Limits, Writing, total=False):
@@ -187,6 +191,7 @@ class JobWriting(MergeWriting, Turbo, total=False):
     """What `run` takes."""
 
     set: Mapping[str, Any] | None
+    on: str | None
     read_block: str | int | None
     read_window: str | int | None
     read_memory: str | int | None
@@ -420,3 +425,16 @@ def _character(name: str, text: str | None) -> int | None:
     if len(text) != 1 or not text.isascii():
         raise UsageError(f"`{name}` must be one ASCII character, not `{text}`")
     return ord(text)
+
+
+def workers(on: str | None, memory: str | int | None) -> Workers | None:
+    """Give the workers that ``on`` asks for."""
+    if on is None:
+        return None
+    if on != "ray" and not on.startswith("ray://"):
+        message = f"`on={on!r}` names no cluster\nhint: ray, or ray://host:port"
+        raise UsageError(message)
+    from tidemill import ray
+
+    text = None if memory is None else str(memory)
+    return ray.connect(on, memory=None if text is None else _tidemill.memory_bytes(text))

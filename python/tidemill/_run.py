@@ -69,6 +69,7 @@ def query(
     split_bytes: str | int | None = None,
     as_seen: bool = False,
     no_intervals: bool = False,
+    on: str | None = None,
     output: None = None,
     progressive: Literal[False] = False,
     progress: bool | None = None,
@@ -117,6 +118,7 @@ def query(
     split_bytes: str | int | None = None,
     as_seen: bool = False,
     no_intervals: bool = False,
+    on: str | None = None,
     output: None = None,
     progressive: Literal[True],
     progress: bool | None = None,
@@ -165,6 +167,7 @@ def query(
     split_bytes: str | int | None = None,
     as_seen: bool = False,
     no_intervals: bool = False,
+    on: str | None = None,
     output: Path,
     format: str | None = None,
     compression: str | None = None,
@@ -220,6 +223,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     split_bytes: str | int | None = None,
     as_seen: bool = False,
     no_intervals: bool = False,
+    on: str | None = None,
     output: Path | None = None,
     format: str | None = None,
     compression: str | None = None,
@@ -330,6 +334,10 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         Give the counts and sums of what was seen, not scaled up to the whole.
     no_intervals : bool, optional
         Leave out the columns of bounds.
+    on : str, optional
+        Read on a Ray cluster: ``ray://host:port``, or ``ray`` for the one that ``RAY_ADDRESS`` names or
+        that the process is connected to, or else one that is started here. ``memory`` is each
+        worker's then. Needs ``pip install tidemill[ray]``. This process alone, if left out.
     output : path or str, optional
         Write the result to a file, or to one file per value with columns in braces:
         ``"out/{day}.csv"``.
@@ -459,7 +467,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
             "answers as they stand are not written: `progressive` and `output` do not go together"
         )
         raise UsageError(message)
-    done = _tidemill.query(sql, given, source, sink, limits, turbo, progressive, named)
+    workers = _options.workers(on, memory)
+    done = _tidemill.query(sql, given, source, sink, limits, turbo, progressive, named, workers)
     if isinstance(done, RawAnswers):
         return Answers(done)
     return _job.result_or_written(done)
@@ -915,6 +924,7 @@ def run(
     split_bytes: str | int | None = None,
     as_seen: bool = False,
     no_intervals: bool = False,
+    on: str | None = None,
     progress: bool | None = None,
 ) -> Result | Written:
     r"""Run a job: a source, a map, tables and a sink.
@@ -940,6 +950,8 @@ def run(
         As in the job's ``[turbo]``, and as in `query`.
     as_seen, no_intervals : bool, optional
         As in the job's ``[turbo]``, and as in `query`.
+    on : str, optional
+        As in `query`.
     progress : bool, optional
         As in `query`.
 
@@ -995,6 +1007,7 @@ def run(
         split_bytes=split_bytes,
         as_seen=as_seen,
         no_intervals=no_intervals,
+        on=on,
         progress=progress,
     )
 

@@ -1,7 +1,7 @@
 """The native module; use the `tidemill` package instead."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, final
 
 from tidemill._formats import NamedObject
 from tidemill._options import JobText, LimitOptions, SinkOptions, SourceOptions, TurboOptions
@@ -23,6 +23,7 @@ __all__ = [
     "RawSource",
     "RawStore",
     "RawStream",
+    "RawWorker",
     "RawWritten",
     "__version__",
     "cat",
@@ -39,6 +40,7 @@ __all__ = [
     "jobs",
     "leave_python",
     "ls",
+    "memory_bytes",
     "merge",
     "merge_partial",
     "put",
@@ -103,6 +105,26 @@ class RawResult:
 class RawAnswers:
     def next(self) -> tuple[RawResult, bool] | None: ...
     def close(self) -> None: ...
+
+@final
+class RawWorker:
+    def __new__(
+        cls,
+        job: bytes,
+        memory_bytes: int,
+        threads: int,
+        spill_dirs: list[str],
+        storage: dict[str, str],
+    ) -> RawWorker: ...
+    def run(self, task: bytes) -> bytes: ...
+    def cancel(self) -> None: ...
+
+class Workers(Protocol):
+    def threads(self) -> int: ...
+    def begin(self, job: bytes, secrets: Mapping[str, str]) -> None: ...
+    def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None: ...
+    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None] | None: ...
+    def end(self) -> None: ...
 
 @final
 class RawStream:
@@ -281,6 +303,7 @@ def query(
     turbo: TurboOptions,
     progressive: bool,
     objects: list[NamedObject],
+    workers: Workers | None,
 ) -> RawResult | RawWritten | RawAnswers: ...
 def read_text(
     url: str,
@@ -291,11 +314,21 @@ def read_text(
 ) -> RawResult: ...
 def head(url: str, rows: int, source: SourceOptions, limits: LimitOptions) -> RawResult: ...
 def run(
-    job: JobText, sink: SinkOptions, limits: LimitOptions, turbo: TurboOptions
+    job: JobText,
+    sink: SinkOptions,
+    limits: LimitOptions,
+    turbo: TurboOptions,
+    workers: Workers | None,
 ) -> RawResult | RawWritten: ...
 def run_partial(
-    job: JobText, out: str, overwrite: bool, limits: LimitOptions, turbo: TurboOptions
+    job: JobText,
+    out: str,
+    overwrite: bool,
+    limits: LimitOptions,
+    turbo: TurboOptions,
+    workers: Workers | None,
 ) -> RawWritten: ...
+def memory_bytes(size: str) -> int: ...
 def merge(
     partials: list[str], allow_repeats: bool, sink: SinkOptions, limits: LimitOptions
 ) -> RawResult | RawWritten: ...

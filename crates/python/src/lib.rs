@@ -59,7 +59,7 @@ use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
     Cancel, Cluster, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats, Result,
-    Settings, Turbo,
+    Settings, Turbo, memory,
 };
 
 use crate::errors::{raise, warn};
@@ -218,15 +218,23 @@ fn run_partial(
     overwrite: bool,
     limits: LimitOptions,
     turbo: TurboOptions,
+    workers: Option<Py<PyAny>>,
 ) -> PyResult<RawWritten> {
     let began = Instant::now();
+    let workers = called(py, workers)?;
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let about = job.about(Some(out.display().to_string()));
-    let query = Query { turbo, ..job.query() };
+    let query = Query { turbo, workers, ..job.query() };
     keep(py, limits, &job.limits, about, &out.clone(), move |preparation| {
         Plan::new(&query, &preparation.settings)?.run_partial(&out, overwrite, &preparation.id)
     })
+}
+
+/// A size of memory in bytes: `512M`, `2GiB`, `50%`.
+#[pyfunction]
+fn memory_bytes(py: Python<'_>, size: &str) -> PyResult<u64> {
+    memory::budget(Some(size), None).map_err(|error| raise(py, error))
 }
 
 /// Merges partial tables and finishes them.
@@ -662,6 +670,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(head, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
     module.add_function(wrap_pyfunction!(run_partial, module)?)?;
+    module.add_function(wrap_pyfunction!(memory_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(merge, module)?)?;
     module.add_function(wrap_pyfunction!(merge_partial, module)?)?;
     module.add_function(wrap_pyfunction!(convert::convert, module)?)?;

@@ -36,7 +36,9 @@ def _write(target: IO[bytes], head: dict[str, Any], content: bytes = b"") -> Non
     target.flush()
 
 
-def _pump(source: IO[bytes], frames: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]) -> None:
+def _pump(
+    source: IO[bytes], frames: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]
+) -> None:
     while True:
         frame = _read(source)
         frames.put(frame)
