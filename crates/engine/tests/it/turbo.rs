@@ -499,6 +499,34 @@ fn intervals_are_the_same_whether_all_groups_are_shown_or_few() {
     assert!(few.coverage.one_line().contains("ORDER BY and LIMIT go by estimates"));
 }
 
+#[test]
+fn what_has_no_bounds_beside_it_is_said_not_to_be_exact_all_the_same() {
+    let folder = events(24, 2_000);
+    let sql = "SELECT kind, count(*) AS n, max(ms) AS mx, top_k(user, 2) AS top FROM '$/*.csv' \
+               GROUP BY kind ORDER BY n LIMIT 2";
+    let said = |options: &[(&str, &str)]| {
+        let coverage = asked(&folder, sql, options).coverage;
+        let line = coverage.one_line();
+        let of: Vec<String> = coverage
+            .estimates
+            .iter()
+            .filter(|one| !one.interval.contains('±'))
+            .map(|one| format!("{} {}", one.column, one.interval))
+            .collect();
+        assert!(of.iter().all(|one| line.contains(one)), "{line}");
+        (coverage.sampled.unwrap().by_estimates, of)
+    };
+    let by = ["ORDER BY", "LIMIT"].map(str::to_owned).to_vec();
+    let part = [("sample", "20%"), ("split_bytes", "2k")];
+    let bare = [part[0], part[1], ("no_intervals", "true")];
+    let of = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    assert_eq!(said(&part), (by.clone(), of(&["mx is a bound", "top is of what was seen"])));
+    let all = of(&["n is an estimate", "mx is a bound", "top is of what was seen"]);
+    assert_eq!(said(&bare), (by, all));
+    let whole = asked(&folder, sql, &[("deadline", "1h"), ("no_intervals", "true")]).coverage;
+    assert!(whole.complete && !whole.one_line().contains("is an estimate"), "{}", whole.one_line());
+}
+
 fn gzip(text: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
