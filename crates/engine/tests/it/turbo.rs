@@ -378,6 +378,11 @@ fn rows_are_found_wherever_they_are() {
             assert_eq!(answer.sorted(), all);
         }
     }
+    // What was looked at until then is counted, of a split that is not read to its end too.
+    let lines: String = (0..20_000).map(|n| format!("{n}\n")).collect();
+    folder.write("one/all.csv.gz", gzip(&format!("n\n{lines}")));
+    let found = asked(&folder, "SELECT n FROM '$/one/all.csv.gz' WHERE n > 99", &[("find", "3")]);
+    assert!(found.coverage.rows.done > 99, "{}", found.coverage.one_line());
     // A limit and rows to find: the fewer of the two.
     let limited = format!("{sql} LIMIT 2");
     assert_eq!(asked(&folder, &limited, &[("find", "5")]).rows().len(), 2);
