@@ -35,6 +35,7 @@ mod objects;
 mod opened;
 mod options;
 mod parameters;
+mod process;
 mod result;
 mod rowfile;
 mod sketches;
