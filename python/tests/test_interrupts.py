@@ -183,7 +183,7 @@ def test_a_result_is_looked_at_while_another_thread_waits_for_its_rows():
         thread = threading.Thread(target=lambda: rows.extend(result.to_pylist()))
         thread.start()
         for _ in range(1000):
-            result.coverage, result.schema
+            result.stats, result.schema
         end()
         thread.join()
         print(rows)
@@ -242,6 +242,41 @@ def test_a_fork_neither_reads_nor_records_its_parents_run(tmp_path):
     assert os.waitstatus_to_exitcode(status) == 0
     assert sum(batch.num_rows for batch in result) == 300_000
     assert [run["outcome"] for run in tm.jobs()] == ["done", "done"]
+
+
+def test_answers_as_they_stand_are_their_own_processs(tmp_path):
+    path = many(tmp_path, 300_000)
+    done = run_script(
+        f"""
+        import gc, os
+        import tidemill as tm
+
+        sql = "SELECT x % 7 AS k, count() AS n FROM '{path}' GROUP BY k ORDER BY k"
+        unread, begun = (tm.query(sql, progressive=True) for _ in range(2))
+        answer = next(begun)
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for does in ("__next__", "result", "close"):
+                try:
+                    getattr(unread, does)()
+                except tm.UsageError as error:
+                    refused += "belong to another process" in str(error)
+            # What is let go of waits for no thread of the other process.
+            del unread, begun, answer
+            gc.collect()
+            rows = tm.query("SELECT 1 AS one").to_pylist()
+            os._exit(0 if (refused, rows) == (3, [{{"one": 1}}]) else 1)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status))
+        for answers in (unread, begun):
+            print(sum(row["n"] for row in answers.result().to_pylist()))
+        """,
+        timeout=600,
+    )
+    assert done.stdout == "0\n300000\n300000\n", done.stderr
+    assert "panicked" not in done.stderr
+    assert [run["outcome"] for run in tm.jobs()] == ["done"] * 3
 
 
 def test_a_closed_result_stops_its_run(tmp_path):

@@ -23,7 +23,7 @@ def test_a_result_goes_into_arrow_with_its_types(hits):
     assert result.schema.names == ["day", "users", "seconds"]
     assert result.schema.types == ["BIGINT", "BIGINT", "DOUBLE"]
     assert pyarrow.schema(result.schema).names == result.schema.names
-    assert result.coverage is None
+    assert result.stats is None
     table = pyarrow.table(result)
     assert table.to_pylist() == [
         {"day": 1, "users": 2, "seconds": 2.0},

@@ -418,6 +418,36 @@ def test_answers_as_they_stand_end_with_the_result(tmp_path):
     assert tm.query(sql, progressive=True).result().to_pylist() == exact
 
 
+def test_what_an_answer_rests_on_is_known_before_its_rows_are_taken(logs):
+    sql = f"SELECT k, count() AS n FROM '{logs[0]}' GROUP BY k"
+    result = tm.query(sql, sample=0.05)
+    sampled = result.coverage["sampled"]
+    assert not result.coverage["complete"]
+    assert 0 < sampled["share"] < 0.1
+    assert len(result.to_pylist()) == 4
+    for answer in tm.query(sql, progressive=True, sample=0.05):
+        # Nobody has to wait for its rows.
+        assert answer._raw.coverage != "null"
+        assert answer.coverage["rows"]["done"] > 0
+
+
+def test_of_rows_that_are_not_kept_the_coverage_is_known_once_they_were_read(tmp_path):
+    with (tmp_path / "a.csv").open("w") as file:
+        file.write("x\n" + "".join(f"{n}\n" for n in range(3_000_000)))
+    # A quarter of it is less than the rows take.
+    result = tm.query(f"SELECT x, x + 1 AS y FROM '{tmp_path}/a.csv'", memory="64M")
+    for _ in range(2):
+        with pytest.raises(tm.UsageError, match="once its rows have been read"):
+            _ = result.coverage
+    # The first of them are still there.
+    assert sum(batch.num_rows for batch in result) == 3_000_000
+    assert result.coverage["rows"]["done"] == 3_000_000
+    closed = tm.query("SELECT 1 AS x")
+    closed.close()
+    with pytest.raises(tm.UsageError, match="is closed"):
+        _ = closed.coverage
+
+
 def test_answers_of_what_is_no_aggregation_are_the_result_alone(tmp_path):
     (tmp_path / "a.csv").write_text("n\n1\n2\n")
     answers = list(tm.query(f"SELECT n FROM '{tmp_path}/a.csv'", progressive=True))

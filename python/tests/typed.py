@@ -28,8 +28,7 @@ def results(sql: str, path: pathlib.Path) -> None:
     assert_type(result.to_pylist(), list[dict[str, Any]])
     assert_type(iter(result), Iterator[tm.Batch])
     assert_type(dict(result.schema), dict[str, str])
-    if (coverage := result.coverage) is not None:
-        assert_type(coverage["splits"]["left_out"], int)
+    assert_type(result.coverage["splits"]["left_out"], int)
     with result as same:
         assert_type(same, tm.Result)
     assert_type(tm.query(sql, params={"day": "2026-11-20"}, replacement_scans=False), tm.Result)
@@ -39,7 +38,8 @@ def results(sql: str, path: pathlib.Path) -> None:
     assert_type(tm.query(sql, sample=0.1, no_intervals=True, output=path), tm.Written)
     assert_type(tm.run("job.toml", deadline="7s", output=path), tm.Written)
     tm.Job(source={"url": path}, turbo={"deadline": 7, "error": "2%", "as_seen": True})
-    if (coverage := result.coverage) is not None and "sampled" in coverage:
+    coverage = result.coverage
+    if "sampled" in coverage:
         assert_type(coverage["sampled"]["given_up"]["bytes"], int)
         assert_type(coverage["sampled"]["unseen_share"], float | None)
 

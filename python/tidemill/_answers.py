@@ -23,6 +23,9 @@ class Answers(Iterator[Result]):
     what the query gives without ``progressive``. Of any other query, and of one that takes less
     than a third of a second, there is that alone.
 
+    Each is the newest: whoever takes longer than that for one is not given those that another has
+    taken the place of meanwhile. The last one always comes, with all its rows if they are few.
+
     As the last line of a notebook's cell the table is shown, and sharpens in place.
 
     Examples

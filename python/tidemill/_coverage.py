@@ -84,7 +84,6 @@ class Coverage(_MaybeSampled):
     --------
     >>> import tidemill as tm
     >>> result = tm.query("SELECT 1 AS one")
-    >>> _ = result.to_pylist()
     >>> result.coverage["complete"], result.coverage["rows"]
     (True, {'done': 0, 'rejected': 0})
     """

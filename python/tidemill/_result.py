@@ -140,9 +140,25 @@ class Result:
         return Schema(self._raw.schema)
 
     @property
-    def coverage(self) -> Coverage | None:
-        """What the result rests on; ``None`` before all rows have been computed."""
-        coverage: Coverage | None = json.loads(self._raw.coverage)
+    def coverage(self) -> Coverage:
+        """What the result rests on; waits until all rows are there, as it is known then.
+
+        They stay in the result. In a coroutine, ``await result`` waits without keeping an event loop
+        from anything else.
+
+        Raises
+        ------
+        UsageError
+            If the rows take more than is kept of them, and have not been read yet; if the result
+            was closed, or its run has failed, before they were there.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> tm.query("SELECT 1 AS one").coverage["complete"]
+        True
+        """
+        coverage: Coverage = json.loads(self._raw.final_coverage())
         return coverage
 
     @property
@@ -397,10 +413,10 @@ class Result:
         """Show the first rows in a notebook; they stay in the result."""
         if not self._raw.is_open:
             notes = ["the rows have been taken", *map(html.escape, self._said())]
-            return _table.as_html(self._columns(), [], _with_warnings(notes, self.coverage))
+            return _table.as_html(self._columns(), [], _with_warnings(notes, self._known_coverage()))
         cells, has_more, known = self._peek(_ROWS_SHOWN, _NOTEBOOK_CELL_CHARS)
         notes = [_count(len(cells), has_more, known), *map(html.escape, self._said())]
-        return _table.as_html(self._columns(), cells, _with_warnings(notes, self.coverage))
+        return _table.as_html(self._columns(), cells, _with_warnings(notes, self._known_coverage()))
 
     def _seen(self, *, waits: bool) -> str:
         if not self._raw.is_open:
@@ -431,11 +447,15 @@ class Result:
 
     def _said(self) -> list[str]:
         # What rests on no file has nothing to say.
-        coverage = self.coverage
+        coverage = self._known_coverage()
         if coverage is None or (coverage["complete"] and not coverage["files"]):
             return []
         line = self._raw.coverage_line
         return [] if line is None else [line]
+
+    def _known_coverage(self) -> Coverage | None:
+        coverage: Coverage | None = json.loads(self._raw.coverage)
+        return coverage
 
     def _taken_by(self, consumer: Callable[[Result], T]) -> T:
         try:

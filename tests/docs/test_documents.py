@@ -110,6 +110,19 @@ def test_python_examples_in_the_documents_are_true(page, tmp_path, monkeypatch):
     assert text == rewritten or "TIDEMILL_GOLDEN" in os.environ
 
 
+def test_scripts_of_turbo_run_as_they_stand(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEMILL_HOME", str(tmp_path / "home"))
+    text = (DOCS / "turbo.md").read_text()
+    # Its first command makes the file that all others read.
+    data = next(block for language, block in FENCE.findall(text) if language == "console")
+    subprocess.run(["sh", "-c", next(commands(data))], check=True)
+    scripts = [block for language, block in FENCE.findall(text) if language == "python"]
+    assert len(scripts) == 2
+    for script in scripts:
+        exec(script, {})
+
+
 def cells():
     """Take what stands in the right columns of the page for those who come from elsewhere."""
     for line in (DOCS / "coming-from.md").read_text().splitlines():

@@ -3,9 +3,11 @@
 import gc
 import gzip
 import io
+import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import zipfile
@@ -79,6 +81,54 @@ def place(request, tmp_path, s3, moto):
 
 everywhere = pytest.mark.parametrize("place", PLACES, indirect=True)
 by_ranges = pytest.mark.parametrize("place", ["path", "bucket", "web"], indirect=True)
+
+
+FORKED = """
+import gc, json, os, sys
+import tidemill as tm
+
+url, options, size = json.loads(sys.argv[1])
+file = tm.open(url, storage_options=options)
+assert len(file.read(100)) == 100
+child = os.fork()
+if child == 0:
+    said = []
+    for does in (lambda: file.read(100), lambda: tm.open(url, storage_options=options).read(100)):
+        try:
+            said.append(str(len(does())))
+        except tm.UsageError as error:
+            said.append(str(error).splitlines()[0])
+    del file, does
+    gc.collect()
+    print(*said, sep="\\n", flush=True)
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), len(file.read()) + 100 == size)
+"""
+
+
+@pytest.mark.parametrize(
+    "place", ["path", "bucket", "web", "web without ranges"], indirect=True
+)
+def test_a_fork_does_not_wait_for_threads_that_it_has_not(place, large, request):
+    url, options = place(large)
+    arguments = json.dumps([str(url), options, len(large)])
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    *said, parent = done.stdout.splitlines()
+    if request.node.callspec.params["place"] == "path":
+        assert said == ["100", "100"], done.stderr
+    else:
+        assert len(said) == 2, done.stderr
+        assert said[0].endswith("` was opened by another process")
+        assert said[1].startswith("the network's threads are those of the process")
+    assert parent == "0 True"
+    assert "panicked" not in done.stderr
 
 
 def step(random, file, size):

@@ -201,12 +201,13 @@ impl Coverage {
         let mut line = match self.stopped.as_deref() {
             // How much of a split was read when no more rows were wanted is known in rows alone.
             Some(LIMIT_REACHED) => format!(
-                "{whole}: limit reached; {rows} row{of_rows} looked at, of {files} file{of_files} with {}",
-                human_bytes(self.bytes.total),
+                "{whole}: limit reached; {rows} row{of_rows} looked at, of {files} file{of_files}{}",
+                // Nobody knows how much comes through a pipe.
+                known(" with ", self.bytes.total, self.files, ""),
             ),
             _ => format!(
-                "{whole}: {rows} row{of_rows} from {files} file{of_files} ({}), {}/{} splits",
-                human_bytes(self.bytes.done),
+                "{whole}: {rows} row{of_rows} from {files} file{of_files}{}, {}/{} splits",
+                known(" (", self.bytes.done, self.rows.done, ")"),
                 grouped(self.splits.done),
                 grouped(self.splits.total),
             ),
@@ -252,6 +253,14 @@ impl Coverage {
         }
         // Names of columns and files are anybody's, and the line is one.
         visible(&line, &[])
+    }
+}
+
+/// A size between these; nothing where it is none and cannot be, as there is something of this number.
+fn known(before: &str, bytes: u64, of: u64, behind: &str) -> String {
+    match (bytes, of) {
+        (0, 1..) => String::new(),
+        _ => format!("{before}{}{behind}", human_bytes(bytes)),
     }
 }
 
@@ -341,7 +350,35 @@ pub fn human_bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{grouped, human_bytes};
+    use super::{Amount, Coverage, LIMIT_REACHED, RowAmount, grouped, human_bytes};
+
+    #[test]
+    fn a_size_that_nobody_knows_is_left_out() {
+        let line = |bytes, rows, stopped: Option<&str>| {
+            let coverage = Coverage {
+                files: 1,
+                bytes: Amount { done: bytes, total: bytes, left_out: 0 },
+                rows: RowAmount { done: rows, rejected: 0 },
+                stopped: stopped.map(str::to_owned),
+                ..Coverage::default()
+            };
+            coverage.one_line()
+        };
+        for (bytes, rows, stopped, expected) in [
+            (10, 2, None, "complete: 2 rows from 1 file (10 B), 0/0 splits"),
+            (0, 0, None, "complete: 0 rows from 1 file (0 B), 0/0 splits"),
+            (0, 2, None, "complete: 2 rows from 1 file, 0/0 splits"),
+            (
+                10,
+                2,
+                Some(LIMIT_REACHED),
+                "complete: limit reached; 2 rows looked at, of 1 file with 10 B",
+            ),
+            (0, 2, Some(LIMIT_REACHED), "complete: limit reached; 2 rows looked at, of 1 file"),
+        ] {
+            assert_eq!(line(bytes, rows, stopped), expected);
+        }
+    }
 
     #[test]
     fn numbers_are_written_for_people() {

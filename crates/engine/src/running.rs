@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
 use tidemill_base::cancel::{Cancel, Interrupted};
 use tidemill_base::cores::{Cores, PRIORITY_VARIABLE, Priority};
 use tidemill_base::coverage::Coverage;
@@ -175,11 +176,21 @@ fn hand_over(
 enum Message {
     Schema(SchemaRef),
     Batch(RecordBatch),
-    /// The answer as it stands.
-    Glimpse(Box<Glimpse>),
+    /// That there was a newer answer as it stands, unless it has been taken since.
+    Glimpse,
     /// What the user should be told, whatever becomes of the run.
     Warning(String),
     End(Result<Box<Coverage>>),
+}
+
+/// The newest answer as it stands, until it is taken: whoever is slow is not shown those before it.
+type Latest = Arc<Mutex<Option<Box<Glimpse>>>>;
+
+/// Puts an answer in the place of the one before.
+fn show(latest: &Latest, messages: &SyncSender<Message>, glimpse: Glimpse) {
+    *latest.lock() = Some(Box::new(glimpse));
+    // It only wakes the owner, who looks behind every other message too.
+    drop(messages.try_send(Message::Glimpse));
 }
 
 /// What [`Running::next`] found within its time limit.
@@ -187,7 +198,8 @@ enum Message {
 pub enum Next {
     /// Rows.
     Batch(RecordBatch),
-    /// The answer as it stands, of a run that is [watched](Running::watched). Rows come after the last one.
+    /// The answer as it stands, of a run that is [watched](Running::watched): the newest, with none of those before it that
+    /// were not taken. Rows come after the last one.
     Glimpse(Box<Glimpse>),
     /// The end; [`Running::coverage`] is final.
     End,
@@ -199,6 +211,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Running {
     messages: Receiver<Message>,
+    latest: Latest,
     schema: Option<SchemaRef>,
     coverage: Option<Coverage>,
     cancel: Cancel,
@@ -232,16 +245,25 @@ impl Running {
     /// # Errors
     /// As [`Running::query`].
     pub fn watched(query: Query, settings: Settings) -> Result<Running> {
-        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
-            let plan = Plan::new(&query, &settings)?;
-            if let Some(warning) = plan.warning() {
-                messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
-            }
-            // One that nobody takes in time is not shown.
-            let mut watch = |glimpse| drop(messages.try_send(Message::Glimpse(Box::new(glimpse))));
-            let watch = Watch::new(&mut watch);
-            hand_over(messages, plan.schema().clone(), || plan.run_watched(Some(watch)))
-        })
+        let latest = Latest::default();
+        let shown = Arc::clone(&latest);
+        let mut running =
+            Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
+                let plan = Plan::new(&query, &settings)?;
+                if let Some(warning) = plan.warning() {
+                    messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
+                }
+                let mut watch = |glimpse| show(&latest, messages, glimpse);
+                let watch = Watch::new(&mut watch);
+                hand_over(messages, plan.schema().clone(), || {
+                    let results = plan.run_watched(Some(watch));
+                    // The result takes the place of what was not taken.
+                    latest.lock().take();
+                    results
+                })
+            })?;
+        running.latest = shown;
+        Ok(running)
     }
 
     /// Merges partial tables and finishes them.
@@ -295,6 +317,7 @@ impl Running {
             .map_err(|source| Error::io("start", "a thread", source))?;
         Ok(Running {
             messages,
+            latest: Latest::default(),
             schema: None,
             coverage: None,
             cancel,
@@ -357,7 +380,7 @@ impl Running {
             tick()?;
             match self.receive(TICK)? {
                 None | Some(Message::Schema(_) | Message::Warning(_)) => {}
-                Some(Message::Batch(_) | Message::Glimpse(_) | Message::End(_)) => {
+                Some(Message::Batch(_) | Message::Glimpse | Message::End(_)) => {
                     return Err(Error::Internal("a run without a schema".to_owned()));
                 }
             }
@@ -374,9 +397,10 @@ impl Running {
         }
         match self.receive(limit)? {
             Some(Message::Batch(batch)) => Ok(Next::Batch(batch)),
-            Some(Message::Glimpse(glimpse)) => Ok(Next::Glimpse(glimpse)),
             Some(Message::End(_)) => Ok(Next::End),
-            Some(Message::Schema(_) | Message::Warning(_)) | None => Ok(Next::Waiting),
+            Some(Message::Glimpse | Message::Schema(_) | Message::Warning(_)) | None => {
+                Ok(self.latest.lock().take().map_or(Next::Waiting, Next::Glimpse))
+            }
         }
     }
 
@@ -607,6 +631,43 @@ mod tests {
         drop(running);
         assert!(cancel.is_cancelled());
         drop(release);
+    }
+
+    #[test]
+    fn an_owner_who_is_slow_is_shown_the_newest_answer() {
+        let glimpse = |share| Glimpse {
+            schema: Arc::new(arrow::datatypes::Schema::empty()),
+            batches: Vec::new(),
+            share,
+            coverage: Coverage::default(),
+        };
+        let latest = Latest::default();
+        let (shown, hear_shown) = channel();
+        let (go_on, may_go_on) = channel::<()>();
+        let showing = Arc::clone(&latest);
+        let running = Running::spawn(Cancel::new(), 1, move |messages| {
+            for shares in [[0.1, 0.2, 0.3, 0.4].as_slice(), &[0.5]] {
+                shares.iter().for_each(|share| show(&showing, messages, glimpse(*share)));
+                shown.send(()).unwrap();
+                let _ = may_go_on.recv();
+            }
+            Ok(Coverage::default())
+        });
+        let mut running = running.unwrap();
+        running.latest = latest;
+        for expected in [0.4, 0.5] {
+            hear_shown.recv().unwrap();
+            let next = loop {
+                match running.next(Duration::from_millis(1)).unwrap() {
+                    Next::Waiting => {}
+                    next => break next,
+                }
+            };
+            assert!(matches!(next, Next::Glimpse(glimpse) if glimpse.share == expected));
+            assert!(matches!(running.next(Duration::ZERO), Ok(Next::Waiting)));
+            go_on.send(()).unwrap();
+        }
+        running.drain(|_| Ok(()), || Ok(())).unwrap();
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod objects;
 mod opened;
 mod options;
 mod parameters;
+mod process;
 mod result;
 mod rowfile;
 mod sketches;

@@ -27,6 +27,7 @@ use tidemill_engine::source::{Given, SourceSpec};
 
 use crate::errors::raise;
 use crate::imported::{self, NoTable};
+use crate::process::Own;
 
 /// Whether the interpreter ends. Who calls into Python from a thread of the engine's reads it, and
 /// holds it as long as it is there.
@@ -322,12 +323,17 @@ impl WriteFormat for Writer {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawStream {
     schema: SchemaRef,
-    batches: Mutex<Option<Batches>>,
+    batches: Own<Mutex<Option<Batches>>>,
 }
 
 impl RawStream {
+    fn refuse_other_process(&self, py: Python<'_>) -> PyResult<()> {
+        let hint = "a run does not survive a fork: take its batches in the process that runs it";
+        self.batches.refuse_elsewhere(py, "these batches belong to another process", hint)
+    }
+
     pub(crate) fn new(batches: Batches) -> Self {
-        RawStream { schema: batches.schema(), batches: Mutex::new(Some(batches)) }
+        RawStream { schema: batches.schema(), batches: Own::new(Mutex::new(Some(batches))) }
     }
 }
 
@@ -340,6 +346,7 @@ impl RawStream {
 
     /// The next batch; the engine's threads are waited for without the interpreter's lock.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Option<crate::result::RawBatch>> {
+        self.refuse_other_process(py)?;
         let batch = py.detach(|| self.batches.lock().as_mut()?.next());
         match batch.transpose() {
             Ok(batch) => Ok(batch.map(crate::result::RawBatch::new)),
@@ -349,6 +356,7 @@ impl RawStream {
 
     /// The rest of the batches as a capsule of an Arrow stream.
     fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        self.refuse_other_process(py)?;
         let Some(batches) = self.batches.lock().take() else {
             return Err(PyValueError::new_err("these batches have been handed over already"));
         };

@@ -23,6 +23,7 @@ use tidemill_engine::{Cancel, Error, Progress, Result};
 use crate::errors::raise;
 use crate::files::{RawCopied, copied, json};
 use crate::options::storage;
+use crate::process::Own;
 use crate::wait::{TICK, Waiter, on_a_thread};
 
 /// What is held of a file for small reads. A read of as much goes past it.
@@ -34,7 +35,7 @@ const PIECE_BYTES: usize = 8 << 20;
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawStore {
     storage_options: StorageOptions,
-    connections: Connections,
+    connections: Own<Connections>,
     is_literal: bool,
     /// Ends what is done here, for good.
     cancel: Cancel,
@@ -49,7 +50,7 @@ impl RawStore {
         is_literal: bool,
     ) -> PyResult<Self> {
         let storage_options = storage(&storage_options).map_err(|error| raise(py, error))?;
-        let (connections, cancel) = (Connections::default(), Cancel::new());
+        let (connections, cancel) = (Own::new(Connections::default()), Cancel::new());
         Ok(RawStore { storage_options, connections, is_literal, cancel })
     }
 
@@ -57,7 +58,7 @@ impl RawStore {
     fn part(&self) -> RawStore {
         RawStore {
             storage_options: self.storage_options.clone(),
-            connections: self.connections.clone(),
+            connections: Own::new(self.connections()),
             is_literal: self.is_literal,
             cancel: Cancel::new(),
         }
@@ -74,7 +75,7 @@ impl RawStore {
         let name = file.shown();
         Ok(RawFile {
             name,
-            file: Mutex::new(Some(Arc::new(file))),
+            file: Own::new(Mutex::new(Some(Arc::new(file)))),
             place: Mutex::default(),
             sought: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -120,6 +121,14 @@ impl RawStore {
 }
 
 impl RawStore {
+    /// Those of this process: in a fork's child, new ones.
+    fn connections(&self) -> Connections {
+        match self.connections.is_here() {
+            true => Connections::clone(&self.connections),
+            false => Connections::default(),
+        }
+    }
+
     fn does<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -130,7 +139,7 @@ impl RawStore {
             storage_options: self.storage_options.clone(),
             cancel: cancel.clone(),
             progress: Progress::new(),
-            connections: self.connections.clone(),
+            connections: self.connections(),
             is_literal: self.is_literal,
         };
         on_a_thread(py, cancel, move || work(&settings))
@@ -142,7 +151,7 @@ impl RawStore {
 pub(crate) struct RawFile {
     name: String,
     /// None once it is closed.
-    file: Mutex<Option<Arc<File>>>,
+    file: Own<Mutex<Option<Arc<File>>>>,
     place: Mutex<Place>,
     /// Where threads have gone to and not read yet. Locked before the place, if both are.
     sought: Mutex<HashMap<ThreadId, u64>>,
@@ -231,8 +240,16 @@ fn closed() -> PyErr {
 }
 
 impl RawFile {
-    fn file(&self) -> PyResult<Arc<File>> {
-        self.file.lock().clone().ok_or_else(closed)
+    /// The file, if it is open. What is elsewhere is fetched by threads of the process that opened it.
+    fn file(&self, py: Python<'_>) -> PyResult<Arc<File>> {
+        let file = self.file.lock().clone().ok_or_else(closed)?;
+        if !file.is_local() {
+            let message = format!("`{}` was opened by another process", self.name);
+            let hint = "what is fetched from a server does not survive a fork: open it in the process \
+                        that reads it";
+            self.file.refuse_elsewhere(py, &message, hint)?;
+        }
+        Ok(file)
     }
 
     fn gave(&self, bytes: usize) {
@@ -275,7 +292,7 @@ impl RawFile {
         from: Option<u64>,
         work: impl FnOnce(&mut Place, &File, Look<'_>) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let file = self.file()?;
+        let file = self.file(py)?;
         let mut waiter = Waiter::new(Cancel::new(), None);
         let mut look = || {
             waiter.tick()?;
@@ -365,7 +382,7 @@ impl RawFile {
     }
 
     fn to_the_end<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let file = self.file()?;
+        let file = self.file(py)?;
         if let Some(left) = self.left(&file) {
             let size =
                 usize::try_from(left).map_err(|_| PyOverflowError::new_err("too many bytes"))?;
@@ -404,13 +421,13 @@ impl RawFile {
     }
 
     #[getter]
-    fn size(&self) -> PyResult<Option<u64>> {
-        Ok(self.file()?.size())
+    fn size(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(self.file(py)?.size())
     }
 
     #[getter]
-    fn e_tag(&self) -> PyResult<Option<String>> {
-        Ok(self.file()?.e_tag().map(str::to_owned))
+    fn e_tag(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.file(py)?.e_tag().map(str::to_owned))
     }
 
     /// So many bytes, or all; fewer only at the end.
@@ -420,7 +437,7 @@ impl RawFile {
             return Ok(bytes);
         }
         // Not more than there is: what is asked for may be anything.
-        let file = self.file()?;
+        let file = self.file(py)?;
         let left = self.left(&file);
         let size = match left.and_then(|left| usize::try_from(left).ok()) {
             Some(left) => size.min(left),
@@ -503,7 +520,7 @@ impl RawFile {
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let end = match whence {
             0 | 1 => 0,
-            2 => match self.file()?.size() {
+            2 => match self.file(py)?.size() {
                 Some(size) => size,
                 None => self.seek_to_the_end(py)?,
             },
@@ -520,7 +537,7 @@ impl RawFile {
         let to = from
             .checked_add_signed(offset)
             .ok_or_else(|| PyValueError::new_err(format!("negative seek value {offset}")))?;
-        self.file()?;
+        self.file(py)?;
         self.sought.lock().insert(std::thread::current().id(), to);
         // Who reads meanwhile ends where that ends.
         if let Some(mut place) = self.place.try_lock() {
@@ -530,7 +547,7 @@ impl RawFile {
     }
 
     fn tell(&self, py: Python<'_>) -> PyResult<u64> {
-        self.file()?;
+        self.file(py)?;
         if let Some(at) = self.sought() {
             return Ok(at);
         }
@@ -546,7 +563,7 @@ impl RawFile {
         py: Python<'py>,
         ranges: Vec<(u64, u64)>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let file = self.file()?;
+        let file = self.file(py)?;
         let size = file.size().unwrap_or(u64::MAX);
         let ranges: Vec<Range<u64>> = ranges
             .into_iter()
@@ -574,8 +591,11 @@ impl RawFile {
 
     /// What it did so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let open = self.file.lock().clone();
-        let mut stats = open.map_or_else(|| *self.last.lock(), |file| file.stats());
+        let is_open = self.file.lock().is_some();
+        let mut stats = match is_open {
+            true => self.file(py)?.stats(),
+            false => *self.last.lock(),
+        };
         stats.asked_bytes = self.asked_bytes.load(Ordering::Relaxed);
         told(py, &stats)
     }
@@ -583,9 +603,13 @@ impl RawFile {
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::Relaxed);
         let file = self.file.lock().take();
-        if let Some(file) = file {
-            *self.last.lock() = file.stats();
-            py.detach(|| drop(file));
+        match file {
+            Some(file) if self.file.is_here() => {
+                *self.last.lock() = file.stats();
+                py.detach(|| drop(file));
+            }
+            // A copy that a fork has made.
+            copy => std::mem::forget(copy),
         }
         if let Some(mut place) = self.place.try_lock() {
             place.held = Vec::new();

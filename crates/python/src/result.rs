@@ -35,6 +35,7 @@ use tidemill_engine::{Cancel, Coverage, Error};
 
 use crate::errors::{raise, warn};
 use crate::opened::told;
+use crate::process::Own;
 use crate::values;
 use crate::wait::{Display, TICK, Waiter};
 
@@ -151,6 +152,16 @@ impl Rows {
         }
     }
 
+    /// Has all rows come, as long as they are kept; says whether they have.
+    fn all_have_come(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<bool> {
+        while self.room.is_some() && !waiter.is_raised() {
+            if !self.fetch(waiter)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.running.is_none())
+    }
+
     /// Takes a batch that has come.
     fn come(&mut self, batch: RecordBatch) {
         self.count += batch.num_rows() as u64;
@@ -213,7 +224,8 @@ impl ResultState {
 
 /// What a result and the streams of its rows have in common.
 struct Core {
-    state: Mutex<ResultState>,
+    /// Of the process whose threads compute it, which records it too.
+    state: Own<Mutex<ResultState>>,
     /// Whether rows can be read from the first on.
     is_open: AtomicBool,
     /// Whether it was closed, or whoever waited for it gave up.
@@ -224,8 +236,6 @@ struct Core {
     failure: Shared<PyErr>,
     cancel: Cancel,
     display: Option<Arc<Display>>,
-    /// The process whose threads compute it.
-    process: u32,
 }
 
 impl Core {
@@ -283,25 +293,11 @@ impl Core {
     }
 
     fn refuse_other_process(&self, py: Python<'_>) -> PyResult<()> {
-        if self.process == std::process::id() {
-            return Ok(());
-        }
-        let error = Error::usage_hint(
-            "this result belongs to another process",
-            "a run does not survive a fork: start the query in the process that reads it",
-        );
-        Err(raise(py, error))
+        self.state.refuse_elsewhere(py, "this result belongs to another process", NO_FORK)
     }
 }
 
-impl Drop for Core {
-    fn drop(&mut self) {
-        if self.process != std::process::id() {
-            // A copy that a fork has made. The run is another process's, which records it.
-            std::mem::forget(std::mem::replace(self.state.get_mut(), ResultState::Closed));
-        }
-    }
-}
+const NO_FORK: &str = "a run does not survive a fork: start the query in the process that reads it";
 
 /// The first rows as cells, whether there are more, and how many there are if that is known.
 type Peeked = (Vec<Vec<Option<String>>>, bool, Option<u64>);
@@ -341,7 +337,7 @@ impl RawResult {
             before,
         };
         let core = Core {
-            state: Mutex::new(ResultState::Open(Box::new(rows))),
+            state: Own::new(Mutex::new(ResultState::Open(Box::new(rows)))),
             is_open: AtomicBool::new(true),
             is_stopped: AtomicBool::new(false),
             coverage,
@@ -349,7 +345,6 @@ impl RawResult {
             failure: Shared::default(),
             cancel,
             display,
-            process: std::process::id(),
         };
         Ok(RawResult { schema, core: Arc::new(core) })
     }
@@ -373,7 +368,7 @@ impl RawResult {
             before: Stats::default(),
         };
         let core = Core {
-            state: Mutex::new(ResultState::Open(Box::new(rows))),
+            state: Own::new(Mutex::new(ResultState::Open(Box::new(rows)))),
             is_open: AtomicBool::new(true),
             is_stopped: AtomicBool::new(false),
             coverage,
@@ -381,7 +376,6 @@ impl RawResult {
             failure: Shared::default(),
             cancel: Cancel::new(),
             display: None,
-            process: std::process::id(),
         };
         RawResult { schema, core: Arc::new(core) }
     }
@@ -391,7 +385,7 @@ impl RawResult {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawAnswers {
     /// None once the result was given.
-    running: Mutex<Option<Box<Watched>>>,
+    running: Own<Mutex<Option<Box<Watched>>>>,
 }
 
 /// A run that is watched.
@@ -412,14 +406,22 @@ impl RawAnswers {
         before: Stats,
     ) -> Self {
         let watched = Watched { running, cancel, display, memory_bytes, before };
-        RawAnswers { running: Mutex::new(Some(Box::new(watched))) }
+        RawAnswers { running: Own::new(Mutex::new(Some(Box::new(watched)))) }
+    }
+
+    fn refuse_other_process(&self, py: Python<'_>) -> PyResult<()> {
+        self.running.refuse_elsewhere(py, "these answers belong to another process", NO_FORK)
     }
 }
 
+/// So many rows of the result are waited for before it is given: a glimpse has no more either.
+const LAST_ROWS: u64 = 10_000;
+
 #[pymethods]
 impl RawAnswers {
-    /// The next answer, and whether it is the result; none behind that.
+    /// The next answer, and whether it is the result; none behind that. Of a result of few rows all are there.
     fn next(&self, py: Python<'_>) -> PyResult<Option<(RawResult, bool)>> {
+        self.refuse_other_process(py)?;
         let Some(mut watched) = py.detach(|| self.running.lock().take()) else { return Ok(None) };
         let mut waiter = Waiter::new(watched.cancel.clone(), watched.display.clone());
         let next = py.detach(|| {
@@ -444,20 +446,28 @@ impl RawAnswers {
             next => {
                 let Watched { running, cancel, display, memory_bytes, before } = *watched;
                 let result = RawResult::new(py, running, cancel, display, memory_bytes, before)?;
-                if let Next::Batch(batch) = next {
-                    result.core.in_python(py, |state, _| {
-                        state.rows()?.come(batch);
-                        Ok(())
-                    })?;
-                }
+                result.core.in_python(py, |state, waiter| {
+                    let rows = state.rows()?;
+                    if let Next::Batch(batch) = next {
+                        rows.come(batch);
+                    }
+                    while rows.count <= LAST_ROWS && rows.room.is_some() && !waiter.is_raised() {
+                        if !rows.fetch(waiter)? {
+                            break;
+                        }
+                    }
+                    Ok(())
+                })?;
                 Ok(Some((result, true)))
             }
         }
     }
 
     /// Stops the run; there are no more answers.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.refuse_other_process(py)?;
         py.detach(|| drop(self.running.lock().take()));
+        Ok(())
     }
 }
 
@@ -500,10 +510,8 @@ impl RawResult {
         self.core.in_python(py, |state, waiter| {
             let rows = state.rows()?;
             rows.refuse_before(0)?;
-            while rows.room.is_some() && !waiter.is_raised() {
-                if !rows.fetch(waiter)? {
-                    return Ok(());
-                }
+            if rows.all_have_come(waiter)? {
+                return Ok(());
             }
             Err(Error::usage_hint(
                 format!(
@@ -514,6 +522,28 @@ impl RawResult {
                  output=, or give more memory=, a quarter of which is for this",
             ))
         })
+    }
+
+    /// The coverage as JSON, once all rows have come: until then they are waited for, and kept.
+    fn final_coverage(&self, py: Python<'_>) -> PyResult<String> {
+        if self.core.coverage.lock().is_none() {
+            self.core.in_python(py, |state, waiter| {
+                let rows = state.rows()?;
+                if rows.all_have_come(waiter)? {
+                    return Ok(());
+                }
+                Err(Error::usage_hint(
+                    format!(
+                        "what this result rests on is known once its rows have been read, and they \
+                         take more than the {} that are kept of them",
+                        human_bytes(rows.limit_bytes)
+                    ),
+                    "read them first, as in `for batch in result`, write them with output=, or give \
+                     more memory=, a quarter of which is for this",
+                ))
+            })?;
+        }
+        Ok(self.coverage())
     }
 
     /// The first `count` rows as cells, left in place, whether there are more, and how many there are if
@@ -577,7 +607,7 @@ impl RawResult {
         RawSchema { schema: self.schema.clone() }
     }
 
-    /// The coverage as JSON; `null` before all rows have been read.
+    /// The coverage as JSON; `null` before all rows have come.
     #[getter]
     fn coverage(&self) -> String {
         coverage_json(self.core.coverage.lock().as_ref())
@@ -706,6 +736,10 @@ impl Iterator for Stream {
 impl Stream {
     fn clear(&self) {
         let Some(display) = &self.core.display else { return };
+        if !self.core.state.is_here() {
+            // What is shown is the other process's to take away.
+            return;
+        }
         Python::try_attach(|py| {
             // A stream that is let go of because its consumer fails: what it fails with waits.
             let pending = PyErr::take(py);

@@ -87,6 +87,8 @@ pub struct Plan {
     joins: Joins,
     /// Which columns are estimates, where the answer may rest on a part of the input and bounds are wanted.
     pub(crate) bounds: Option<Arc<Bounds>>,
+    /// The same where no bounds are wanted.
+    pub(crate) unbounded: Option<Arc<Bounds>>,
 }
 
 /// What is expected of the joins of a plan that DataFusion runs.
@@ -418,8 +420,8 @@ impl Plan {
         let has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
         let is_large = stream.is_err() && scanned.len() > 1 && logical.exists(has_join).told()?;
         let joins = if is_large { Joins::Large } else { Joins::Small };
-        let bounds = match (&query.turbo, &route) {
-            (None, _) => None,
+        let (bounds, unbounded) = match (&query.turbo, &route) {
+            (None, _) => (None, None),
             (Some(turbo), Route::Tables(parts)) => {
                 if turbo.find.is_some() {
                     return Err(turbo::of_found_groups());
@@ -435,8 +437,8 @@ impl Plan {
                         return Err(turbo::of_order());
                     }
                 }
-                let has_bounds = !turbo.no_intervals;
-                has_bounds.then(|| Arc::new(of_part))
+                let of_part = Some(Arc::new(of_part));
+                if turbo.no_intervals { (None, of_part) } else { (of_part, None) }
             }
             (Some(turbo), Route::Rows { skip, .. }) => {
                 if turbo.error.is_some() {
@@ -445,7 +447,7 @@ impl Plan {
                 if turbo.find.is_some() && *skip > 0 {
                     return Err(turbo::of_found_offset());
                 }
-                None
+                (None, None)
             }
             (Some(_), Route::Engine { why }) => return Err(turbo::not_mergeable(why)),
         };
@@ -468,6 +470,7 @@ impl Plan {
             route,
             joins,
             bounds,
+            unbounded,
         };
         if plan.query.turbo.is_some() && matches!(plan.route, Route::Tables(_)) {
             // What another branch reads would be read as a whole.

@@ -197,10 +197,13 @@ impl Account {
             bytes.left_out += bytes.total - bytes.done;
             if !is_whole {
                 // How good a sketch of what was seen is says nothing of the rest.
-                let is_shown =
-                    |one: &Estimate| self.shown.iter().any(|shown| shown.is_of(&one.column));
-                estimates.retain(|one| !is_shown(one));
+                let is_shown = |one: &Estimate| {
+                    self.shown.iter().any(|shown| shown.is_of(&one.column))
+                        || part.unbounded.iter().any(|other| other.column == one.column)
+                };
+                estimates.retain(|one| one.is_given_up() || !is_shown(one));
                 estimates.extend(self.shown.iter().map(|shown| shown.estimate(part)));
+                estimates.extend(part.unbounded.iter().cloned());
             }
         }
         Coverage {

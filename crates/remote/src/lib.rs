@@ -70,16 +70,25 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Threads that talk to the network: TLS of one is some 500 MB/s.
 const THREADS: usize = 2;
 
-/// The runtime of everything remote, started with the first request.
+/// The runtime of everything remote, started with the first request; and the process that has its threads.
 fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
-    let started = RUNTIME.get_or_init(|| {
-        Builder::new_multi_thread()
+    static RUNTIME: OnceLock<(std::io::Result<Runtime>, u32)> = OnceLock::new();
+    let (started, process) = RUNTIME.get_or_init(|| {
+        let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("tidemill-net")
             .enable_all()
-            .build()
+            .build();
+        (runtime, std::process::id())
     });
+    if *process != std::process::id() {
+        // Nobody would answer.
+        return Err(Error::Usage {
+            message: "the network's threads are those of the process that this one is a fork of"
+                .into(),
+            hint: Some("start processes by multiprocessing's `spawn` or `forkserver`".into()),
+        });
+    }
     started.as_ref().map_err(|error| {
         let source = std::io::Error::new(error.kind(), error.to_string());
         Error::Io { action: "start", path: "threads for the network".into(), source }

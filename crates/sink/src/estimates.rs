@@ -34,6 +34,11 @@ pub(crate) fn is_shown(field: &Field) -> bool {
     field.metadata().contains_key(SHOWN)
 }
 
+/// Whether what an estimate's column shows is a bound alone.
+pub(crate) fn is_bound(text: &str) -> bool {
+    text.starts_with(['≥', '≤'])
+}
+
 impl Estimates {
     /// How columns of these are put together.
     pub(crate) fn new(schema: &SchemaRef) -> Self {

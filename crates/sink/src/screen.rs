@@ -17,7 +17,7 @@
 //! A column is as wide as its widest value. Where that is too wide, texts are cut with `…` down to a floor, in their
 //! middle if some that differ, as URLs of one site, would look alike when cut at their end; numbers,
 //! times and the like never are, for a cut number is another number. Where the floors are too wide, columns in
-//! the middle are left out, `…` stands for them, and a line says which. One row that does not fit is turned: a line
+//! the middle are left out, those of bounds (`≥ 41`) before all others, `…` stands for them, and a line says which. One row that does not fit is turned: a line
 //! for each column.
 //!
 //! What is shown is for reading. A float with more than nine digits, as a division or a mean gives, is rounded to six
@@ -37,7 +37,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::error::{Error, Result};
-use crate::estimates::{Estimates, is_shown};
+use crate::estimates::{Estimates, is_bound, is_shown};
 use crate::formats::text::{escaped, is_number, refuse_textless};
 use crate::value::TextColumn;
 
@@ -386,11 +386,17 @@ impl Layout {
             .enumerate()
             .map(|(at, column)| Measured::new(column, rows.iter().map(|row| row[at].as_deref())))
             .collect();
-        let kept = kept(&measured, look.width);
+        let is_bound = |at: usize| {
+            let of = |row: &Row| row[at].as_deref().is_some_and(is_bound);
+            columns[at].kind == Kind::Estimate && rows.iter().any(of)
+        };
+        let bounds: Vec<bool> = (0..columns.len()).map(is_bound).collect();
+        let kept = kept(&measured, &bounds, look.width);
         let has_gap = kept.len() < measured.len();
-        let room = look.width.saturating_sub(GAP * (kept.len() + usize::from(has_gap)));
+        let gaps = gaps(&kept, measured.len());
+        let room = look.width.saturating_sub(GAP * (kept.len() + gaps));
         // The gaps between are one less than the columns.
-        let room = (room + GAP).saturating_sub(usize::from(has_gap));
+        let room = (room + GAP).saturating_sub(gaps);
         let widths = widths(&kept.iter().map(|at| &measured[*at]).collect::<Vec<_>>(), room);
         let is_cut = |(at, width): (&usize, &usize)| *width < measured[*at].cells;
         let is_short = has_gap || kept.iter().zip(&widths).any(is_cut);
@@ -576,32 +582,51 @@ impl Measured {
     }
 }
 
-/// The columns that there is room for: all, or the first and the last.
-fn kept(measured: &[Measured], width: usize) -> Vec<usize> {
-    let all: usize = measured.iter().map(|column| column.floor + GAP).sum();
-    if all <= width + GAP {
-        return (0..measured.len()).collect();
+/// The columns that there is room for: all, or the first and the last; those of bounds are the first to be left out.
+fn kept(measured: &[Measured], bounds: &[bool], width: usize) -> Vec<usize> {
+    // `…` and its gap stand for those that are left out.
+    let fits = |kept: &[usize]| {
+        let columns: usize = kept.iter().map(|at| measured[*at].floor + GAP).sum();
+        columns + gaps(kept, measured.len()) * (1 + GAP) <= width + GAP
+    };
+    let all: Vec<usize> = (0..measured.len()).collect();
+    if fits(&all) {
+        return all;
     }
-    // `…` and its gap stand for the others.
-    let mut room = (width + GAP).saturating_sub(1 + GAP);
-    let (mut first, mut last) = (0, measured.len());
+    let (at_most, mut others): (Vec<usize>, Vec<usize>) = all.iter().partition(|at| bounds[**at]);
+    if others.is_empty() {
+        others = all;
+    }
+    let (mut first, mut last) = (0, others.len());
     let mut takes_first = true;
+    let ends = |first: usize, last: usize| [&others[..first], &others[last..]].concat();
     while first < last {
-        let at = if takes_first { first } else { last - 1 };
-        let takes = measured[at].floor + GAP;
+        let (more, less) = if takes_first { (first + 1, last) } else { (first, last - 1) };
         // One at least, however narrow the screen.
-        if takes > room && first > 0 {
-            break;
+        if first > 0 && !fits(&ends(more, less)) {
+            return ends(first, last);
         }
-        room = room.saturating_sub(takes);
-        if takes_first {
-            first += 1
-        } else {
-            last -= 1
-        }
+        (first, last) = (more, less);
         takes_first = !takes_first;
     }
-    (0..first).chain(last..measured.len()).collect()
+    // Of bounds as many as there is room for.
+    let mut kept = others;
+    for at in at_most {
+        let place = kept.partition_point(|other| *other < at);
+        kept.insert(place, at);
+        if !fits(&kept) {
+            kept.remove(place);
+        }
+    }
+    kept
+}
+
+/// How many runs of columns are left out.
+fn gaps(kept: &[usize], count: usize) -> usize {
+    let between = kept.windows(2).filter(|pair| pair[1] > pair[0] + 1).count();
+    let before = kept.first().is_some_and(|first| *first > 0);
+    let behind = kept.last().is_some_and(|last| last + 1 < count);
+    between + usize::from(before) + usize::from(behind)
 }
 
 /// Widths that together have room: none is less than its floor, and what is left goes to the narrowest first.
@@ -864,6 +889,7 @@ mod tests {
     };
     use arrow::datatypes::{Field, Int32Type, IntervalMonthDayNano, Schema};
     use proptest::prelude::*;
+    use tidemill_base::coverage::BOUND;
 
     use super::*;
 
@@ -1108,6 +1134,50 @@ x             x             …  x
 3 of 6 columns are not shown: c, d, e
 ",
         );
+    }
+
+    #[test]
+    fn estimates_stay_longer_than_bounds() {
+        let bound = |name: &str, which: &str| {
+            Field::new(name, DataType::Float64, true)
+                .with_metadata([(BOUND.to_owned(), which.to_owned())].into())
+        };
+        let value = |name: &str| Field::new(name, DataType::Float64, true);
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("carrier", DataType::Utf8, true),
+            value("n"),
+            bound("n_low", "low"),
+            bound("n_high", "high"),
+            value("d"),
+            bound("d_low", "low"),
+            bound("d_high", "high"),
+            value("mx"),
+            bound("mx_low", "low"),
+            bound("mx_high", "high"),
+            value("mn"),
+            bound("mn_low", "low"),
+            bound("mn_high", "high"),
+        ]));
+        let floats = |value: Option<f64>| Arc::new(Float64Array::from(vec![value; 2])) as ArrayRef;
+        let columns = [
+            [Some(12_304.0), Some(12_094.0), Some(12_514.0)],
+            [Some(5.0), Some(4.0), Some(6.0)],
+            [Some(41.0), Some(41.0), None],
+            [Some(1.0), None, Some(1.0)],
+        ];
+        let mut arrays = vec![texts(&["AA", "DL"])];
+        arrays.extend(columns.as_flattened().iter().map(|value| floats(*value)));
+        let estimates = RecordBatch::try_new(schema, arrays).unwrap();
+        for (width, expected) in [
+            (47, "carrier             n          d    mx   mn"),
+            (41, "carrier             n          d    mx  …"),
+            (36, "carrier             n          d  …"),
+            (26, "carrier  …          d  …"),
+        ] {
+            let found = screen(std::slice::from_ref(&estimates), Look { width, ..LOOK });
+            assert_eq!(found.lines().next(), Some(expected), "{width}\n{found}");
+            assert!(found.lines().all(|line| line.width() <= width), "{width}\n{found}");
+        }
     }
 
     #[test]

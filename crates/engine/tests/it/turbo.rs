@@ -378,6 +378,11 @@ fn rows_are_found_wherever_they_are() {
             assert_eq!(answer.sorted(), all);
         }
     }
+    // What was looked at until then is counted, of a split that is not read to its end too.
+    let lines: String = (0..20_000).map(|n| format!("{n}\n")).collect();
+    folder.write("one/all.csv.gz", gzip(&format!("n\n{lines}")));
+    let found = asked(&folder, "SELECT n FROM '$/one/all.csv.gz' WHERE n > 99", &[("find", "3")]);
+    assert!(found.coverage.rows.done > 99, "{}", found.coverage.one_line());
     // A limit and rows to find: the fewer of the two.
     let limited = format!("{sql} LIMIT 2");
     assert_eq!(asked(&folder, &limited, &[("find", "5")]).rows().len(), 2);
@@ -497,6 +502,34 @@ fn intervals_are_the_same_whether_all_groups_are_shown_or_few() {
     let by = &few.coverage.sampled.as_ref().unwrap().by_estimates;
     assert_eq!(by.as_slice(), ["ORDER BY", "LIMIT"]);
     assert!(few.coverage.one_line().contains("ORDER BY and LIMIT go by estimates"));
+}
+
+#[test]
+fn what_has_no_bounds_beside_it_is_said_not_to_be_exact_all_the_same() {
+    let folder = events(24, 2_000);
+    let sql = "SELECT kind, count(*) AS n, max(ms) AS mx, top_k(user, 2) AS top FROM '$/*.csv' \
+               GROUP BY kind ORDER BY n LIMIT 2";
+    let said = |options: &[(&str, &str)]| {
+        let coverage = asked(&folder, sql, options).coverage;
+        let line = coverage.one_line();
+        let of: Vec<String> = coverage
+            .estimates
+            .iter()
+            .filter(|one| !one.interval.contains('±'))
+            .map(|one| format!("{} {}", one.column, one.interval))
+            .collect();
+        assert!(of.iter().all(|one| line.contains(one)), "{line}");
+        (coverage.sampled.unwrap().by_estimates, of)
+    };
+    let by = ["ORDER BY", "LIMIT"].map(str::to_owned).to_vec();
+    let part = [("sample", "20%"), ("split_bytes", "2k")];
+    let bare = [part[0], part[1], ("no_intervals", "true")];
+    let of = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    assert_eq!(said(&part), (by.clone(), of(&["mx is a bound", "top is of what was seen"])));
+    let all = of(&["n is an estimate", "mx is a bound", "top is of what was seen"]);
+    assert_eq!(said(&bare), (by, all));
+    let whole = asked(&folder, sql, &[("deadline", "1h"), ("no_intervals", "true")]).coverage;
+    assert!(whole.complete && !whole.one_line().contains("is an estimate"), "{}", whole.one_line());
 }
 
 fn gzip(text: &str) -> Vec<u8> {

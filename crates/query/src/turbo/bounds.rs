@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     Aggregate as AggregateNode, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection,
     cast, lit,
 };
-use tidemill_base::coverage::BOUND;
+use tidemill_base::coverage::{BOUND, Estimate};
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, floats};
 use tidemill_tables::calls::aggregate_call;
@@ -238,6 +238,31 @@ impl Bounds {
             Some(Known::AtLeast | Known::AtMost) => !of.is_nested(),
             Some(Known::Estimate(_) | Known::Seen | Known::AtLeastAbout(_)) => of.is_numeric(),
         }
+    }
+
+    /// What is said of the columns that are not exact and have no bounds beside them: all of these, unless the result
+    /// `has_bounds`. Where nothing is scaled it is said once that numbers are those of what was seen.
+    pub(crate) fn unbounded(&self, has_bounds: bool, is_scaled: bool) -> Vec<Estimate> {
+        let without = |index: &usize| !(has_bounds && self.has_bounds(*index));
+        let said = |index: usize| {
+            let (method, interval) = match &self.columns[index] {
+                Known::Exact => return None,
+                Known::AtLeast | Known::AtLeastAbout(_) | Known::AtMost => {
+                    ("what was seen", "is a bound")
+                }
+                _ if !is_scaled => return None,
+                Known::Estimate(_) => ("estimated from what was read", "is an estimate"),
+                Known::Seen => ("what was seen", "is of what was seen"),
+            };
+            Some(Estimate {
+                column: tidemill_sql::names::in_sql(self.own.field(index).name()),
+                method: method.to_owned(),
+                exact: false,
+                interval: interval.to_owned(),
+                error: 0.0,
+            })
+        };
+        (0..self.columns.len()).filter(without).filter_map(said).collect()
     }
 
     /// For each column with bounds whether it is an estimate, which has an interval.

@@ -74,6 +74,8 @@ struct State {
     bytes: u64,
     given_up: Vec<GivenUp>,
     given_up_bytes: u64,
+    /// Where rows are to be found: how far splits have been looked at that have not landed.
+    looked: HashMap<usize, SoFar>,
 }
 
 /// How many batches wait to be taken.
@@ -138,7 +140,13 @@ impl FoundRows {
                 false => in_flight.push(split),
             }
         }
-        let (sample, bytes) = (None, state.bytes);
+        // What is read in order counts as far as it was read; where rows were found, how much that is is known in rows.
+        let is_read_on = self.shared.drawing.in_order && why != Why::Found;
+        let bytes = match is_read_on {
+            true => state.bytes.max(self.shared.progress.bytes_done()),
+            false => state.bytes,
+        };
+        let sample = None;
         let left_out = self.shared.scan.source().left_out();
         let wrong_starts = 0;
         let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
@@ -201,8 +209,15 @@ impl FoundRows {
 
     fn end(&mut self, why: Why) -> Option<RecordBatch> {
         self.why.get_or_insert(why);
-        self.stop();
-        self.open.drain().for_each(|(_, so_far)| self.shared.scan.count_part(so_far));
+        // From here on no thread counts what it looks at.
+        let looked = {
+            let shared = Arc::clone(&self.shared);
+            let mut state = shared.state.lock();
+            self.stop();
+            std::mem::take(&mut state.looked)
+        };
+        let open = self.open.drain().chain(looked);
+        open.for_each(|(_, so_far)| self.shared.scan.count_part(so_far));
         None
     }
 
@@ -347,16 +362,17 @@ impl Shared {
             self.scan.set_exact_start(index, start);
         }
         let mut batches = self.map.rows(index)?;
-        let mut so_far = SoFar::default();
         while let Some(batch) = batches.next() {
             map.add_cpu(&mut clock);
             let batch = batch.told()?;
-            so_far = self.scan.so_far(index);
+            let so_far = self.scan.so_far(index);
+            if !self.looks(index, so_far) {
+                return Ok(());
+            }
             hand.waits_for_others();
             // A row is waited for until it is taken, or nobody takes any more.
             let has_rows = batch.num_rows() > 0;
             if has_rows && !give(sender, Message::Rows(batch, index, so_far), turn) {
-                self.count_looked(so_far);
                 return Ok(());
             }
             turn.take(|| self.is_stopped());
@@ -364,7 +380,6 @@ impl Shared {
             self.cancel.check()?;
         }
         if self.is_over() {
-            self.count_looked(so_far);
             return Ok(());
         }
         drop(batches);
@@ -373,26 +388,37 @@ impl Shared {
         let outcome = self.scan.outcome(index);
         hand.waits_for_others();
         if self.is_find {
-            // What is found after it is over is in nobody's account.
-            return if self.is_over() { Ok(()) } else { self.land(index, outcome) };
+            return self.land(index, outcome);
         }
         give(sender, Message::Landed(index, outcome), turn);
         Ok(())
     }
 
-    /// Counts a split that nobody reads to its end, where that is what is counted.
-    fn count_looked(&self, so_far: SoFar) {
-        if self.is_find {
-            self.scan.count_part(so_far);
+    /// Notes how far a split has been looked at, where that is what is counted; false once it is over.
+    fn looks(&self, index: usize, so_far: SoFar) -> bool {
+        if !self.is_find {
+            return true;
         }
+        let mut state = self.state.lock();
+        // What is found after it is over is in nobody's account.
+        if self.is_over() {
+            return false;
+        }
+        state.looked.insert(index, so_far);
+        true
     }
 
     /// Has a split count.
     fn land(&self, index: usize, outcome: Option<Outcome>) -> Result<()> {
+        let mut state = self.state.lock();
+        if self.is_find && self.is_over() {
+            return Ok(());
+        }
+        // From here on all of it counts.
+        state.looked.remove(&index);
         if let Some(outcome) = outcome {
             self.scan.accept(outcome.stats)?;
         }
-        let mut state = self.state.lock();
         state.landed += 1;
         state.bytes += self.drawing.sizes[index];
         Ok(())

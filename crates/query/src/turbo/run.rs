@@ -156,9 +156,12 @@ impl Plan {
                 // There is one group, and it is seen.
                 read.sampled.unseen_share = None;
             }
-            if let (Some(bounds), false) = (&self.bounds, turbo.as_seen) {
-                read.sampled.by_estimates =
-                    bounds.by_estimates.iter().map(ToString::to_string).collect();
+            if let Some(known) = self.bounds.as_ref().or(self.unbounded.as_ref()) {
+                if !turbo.as_seen {
+                    read.sampled.by_estimates =
+                        known.by_estimates.iter().map(ToString::to_string).collect();
+                }
+                read.unbounded = known.unbounded(self.bounds.is_some(), read.sampled.scaled);
             }
             account.part = Some(read);
         }

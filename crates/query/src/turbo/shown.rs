@@ -24,6 +24,8 @@ pub(crate) struct PartRead {
     /// How many splits.
     pub splits: u64,
     pub sampled: Sampled,
+    /// What is said of columns without bounds beside them.
+    pub unbounded: Vec<Estimate>,
     /// When the answer was to be there.
     ends_at: Option<Instant>,
 }
@@ -106,7 +108,8 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         Why::Asked => Some("stopped when it was asked to".to_owned()),
     };
     let ends_at = turbo.ends_at();
-    PartRead { is_whole, stopped, bytes: read.bytes, splits: splits_read, sampled, ends_at }
+    let (bytes, splits, unbounded) = (read.bytes, splits_read, Vec::new());
+    PartRead { is_whole, stopped, bytes, splits, sampled, unbounded, ends_at }
 }
 
 /// How wide the intervals of a column are, of the rows that were given out.

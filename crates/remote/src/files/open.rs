@@ -133,6 +133,11 @@ impl File {
         self.found.url()
     }
 
+    /// Whether it is on this machine, so that no thread is asked for it.
+    pub fn is_local(&self) -> bool {
+        matches!(self.place, Place::Local(_))
+    }
+
     /// Its bytes; none of what a server does not say and a system does not know.
     pub fn size(&self) -> Option<u64> {
         let sure = |size: u64| Some(size).filter(|size| *size > 0);

@@ -1,0 +1,64 @@
+//! Whose threads are they? A fork copies memory and none of the threads, so that whoever waits for one in the child, or joins
+//! it, waits for ever or breaks down. What has threads behind it belongs to the process that made it: anywhere else it is
+//! refused, and let go of without a word to them.
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+use pyo3::prelude::*;
+use tidemill_engine::Error;
+
+use crate::errors::raise;
+
+/// Something that threads of one process work at.
+#[derive(Debug)]
+pub(crate) struct Own<T> {
+    inner: ManuallyDrop<T>,
+    process: u32,
+}
+
+impl<T> Own<T> {
+    /// Of this process.
+    pub(crate) fn new(inner: T) -> Self {
+        Own { inner: ManuallyDrop::new(inner), process: std::process::id() }
+    }
+
+    /// Whether this is the process that made it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Refuses a process that has merely a copy of it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the message and the hint.
+    pub(crate) fn refuse_elsewhere(
+        &self,
+        py: Python<'_>,
+        message: &str,
+        hint: &str,
+    ) -> PyResult<()> {
+        match self.is_here() {
+            true => Ok(()),
+            false => Err(raise(py, Error::usage_hint(message, hint))),
+        }
+    }
+}
+
+impl<T> Deref for Own<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        // What a fork has copied goes with the process.
+        if self.is_here() {
+            // SAFETY: nothing looks at it again.
+            unsafe { ManuallyDrop::drop(&mut self.inner) };
+        }
+    }
+}
