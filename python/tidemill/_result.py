@@ -143,8 +143,8 @@ class Result:
     def coverage(self) -> Coverage:
         """What the result rests on; waits until all rows are there, as it is known then.
 
-        They stay in the result. In a coroutine, ``await result`` waits without keeping an event loop
-        from anything else.
+        They stay in the result. In a coroutine, ``await result`` waits without keeping an event
+        loop from anything else.
 
         Raises
         ------
@@ -413,7 +413,8 @@ class Result:
         """Show the first rows in a notebook; they stay in the result."""
         if not self._raw.is_open:
             notes = ["the rows have been taken", *map(html.escape, self._said())]
-            return _table.as_html(self._columns(), [], _with_warnings(notes, self._known_coverage()))
+            notes = _with_warnings(notes, self._known_coverage())
+            return _table.as_html(self._columns(), [], notes)
         cells, has_more, known = self._peek(_ROWS_SHOWN, _NOTEBOOK_CELL_CHARS)
         notes = [_count(len(cells), has_more, known), *map(html.escape, self._said())]
         return _table.as_html(self._columns(), cells, _with_warnings(notes, self._known_coverage()))

@@ -335,9 +335,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     no_intervals : bool, optional
         Leave out the columns of bounds.
     on : str, optional
-        Read on a Ray cluster: ``ray://host:port``, or ``ray`` for the one that ``RAY_ADDRESS`` names or
-        that the process is connected to, or else one that is started here. ``memory`` is each
-        worker's then. Needs ``pip install tidemill[ray]``. This process alone, if left out.
+        Read on a Ray cluster: ``ray://host:port``, or ``ray`` for the one that ``RAY_ADDRESS``
+        names or that the process is connected to, or else one that is started here. ``memory`` is
+        each worker's then. Needs ``pip install tidemill[ray]``. This process alone, if left out.
     output : path or str, optional
         Write the result to a file, or to one file per value with columns in braces:
         ``"out/{day}.csv"``.

@@ -107,9 +107,7 @@ print(os.waitstatus_to_exitcode(status), len(file.read()) + 100 == size)
 """
 
 
-@pytest.mark.parametrize(
-    "place", ["path", "bucket", "web", "web without ranges"], indirect=True
-)
+@pytest.mark.parametrize("place", ["path", "bucket", "web", "web without ranges"], indirect=True)
 def test_a_fork_does_not_wait_for_threads_that_it_has_not(place, large, request):
     url, options = place(large)
     arguments = json.dumps([str(url), options, len(large)])

@@ -1,7 +1,7 @@
 """Queries on a Ray cluster: all that knows Ray.
 
-``tm.query(sql, on="ray")`` comes here, and nothing else of the package does; Ray itself is the extra
-``tidemill[ray]`` and is imported when it is asked for.
+``tm.query(sql, on="ray")`` comes here, and nothing else of the package does; Ray itself is the
+extra ``tidemill[ray]`` and is imported when it is asked for.
 
 - ``_workers``: how do tasks reach actors, and what becomes of one that is gone?
 - ``_actor``: what is an actor? It holds the engine.

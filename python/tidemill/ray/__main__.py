@@ -1,8 +1,9 @@
 """Tasks of the command line on their way to a cluster: frames on standard input and output.
 
-A frame is the length of its head (4 bytes, little-endian), its head (JSON), the length of its content (8 bytes) and its content.
-The command line says ``start``, ``begin``, ``submit`` and ``end``; what it is told are ``ready``, ``done`` and ``failed``. It ends
-this process by closing its input.
+A frame is the length of its head (4 bytes, little-endian), its head (JSON), the length of its
+content (8 bytes) and its content. The command line says ``start``, ``begin``, ``submit`` and
+``end``; what it is told are ``ready``, ``done`` and ``failed``. It ends this process by closing its
+input.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import IO, Any
 
 from tidemill._errors import Error
 
-#: How long it is waited for a task before it is looked whether there is something to do, in seconds.
+#: How long it is waited for a task before it is looked what else there is to do, in seconds.
 _TICK = 0.02
 
 

@@ -12,7 +12,7 @@ from tidemill import _tidemill
 
 
 class Worker:
-    """The engine in a process of the cluster. It is started once, and kept for the jobs of a session."""
+    """The engine in a process of the cluster, kept for all jobs of a session."""
 
     def __init__(self, version: str, memory: int | None, threads: int) -> None:
         if tidemill.__version__ != version:
@@ -21,7 +21,7 @@ class Worker:
                 "the same release has to be on all machines"
             )
             raise RuntimeError(msg)
-        # The machine's memory is its workers', by their cores; the other half is everybody else's.
+        # Half of the machine's memory is its workers', by their cores.
         all_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         share = threads / max(os.cpu_count() or 1, threads)
         self._memory = memory or max(int(all_bytes / 2 * share), 64 << 20)
@@ -30,11 +30,11 @@ class Worker:
         self._worker: _tidemill.RawWorker | None = None
 
     def ready(self) -> tuple[str, int]:
-        """The name of its machine, and its process."""
+        """Give the name of its machine, and its process."""
         return socket.gethostname(), os.getpid()
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths that are not on its machine."""
+        """Give those of the paths that are not on its machine."""
         return [path for path in paths if not os.path.exists(path)]
 
     def run(

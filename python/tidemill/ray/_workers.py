@@ -1,8 +1,9 @@
 """Tasks on their way to actors of a Ray cluster, and what becomes of them.
 
-Each actor has two tasks at hand, so that it does not wait for the next; of those that wait, the largest is dealt first. An actor that
-is gone (its process was killed, its machine is down) is started anew by Ray, on any machine that has room; what it had at hand is
-told to have been lost, and is dealt again by the engine, which counts how often.
+Each actor has two tasks at hand, so that it does not wait for the next; of those that wait, the
+largest is dealt first. An actor that is gone (its process was killed, its machine is down) is
+started anew by Ray, on any machine that has room; what it had at hand is told to have been lost,
+and is dealt again by the engine, which counts how often.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidemill import _tidemill
 from tidemill._errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,15 +46,16 @@ def _ray() -> ModuleType:
 
 
 def connect(on: str, *, memory: int | None) -> RayWorkers:
-    """The workers of a cluster: those of an earlier query, or new ones.
+    """Give the workers of a cluster: those of an earlier query, or new ones.
 
     Parameters
     ----------
     on : str
-        ``ray`` for the cluster that ``RAY_ADDRESS`` or the surrounding process names, or else one that is started here;
-        ``ray://host:port`` for another.
+        ``ray`` for the cluster that ``RAY_ADDRESS`` or the surrounding process names, or else one
+        that is started here; ``ray://host:port`` for another.
     memory : int, optional
-        What each worker may take, in bytes. Half of its machine's memory by its share of the cores, if left out.
+        What each worker may take, in bytes. Half of its machine's memory by its share of the
+        cores, if left out.
     """
     key = f"{on} {memory} {os.getpid()}"
     workers = _connected.get(key)
@@ -122,7 +123,7 @@ class RayWorkers:
         return bool(self._ray.is_initialized())
 
     def places(self) -> list[tuple[str, int]]:
-        """The machine and the process of each."""
+        """Give the machine and the process of each."""
         return self._places
 
     def threads(self) -> int:
@@ -132,12 +133,13 @@ class RayWorkers:
     def begin(self, job: bytes, secrets: Mapping[str, str]) -> None:
         """Say what all tasks that follow are of, and how stores are reached.
 
-        Secrets go to the workers with each task, where they are in memory alone: what is put into the store may be spilled.
+        Secrets go to the workers with each task, where they are in memory alone: what is put into
+        the store may be spilled.
         """
         self.end()
         self._secrets = dict(secrets)
         self._job = next(_sessions)
-        # In a list it is not fetched with each call, but by a worker that does not know it yet: once a machine.
+        # In a list it is not fetched with each call, but by a worker that does not know it yet.
         self._description = [self._ray.put(job)]
 
     def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
