@@ -17,7 +17,7 @@ class Worker:
     def __init__(self, version: str, memory: int | None, threads: int) -> None:
         if tidemill.__version__ != version:
             msg = (
-                f"tidemill {tidemill.__version__} is on {socket.gethostname()}, and {version} asks: "
+                f"tidemill {tidemill.__version__} is on {socket.gethostname()}, not {version}: "
                 "the same release has to be on all machines"
             )
             raise RuntimeError(msg)
