@@ -212,7 +212,13 @@ def measure(given, question: Question, scratch: Path, kept: list) -> None:
         # In less the files cannot even be listed and looked into.
         if ms < DEADLINE_MS_MIN:
             continue
-        own(f"--deadline {ms}ms", ["--deadline", f"{ms}ms"], False)
+        try:
+            own(f"--deadline {ms}ms", ["--deadline", f"{ms}ms"], False)
+        except RuntimeError as failure:
+            # Nothing is known of the files by then: an error, and no answer.
+            if "before the deadline" not in str(failure):
+                raise
+            rows.append(["tidemill", f"--deadline {ms}ms", "no answer", *[""] * (len(question.measures) + 7)])
     for error in ERRORS:
         # Where nothing has an interval there is nothing to wait for.
         own(f"--error {error}", ["--error", error], False)
