@@ -16,6 +16,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemill_base::cancel::{Cancel, Interrupted};
 use tidemill_base::redact;
@@ -152,6 +153,8 @@ pub(crate) struct Filter {
     given: usize,
     cancel: Cancel,
     ended: bool,
+    /// How many bytes it gave.
+    pub(crate) gave: Arc<AtomicU64>,
 }
 
 /// What a program can do now.
@@ -196,6 +199,7 @@ impl Filter {
             given: 0,
             cancel: cancel.clone(),
             ended: false,
+            gave: Arc::default(),
         };
         for pipe in [&filter.stdin, &filter.stdout].into_iter().flatten() {
             widen(pipe);
@@ -316,7 +320,10 @@ impl Filter {
                     self.stdout = None;
                     return Ok(0);
                 }
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    self.gave.fetch_add(count as u64, Ordering::Relaxed);
+                    return Ok(count);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io("read from", &self.name, error)),
             }

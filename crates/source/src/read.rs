@@ -314,6 +314,7 @@ impl SplitReader {
             cancel: self.options.cancel.clone(),
             progress: self.options.progress.clone(),
             ahead: self.options.ahead.clone(),
+            ..Watch::default()
         };
         let layout = self.source.columns.layout_index(piece.file.index);
         if self.assembly.turn_to(&self.source, layout)? {

@@ -65,7 +65,7 @@ pub(super) fn stream(
     watch: Watch,
     extent: Extent,
 ) -> Result<(Blocks, Option<Arc<OpenFile>>)> {
-    let cancel = watch.cancel.clone();
+    let (cancel, gave) = (watch.cancel.clone(), Arc::clone(&watch.gave));
     let (access, limit) = match extent {
         Extent::Until(end) => (Access::Until(end), Some(end)),
         Extent::Sample => (Access::Sample, None),
@@ -90,7 +90,7 @@ pub(super) fn stream(
     let mut input = magic::decoded(file, input, buffer_bytes, stored_bytes)?;
     let is_stored = file.is_plain();
     if let Some(program) = &file.program {
-        input = Box::new(ProgramInput::start(program, input, &file.shown, &cancel)?);
+        input = Box::new(ProgramInput::start(program, input, &file.shown, (&cancel, gave))?);
     }
     input = opened(input, &file.shown);
     let limit = limit.filter(|_| is_stored && !file.is_stream());
