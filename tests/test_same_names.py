@@ -23,6 +23,7 @@ SOMEWHERE_ELSE = {
     "format": "schema() and jobs() give objects, and so does a result without an output",
     "help": "help()",
     "no_pager": "a terminal's; Python gives objects",
+    "python": "the interpreter that runs",
     "rows": "a terminal's; Python gives all rows",
     "max_bad": "merge reads no records",
     "param": "params",

@@ -305,7 +305,13 @@ impl Sampled {
 
 /// How sure an interval is, in percent, with the digits that it has: `95 %`, `99.9999 %`.
 pub fn confidence(share: f64) -> String {
-    format!("{} %", (share * 1e8).round() / 1e6)
+    // More digits where with fewer it would look as if nothing could be wrong.
+    let mut rounded = (6..=13).map(|digits| {
+        let scale = 10_f64.powi(digits);
+        (share * 100.0 * scale).round() / scale
+    });
+    let is_told = |percent: &f64| *percent > 0.0 && *percent < 100.0;
+    format!("{} %", rounded.find(is_told).unwrap_or(share * 100.0))
 }
 
 /// A share in percent, of two digits: `1.5 %`.
@@ -350,7 +356,7 @@ pub fn human_bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Amount, Coverage, LIMIT_REACHED, RowAmount, grouped, human_bytes};
+    use super::{Amount, Coverage, LIMIT_REACHED, RowAmount, confidence, grouped, human_bytes};
 
     #[test]
     fn a_size_that_nobody_knows_is_left_out() {
@@ -397,6 +403,14 @@ mod tests {
             (999_700_000, "1.00 GB"),
         ] {
             assert_eq!(human_bytes(bytes), expected);
+        }
+        for (share, expected) in [
+            (0.95, "95 %"),
+            (0.999_999, "99.9999 %"),
+            (0.999_999_999_999, "99.9999999999 %"),
+            (1e-12, "0.0000000001 %"),
+        ] {
+            assert_eq!(confidence(share), expected);
         }
     }
 }

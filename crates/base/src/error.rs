@@ -46,7 +46,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// No file where one was named.
-    #[error("no such file or folder: `{path}`{}", Hint(hint))]
+    #[error("no such file or folder: `{}`{}", Name(path), Hint(hint))]
     NotFound {
         /// The path or pattern as the user wrote it.
         path: String,
@@ -54,7 +54,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// The operating system refused.
-    #[error("cannot {action} `{path}`: {source}{}", SpillHint(action))]
+    #[error("cannot {action} `{}`: {source}{}", Name(path), SpillHint(action))]
     Io {
         /// The attempted action, as an infinitive: `read`, `create`.
         action: &'static str,
@@ -72,7 +72,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A server refused, or did not answer.
-    #[error("cannot {action} `{url}`{}: {reason}{}", At(offset), Hint(hint))]
+    #[error("cannot {action} `{}`{}: {reason}{}", Name(url), At(offset), Hint(hint))]
     Remote {
         /// The attempted action, as an infinitive: `read`, `list`, `write`.
         action: &'static str,
@@ -100,7 +100,7 @@ pub enum Error {
         said: String,
     },
     /// A reader or writer that the program around has registered failed.
-    #[error("cannot {action} `{path}` as `{format}`: {source}")]
+    #[error("cannot {action} `{}` as `{format}`: {source}", Name(path))]
     Format {
         /// The format.
         format: String,
@@ -122,7 +122,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// Input bytes that are not what their format demands, beyond single records.
-    #[error("`{path}` is damaged{}: {}{}", At(offset), Brief(reason), Hint(hint))]
+    #[error("`{}` is damaged{}: {}{}", Name(path), At(offset), Brief(reason), Hint(hint))]
     Corrupt {
         /// The file.
         path: String,
@@ -134,7 +134,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// Files of one source that do not make one table.
-    #[error("`{path}` does not go with `{other}`: {reason}{}", Hint(hint))]
+    #[error("`{}` does not go with `{}`: {reason}{}", Name(path), Name(other), Hint(hint))]
     Differ {
         /// The file at fault: the later one.
         path: String,
@@ -157,7 +157,8 @@ pub enum Error {
     },
     /// A file was replaced, shortened or removed between planning and reading.
     #[error(
-        "`{path}` changed while it was read: {reason}\nhint: run again once nothing writes to it"
+        "`{}` changed while it was read: {reason}\nhint: run again once nothing writes to it",
+        Name(path)
     )]
     Changed {
         /// The file.
@@ -166,7 +167,7 @@ pub enum Error {
         reason: String,
     },
     /// An output exists and may not be replaced.
-    #[error("`{path}` exists already{}\nhint: --overwrite replaces it", AndMore(more))]
+    #[error("`{}` exists already{}\nhint: --overwrite replaces it", Name(path), AndMore(more))]
     Exists {
         /// The output, or the first of several.
         path: String,
@@ -175,7 +176,8 @@ pub enum Error {
     },
     /// A commit stopped half way and could not be taken back at once.
     #[error(
-        "the output in `{path}` is committed in part: {source}\nhint: the next run that writes there finishes the commit or takes it back"
+        "the output in `{}` is committed in part: {source}\nhint: the next run that writes there finishes the commit or takes it back",
+        Name(path)
     )]
     Unfinished {
         /// The destination.
@@ -184,7 +186,10 @@ pub enum Error {
         source: Box<Error>,
     },
     /// Another live run writes the same output.
-    #[error("another run ({run}) is writing to `{path}`\nhint: wait for it, or write elsewhere")]
+    #[error(
+        "another run ({run}) is writing to `{}`\nhint: wait for it, or write elsewhere",
+        Name(path)
+    )]
     Busy {
         /// The destination both want.
         path: String,
@@ -291,6 +296,15 @@ impl fmt::Display for BadRecord {
     }
 }
 
+/// A name, which may have a line end in it, or what a terminal obeys.
+struct Name<'a>(&'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&visible(self.0, &[]))
+    }
+}
+
 struct Hint<'a>(&'a Option<String>);
 
 impl fmt::Display for Hint<'_> {
@@ -358,7 +372,7 @@ impl fmt::Display for On<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "" => Ok(()),
-            file => write!(f, ", working on `{file}`,"),
+            file => write!(f, ", working on `{}`,", Name(file)),
         }
     }
 }

@@ -26,7 +26,7 @@ use tidemill_base::error::{Error, Result, caught, panicked};
 use tidemill_base::home::{Home, RunId};
 use tidemill_base::{MaxBad, Settings, memory};
 use tidemill_jobs::{About, Ending, Recorder};
-use tidemill_query::{Glimpse, Merge, Plan, Query, Repeats, Results, Watch};
+use tidemill_query::{Glimpse, Merge, Plan, Query, Repeats, Results, Turbo, Watch, late_seconds};
 use tidemill_sink::{Room, Sink, SinkSpec, Written};
 
 use crate::job::Limits;
@@ -154,6 +154,13 @@ fn threads_variable() -> Result<Option<usize>> {
     }
 }
 
+/// A query whose time runs from now on, unless it does already, and when that is over.
+fn begun(query: Query) -> (Query, Option<Instant>) {
+    let turbo = query.turbo.map(Turbo::begun);
+    let ends_at = turbo.as_ref().and_then(Turbo::ends_at);
+    (Query { turbo, ..query }, ends_at)
+}
+
 /// Sends the schema before the work, which may take long, and the rows as they come.
 fn hand_over(
     messages: &SyncSender<Message>,
@@ -221,6 +228,8 @@ pub struct Running {
     recorder: Option<Recorder>,
     rows: u64,
     warning: Option<String>,
+    /// When its answer is to be there, if somebody has said so.
+    ends_at: Option<Instant>,
 }
 
 impl Running {
@@ -230,13 +239,17 @@ impl Running {
     /// [`Error::Io`] if no thread can be started; all others come from [`Running::schema`] and
     /// [`Running::next`].
     pub fn query(query: Query, settings: Settings) -> Result<Running> {
-        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
-            let plan = Plan::new(&query, &settings)?;
-            if let Some(warning) = plan.warning() {
-                messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
-            }
-            hand_over(messages, plan.schema().clone(), || plan.run())
-        })
+        let (query, ends_at) = begun(query);
+        let mut running =
+            Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
+                let plan = Plan::new(&query, &settings)?;
+                if let Some(warning) = plan.warning() {
+                    messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
+                }
+                hand_over(messages, plan.schema().clone(), || plan.run())
+            })?;
+        running.ends_at = ends_at;
+        Ok(running)
     }
 
     /// The same for somebody who watches: [`Next::Glimpse`] shows the answer as it stands, where that can be, and the end of
@@ -247,6 +260,7 @@ impl Running {
     pub fn watched(query: Query, settings: Settings) -> Result<Running> {
         let latest = Latest::default();
         let shown = Arc::clone(&latest);
+        let (query, ends_at) = begun(query);
         let mut running =
             Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
                 let plan = Plan::new(&query, &settings)?;
@@ -263,6 +277,7 @@ impl Running {
                 })
             })?;
         running.latest = shown;
+        running.ends_at = ends_at;
         Ok(running)
     }
 
@@ -326,6 +341,7 @@ impl Running {
             recorder: None,
             rows: 0,
             warning: None,
+            ends_at: None,
         })
     }
 
@@ -503,6 +519,11 @@ pub fn deliver(
         true => write_out_beside(running, sink, id, memory_bytes, &mut tick),
     };
     running.recorder = recorder;
+    // What is written is there once its program has ended, and its files are committed.
+    let sampled = running.coverage.as_mut().and_then(|coverage| coverage.sampled.as_mut());
+    if let (Some(ends_at), Some(sampled)) = (running.ends_at, sampled) {
+        sampled.late_seconds = late_seconds(ends_at);
+    }
     let coverage = running.coverage.clone();
     match (&delivered, &coverage) {
         (Ok(written), Some(coverage)) => running.record(Ending::Written { coverage, written }),

@@ -54,5 +54,6 @@ pub use tasks::{Done, Handed, Worker, Workers};
 pub use tidemill_sql::parameters::Parameter;
 pub use tidemill_sql::statement::schema_from_sql;
 pub use turbo::run::{Glimpse, Watch};
+pub use turbo::shown::late_seconds;
 pub use turbo::{OPTIONS as TURBO_OPTIONS, Turbo};
 pub use unknown::UnknownTable;

@@ -420,14 +420,15 @@ impl Plan {
         let has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
         let is_large = stream.is_err() && scanned.len() > 1 && logical.exists(has_join).told()?;
         let joins = if is_large { Joins::Large } else { Joins::Small };
+        let sampled = tables.iter().find(|(_, table)| table.is_sample());
+        if let (Some(_), Some((name, _))) = (&query.turbo, sampled) {
+            return Err(turbo::of_a_sample(name));
+        }
         let (bounds, unbounded) = match (&query.turbo, &route) {
             (None, _) => (None, None),
             (Some(turbo), Route::Tables(parts)) => {
                 if turbo.find.is_some() {
                     return Err(turbo::of_found_groups());
-                }
-                if let Some((name, _)) = tables.iter().find(|(_, table)| table.is_sample()) {
-                    return Err(turbo::of_a_sample(name));
                 }
                 let of_part =
                     parts.bounds(&logical, &schema, true).ok_or_else(turbo::of_a_summary)?;
@@ -1341,13 +1342,15 @@ fn opened_source(
     turbo: Option<&Turbo>,
     settings: &Settings,
 ) -> Result<Arc<Source>> {
-    let may_go_without = |turbo: &&Turbo| turbo.deadline.is_some() || turbo.drop.is_some();
-    Ok(Arc::new(match turbo.filter(may_go_without) {
-        None => Source::open_with(spec, standard_input(), &settings.cancel)?,
-        Some(turbo) => {
-            let patience = Patience { until: turbo.ends_at(), ..Patience::default() };
-            Source::open_patiently(spec, standard_input(), &settings.cancel, &patience)?
+    let (stdin, cancel, enough) = (standard_input(), &settings.cancel, settings.enough.clone());
+    Ok(Arc::new(match turbo {
+        None => Source::open_with(spec, stdin, cancel)?,
+        Some(turbo) if turbo.deadline.is_some() || turbo.drop.is_some() => {
+            let patience = Patience { until: turbo.ends_at(), enough, ..Patience::default() };
+            Source::open_patiently(spec, stdin, cancel, &patience)?
         }
+        // What there is to answer with is nothing as yet.
+        Some(_) => Source::open_unless(spec, stdin, cancel, &enough)?,
     }))
 }
 

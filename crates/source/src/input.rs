@@ -11,6 +11,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tidemill_base::cancel::Cancel;
 use tidemill_base::progress::Progress;
@@ -206,6 +207,8 @@ pub(crate) struct Watch {
     pub(crate) ahead: Budget,
     /// Whether a read gives what is there rather than wait for more.
     pub(crate) eager: bool,
+    /// How many bytes the program gave that the file goes through.
+    pub(crate) gave: Arc<AtomicU64>,
 }
 
 /// A range of a file, front to back.
@@ -357,9 +360,11 @@ impl ProgramInput {
         program: &Program,
         inner: Box<dyn ByteInput>,
         path: &str,
-        cancel: &Cancel,
+        (cancel, gave): (&Cancel, Arc<AtomicU64>),
     ) -> Result<Self> {
-        Ok(Self { filter: Filter::start(program, path, true, cancel)?, inner })
+        let mut filter = Filter::start(program, path, true, cancel)?;
+        filter.gave = gave;
+        Ok(Self { filter, inner })
     }
 
     /// The same, which gives what is there.

@@ -236,12 +236,14 @@ impl SourceFile {
 
     /// Leaves it out of what is read.
     fn leave_out(&self, reason: String) {
-        let _ = self.left_out.set(patience::Reason { said: reason, is_late: false });
+        let said = patience::in_a_line(reason, &self.shown);
+        let _ = self.left_out.set(patience::Reason { said, is_late: false });
     }
 
     /// The same for one that does not answer.
     fn leave_out_late(&self, reason: String) {
-        let _ = self.left_out.set(patience::Reason { said: reason, is_late: true });
+        let said = patience::in_a_line(reason, &self.shown);
+        let _ = self.left_out.set(patience::Reason { said, is_late: true });
     }
 
     /// Whether it did not answer when it was to be looked at, and is read by its split all the same.
@@ -495,6 +497,24 @@ impl Source {
         let has_programs = spec.exec.is_some();
         patience::by_deadline(patience, &spec.url, has_programs, cancel, move |cancel| {
             open::open(&own, stdin, cancel, Some(Arc::new(asking)))
+        })
+    }
+
+    /// The same as [`open_with`](Self::open_with), which another flag ends too; what is done with the source afterwards it
+    /// does not end.
+    ///
+    /// # Errors
+    /// Those of [`open_with`](Self::open_with).
+    pub fn open_unless(
+        spec: &SourceSpec,
+        stdin: Box<dyn Read + Send>,
+        cancel: &Cancel,
+        enough: &Cancel,
+    ) -> Result<Self> {
+        let (own, has_programs) = (spec.clone(), spec.exec.is_some());
+        let patience = Patience { enough: enough.clone(), ..Patience::default() };
+        patience::by_deadline(&patience, &spec.url, has_programs, cancel, move |cancel| {
+            open::open(&own, stdin, cancel, None)
         })
     }
 

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
+use tidemill_base::redact::visible;
 
 use super::error::{Error, Result};
 use super::{FileLocation, SourceFile};
@@ -41,8 +42,11 @@ const ASKED_BYTES: usize = 4 << 10;
 const LOOK_SHARE: u32 = 4;
 /// … but at least this, which a file that answers keeps to …
 const LOOK_WAIT_MIN: Duration = Duration::from_millis(10);
-/// … or this, where there is no deadline, if it goes through a program or is no file of this machine.
-const LOOK_WAIT: Duration = Duration::from_secs(5);
+/// Where there is no deadline, those that go through a program or are no files of this machine, and show nothing, take so
+/// long all together: each has half of what is left of it …
+const LOOKS_WAIT: Duration = Duration::from_secs(5);
+/// … but at least this, which is enough for a program to start on a machine that has other work.
+const LATER_LOOK_WAIT: Duration = Duration::from_millis(100);
 /// So long a program is waited for that is told to end.
 const PROGRAMS_WAIT: Duration = Duration::from_millis(100);
 /// How often somebody who waits for the whole looks whether the run is to stop.
@@ -55,11 +59,14 @@ pub struct Patience {
     pub file_wait: Duration,
     /// Until when for all together. Default: for ever.
     pub until: Option<Instant>,
+    /// What ends the opening besides the run's own flag, and not what is done with the source afterwards: whoever says that
+    /// what was read is enough while nothing was. Default: nothing does.
+    pub enough: Cancel,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { file_wait: FILE_WAIT, until: None }
+        Patience { file_wait: FILE_WAIT, until: None, enough: Cancel::new() }
     }
 }
 
@@ -98,6 +105,8 @@ pub(super) struct Asking {
     idle: Mutex<Vec<Sender<Work>>>,
     /// In each folder, how many files have not answered since one did.
     unanswered: Mutex<HashMap<PathBuf, usize>>,
+    /// What looks have taken that nothing came of, together, and the longest of the others.
+    in_vain: Mutex<(Duration, Duration)>,
     left_out: Mutex<Vec<LeftOut>>,
 }
 
@@ -107,7 +116,8 @@ impl Asking {
         let now = Instant::now();
         let half = |until: Instant| now + until.saturating_duration_since(now) / 2;
         let looks_until = patience.until.map(half);
-        Asking { patience, looks_until, idle, unanswered, left_out }
+        let in_vain = Mutex::default();
+        Asking { patience, looks_until, idle, unanswered, in_vain, left_out }
     }
 
     /// Until when all looks are to be over, where there is a deadline.
@@ -170,11 +180,19 @@ impl Asking {
         if file.program.is_none() && matches!(file.place, FileLocation::Local(_)) {
             return None;
         }
-        Some(Instant::now() + self.share().unwrap_or(LOOK_WAIT))
+        Some(Instant::now() + self.share().unwrap_or_else(|| self.share_of_looks()))
     }
 
-    /// What came of looking at a file's beginning, which was ended where that took too long; none for a file that is left
-    /// out therefore, or because it cannot be read.
+    /// The same where there is no deadline.
+    fn share_of_looks(&self) -> Duration {
+        let (in_vain, longest) = *self.in_vain.lock();
+        let share = LOOKS_WAIT.saturating_sub(in_vain) / 2;
+        // A program that takes long to start does so for each file.
+        share.max((longest * 2).min(LOOKS_WAIT / 2)).max(LATER_LOOK_WAIT)
+    }
+
+    /// What came of looking at a file's beginning, which was ended where that took too long, and of which its program gave
+    /// so many bytes; none for a file that is left out therefore, or because it cannot be read.
     ///
     /// # Errors
     /// That of looking, where it is not about the file.
@@ -182,19 +200,19 @@ impl Asking {
         &self,
         file: &SourceFile,
         began: Instant,
-        cancel: &Cancel,
+        (cancel, gave): (&Cancel, u64),
         looked: Result<T>,
     ) -> Result<Option<T>> {
         match looked {
-            Ok(found) => Ok(Some(found)),
+            Ok(found) => {
+                let longest = &mut self.in_vain.lock().1;
+                *longest = began.elapsed().max(*longest);
+                Ok(Some(found))
+            }
             Err(Error::Interrupted) if !cancel.is_cancelled() => {
-                let waited = began.elapsed().as_millis();
-                file.leave_out_late(match &file.program {
-                    Some(program) => {
-                        format!("`{}` gave nothing of it within {waited} ms", program.name())
-                    }
-                    None => format!("it did not answer within {waited} ms"),
-                });
+                let waited = began.elapsed();
+                self.in_vain.lock().0 += waited;
+                file.leave_out_late(said_of_late(file, waited, gave));
                 Ok(None)
             }
             // Of a file of this machine the other looks would have to be taken anew.
@@ -253,6 +271,7 @@ impl Asking {
     /// Notes a file that will not even be one of the source's.
     pub(super) fn note(&self, path: &Path, reason: String, is_late: bool) {
         let path = path.display().to_string();
+        let reason = in_a_line(reason, &path);
         self.left_out.lock().push(LeftOut { path, file: None, bytes: 0, reason, is_late });
     }
 
@@ -346,6 +365,28 @@ impl<I: Send + Sync + 'static, T: Send + 'static> Iterator for Answers<'_, I, T>
     }
 }
 
+/// A reason in which the file may be named, whose name may have line ends in it: what stands behind the first line of a
+/// reason is what can be done about it.
+pub(super) fn in_a_line(reason: String, name: &str) -> String {
+    let shown = visible(name, &[]);
+    if shown == name { reason } else { reason.replace(name, &shown) }
+}
+
+/// What is said of a file that did not show its first records in time, of which its program may have given some bytes all
+/// the same: records are looked at once there is a block of them.
+fn said_of_late(file: &SourceFile, waited: Duration, gave: u64) -> String {
+    let waited = waited.as_millis();
+    match (&file.program, gave) {
+        (None, _) => format!("it did not answer within {waited} ms"),
+        (Some(program), 0) => format!("`{}` gave nothing of it within {waited} ms", program.name()),
+        (Some(program), gave) => format!(
+            "`{}` gave {} of it within {waited} ms, too little to look at",
+            program.name(),
+            tidemill_base::coverage::human_bytes(gave),
+        ),
+    }
+}
+
 /// Notes whether a file can be read now. One that cannot at all is left out.
 fn note_answer(file: &SourceFile, answer: Option<io::Result<()>>) {
     if let Some(Err(error)) = &answer {
@@ -405,8 +446,12 @@ pub(super) fn by_deadline<T: Send + 'static>(
                 return Err(Error::Internal(format!("the thread that opens `{url}` gave up")));
             }
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(interrupted) = cancel.check() {
+                if let Err(interrupted) = cancel.check().and_then(|()| patience.enough.check()) {
                     stop.cancel();
+                    if has_programs {
+                        // Whoever reads from a program ends it.
+                        let _ = told.recv_timeout(PROGRAMS_WAIT);
+                    }
                     return Err(interrupted.into());
                 }
                 if patience.until.is_some_and(|until| Instant::now() >= until) {
@@ -432,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_does_not_answer_is_not_asked_for_ever() {
-        let asking = |wait| Asking::new(Patience { file_wait: wait, until: None });
+        let asking = |wait| Asking::new(Patience { file_wait: wait, ..Patience::default() });
         let long = asking(Duration::from_secs(600));
         assert_eq!(long.ask(Path::new("/a/x"), || 1), Some(1));
         assert_eq!(long.idle.lock().len(), 1);
@@ -450,6 +495,25 @@ mod tests {
         assert!(short.ask(Path::new("/b/y"), move || *ask.lock() = true).is_none());
         assert!(!*asked.lock());
         drop(release);
+    }
+
+    #[test]
+    fn looks_that_nothing_comes_of_share_their_time_where_there_is_no_deadline() {
+        let asking = Asking::new(Patience::default());
+        let mut all = Duration::ZERO;
+        for _ in 0..5 {
+            let share = asking.share_of_looks();
+            assert_eq!(share, (LOOKS_WAIT - all) / 2);
+            all += share;
+            asking.in_vain.lock().0 = all;
+        }
+        asking.in_vain.lock().0 = LOOKS_WAIT * 2;
+        assert_eq!(asking.share_of_looks(), LATER_LOOK_WAIT);
+        // Where programs take long to begin, others are not given up sooner.
+        asking.in_vain.lock().1 = LATER_LOOK_WAIT * 3;
+        assert_eq!(asking.share_of_looks(), LATER_LOOK_WAIT * 6);
+        asking.in_vain.lock().1 = LOOKS_WAIT;
+        assert_eq!(asking.share_of_looks(), LOOKS_WAIT / 2);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemill_base::cancel::{Cancel, Interrupted};
 use tidemill_base::redact;
@@ -154,6 +155,8 @@ pub(crate) struct Filter {
     ended: bool,
     /// Whether a read gives what is there rather than wait for more.
     eager: bool,
+    /// How many bytes it gave.
+    pub(crate) gave: Arc<AtomicU64>,
 }
 
 /// What a program can do now.
@@ -199,6 +202,7 @@ impl Filter {
             cancel: cancel.clone(),
             ended: false,
             eager: false,
+            gave: Arc::default(),
         };
         for pipe in [&filter.stdin, &filter.stdout].into_iter().flatten() {
             widen(pipe);
@@ -336,7 +340,10 @@ impl Filter {
                     self.stdout = None;
                     return Ok(0);
                 }
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    self.gave.fetch_add(count as u64, Ordering::Relaxed);
+                    return Ok(count);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io("read from", &self.name, error)),
             }

@@ -318,6 +318,7 @@ impl SplitReader {
             progress: self.options.progress.clone(),
             ahead: self.options.ahead.clone(),
             eager: self.options.eager,
+            ..Watch::default()
         };
         let layout = self.source.columns.layout_index(piece.file.index);
         if self.assembly.turn_to(&self.source, layout)? {

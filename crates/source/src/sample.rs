@@ -208,7 +208,7 @@ impl<'a> Sample<'a> {
                     (Some(first), _) => Some(first),
                     (None, Some(asking)) => {
                         let next = blocks.next_block();
-                        asking.looked(file, began, &self.watch.cancel, next)?.flatten()
+                        asking.looked(file, began, (&self.watch.cancel, 0), next)?.flatten()
                     }
                     (None, None) => blocks.next_block()?,
                 };
@@ -404,8 +404,11 @@ fn looked<T>(
     let until = asking.and_then(|asking| Some((asking, asking.looks_until(file)?)));
     let Some((asking, until)) = until else { return look(watch.clone()).map(Some) };
     let began = Instant::now();
-    let limited = Watch { cancel: watch.cancel.part_until(until), ..watch.clone() };
-    asking.looked(file, began, &watch.cancel, look(limited))
+    let gave = Arc::default();
+    let cancel = watch.cancel.part_until(until);
+    let limited = Watch { cancel, gave: Arc::clone(&gave), ..watch.clone() };
+    let found = look(limited);
+    asking.looked(file, began, (&watch.cancel, gave.load(Ordering::Relaxed)), found)
 }
 
 /// That the record that would name the columns is too large for that.

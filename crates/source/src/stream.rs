@@ -66,6 +66,7 @@ pub(super) fn stream(
     extent: Extent,
 ) -> Result<(Blocks, Option<Arc<OpenFile>>)> {
     let (cancel, is_eager) = (watch.cancel.clone(), watch.eager);
+    let gave = Arc::clone(&watch.gave);
     let (access, limit) = match extent {
         Extent::Until(end) => (Access::Until(end), Some(end)),
         Extent::Sample => (Access::Sample, None),
@@ -90,7 +91,7 @@ pub(super) fn stream(
     let mut input = magic::decoded(file, input, buffer_bytes, stored_bytes)?;
     let is_stored = file.is_plain();
     if let Some(program) = &file.program {
-        let program = ProgramInput::start(program, input, &file.shown, &cancel)?;
+        let program = ProgramInput::start(program, input, &file.shown, (&cancel, gave))?;
         input = Box::new(program.eager(is_eager));
     }
     input = opened(input, &file.shown);

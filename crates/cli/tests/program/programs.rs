@@ -172,3 +172,39 @@ fn an_interrupt_ends_a_program_that_hangs() {
         assert_eq!(place.names("out"), Vec::<String>::new());
     }
 }
+
+#[test]
+fn an_interrupt_ends_a_program_that_is_looked_at_patiently() {
+    let place = place();
+    let script = "touch started; head -c 3000; sleep 1000";
+    let exec = ["--source-exec", "sh", "--source-exec", "-c", "--source-exec", script];
+    for patience in [&["--drop", "20%"][..], &["--deadline", "1h"], &["--sample", "50%"]] {
+        let started = place.path().join("started");
+        let _ = fs::remove_file(&started);
+        let sql = "SELECT count() AS n FROM '*.dat'";
+        let words = [&["query", sql, "--source-format", "lines"][..], &exec, patience].concat();
+        let mut command = place.tidemill(&words);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        until("the program has started", || started.exists());
+        signal(&child, libc::SIGINT);
+        let (status, stderr) = ended(child);
+        let found = (status.code(), stderr.as_str());
+        assert_eq!(found, (Some(130), "error: interrupted\n"), "{patience:?}");
+    }
+}
+
+#[test]
+fn the_time_of_the_program_that_takes_the_answer_counts() {
+    let place = place();
+    let output = place
+        .tidemill(&["query", "SELECT count() AS n FROM '*.dat'", "--source-format", "lines"])
+        .args(["--deadline", "1s", "-o", "n.csv"])
+        .args(["--sink-exec", "sh", "--sink-exec", "-c", "--sink-exec", "sleep 2; cat"])
+        .args(["--coverage", "coverage.json"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(" s after the deadline"), "{stderr}");
+    let coverage = fs::read_to_string(place.path().join("coverage.json")).unwrap();
+    assert!(!coverage.contains("\"late_seconds\": null"), "{coverage}");
+}

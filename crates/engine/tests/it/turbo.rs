@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Float64Type;
-use tidemill_engine::{Glimpse, Plan, Query, Turbo, Watch};
+use tidemill_engine::{Glimpse, Plan, Query, Settings, Turbo, Watch};
 
 use crate::common::{Answer, Folder, Random, answered, ask, query, settings};
 
@@ -343,11 +343,12 @@ fn whoever_watches_sees_bounds_and_then_the_exact_answer() {
 fn what_is_enough_is_the_answer() {
     let folder = events(24, 3_000);
     let settings = settings();
-    settings.enough.cancel();
     // Of a query that may end early, and of one that somebody watches.
     let asked =
         Query { turbo: Some(turbo(&[("deadline", "1h")])), ..query(folder.sql(QUERIES[0])) };
-    let answer = ask(&asked, &settings).unwrap();
+    let plan = Plan::new(&asked, &settings).unwrap();
+    settings.enough.cancel();
+    let answer = answered(plan.run().unwrap()).unwrap();
     // Unless all of it had been read before anybody looked.
     let is_as_asked = |answer: &Answer| {
         let stopped = answer.coverage.stopped.as_deref();
@@ -450,6 +451,11 @@ fn what_cannot_be_estimated_is_refused() {
         (
             "SELECT count(*) FROM '$/*.csv' TABLESAMPLE SYSTEM (10)",
             &deadline,
+            "sampled by the query already",
+        ),
+        (
+            "SELECT ms FROM '$/*.csv' TABLESAMPLE BERNOULLI (10) LIMIT 2",
+            &[("sample", "50%")],
             "sampled by the query already",
         ),
         ("SELECT count(*) FROM '$/*.csv'", &[("find", "3")], "`find` is of rows"),
@@ -688,4 +694,34 @@ fn a_count_of_rows_that_are_multiplied_is_bounded_on_either_side() {
         // 19 of 20 are to be expected, and half of them are when the upper bound is cut down to the estimate.
         assert!(held >= 16, "{sql}: {held} of 20");
     }
+}
+
+#[test]
+fn of_what_is_read_in_order_the_bytes_of_a_split_that_was_given_up_are_not_read() {
+    let folder = Folder::new();
+    let mut random = Random(5);
+    let mut text = "n\n".to_owned();
+    (0..20_000).for_each(|_| text.push_str(&format!("{}\n", random.below(1 << 40))));
+    let whole = gzip(&text);
+    for file in 0..8 {
+        let mut bytes = whole.clone();
+        if file == 6 {
+            let middle = bytes.len() / 2;
+            bytes[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0x55);
+        }
+        folder.write(&format!("{file}.csv.gz"), bytes);
+    }
+    let sql = "SELECT count(*) AS n FROM '$/*.csv.gz'";
+    // Fewer than are drawn from, of which one cannot be read, and none is dropped besides.
+    let query = Query { turbo: Some(turbo(&[("drop", "13%")])), ..query(folder.sql(sql)) };
+    let answer = ask(&query, &Settings { threads: 1, ..settings() }).unwrap();
+    let coverage = &answer.coverage;
+    let sampled = coverage.sampled.as_ref().unwrap();
+    assert_eq!((sampled.given_up.splits, coverage.splits.done), (1, 7), "{}", coverage.one_line());
+    assert!((sampled.share - 7.0 / 8.0).abs() < 1e-9, "{}", sampled.share);
+    assert_eq!(coverage.bytes.done, 7 * whole.len() as u64);
+    assert_eq!(coverage.bytes.done + coverage.bytes.left_out, coverage.bytes.total);
+    // What came of it before is in the answer, and counted.
+    let rows: f64 = answer.rows()[0][0].parse().unwrap();
+    assert_eq!(rows, coverage.rows.done as f64);
 }

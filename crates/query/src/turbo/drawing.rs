@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidemill_base::coverage::human_bytes;
-use tidemill_base::error::{Error, Result};
+use tidemill_base::error::{Error, Result, visible};
 use tidemill_sampling::DrawnOrder;
 use tidemill_source::{LeftOut, Split};
 
@@ -63,12 +63,8 @@ impl Drawing {
             reason = "a share of a number of bytes"
         )]
         let may_drop = |of: u64| (of as f64 * until.drop.unwrap_or(0.0)) as u64;
-        // Files that are in no split count as well, with their bytes, or those of a file as others are.
         let left_out = scan.source().left_out();
-        let known = left_out.iter().filter(|file| file.file.is_some()).count();
-        let files = scan.source().files().len().saturating_sub(known).max(1) as u64;
-        let of_file = |file: &LeftOut| if file.bytes > 0 { file.bytes } else { total / files };
-        let left_bytes: u64 = left_out.iter().map(of_file).sum();
+        let left_bytes = bytes_left_out(scan, total, &left_out);
         let total_with_left_out = total + left_bytes;
         let unreadable = left_out.iter().find(|file| !file.is_late && until.drop.is_none());
         if let Some(file) = unreadable {
@@ -134,11 +130,20 @@ impl Drawing {
     }
 }
 
+/// The bytes of files that are in no split, where all splits together have so many: their own, or those of a file as others
+/// are where nobody knows them.
+pub(crate) fn bytes_left_out(scan: &Scan, total: u64, left_out: &[LeftOut]) -> u64 {
+    let known = left_out.iter().filter(|file| file.file.is_some()).count();
+    let files = scan.source().files().len().saturating_sub(known).max(1) as u64;
+    let of_file = |file: &LeftOut| if file.bytes > 0 { file.bytes } else { total / files };
+    left_out.iter().map(of_file).sum()
+}
+
 /// That a file cannot be read, and why.
 pub(crate) fn unreadable_file(file: &LeftOut, more: &str) -> Error {
     let reason = file.reason.lines().next().unwrap_or_default();
     // It may begin with the name as well.
-    let name = format!("`{}`", file.path);
+    let name = format!("`{}`", visible(&file.path, &[]));
     let reason = match reason.split_once(&name) {
         Some((_, rest)) => match rest.strip_prefix(": ") {
             Some(rest) => rest.to_owned(),

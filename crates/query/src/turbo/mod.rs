@@ -201,14 +201,15 @@ impl Turbo {
         }
     }
 
-    /// When the answer is to be there.
-    pub(crate) fn ends_at(&self) -> Option<Instant> {
+    /// When the answer is to be there; without a deadline there is no such time.
+    pub fn ends_at(&self) -> Option<Instant> {
         let began = self.began.unwrap_or_else(Instant::now);
         self.deadline.map(|deadline| began + deadline)
     }
 
     /// The same, with the moment at which the time begins.
-    pub(crate) fn begun(self) -> Self {
+    #[must_use]
+    pub fn begun(self) -> Self {
         Turbo { began: Some(self.began.unwrap_or_else(Instant::now)), ..self }
     }
 }
@@ -316,14 +317,13 @@ fn duration(text: &str) -> Result<Duration> {
     }
 }
 
-/// A share as people write it: `10%` or `0.1`. More than nothing, and less than all.
+/// A share as people write it: `10%` or `0.1`. More than nothing, and less than all; of a sample all of it, too.
 fn share(option: &str, text: &str, example: &str) -> Result<f64> {
+    let most = if option == "sample" { "at most 100 %" } else { "less than 100 %" };
     let refused = || {
         Error::usage_hint(
             format!("`{text}` is no share for `{option}`"),
-            format!(
-                "more than 0 % and less than 100 %, such as {example}; without `%` it is a part of one"
-            ),
+            format!("more than 0 % and {most}, such as {example}; without `%` it is a part of one"),
         )
     };
     let trimmed = text.trim();
@@ -363,6 +363,12 @@ mod tests {
                 assert_eq!(set(option, text).is_ok(), is_all, "{option} {text}");
             }
         }
+        let hint = |option| match set(option, "101%") {
+            Err(Error::Usage { hint, .. }) => hint.unwrap_or_default(),
+            other => panic!("{other:?}"),
+        };
+        assert!(hint("sample").contains("at most 100 %"), "{}", hint("sample"));
+        assert!(hint("drop").contains("less than 100 %"), "{}", hint("drop"));
         assert_eq!(set("split_bytes", "64k").unwrap().split_bytes, Some(64 << 10));
         for text in ["0", "1", "x", "10%"] {
             assert!(set("split_bytes", text).is_err(), "{text}");

@@ -26,7 +26,7 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sampling::Sample;
-use tidemill_source::LeftOut;
+use tidemill_source::{LeftOut, Piece};
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
@@ -242,6 +242,8 @@ struct State {
     hands: Vec<Arc<Hand>>,
     landed: LandedSplits,
     bytes: u64,
+    /// Rows of the source in what has landed.
+    rows: u64,
     given_up: Vec<GivenUp>,
     given_up_bytes: u64,
     /// Whether a split began elsewhere than the one before it ended.
@@ -415,6 +417,10 @@ impl Runner {
                 return Ok(());
             }
             if let Err(error) = read {
+                // What came of it before counts, as it is in the tables; not so its bytes.
+                let counted =
+                    hand.held.lock().as_mut().map(|held| std::mem::take(&mut held.so_far));
+                self.work.scan.count_part(counted.unwrap_or_default());
                 let state = &mut *self.state.lock();
                 let given_up = (&mut state.given_up, &mut state.given_up_bytes);
                 self.drawing.give_up(index, error, given_up)?;
@@ -625,6 +631,7 @@ impl Runner {
         self.note_groups(&held.tables);
         held.so_far = SoFar::default();
         let mut landed = Landed { start: None, end: None, is_exact: true };
+        let rows = outcome.as_ref().map_or(0, |outcome| outcome.stats.rows);
         if let Some(outcome) = outcome {
             landed = Landed {
                 start: outcome.stats.start,
@@ -640,6 +647,7 @@ impl Runner {
         let has_wrong_start = is_wrong(index) || is_wrong(index + 1);
         state.has_wrong_start |= has_wrong_start;
         state.bytes += self.drawing.sizes[index];
+        state.rows += rows;
         if !is_order_free {
             let chunks = std::mem::take(&mut held.chunks);
             state.chunks.insert(index, chunks);
@@ -823,6 +831,7 @@ impl Runner {
         self.end_programs();
         let is_order_free = self.work.spec.is_order_free();
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut begun = Vec::new();
         let mut clock = ThreadClock::start();
         if why == Why::Whole && self.work.scan.source().left_out().is_empty() {
             // The answer is exact, and nobody asks how far off it is.
@@ -852,7 +861,10 @@ impl Runner {
             match has_stalled && (until.ends_at.is_some() || until.drop.is_some()) {
                 _ if has_landed || is_known => {}
                 true => given_up.push(GivenUp { split, error: None }),
-                false => in_flight.push(split),
+                false => {
+                    in_flight.push(split);
+                    begun.push((split, held.so_far.rows));
+                }
             }
         }
         let merger = self.merger.write().take();
@@ -879,7 +891,8 @@ impl Runner {
         let sample = (!self.drawing.in_order).then(|| self.sample(&state.landed, until.confidence));
         let wrong_starts = self.wrong_starts(&state.landed).max(state.checked_wrong);
         let bytes = match self.drawing.in_order {
-            true => state.bytes.max(self.work.progress.bytes_done()),
+            true if why == Why::Whole => state.bytes.max(self.work.progress.bytes_done()),
+            true => self.bytes_in_order(&state, &begun),
             false => state.bytes,
         };
         drop(state);
@@ -889,6 +902,27 @@ impl Runner {
         let left_out = self.work.scan.source().left_out();
         let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
         Ok(Taken { merged: merged?, read })
+    }
+
+    /// The bytes that count where rows do as they come: those of what has landed, and of each split that was begun as
+    /// many as its rows take. Of what was given up there are none.
+    fn bytes_in_order(&self, state: &State, begun: &[(usize, u64)]) -> u64 {
+        let splits = self.work.scan.splits();
+        let is_unknown = |piece: &Piece| piece.file.is_stream();
+        if splits.iter().flat_map(|split| &split.pieces).any(is_unknown) {
+            return state.bytes.max(self.work.progress.bytes_done());
+        }
+        // A program may have been given all of a file before the first row comes out of it.
+        let of_rows = |rows: u64| match u128::from(state.rows) {
+            0 => self.work.progress.bytes_done(),
+            all => {
+                let bytes = u128::from(rows) * u128::from(state.bytes) / all;
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        };
+        let begun = begun.iter().filter(|(_, rows)| *rows > 0);
+        let of_begun = begun.map(|(split, rows)| of_rows(*rows).min(self.drawing.sizes[*split]));
+        state.bytes + of_begun.sum::<u64>()
     }
 
     /// Waits for threads that read from programs, which end them.

@@ -11,6 +11,7 @@ use tidemill_base::coverage::{
 use tidemill_sampling::unseen_share;
 
 use super::Turbo;
+use super::drawing::bytes_left_out;
 use super::runner::{ReadPart, Why};
 use crate::scan::Scan;
 
@@ -33,11 +34,16 @@ pub(crate) struct PartRead {
 /// An answer that comes so much later has missed its deadline.
 const LATE: Duration = Duration::from_millis(200);
 
+/// By how much what was to be there then is late by now, in seconds, if that is to be said.
+pub fn late_seconds(ends_at: Instant) -> Option<f64> {
+    let late = Some(ends_at.elapsed()).filter(|late| *late > LATE);
+    late.map(|late| (late.as_secs_f64() * 1e3).round() / 1e3)
+}
+
 impl PartRead {
     /// Notes that the last row has been given out.
     pub(crate) fn has_ended(&mut self) {
-        let late = self.ends_at.map(|ends_at| ends_at.elapsed()).filter(|late| *late > LATE);
-        self.sampled.late_seconds = late.map(|late| (late.as_secs_f64() * 1e3).round() / 1e3);
+        self.sampled.late_seconds = self.ends_at.and_then(late_seconds);
     }
 }
 
@@ -77,7 +83,8 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     let is_whole = read.is_whole();
     let sample = read.sample.as_ref();
     let splits_read = sample.map_or(0, |sample| sample.splits_read());
-    let total: u64 = scan.splits().iter().map(|split| split.bytes).sum();
+    let in_splits: u64 = scan.splits().iter().map(|split| split.bytes).sum();
+    let total = in_splits + bytes_left_out(scan, in_splits, &read.left_out);
     let share = match sample {
         _ if is_whole => 1.0,
         Some(sample) => sample.share(),

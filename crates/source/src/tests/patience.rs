@@ -8,7 +8,7 @@ use crate::magic;
 
 /// Files that answer have as long as they want, however busy the machine is.
 fn patience() -> Patience {
-    Patience { file_wait: Duration::from_secs(600), until: None }
+    Patience { file_wait: Duration::from_secs(600), ..Patience::default() }
 }
 
 fn opened(folder: &tempfile::TempDir, pattern: &str) -> Result<Arc<Source>> {
@@ -101,6 +101,7 @@ fn a_program_that_gives_nothing_is_passed_over() {
     let patience = Patience {
         file_wait: Duration::from_secs(3),
         until: Some(Instant::now() + Duration::from_secs(12)),
+        ..Patience::default()
     };
     let nothing = Box::new(std::io::empty());
     let source = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience).unwrap();
@@ -187,4 +188,67 @@ fn a_pipe_is_read_to_its_end() {
     let source = open(&folder, "pipe.csv").unwrap();
     assert_eq!(rows(&source).len(), 100_000);
     writer.join().unwrap();
+}
+
+#[test]
+fn programs_that_give_nothing_share_one_patience_and_what_they_gave_is_said() {
+    let files: Vec<(String, &[u8])> =
+        (0..8).map(|n| (format!("{n}.csv"), &b"n\n1\n2\n"[..])).collect();
+    let folder = folder(&files.iter().map(|(name, text)| (&**name, *text)).collect::<Vec<_>>());
+    let mut spec = spec(&folder, "*.csv");
+    let script = "case \"$TIDEMILL_FILE\" in */0.csv) cat;; */1.csv) head -c 4; sleep 600;; *) sleep 600;; esac";
+    spec.exec = Some(Program::new(["sh", "-c", script].map(str::to_owned).to_vec()).unwrap());
+    let (began, nothing) = (Instant::now(), Box::new(std::io::empty()));
+    let source = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience()).unwrap();
+    let left_out = source.left_out();
+    assert_eq!(
+        left_out.iter().filter_map(|left| left.file).collect::<Vec<_>>(),
+        (1..8).collect::<Vec<_>>()
+    );
+    assert!(left_out[0].reason.contains("gave 4 B of it within"), "{left_out:?}");
+    assert!(left_out[1].reason.contains("gave nothing of it within"), "{left_out:?}");
+    // A watchdog: seven that wait by themselves take 35 s.
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[test]
+fn an_opening_ends_when_somebody_says_that_what_was_read_is_enough() {
+    let folder = folder(&[("a.csv", b"n\n1\n"), ("b.csv", b"n\n2\n")]);
+    let mut spec = spec(&folder, "*.csv");
+    let started = folder.path().join("started");
+    let script = format!("touch '{}'; sleep 600", started.display());
+    let words = ["sh", "-c", &script].map(str::to_owned);
+    spec.exec = Some(Program::new(words.to_vec()).unwrap());
+    let nothing = || Box::new(std::io::empty());
+    for is_patient in [true, false] {
+        let _ = std::fs::remove_file(&started);
+        let (enough, cancel) = (Cancel::new(), Cancel::new());
+        let opened = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !started.exists() {
+                    std::thread::yield_now();
+                }
+                enough.cancel();
+            });
+            match is_patient {
+                true => {
+                    let patience = Patience { enough: enough.clone(), ..patience() };
+                    Source::open_patiently(&spec, nothing(), &cancel, &patience)
+                }
+                false => Source::open_unless(&spec, nothing(), &cancel, &enough),
+            }
+        });
+        assert!(matches!(opened, Err(Error::Interrupted)), "{is_patient}: {opened:?}");
+        assert!(!cancel.is_cancelled());
+    }
+}
+
+#[test]
+fn a_name_with_a_line_end_in_it_cuts_no_reason_off() {
+    let folder = folder(&[("a.csv", b"n\n1\n")]);
+    pipe(&folder.path().join("y\n\u{1b}]0;t\u{7}.csv"));
+    let source = opened(&folder, "*.csv").unwrap();
+    let [left_out] = &source.left_out()[..] else { panic!("{:?}", source.left_out()) };
+    let reason = left_out.reason.lines().next().unwrap();
+    assert!(reason.contains("y\\n\\x1b]0;t\\x07.csv` is not a regular file"), "{reason}");
 }
