@@ -60,6 +60,17 @@ class Stall:
     """Takes the request and never answers."""
 
 
+class Deaf:
+    """Does what is asked, and hears nothing more on that connection, which stays."""
+
+
+@dataclass
+class Hang:
+    """Promises the whole body, and sends no more after so many bytes of it."""
+
+    after: int
+
+
 class Quiet(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -178,6 +189,14 @@ class Server:
             handler.close_connection = True
         elif isinstance(action, Cut):
             handler.cut(status, headers, body, action.after)
+        elif isinstance(action, Hang):
+            handler.cut(status, headers, body, action.after)
+            self.released.wait()
+        elif isinstance(action, Deaf):
+            handler.reply(status, headers, body)
+            handler.wfile.flush()
+            self.released.wait()
+            handler.close_connection = True
         else:
             handler.reply(status, headers, body)
 

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from faulty import Cut, Stall, Status, always, before, first
+from faulty import Cut, Deaf, Hang, Stall, Status, always, before, first
 
 ROWS = 400_000
 
@@ -476,3 +476,56 @@ def test_reading_ahead_is_set_everywhere_by_the_same_names(s3, proxy, through_pr
     assert "`read_block` is 1 KiB" in message and "the least is 64 KiB" in message
     message = through_proxy.query(totals("a.csv"), "--read-window=1M", expect=2)
     assert "less than a `read_block` of 8 MiB" in message
+
+
+def some(s3, names, rows=12_000):
+    """Objects of 200 kB with a header each."""
+    body = "n,pad\n" + "".join(f"{n},{n * 7919 % 1_000_003:010d}\n" for n in range(rows))
+    for name in names:
+        put(s3, name, body.encode())
+
+
+def given_up(found):
+    return {
+        file["path"].rsplit("/", 1)[-1]: file["reason"]
+        for file in found["sampled"]["given_up_files"]
+    }
+
+
+def part_of(tidemill, *options):
+    """What the coverage says of a count over all objects that may leave some out."""
+    sql = "SELECT count() AS n FROM 's3://logs/*.csv'"
+    process = tidemill.start("query", sql, *options, "--coverage", "coverage.json")
+    _, err = process.communicate(timeout=600)
+    assert process.returncode in (0, 3), err
+    return json.loads((tidemill.folder / "coverage.json").read_text())
+
+
+def test_a_connection_that_went_deaf_loses_no_other_object(s3, through_proxy, proxy):
+    some(s3, [f"{n:02}.csv" for n in range(16)] + ["90.csv", "91.csv"])
+    # Each answer is whole, and the connection is kept for the next request, which nobody hears. All later reads of
+    # these objects hang.
+    def is_bad(request):
+        return request.is_read and request.path in ("/logs/90.csv", "/logs/91.csv")
+
+    proxy.rules = [first(2, Deaf(), is_bad), always(Hang(1000), is_bad)]
+    # Ten times what it takes: the deadline is what ends the others.
+    found = part_of(through_proxy, "--deadline", "10s")
+    assert set(given_up(found)) <= {"90.csv", "91.csv"}, found["sampled"]
+    # All splits but theirs.
+    assert found["rows"]["done"] >= 16 * 12_000
+
+
+@pytest.mark.parametrize(
+    "fault, said",
+    [(Status(500, "InternalError"), "status 500"), (Cut(1), "cut off after")],
+)
+def test_what_a_server_answers_is_said_of_what_was_given_up(
+    s3, through_proxy, proxy, fault, said
+):
+    some(s3, [f"{n:02}.csv" for n in range(16)] + ["90.csv"])
+    proxy.rules = [always(fault, lambda r: r.is_read and r.path == "/logs/90.csv")]
+    patient = ("--storage-option", "max_retries=1000", "--storage-option", "retry_timeout=1h")
+    found = part_of(through_proxy, "--deadline", "4s", *patient)
+    reasons = given_up(found)
+    assert list(reasons) == ["90.csv"] and said in reasons["90.csv"], reasons

@@ -655,6 +655,23 @@ mod tests {
     use super::Error;
 
     #[test]
+    fn a_name_is_on_one_line_and_moves_no_terminal() {
+        let path = "y\n\u{1b}]0;t\u{7}.csv".to_owned();
+        for (error, expected) in [
+            (
+                Error::io("read", &path, ErrorKind::PermissionDenied.into()),
+                "cannot read `y\\n\\x1b]0;t\\x07.csv`: ",
+            ),
+            (
+                Error::NotFound { path, hint: None },
+                "no such file or folder: `y\\n\\x1b]0;t\\x07.csv`",
+            ),
+        ] {
+            assert!(error.to_string().starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
     fn what_a_decoder_says_is_told_in_brief() {
         for (reason, expected) in [
             (

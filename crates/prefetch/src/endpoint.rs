@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 
 use crate::gate::{Gate, Permit};
 use crate::measure::{Flight, Measured, Meter};
+use crate::met::{self, Met};
 use crate::patience::Patience;
 use crate::ticket::Ticket;
 
@@ -46,11 +47,13 @@ pub struct Endpoint {
     gate: Arc<Gate>,
     patience: Arc<Mutex<Patience>>,
     meter: Arc<Meter>,
+    met: Met,
 }
 
 impl Default for Endpoint {
     fn default() -> Self {
-        Endpoint { gate: Gate::new(), patience: Arc::default(), meter: Arc::default() }
+        let (patience, meter, met) = (Arc::default(), Arc::default(), Met::default());
+        Endpoint { gate: Gate::new(), patience, meter, met }
     }
 }
 
@@ -74,6 +77,18 @@ impl Endpoint {
     /// What its answers say of the line to it so far: of those to reads whose bytes are taken as fast as they come.
     pub fn measured(&self) -> Measured {
         self.meter.measured()
+    }
+
+    /// Says that somebody who asks has a deadline: from now on reads are sent a second time when nothing comes of them
+    /// for a quarter of a second, before it is known how fast answers are. What was met before is forgotten.
+    pub fn hurry(&self) {
+        self.patience.lock().hurry();
+        self.met.forget();
+    }
+
+    /// The last failure of its requests, whether they are repeated or not.
+    pub fn met(&self) -> Option<String> {
+        self.met.last()
     }
 
     /// A client whose requests are among those that this counts.
@@ -139,6 +154,11 @@ impl Endpoint {
         }
     }
 
+    fn note(&self, failure: &str) {
+        self.met.note(failure);
+        met::note(failure);
+    }
+
     /// A slot for a request that is sent a second time, if that is to be.
     fn spare(&self) -> Option<Permit> {
         let mut patience = self.patience.lock();
@@ -166,10 +186,17 @@ impl Endpoint {
         let since = Instant::now();
         let sent = client.execute(request);
         let answer = match timeout {
-            None => sent.await?,
-            Some(timeout) => tokio::time::timeout(timeout, sent).await.map_err(|_| late())??,
+            None => sent.await,
+            Some(timeout) => {
+                tokio::time::timeout(timeout, sent).await.unwrap_or_else(|_| Err(late()))
+            }
         };
-        match answer.status().as_u16() {
+        let answer = answer.inspect_err(|error| self.note(&root_cause(error)))?;
+        let status = answer.status().as_u16();
+        if matches!(status, 429 | 500..=599) {
+            self.note(&format!("the server answered with status {status}"));
+        }
+        match status {
             429 | 503 => {
                 self.meter.throttled();
                 if let Some(ticket) = ticket {
@@ -215,6 +242,17 @@ fn is_pinned(request: &HttpRequest) -> bool {
 fn is_good(answer: &Result<HttpResponse, HttpError>) -> bool {
     let status = answer.as_ref().map(|answer| answer.status().as_u16());
     status.is_ok_and(|status| !matches!(status, 408 | 429 | 500..))
+}
+
+/// What is behind an error, on one line.
+fn root_cause(error: &HttpError) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    let text: String = last.to_string().chars().filter(|c| !c.is_control()).take(300).collect();
+    // An address may have something secret in it.
+    if text.contains("://") { "the request failed".to_owned() } else { text }
 }
 
 fn late() -> HttpError {

@@ -21,6 +21,7 @@
 //! - `disk`: what is kept of them for the next process, and what is believed of it?
 //! - `endpoint`, `gate`: how many requests may be on their way to a server, and whose?
 //! - `patience`: when is one sent a second time?
+//! - `met`: what was met by one that is repeated?
 //! - `ticket`: for whom is one made?
 //! - `measure`: what do its answers say of the line?
 //! - `history`: what did those of past runs say?
@@ -56,6 +57,7 @@ pub mod error;
 mod gate;
 pub mod history;
 mod measure;
+pub mod met;
 pub mod origin;
 mod patience;
 pub mod pool;
@@ -73,6 +75,7 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use history::History;
 pub use measure::Measured;
+pub use met::Met;
 pub use origin::{Origin, Sink, StoreObject};
 pub use pool::{Claims, Opened, Pool};
 pub use reader::PrefetchReader;

@@ -17,6 +17,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use crate::error::{Error, Result};
+use crate::met;
 use crate::ticket::Ticket;
 
 /// One version of one object.
@@ -119,7 +120,10 @@ impl StoreObject {
                 Ok(()) if from == range.end => {}
                 // Asked again from there: an answer that was cut off, or one of another version,
                 // which then says so itself.
-                Ok(()) | Err(Error::Store { .. }) if from > before => into.retried(),
+                Ok(()) | Err(Error::Store { .. }) if from > before => {
+                    met::note(&format!("the answer was cut off after {} bytes", from - before));
+                    into.retried();
+                }
                 Ok(()) => {}
                 Err(error) => return Err(error),
             }

@@ -5,6 +5,9 @@
 //! fast as any (Dean and Barroso, *The Tail at Scale*, 2013): hedging. Where everything becomes slow it would
 //! double the load instead, so there is a budget: each request adds a fiftieth of a hedge, up to
 //! [`HEDGES_SAVED_MAX`].
+//!
+//! Whoever has a deadline cannot wait until a hundred answers say what is slow, nor for a connection that was kept and whose
+//! other end is gone: [`hurry`](Patience::hurry).
 
 use std::time::Duration;
 
@@ -20,6 +23,10 @@ const PATIENCE_MIN: Duration = Duration::from_millis(100);
 const REQUESTS_PER_HEDGE: u64 = 50;
 /// So many hedges are saved up at most.
 const HEDGES_SAVED_MAX: u64 = 10;
+/// In a hurry so many are there to begin with …
+const HURRIED_HEDGES: u64 = 64;
+/// … and what has no first byte after so long is slow as long as nothing else is known.
+const HURRIED_PATIENCE: Duration = Duration::from_millis(250);
 
 /// The times to the first byte of an endpoint, and what they allow.
 #[derive(Debug, Default)]
@@ -33,13 +40,21 @@ pub(crate) struct Patience {
     limit: Option<Duration>,
     /// Requests that no hedge has been made for.
     saved: u64,
+    is_hurried: bool,
 }
 
 impl Patience {
     /// Says that a request is made that may be sent twice; how long it is waited for before.
     pub(crate) fn begin(&mut self) -> Option<Duration> {
-        self.saved = (self.saved + 1).min(HEDGES_SAVED_MAX * REQUESTS_PER_HEDGE);
-        self.limit
+        let most = if self.is_hurried { HURRIED_HEDGES } else { HEDGES_SAVED_MAX };
+        self.saved = (self.saved + 1).min(most * REQUESTS_PER_HEDGE);
+        self.limit.or(self.is_hurried.then_some(HURRIED_PATIENCE))
+    }
+
+    /// Says that from now on somebody has a deadline.
+    pub(crate) fn hurry(&mut self) {
+        self.is_hurried = true;
+        self.saved = HURRIED_HEDGES * REQUESTS_PER_HEDGE;
     }
 
     /// One was answered after so long.
@@ -95,6 +110,17 @@ mod tests {
         let slow_before = (0..600).map(|_| 900 * MS).chain((0..600).map(|_| 200 * MS));
         assert_eq!(limit_of(slow_before), Some(200 * MS));
         assert!(limit_of((0..200).map(|_| Duration::MAX)).is_some());
+    }
+
+    #[test]
+    fn in_a_hurry_there_is_a_limit_and_hedges_from_the_start() {
+        let mut patience = Patience::default();
+        assert!(!patience.spend());
+        patience.hurry();
+        assert_eq!(patience.begin(), Some(HURRIED_PATIENCE));
+        assert_eq!((0..100).filter(|_| patience.spend()).count() as u64, HURRIED_HEDGES);
+        (0..200).for_each(|_| patience.answered(MS));
+        assert_eq!(patience.begin(), Some(PATIENCE_MIN));
     }
 
     proptest! {

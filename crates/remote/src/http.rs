@@ -38,6 +38,9 @@ use tidemill_prefetch::Sink;
 use tidemill_prefetch::origin::lasting;
 
 use super::Fetch;
+use tidemill_prefetch::Endpoint;
+use tidemill_prefetch::met::note;
+
 use super::client::{client, endpoint, root_cause};
 use super::counted;
 use super::options::{StorageOptions, seconds};
@@ -224,6 +227,11 @@ struct Elsewhere(String);
 
 fn elsewhere(answer: &HttpResponse) -> Option<String> {
     answer.extensions().get().map(|Elsewhere(host)| host.clone())
+}
+
+/// What all requests to the server of a URL share.
+pub fn asked(url: &str) -> Endpoint {
+    endpoint(&server_of(url))
 }
 
 /// A URL's scheme, host and port.
@@ -644,6 +652,7 @@ impl<'a> Retries<'a> {
         url: &str,
         offset: Option<u64>,
     ) -> Result<()> {
+        note(&failure.cause);
         let config = self.config;
         let spent = self.count >= config.max_retries || self.since.elapsed() > config.retry_timeout;
         if spent || !failure.again {

@@ -63,7 +63,7 @@ pub use error::{Error, Result};
 pub use options::StorageOptions;
 pub use reader::{Budget, stats};
 pub use tidemill_prefetch::course::{Course, Leg};
-pub use tidemill_prefetch::{Claims, DiskStats, Stats};
+pub use tidemill_prefetch::{Claims, DiskStats, Endpoint, Stats};
 
 /// How often a thread that waits for the network looks at the flag.
 const LOOK: Duration = Duration::from_millis(50);

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
+use tidemill_prefetch::Met;
 use tidemill_prefetch::endpoint::at_full_speed;
 use tidemill_prefetch::tuner::Access;
 use tidemill_prefetch::{Error as PrefetchError, Opened, Origin, Sink, StoreObject};
@@ -48,6 +49,8 @@ struct Version {
     head: OnceLock<Bytes>,
     /// Bytes from a place up to its end, if those were read first.
     tail: OnceLock<(u64, Bytes)>,
+    /// What reading it met last.
+    met: Met,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,7 @@ impl Object {
             modified_ns: meta.last_modified.timestamp_nanos_opt().map_or(0, i128::from),
             head: OnceLock::new(),
             tail: OnceLock::new(),
+            met: Met::default(),
             at: At::S3 {
                 bucket: Arc::clone(bucket),
                 object: Box::new(StoreObject::new(store, meta)),
@@ -90,6 +94,7 @@ impl Object {
             modified_ns: resource.modified_ns(),
             head: keep,
             tail: OnceLock::new(),
+            met: Met::default(),
             at: At::Http(Box::new(resource)),
         })
     }
@@ -160,6 +165,12 @@ impl Object {
             At::Http(resource) => resource.content_type(),
             At::S3 { .. } => None,
         }
+    }
+
+    /// What reading it met last, and is repeated: that a server refuses, or cuts its answers off. None where all is well, or
+    /// there is no answer yet.
+    pub fn met(&self) -> Option<String> {
+        self.version.met.last()
     }
 
     /// Asks for its first bytes, to be read soon.
@@ -326,6 +337,14 @@ impl Version {
     /// # Errors
     /// [`Error::Changed`] if the object is another by now; [`Error::Remote`].
     async fn get_into(&self, range: Range<u64>, into: &mut dyn Sink) -> Result<()> {
+        let got = self.met.during(self.get_all(range, into)).await;
+        if got.is_ok() {
+            self.met.forget();
+        }
+        got
+    }
+
+    async fn get_all(&self, range: Range<u64>, into: &mut dyn Sink) -> Result<()> {
         let length = range.end.saturating_sub(range.start);
         let request =
             debug_span!("request", url = %self.shown, start = range.start, bytes = length);

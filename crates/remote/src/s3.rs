@@ -15,6 +15,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 use tidemill_base::cancel::{Cancel, Tick};
 use tidemill_base::redact::visible;
+use tidemill_prefetch::Endpoint;
 use tidemill_prefetch::endpoint::at_full_speed;
 use tracing::{Instrument, debug_span};
 
@@ -36,6 +37,8 @@ pub struct Bucket {
     /// The same, but uploads are not completed over what exists.
     pub(super) only_new: AmazonS3,
     endpoint: Option<String>,
+    /// What all who ask it share.
+    asked: Endpoint,
     /// The same once more, for what `object_store` does not ask.
     pub(super) wire: Wire,
     /// How its objects are read.
@@ -89,7 +92,7 @@ impl Bucket {
         let asked = super::client::endpoint(&address);
         let place = format!("s3://{name}");
         let tuning = auto.map(|auto| Tuning::of(&address, place, &asked, &auto));
-        let connector = Connector(asked);
+        let connector = Connector(asked.clone());
         let only_new = build(builder.clone().with_http_connector(OnlyNew(connector.clone())))?;
         let kept = Kept::new(connector);
         let store = Arc::new(build(builder.with_http_connector(kept.clone()))?);
@@ -98,7 +101,8 @@ impl Bucket {
         let wire = Wire::new(address, &settings, options.retry()?, client);
         let keeping = options.keeping()?;
         let name = name.to_owned();
-        let bucket = Bucket { name, store, only_new, endpoint, wire, reading, tuning, keeping };
+        let bucket =
+            Bucket { name, store, only_new, endpoint, asked, wire, reading, tuning, keeping };
         let bucket = Arc::new(bucket);
         if asks {
             let asked = Arc::clone(&bucket);
@@ -124,6 +128,11 @@ impl Bucket {
             .wait_with(tick)?;
         }
         Ok(bucket)
+    }
+
+    /// What all requests to it share.
+    pub fn asked(&self) -> &Endpoint {
+        &self.asked
     }
 
     /// Its name.

@@ -251,6 +251,14 @@ impl SourceFile {
         self.answers.get() == Some(&false) && self.left_out.get().is_none()
     }
 
+    /// What reading it met last, and is repeated; of what is elsewhere.
+    pub fn met(&self) -> Option<String> {
+        match &self.place {
+            FileLocation::Object(object) => object.met(),
+            _ => None,
+        }
+    }
+
     /// What is known of it.
     fn metadata(&self) -> Option<&dyn FileMetadata> {
         self.metadata.get().map(AsRef::as_ref)
@@ -493,11 +501,13 @@ impl Source {
         cancel: &Cancel,
         patience: &Patience,
     ) -> Result<Self> {
-        let (own, asking) = (spec.clone(), patience::Asking::new(patience.clone()));
-        let has_programs = spec.exec.is_some();
-        patience::by_deadline(patience, &spec.url, has_programs, cancel, move |cancel| {
-            open::open(&own, stdin, cancel, Some(Arc::new(asking)))
-        })
+        let asking = Arc::new(patience::Asking::new(patience.clone()));
+        let (own, has_programs, asked) = (spec.clone(), spec.exec.is_some(), asking.clone());
+        let opened =
+            patience::by_deadline(patience, &spec.url, has_programs, cancel, move |cancel| {
+                open::open(&own, stdin, cancel, Some(asked))
+            });
+        opened.map_err(|error| asking.with_what_was_met(error))
     }
 
     /// The same as [`open_with`](Self::open_with), which another flag ends too; what is done with the source afterwards it

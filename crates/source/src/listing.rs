@@ -151,9 +151,17 @@ fn list_one(
         None => list_local(url, any_suffix, asking),
         Some(Location::S3 { bucket, key }) => {
             let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
+            if let Some(asking) = asking {
+                asking.asks(bucket.asked());
+            }
             list_bucket(&bucket, &key, any_suffix, cancel)
         }
-        Some(Location::Http(url)) => list_web(&url, spec, cancel),
+        Some(Location::Http(url)) => {
+            if let Some(asking) = asking {
+                asking.asks(&tidemill_remote::http::asked(&url));
+            }
+            list_web(&url, spec, cancel)
+        }
     }
 }
 

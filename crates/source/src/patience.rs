@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::redact::visible;
+use tidemill_remote::Endpoint;
 
 use super::error::{Error, Result};
 use super::{FileLocation, SourceFile};
@@ -108,6 +109,8 @@ pub(super) struct Asking {
     /// What looks have taken that nothing came of, together, and the longest of the others.
     in_vain: Mutex<(Duration, Duration)>,
     left_out: Mutex<Vec<LeftOut>>,
+    /// The servers that are asked.
+    servers: Mutex<Vec<Endpoint>>,
 }
 
 impl Asking {
@@ -116,8 +119,29 @@ impl Asking {
         let now = Instant::now();
         let half = |until: Instant| now + until.saturating_duration_since(now) / 2;
         let looks_until = patience.until.map(half);
-        let in_vain = Mutex::default();
-        Asking { patience, looks_until, idle, unanswered, in_vain, left_out }
+        let (in_vain, servers) = (Mutex::default(), Mutex::default());
+        Asking { patience, looks_until, idle, unanswered, in_vain, left_out, servers }
+    }
+
+    /// Notes a server that is going to be asked, and has it asked a second time where it is slow.
+    pub(super) fn asks(&self, server: &Endpoint) {
+        server.hurry();
+        self.servers.lock().push(server.clone());
+    }
+
+    /// An error that says that there was no time, with what servers have answered until then.
+    pub(super) fn with_what_was_met(&self, error: Error) -> Error {
+        match error {
+            Error::Io { action, path, source } if source.kind() == io::ErrorKind::TimedOut => {
+                let met = self.servers.lock().iter().find_map(Endpoint::met);
+                let source = match met {
+                    Some(met) => io::Error::new(source.kind(), format!("{source}: {met}")),
+                    None => source,
+                };
+                Error::Io { action, path, source }
+            }
+            error => error,
+        }
     }
 
     /// Until when all looks are to be over, where there is a deadline.
@@ -377,7 +401,10 @@ pub(super) fn in_a_line(reason: String, name: &str) -> String {
 fn said_of_late(file: &SourceFile, waited: Duration, gave: u64) -> String {
     let waited = waited.as_millis();
     match (&file.program, gave) {
-        (None, _) => format!("it did not answer within {waited} ms"),
+        (None, _) => match file.met() {
+            Some(met) => format!("it could not be looked at within {waited} ms: {met}"),
+            None => format!("it did not answer within {waited} ms"),
+        },
         (Some(program), 0) => format!("`{}` gave nothing of it within {waited} ms", program.name()),
         (Some(program), gave) => format!(
             "`{}` gave {} of it within {waited} ms, too little to look at",

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::server::{Fault, Server};
 use crate::{MIB, on_one_thread, read, store_of};
-use tidemill_prefetch::PrefetchStore;
+use tidemill_prefetch::{Met, PrefetchStore};
 
 /// Reads all of an object until so many hedges are saved up.
 async fn calm(server: &Server, store: &PrefetchStore, hedges: u64) {
@@ -90,5 +90,33 @@ fn an_object_that_is_replaced_before_the_second_request_is_an_error() {
         // It is read anew, in the one version or in the other.
         let bytes = store.get_range(&path, MIB..MIB + 100).await.unwrap();
         assert_eq!(server.version_of(&bytes, MIB), Some(1));
+    });
+}
+
+#[test]
+fn in_a_hurry_a_read_that_is_never_answered_comes_from_a_second_request_from_the_start() {
+    on_one_thread(async {
+        let (server, endpoint, store) = store_of(Server::new(4 * MIB, Vec::new()));
+        endpoint.hurry();
+        let path = Path::from("a");
+        store.get_range(&path, 0..10).await.unwrap();
+        *server.faults.lock() = vec![Some(Fault::Never)].into();
+        let bytes = store.get_range(&path, MIB..MIB + 100).await.unwrap();
+        assert_eq!(server.version_of(&bytes, MIB), Some(0));
+        assert!(store.stats().hedges_won >= 1, "{:?}", store.stats());
+    });
+}
+
+#[test]
+fn what_is_repeated_is_known_before_nobody_repeats_it_any_more() {
+    on_one_thread(async {
+        let (server, endpoint, store) = store_of(Server::new(4 * MIB, Vec::new()));
+        let (met, path) = (Met::default(), Path::from("a"));
+        *server.faults.lock() = vec![Some(Fault::Status(500))].into();
+        let read = met.during(store.get_range(&path, 0..10)).await;
+        assert!(read.is_ok() && met.last().unwrap().contains("500"), "{met:?}");
+        assert!(endpoint.met().unwrap().contains("500"));
+        endpoint.hurry();
+        assert_eq!(endpoint.met(), None);
     });
 }
