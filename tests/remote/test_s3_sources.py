@@ -503,8 +503,9 @@ def part_of(tidemill, *options):
 
 def test_a_connection_that_went_deaf_loses_no_other_object(s3, through_proxy, proxy):
     some(s3, [f"{n:02}.csv" for n in range(16)] + ["90.csv", "91.csv"])
-    # Each answer is whole, and the connection is kept for the next request, which nobody hears. All later reads of
-    # these objects hang.
+
+    # Each answer is whole, and the connection is kept for the next request, which nobody hears. All
+    # later reads of these objects hang.
     def is_bad(request):
         return request.is_read and request.path in ("/logs/90.csv", "/logs/91.csv")
 
@@ -520,9 +521,7 @@ def test_a_connection_that_went_deaf_loses_no_other_object(s3, through_proxy, pr
     "fault, said",
     [(Status(500, "InternalError"), "status 500"), (Cut(1), "cut off after")],
 )
-def test_what_a_server_answers_is_said_of_what_was_given_up(
-    s3, through_proxy, proxy, fault, said
-):
+def test_what_a_server_answers_is_said_of_what_was_given_up(s3, through_proxy, proxy, fault, said):
     some(s3, [f"{n:02}.csv" for n in range(16)] + ["90.csv"])
     proxy.rules = [always(fault, lambda r: r.is_read and r.path == "/logs/90.csv")]
     patient = ("--storage-option", "max_retries=1000", "--storage-option", "retry_timeout=1h")

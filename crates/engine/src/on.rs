@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
-use tidemill_query::{Done, Handed, Workers};
+use tidemill_query::{Done, Handed, HandedJob, Workers};
 
 /// The variable that names a Python.
 const VARIABLE: &str = "TIDEMILL_PYTHON";
@@ -68,7 +68,7 @@ enum Head {
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Said<'a> {
     Start { on: &'a str, memory: Option<u64> },
-    Begin { secrets: &'a BTreeMap<String, String> },
+    Begin { secrets: &'a BTreeMap<String, String>, paths: &'a [String] },
     Submit { number: usize, attempt: usize, bytes: u64, name: &'a str },
     End,
 }
@@ -246,8 +246,9 @@ impl Workers for Bridge {
         self.threads
     }
 
-    fn begin(&self, job: Vec<u8>, secrets: BTreeMap<String, String>) -> Result<()> {
-        self.say(&Said::Begin { secrets: &secrets }, &job)
+    fn begin(&self, job: HandedJob) -> Result<()> {
+        let HandedJob { content, secrets, paths } = job;
+        self.say(&Said::Begin { secrets: &secrets, paths: &paths }, &content)
     }
 
     fn submit(&self, task: Handed) -> Result<()> {

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tidemill_engine::query::{Done, Handed, Worker, Workers};
+use tidemill_engine::query::{Done, Handed, HandedJob, Worker, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{Cancel, Error, Result, Settings};
 
@@ -64,26 +63,26 @@ impl RawWorker {
     }
 }
 
-/// Workers that a Python object reaches: it has `threads()`, `begin(job, secrets)`, `submit(number, attempt, bytes, name, content)`,
+/// Workers that a Python object reaches: it has `threads()`, `begin(job, secrets, paths)`, `submit(number, attempt, bytes, name, content)`,
 /// `next(seconds)`, which gives `None` or `(number, attempt, part, None)` or `(number, attempt, None, why)`, and `end()`.
 #[derive(Debug)]
 pub(crate) struct Called {
     object: Py<PyAny>,
     threads: usize,
-    /// What it has raised, for whoever asked.
-    raised: Mutex<Option<PyErr>>,
 }
 
 impl Called {
     pub(crate) fn new(py: Python<'_>, object: Py<PyAny>) -> PyResult<Self> {
         let threads = object.bind(py).call_method0("threads")?.extract()?;
-        Ok(Called { object, threads, raised: Mutex::default() })
+        Ok(Called { object, threads })
     }
 
-    fn failed(&self, py: Python<'_>, error: PyErr) -> Error {
+    fn failed(py: Python<'_>, error: PyErr) -> Error {
         let message = error.value(py).to_string();
-        *self.raised.lock() = Some(error);
-        Error::Query(format!("the cluster failed: {message}"))
+        match message.split_once("\nhint: ") {
+            Some((message, hint)) => Error::usage_hint(message, hint),
+            None => Error::Query(format!("the cluster failed: {message}")),
+        }
     }
 }
 
@@ -92,11 +91,12 @@ impl Workers for Called {
         self.threads
     }
 
-    fn begin(&self, job: Vec<u8>, secrets: BTreeMap<String, String>) -> Result<()> {
+    fn begin(&self, job: HandedJob) -> Result<()> {
         Python::attach(|py| {
-            let job = PyBytes::new(py, &job);
-            let called = self.object.bind(py).call_method1("begin", (job, secrets));
-            called.map(drop).map_err(|error| self.failed(py, error))
+            let HandedJob { content, secrets, paths } = job;
+            let arguments = (PyBytes::new(py, &content), secrets, paths);
+            let called = self.object.bind(py).call_method1("begin", arguments);
+            called.map(drop).map_err(|error| Self::failed(py, error))
         })
     }
 
@@ -105,7 +105,7 @@ impl Workers for Called {
             let Handed { number, attempt, bytes, name, content } = task;
             let arguments = (number, attempt, bytes, name, PyBytes::new(py, &content));
             let called = self.object.bind(py).call_method1("submit", arguments);
-            called.map(drop).map_err(|error| self.failed(py, error))
+            called.map(drop).map_err(|error| Self::failed(py, error))
         })
     }
 
@@ -114,7 +114,7 @@ impl Workers for Called {
         Python::attach(|py| {
             let called = self.object.bind(py).call_method1("next", (wait.as_secs_f64(),));
             let told = called.and_then(|told| told.extract::<Told>());
-            let told = told.map_err(|error| self.failed(py, error))?;
+            let told = told.map_err(|error| Self::failed(py, error))?;
             Ok(told.map(|(number, attempt, part, why)| Done {
                 number,
                 attempt,

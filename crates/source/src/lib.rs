@@ -353,6 +353,11 @@ impl SourceFile {
         input::Watch { cancel: self.cancel.clone(), ..input::Watch::default() }
     }
 
+    /// Where on this machine it is, if it is a file there.
+    pub fn local_path(&self) -> Option<&Path> {
+        self.is_local().then(|| self.path())
+    }
+
     /// Whether it is a file of this machine, read from any place.
     pub fn is_local(&self) -> bool {
         matches!(self.place, FileLocation::Local(_))

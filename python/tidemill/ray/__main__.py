@@ -94,7 +94,7 @@ def _serve(
         match head["is"]:
             case "begin":
                 in_work = 0
-                workers.begin(content, head["secrets"])
+                workers.begin(content, head["secrets"], head["paths"])
             case "submit":
                 in_work += 1
                 place = (head["number"], head["attempt"], head["bytes"], head["name"])

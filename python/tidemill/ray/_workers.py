@@ -13,7 +13,7 @@ import heapq
 import itertools
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidemill._errors import UsageError
@@ -78,11 +78,14 @@ class RayWorkers:
         self._actors: list[Any] = []
         self._at_hand: list[int] = []
         self._threads: list[int] = []
+        self._places: list[tuple[str, int]] = []
         self._start(on, memory)
 
     def _start(self, on: str, memory: int | None) -> None:
         ray = self._ray
         address = None if on == "ray" else on
+        # A cluster that is started here tells nobody of it.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if not ray.is_initialized():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -93,15 +96,15 @@ class RayWorkers:
                     logging_level="error",
                     include_dashboard=False if address is None else None,
                 )
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         from tidemill.ray._actor import Worker
 
         remote = ray.remote(Worker)
         version = _version()
         for node in ray.nodes():
             cores = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
-            strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-                node["NodeID"], soft=True
-            )
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
             while cores > 0:
                 threads = min(cores, _CORES)
                 cores -= threads
@@ -115,8 +118,13 @@ class RayWorkers:
                 self._threads.append(threads)
         if not self._actors:
             raise UsageError("the cluster has no core that is free of other uses")
-        ready = [actor.ready.remote() for actor in self._actors]
-        self._places: list[tuple[str, int]] = ray.get(ready, timeout=_START_SECONDS)
+        self.look()
+
+    def look(self) -> None:
+        """See which processes the workers are now: one that was killed is another."""
+        self._places = self._ray.get(
+            [actor.ready.remote() for actor in self._actors], timeout=_START_SECONDS
+        )
 
     def is_connected(self) -> bool:
         """Whether the cluster is still there."""
@@ -130,17 +138,31 @@ class RayWorkers:
         """How many threads there are together."""
         return sum(self._threads)
 
-    def begin(self, job: bytes, secrets: Mapping[str, str]) -> None:
+    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
         """Say what all tasks that follow are of, and how stores are reached.
 
         Secrets go to the workers with each task, where they are in memory alone: what is put into
         the store may be spilled.
         """
         self.end()
+        self._check(paths)
         self._secrets = dict(secrets)
         self._job = next(_sessions)
         # In a list it is not fetched with each call, but by a worker that does not know it yet.
         self._description = [self._ray.put(job)]
+
+    def _check(self, paths: Sequence[str]) -> None:
+        """Refuse paths that a machine does not see."""
+        if not paths:
+            return
+        missing = self._ray.get([actor.missing.remote(list(paths)) for actor in self._actors])
+        for (machine, _), theirs in zip(self._places, missing, strict=True):
+            if theirs:
+                raise UsageError(
+                    f"`{theirs[0]}` is not on `{machine}`, where a worker would read it\nhint: a "
+                    "path has to be seen by every machine, as in a network file system; or read "
+                    "from a bucket"
+                )
 
     def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
         """Hand in a task."""

@@ -3,11 +3,11 @@
 //!
 //! Every question of these tests is asked so a second time where it can be ([`asked_again`]).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidemill_engine::query::{Done, Handed, Worker, Workers};
+use tidemill_engine::query::{Done, Handed, HandedJob, Worker, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Error, NamedSource, Plan, Progress, Query, Result, Settings};
@@ -59,9 +59,9 @@ impl Workers for Dealt {
         self.0.lock().unwrap().threads
     }
 
-    fn begin(&self, job: Vec<u8>, _: BTreeMap<String, String>) -> Result<()> {
+    fn begin(&self, job: HandedJob) -> Result<()> {
         let mut state = self.0.lock().unwrap();
-        state.job = job;
+        state.job = job.content;
         state.workers.clear();
         state.waiting.clear();
         for threads in [1, 3] {
@@ -199,8 +199,8 @@ fn a_task_that_ends_its_worker_each_time_is_named() {
         fn threads(&self) -> usize {
             4
         }
-        fn begin(&self, job: Vec<u8>, secrets: BTreeMap<String, String>) -> Result<()> {
-            self.0.begin(job, secrets)
+        fn begin(&self, job: HandedJob) -> Result<()> {
+            self.0.begin(job)
         }
         fn submit(&self, task: Handed) -> Result<()> {
             self.0.submit(task)

@@ -17,7 +17,7 @@ use tidemill_tables::merge::{Merged, Merger};
 
 use super::job::{Job, Said, bad};
 use super::task::{Part, Task};
-use super::{Handed, Workers};
+use super::{Handed, HandedJob, Workers};
 use crate::plan::Plan;
 use crate::route::Tables;
 use crate::scan::Scan;
@@ -31,6 +31,8 @@ const TASKS_PER_THREAD: usize = 8;
 const SPLITS_MAX: usize = 64;
 /// So many tasks for each thread are dealt ahead of the gate.
 const AHEAD_PER_THREAD: usize = 4;
+/// Of so many files it is looked at whether all machines see them.
+const PATHS_MAX: usize = 64;
 /// How long it is waited for a message before it is looked whether the run has ended.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -40,8 +42,11 @@ const TICK: Duration = Duration::from_millis(50);
 /// The first that a split, in split order, or a merge meets; [`Error::Usage`] for what cannot be read elsewhere.
 pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &dyn Workers) -> Result<Merged> {
     let (_, scan) = plan.per_split(&parts.stream, &parts.map)?;
-    let secrets = scan.source().spec().storage_options.for_workers();
-    workers.begin(job(plan, parts, &scan)?.encoded()?, secrets)?;
+    workers.begin(HandedJob {
+        content: job(plan, parts, &scan)?.encoded()?,
+        secrets: scan.source().spec().storage_options.for_workers(),
+        paths: paths(scan.splits())?,
+    })?;
     let settings = &plan.settings;
     let merger = Merger::new(
         &parts.spec,
@@ -103,6 +108,25 @@ fn job(plan: &Plan, parts: &Tables, scan: &Scan) -> Result<Job> {
     };
     let sides = parts.sides.iter().map(|side| side.rows.filled()).collect();
     Ok(Job { said, schemas, sides })
+}
+
+/// Files on a disk that splits are of, at most [`PATHS_MAX`] of them, spread over all.
+fn paths(splits: &[Split]) -> Result<Vec<String>> {
+    let files = splits.iter().flat_map(|split| &split.pieces).map(|piece| &piece.file);
+    let mut paths = Vec::new();
+    for path in files.filter_map(|file| file.local_path()) {
+        let path = std::path::absolute(path).map_err(|e| Error::io("find", path, e))?;
+        let path = path.to_string_lossy().into_owned();
+        if paths.last() != Some(&path) {
+            paths.push(path);
+        }
+    }
+    let each = paths.len().div_ceil(PATHS_MAX).max(1);
+    let last = paths.last().cloned();
+    let mut some: Vec<String> = paths.into_iter().step_by(each).collect();
+    some.extend(last);
+    some.dedup();
+    Ok(some)
 }
 
 /// Runs of splits that are about equally large, as places among the splits.

@@ -68,12 +68,11 @@ pub trait Workers: std::fmt::Debug + Send + Sync {
     /// How many threads there are together; tasks are cut for so many.
     fn threads(&self) -> usize;
 
-    /// Says what all tasks that follow are of, and by which options stores are reached: secrets, which are to be in no
-    /// log and on no disk.
+    /// Says what all tasks that follow are of.
     ///
     /// # Errors
-    /// Where no worker can be reached.
-    fn begin(&self, job: Vec<u8>, secrets: BTreeMap<String, String>) -> Result<()>;
+    /// Where no worker can be reached, or one of the paths is not on the machine of one.
+    fn begin(&self, job: HandedJob) -> Result<()>;
 
     /// Hands in a task, to be done by whichever worker is free first. Tasks that were handed in with a number that is in
     /// work are done again.
@@ -90,6 +89,17 @@ pub trait Workers: std::fmt::Debug + Send + Sync {
 
     /// Ends all tasks of the job: no more of them is waited for.
     fn end(&self);
+}
+
+/// A job on its way to workers.
+#[derive(Clone, Default)]
+pub struct HandedJob {
+    /// What a [`Worker`] is made of.
+    pub content: Vec<u8>,
+    /// How stores are reached: secrets, which are to be in no log and on no disk.
+    pub secrets: BTreeMap<String, String>,
+    /// Files that are read from a disk, the first and the last of each folder, and some more: all machines have to see them.
+    pub paths: Vec<String>,
 }
 
 /// A task on its way to a worker.

@@ -1,0 +1,121 @@
+"""The same query and the same job on a Ray cluster: the same bytes as on one machine."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+import tidemill as tm
+
+STATEMENTS = [
+    "SELECT page, count(*) AS n, sum(ms) AS ms, avg(ms) AS mean, unique(user) AS users "
+    "FROM '{logs}/*.csv' GROUP BY page ORDER BY page",
+    "SELECT day, page, count(DISTINCT user) AS users, median(ms) AS middle, min(note) AS note "
+    "FROM '{logs}/*.csv' WHERE ms > 3 GROUP BY day, page HAVING count(*) > 5 ORDER BY users DESC, "
+    "day, page LIMIT 40",
+    "SELECT page, collect(user, 3) AS first, top_k(user, 2) AS top FROM '{logs}/*.csv' "
+    "GROUP BY page ORDER BY page",
+    "SELECT t.name, count(*) AS n FROM '{logs}/*.csv' AS l JOIN '{logs}/names/names.json' AS t "
+    "ON l.page = t.page GROUP BY t.name ORDER BY t.name",
+    "SELECT user, ms, count(*) AS n FROM '{logs}/*.csv' GROUP BY user, ms",
+]
+
+
+@pytest.fixture(scope="module")
+def named(logs):
+    folder = logs / "names"
+    folder.mkdir()
+    lines = ['{"page":"/","name":"home"}', '{"page":"a","name":"about"}']
+    (folder / "names.json").write_text("\n".join(lines) + "\n")
+    return logs
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_answers_are_those_of_one_machine(cluster, named, statement, tmp_path):
+    sql = statement.format(logs=named)
+    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    one = tm.query(sql, output=here)
+    other = tm.query(sql, output=there, on="ray")
+    assert there.read_bytes() == here.read_bytes()
+    assert one.coverage["rows"] == other.coverage["rows"]
+    assert one.coverage["bytes"] == other.coverage["bytes"]
+    assert len(here.read_text().splitlines()) > 1
+
+
+def test_the_command_line_asks_by_way_of_python(cluster, named, tidemill, tmp_path):
+    sql = STATEMENTS[0].format(logs=named)
+    here = tidemill("query", sql, home=tmp_path)
+    there = tidemill("query", sql, "--on", "ray", address=cluster.address, home=tmp_path)
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here.stdout
+    assert there.stderr == here.stderr
+
+
+def test_a_job_writes_its_files_as_on_one_machine(cluster, named, tmp_path):
+    def job(folder):
+        return {
+            "source": {"url": f"{named}/*.csv"},
+            "tables": {"by": ["day", "page"], "n": "count(*)", "users": "unique(user)"},
+            "sink": {"url": str(folder / "{day}.csv")},
+        }
+
+    one, other = tmp_path / "one", tmp_path / "other"
+    tm.run(job(one))
+    written = tm.run(job(other), on="ray")
+    names = sorted(path.name for path in one.iterdir())
+    assert names == sorted(path.name for path in other.iterdir()) and len(names) == 28
+    assert all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
+    assert written.files == 28
+
+
+def test_what_a_killed_worker_had_at_hand_is_done_again(cluster, named, tmp_path):
+    from tidemill.ray import connect
+
+    sql = STATEMENTS[1].format(logs=named)
+    here = tm.query(sql).to_pylist()
+    workers = connect("ray", memory=None)
+    for place in range(len(workers.places())):
+        # The next query deals its first task to a process that is not there any more.
+        os.kill(workers.places()[place][1], signal.SIGKILL)
+        assert tm.query(sql, on="ray").to_pylist() == here
+        workers.look()
+
+
+def test_what_does_not_run_there_is_refused_with_the_reason(cluster, named):
+    for sql, why in [
+        (f"SELECT page FROM '{named}/*.csv' WHERE ms > 100", "it has no aggregation"),
+        (f"SELECT page FROM '{named}/*.csv' ORDER BY ms", "cannot be run on a cluster"),
+    ]:
+        with pytest.raises(tm.UsageError, match=why):
+            tm.query(sql, on="ray")
+    with pytest.raises(tm.UsageError, match="a part of the input"):
+        tm.query(STATEMENTS[0].format(logs=named), on="ray", deadline=1)
+    with pytest.raises(tm.UsageError, match="names no cluster"):
+        tm.query(STATEMENTS[0].format(logs=named), on="spark://here:7077")
+    rows = [{"page": "/", "ms": 1.0}]
+    with pytest.raises(tm.UsageError, match="is in this program's memory"):
+        tm.query("SELECT page, count(*) AS n FROM rows GROUP BY page", rows=rows, on="ray")
+
+
+def test_an_error_is_the_one_of_one_machine(cluster, tmp_path):
+    path = pathlib.Path(tmp_path, "a.csv")
+    path.write_text("k,x\na,1\nb,2\nc,three\n")
+    sql = f"SELECT k, sum(x) AS x FROM '{path}' GROUP BY k"
+    said = []
+    for on in [None, "ray"]:
+        with pytest.raises(tm.BadRecordsError) as raised:
+            tm.query(sql, schema="x BIGINT", on=on).to_pylist()
+        said.append(str(raised.value))
+    assert said[0] == said[1]
+
+
+def test_without_ray_it_is_said_what_to_install(named, tidemill, tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'No module named tidemill' >&2\nexit 1\n")
+    python.chmod(0o755)
+    sql = STATEMENTS[0].format(logs=named)
+    asked = tidemill("query", sql, "--on", "ray", "--python", str(python), home=tmp_path)
+    assert asked.returncode == 2
+    assert "No module named tidemill" in asked.stderr
+    assert "pip install 'tidemill[ray]'" in asked.stderr
