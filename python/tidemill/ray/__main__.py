@@ -16,7 +16,7 @@ import sys
 import threading
 from typing import IO, Any
 
-from tidemill._errors import Error
+from tidemill._errors import TidemillError
 
 #: How long it is waited for a task before it is looked what else there is to do, in seconds.
 _TICK = 0.02
@@ -59,7 +59,7 @@ def main() -> None:
     except BrokenPipeError:
         pass
     except Exception as error:
-        is_known = isinstance(error, Error)
+        is_known = isinstance(error, TidemillError)
         said = str(error) if is_known else f"{type(error).__name__}: {error}"
         _write(target, {"is": "failed", "why": said})
 
@@ -84,8 +84,8 @@ def _serve(
             if done is not None:
                 number, attempt, part, why = done
                 in_work -= 1
-                head = {"is": "done", "number": number, "attempt": attempt, "why": why}
-                _write(target, head, part or b"")
+                told = {"is": "done", "number": number, "attempt": attempt, "why": why}
+                _write(target, told, part or b"")
             continue
         if frame is None:
             workers.end()

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import importlib
 import itertools
 import os
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidemill._errors import UsageError
+from tidemill._errors import MissingPackageError, UsageError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -37,12 +39,11 @@ _connected: dict[str, RayWorkers] = {}
 def _ray() -> ModuleType:
     """Ray, or what to do about it."""
     try:
-        import ray
+        return importlib.import_module("ray")
     except ImportError as error:
-        raise UsageError(
-            "Ray is not installed where Python runs\nhint: pip install 'tidemill[ray]'"
+        raise MissingPackageError(
+            f"Ray is not installed for {sys.executable}\nhint: pip install 'tidemill[ray]'"
         ) from error
-    return ray
 
 
 def connect(on: str, *, memory: int | None) -> RayWorkers:
