@@ -177,6 +177,13 @@ impl Source {
         if let Format::Registered(_) = self.format {
             return Err(only_here(&format!("format `{}` is of this program alone", self.format)));
         }
+        if self.spec.recover {
+            return Err(Error::usage_hint(
+                "what is recovered of damaged files is told where they are read, and a worker elsewhere does not \
+                 tell",
+                "read them on one machine, or convert them first: tidemill convert --salvage",
+            ));
+        }
         if let Some(file) = self.files.iter().find(|file| file.is_stream()) {
             return Err(only_here(&match &file.place {
                 FileLocation::Given(_) => format!("`{}` is in this program's memory", file.shown),

@@ -280,7 +280,7 @@ fn rows_of_a_pipe_that_stays_open_come_as_they_are_there() {
                 "5s",
                 "--no-intervals",
             ],
-            "n\n20000.0\n",
+            "n\n20000\n",
             3,
         ),
     ] {

@@ -182,7 +182,8 @@ fn an_interrupt_ends_a_program_that_is_looked_at_patiently() {
         let started = place.path().join("started");
         let _ = fs::remove_file(&started);
         let sql = "SELECT count() AS n FROM '*.dat'";
-        let words = [&["query", sql, "--source-format", "lines"][..], &exec, patience].concat();
+        // What the columns are is looked for in what the program gives.
+        let words = [&["query", sql, "--source-format", "csv"][..], &exec, patience].concat();
         let mut command = place.tidemill(&words);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         until("the program has started", || started.exists());

@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::ThreadClock;
+use tidemill_base::redact::shown;
 use tidemill_source::{Split, SplitStats};
 use tidemill_tables::Table;
 use tidemill_tables::merge::{Merged, Merger};
 
 use super::job::{Job, Said, bad};
 use super::task::{Part, Task};
-use super::{Handed, HandedJob, Workers};
+use super::{Handed, HandedJob, Workers, not_elsewhere};
+use crate::build_sides::scanned;
 use crate::plan::Plan;
 use crate::route::Tables;
 use crate::scan::Scan;
@@ -41,6 +43,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The first that a split, in split order, or a merge meets; [`Error::Usage`] for what cannot be read elsewhere.
 pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &dyn Workers) -> Result<Merged> {
+    check_map(plan, parts)?;
     let (_, scan) = plan.per_split(&parts.stream, &parts.map)?;
     workers.begin(HandedJob {
         content: job(plan, parts, &scan)?.encoded()?,
@@ -85,6 +88,23 @@ pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &dyn Workers) -> Result
     let rows = plan.tables.iter().flat_map(|(_, table)| table.scans());
     plan.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
     Ok(merged)
+}
+
+/// Refuses a map that reads something besides its split: a worker has no more.
+fn check_map(plan: &Plan, parts: &Tables) -> Result<()> {
+    let scanned = scanned(&parts.map)?;
+    let sources = || scanned.iter().filter(|name| plan.table(name.table()).is_some());
+    let other = sources().find(|name| **name != parts.stream);
+    match (other, sources().count()) {
+        (None, 0 | 1) => Ok(()),
+        (other, _) => {
+            let name = other.unwrap_or(&parts.stream);
+            Err(not_elsewhere(&format!(
+                "a subquery reads `{}` beside each record",
+                shown(name.table())
+            )))
+        }
+    }
 }
 
 /// What all tasks have in common.

@@ -66,9 +66,13 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         if files.len() < GIVEN_UP_FILES_MAX {
             let reason = given_up.error.clone();
             // What to do about it is no part of why.
+            let gave = match scan.so_far(given_up.split).rows {
+                0 => "it gave nothing",
+                _ => "it gave no more in time",
+            };
             let reason = reason.unwrap_or_else(|| match piece.and_then(|it| it.file.met()) {
-                Some(met) => format!("it gave nothing: {met}"),
-                None => "it gave nothing".to_owned(),
+                Some(met) => format!("{gave}: {met}"),
+                None => gave.to_owned(),
             });
             let reason = reason.lines().next().unwrap_or_default().to_owned();
             files.push(GivenUp { path, splits: 1, reason });
