@@ -70,11 +70,6 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Whether it is a summary of columns.
-    pub(crate) fn is_summary(&self) -> bool {
-        self.summary.is_some()
-    }
-
     /// Whether more rows may leave the map than enter it.
     ///
     /// # Errors

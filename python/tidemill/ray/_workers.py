@@ -29,8 +29,11 @@ _AT_HAND = 2
 #: An actor has so many cores, unless a machine has fewer.
 _CORES = 4
 
-#: An actor that does not start within this many seconds is not waited for.
-_START_SECONDS = 60.0
+#: The first actor is waited for so many seconds …
+_START_SECONDS = 30.0
+
+#: … and all others so many more: the cluster may have no core for them now.
+_OTHERS_SECONDS = 5.0
 
 _sessions = itertools.count()
 _connected: dict[str, RayWorkers] = {}
@@ -64,6 +67,13 @@ def connect(on: str, *, memory: int | None) -> RayWorkers:
         workers = RayWorkers(on, memory=memory)
         _connected[key] = workers
     return workers
+
+
+def disconnect() -> None:
+    """Give back the cores that this process has on clusters; the next query takes some again."""
+    while _connected:
+        _, workers = _connected.popitem()
+        workers.close()
 
 
 class RayWorkers:
@@ -117,9 +127,39 @@ class RayWorkers:
                 self._actors.append(actor)
                 self._at_hand.append(0)
                 self._threads.append(threads)
+        self._keep_ready()
+
+    def _keep_ready(self) -> None:
+        """Wait for the actors, and go without those for which the cluster has no core now."""
+        ray = self._ray
+        ready = [actor.ready.remote() for actor in self._actors]
+        first, _ = ray.wait(ready, num_returns=1, timeout=_START_SECONDS)
+        if first:
+            ray.wait(ready, num_returns=len(ready), timeout=_OTHERS_SECONDS)
+        there, _ = ray.wait(ready, num_returns=len(ready), timeout=0)
+        is_there = [ref in there for ref in ready]
+        for actor, is_it in zip(self._actors, is_there, strict=True):
+            if not is_it:
+                ray.kill(actor)
+        self._actors = list(itertools.compress(self._actors, is_there))
+        self._threads = list(itertools.compress(self._threads, is_there))
+        self._at_hand = [0] * len(self._actors)
         if not self._actors:
-            raise UsageError("the cluster has no core that is free of other uses")
-        self.look()
+            cores = int(ray.cluster_resources().get("CPU", 0))
+            raise UsageError(
+                f"no core of the cluster is free: all {cores} are reserved by others\nhint: wait "
+                "for them; in Python, tidemill.ray.disconnect() gives back what a session has"
+            )
+        self._places = ray.get(list(itertools.compress(ready, is_there)))
+
+    def close(self) -> None:
+        """End the actors, whose cores are others' then."""
+        self.end()
+        for actor in self._actors:
+            with contextlib.suppress(Exception):
+                self._ray.kill(actor)
+        self._actors = []
+        self._threads = []
 
     def look(self) -> None:
         """See which processes the workers are now: one that was killed is another."""

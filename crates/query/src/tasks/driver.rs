@@ -13,6 +13,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::ThreadClock;
 use tidemill_base::redact::shown;
 use tidemill_source::{Split, SplitStats};
+use tidemill_sql::statement::one_select;
 use tidemill_tables::Table;
 use tidemill_tables::merge::{Merged, Merger};
 
@@ -43,6 +44,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The first that a split, in split order, or a merge meets; [`Error::Usage`] for what cannot be read elsewhere.
 pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &dyn Workers) -> Result<Merged> {
+    // A worker plans what stands in the SQL.
+    one_select(&plan.query.sql)
+        .map_err(|_| not_elsewhere("SUMMARIZE is answered on one machine"))?;
     check_map(plan, parts)?;
     let (_, scan) = plan.per_split(&parts.stream, &parts.map)?;
     workers.begin(HandedJob {

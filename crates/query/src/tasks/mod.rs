@@ -45,9 +45,6 @@ pub(crate) fn check(route: &Route, turbo: Option<&Turbo>) -> Result<()> {
         ));
     }
     match route {
-        Route::Tables(parts) if parts.is_summary() => {
-            Err(not_elsewhere("SUMMARIZE is answered on one machine"))
-        }
         Route::Tables(_) => Ok(()),
         Route::Rows { .. } => {
             Err(not_elsewhere("it has no aggregation, and its rows come in the order of the input"))
