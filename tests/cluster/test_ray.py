@@ -96,7 +96,8 @@ def test_what_does_not_run_there_is_refused_with_the_reason(cluster, named):
         tm.query(STATEMENTS[0].format(logs=named), on="spark://here:7077")
     rows = [{"page": "/", "ms": 1.0}]
     with pytest.raises(tm.UsageError, match="is in this program's memory"):
-        tm.query("SELECT page, count(*) AS n FROM rows GROUP BY page", rows=rows, on="ray")
+        grouped = "SELECT page, count(*) AS n FROM rows GROUP BY page"
+        tm.query(grouped, rows=rows, on="ray").to_pylist()
 
 
 def test_an_error_is_the_one_of_one_machine(cluster, tmp_path):
@@ -105,7 +106,7 @@ def test_an_error_is_the_one_of_one_machine(cluster, tmp_path):
     sql = f"SELECT k, sum(x) AS x FROM '{path}' GROUP BY k"
     said = []
     for on in [None, "ray"]:
-        with pytest.raises(tm.BadRecordsError) as raised:
+        with pytest.raises(tm.BadRecordError) as raised:
             tm.query(sql, schema="x BIGINT", on=on).to_pylist()
         said.append(str(raised.value))
     assert said[0] == said[1]

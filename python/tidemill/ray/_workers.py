@@ -29,6 +29,9 @@ _AT_HAND = 2
 #: An actor has so many cores, unless a machine has fewer.
 _CORES = 4
 
+#: A look at an actor that is being started anew is repeated so often.
+_RETRIES = 3
+
 #: The first actor is waited for so many seconds …
 _START_SECONDS = 30.0
 
@@ -90,6 +93,8 @@ class RayWorkers:
         self._at_hand: list[int] = []
         self._threads: list[int] = []
         self._places: list[tuple[str, int]] = []
+        # Actors that are being started anew, by the call that tells when they are there.
+        self._coming: dict[Any, int] = {}
         self._start(on, memory)
 
     def _start(self, on: str, memory: int | None) -> None:
@@ -164,8 +169,12 @@ class RayWorkers:
     def look(self) -> None:
         """See which processes the workers are now: one that was killed is another."""
         self._places = self._ray.get(
-            [actor.ready.remote() for actor in self._actors], timeout=_START_SECONDS
+            [self._is_ready(place) for place in range(len(self._actors))], timeout=_START_SECONDS
         )
+
+    def _is_ready(self, actor: int) -> Any:
+        """Ask whether an actor is there; one that is being started anew answers when it is."""
+        return self._actors[actor].ready.options(max_task_retries=_RETRIES).remote()
 
     def is_connected(self) -> bool:
         """Whether the cluster is still there."""
@@ -196,7 +205,12 @@ class RayWorkers:
         """Refuse paths that a machine does not see."""
         if not paths:
             return
-        missing = self._ray.get([actor.missing.remote(list(paths)) for actor in self._actors])
+        missing = self._ray.get(
+            [
+                actor.missing.options(max_task_retries=_RETRIES).remote(list(paths))
+                for actor in self._actors
+            ]
+        )
         for (machine, _), theirs in zip(self._places, missing, strict=True):
             if theirs:
                 raise UsageError(
@@ -211,11 +225,10 @@ class RayWorkers:
         self._deal()
 
     def _deal(self) -> None:
-        while self._waiting:
-            actor = min(
-                range(len(self._actors)),
-                key=lambda place: (self._at_hand[place], -self._threads[place]),
-            )
+        coming = set(self._coming.values())
+        there = [place for place in range(len(self._actors)) if place not in coming]
+        while self._waiting and there:
+            actor = min(there, key=lambda place: (self._at_hand[place], -self._threads[place]))
             if self._at_hand[actor] >= _AT_HAND:
                 return
             _, number, attempt, name, content = heapq.heappop(self._waiting)
@@ -227,16 +240,24 @@ class RayWorkers:
     def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None] | None:
         """Give what became of a task; None where nothing has after so long."""
         ray = self._ray
-        if not self._running:
+        if not self._running and not self._coming:
             return None
-        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=seconds)
+        ready, _ = ray.wait([*self._running, *self._coming], num_returns=1, timeout=seconds)
         if not ready:
+            return None
+        if ready[0] in self._coming:
+            actor = self._coming.pop(ready[0])
+            self._places[actor] = ray.get(ready[0])
+            self._deal()
             return None
         actor, number, attempt = self._running.pop(ready[0])
         self._at_hand[actor] -= 1
         try:
             return number, attempt, ray.get(ready[0]), None
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
+            # Whatever it is dealt before it is there again would be lost as well.
+            if actor not in self._coming.values():
+                self._coming[self._is_ready(actor)] = actor
             return number, attempt, None, str(error).strip().splitlines()[0]
         finally:
             self._deal()
