@@ -6,21 +6,42 @@ import datetime
 import numbers
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 from tidemill import _progress, _tidemill
 from tidemill._errors import UsageError
 from tidemill._schema import Schema, quoted
 from tidemill._tidemill import RawSchema
 
-if TYPE_CHECKING:
-    from tidemill._tidemill import Workers
-
 #: A time: text such as ``"7s"``, a number of seconds, or what `datetime` has.
 Deadline = str | float | datetime.timedelta
 
 #: A share: text such as ``"10%"``, or a number from 0 to 1.
 Share = str | float
+
+
+class Workers(Protocol):
+    """Processes elsewhere that read a query's splits."""
+
+    def threads(self) -> int:
+        """How many threads they have together."""
+        ...
+
+    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
+        """Say what all tasks that follow are of."""
+        ...
+
+    def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
+        """Hand in a task."""
+        ...
+
+    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None] | None:
+        """Give what became of a task; None where nothing has after so long."""
+        ...
+
+    def end(self) -> None:
+        """End all tasks of the job."""
+        ...
 
 
 class SourceOptions(TypedDict):

@@ -1,10 +1,17 @@
 """The native module; use the `tidemill` package instead."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, final
+from collections.abc import Callable, Iterable
+from typing import Any, final
 
 from tidemill._formats import NamedObject
-from tidemill._options import JobText, LimitOptions, SinkOptions, SourceOptions, TurboOptions
+from tidemill._options import (
+    JobText,
+    LimitOptions,
+    SinkOptions,
+    SourceOptions,
+    TurboOptions,
+    Workers,
+)
 from tidemill._parameters import Given
 from tidemill._progress import Display
 
@@ -119,13 +126,6 @@ class RawWorker:
     ) -> RawWorker: ...
     def run(self, task: bytes) -> bytes: ...
     def cancel(self) -> None: ...
-
-class Workers(Protocol):
-    def threads(self) -> int: ...
-    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None: ...
-    def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None: ...
-    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None] | None: ...
-    def end(self) -> None: ...
 
 @final
 class RawStream:

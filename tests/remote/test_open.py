@@ -93,12 +93,14 @@ assert len(file.read(100)) == 100
 child = os.fork()
 if child == 0:
     said = []
-    for does in (lambda: file.read(100), lambda: tm.open(url, storage_options=options).read(100)):
+    # Far from what is in the buffer already.
+    far = lambda: file.seek(size - 100) and file.read(100)
+    for does in (far, lambda: tm.open(url, storage_options=options).read(100)):
         try:
             said.append(str(len(does())))
         except tm.UsageError as error:
             said.append(str(error).splitlines()[0])
-    del file, does
+    del file, does, far
     gc.collect()
     print(*said, sep="\\n", flush=True)
     os._exit(0)

@@ -214,14 +214,11 @@ impl Endpoint {
         if is_pinned {
             self.patience.lock().answered(since.elapsed());
         }
-        if ticket.is_none() {
-            return Ok(answer);
-        }
         if let Some(flight) = &mut flight {
             flight.answered();
         }
-        let permit = Some(permit);
-        Ok(answer.map(|inner| HttpResponseBody::new(Coming { inner, permit, flight })))
+        let permit = ticket.map(|_| permit);
+        Ok(answer.map(|inner| HttpResponseBody::new(Coming { inner, permit, flight, came: 0 })))
     }
 }
 
@@ -288,6 +285,8 @@ struct Coming {
     inner: HttpResponseBody,
     permit: Option<Permit>,
     flight: Option<Flight>,
+    /// Bytes that came.
+    came: u64,
 }
 
 impl Body for Coming {
@@ -301,6 +300,7 @@ impl Body for Coming {
         let polled = Pin::new(&mut self.inner).poll_frame(context);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
+                self.came += frame.data_ref().map_or(0, |bytes| bytes.len() as u64);
                 if let (Some(flight), Some(bytes)) = (&mut self.flight, frame.data_ref()) {
                     flight.add(bytes.len());
                 }
@@ -310,7 +310,13 @@ impl Body for Coming {
                 }
             }
             // Not when it is dropped: who repeats it may keep it meanwhile.
-            Poll::Ready(None | Some(Err(_))) => (self.permit, self.flight) = (None, None),
+            Poll::Ready(ended @ (None | Some(Err(_)))) => {
+                if ended.is_some() {
+                    // The store asks again by itself, and says so only when it gives up.
+                    met::note(&format!("the answer was cut off after {} bytes", self.came));
+                }
+                (self.permit, self.flight) = (None, None);
+            }
             Poll::Pending => {}
         }
         polled
