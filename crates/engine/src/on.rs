@@ -32,7 +32,7 @@ const END_WAIT: Duration = Duration::from_millis(500);
 pub struct On {
     /// `ray`, or `ray://host:port`.
     pub address: String,
-    /// The Python that has Ray. Default: [`TIDEMILL_PYTHON`](self), an active virtual environment's, then `python3`.
+    /// The Python that has Ray. Default: what `TIDEMILL_PYTHON` names, an active virtual environment's, then `python3`.
     pub python: Option<PathBuf>,
     /// What each worker may take, in bytes. Default: half of its machine's, by its share of the cores.
     pub memory_bytes: Option<u64>,
@@ -42,9 +42,6 @@ pub struct On {
 #[derive(Debug)]
 pub struct Bridge {
     threads: usize,
-    /// Name and process of each.
-    workers: Vec<(String, u64)>,
-    python: PathBuf,
     child: Mutex<Child>,
     /// None once it was closed.
     to: Mutex<Option<BufWriter<ChildStdin>>>,
@@ -58,7 +55,7 @@ type Frame = (Head, Vec<u8>);
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Head {
-    Ready { threads: usize, workers: Vec<(String, u64)> },
+    Ready { threads: usize },
     Done { number: usize, attempt: usize, why: Option<String> },
     Failed { why: String },
 }
@@ -129,9 +126,12 @@ impl Bridge {
             .map_err(io)?;
         let said = std::sync::Arc::new(Mutex::new(String::new()));
         let kept = std::sync::Arc::clone(&said);
+        let (ends, has_ended) = sync_channel::<()>(0);
         std::thread::Builder::new()
             .name("cluster-said".into())
             .spawn(move || {
+                // Dropped with the thread, when all has been said.
+                let _ends = ends;
                 let mut buffer = [0; 4096];
                 while let Ok(count @ 1..) = stderr.read(&mut buffer) {
                     let mut kept = kept.lock();
@@ -145,8 +145,6 @@ impl Bridge {
             .map_err(io)?;
         let mut bridge = Bridge {
             threads: 0,
-            workers: Vec::new(),
-            python: path,
             child: Mutex::new(child),
             to: Mutex::new(Some(BufWriter::new(stdin))),
             from: Mutex::new(from),
@@ -160,14 +158,15 @@ impl Bridge {
             let next = bridge.from.lock().recv_timeout(TICK);
             match next {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Ok((Head::Ready { threads, workers }, _))) => {
-                    (bridge.threads, bridge.workers) = (threads, workers);
+                Ok(Ok((Head::Ready { threads }, _))) => {
+                    bridge.threads = threads;
                     return Ok(bridge);
                 }
                 Ok(Ok((Head::Failed { why }, _))) => return Err(failed(&why)),
                 Ok(Ok((Head::Done { .. }, _))) => {}
                 Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
-                    std::thread::sleep(TICK);
+                    // Its words come by another pipe; what it has started may keep that open.
+                    let _ = has_ended.recv_timeout(END_WAIT);
                     let said = said.lock();
                     let last = said.lines().rev().find(|line| !line.trim().is_empty());
                     return Err(Error::usage_hint(
@@ -182,16 +181,6 @@ impl Bridge {
                 }
             }
         }
-    }
-
-    /// The workers' machines and processes.
-    pub fn workers(&self) -> &[(String, u64)] {
-        &self.workers
-    }
-
-    /// The Python that was started.
-    pub fn python(&self) -> &Path {
-        &self.python
     }
 
     fn say(&self, head: &Said<'_>, content: &[u8]) -> Result<()> {

@@ -74,7 +74,7 @@ def _serve(
         return
     start = frame[0]
     workers = connect(start["on"], memory=start["memory"])
-    _write(target, {"is": "ready", "threads": workers.threads(), "workers": workers.places()})
+    _write(target, {"is": "ready", "threads": workers.threads()})
     in_work = 0
     while True:
         try:
