@@ -492,9 +492,9 @@ def given_up(found):
     }
 
 
-def part_of(tidemill, *options):
+def part_of(tidemill, *options, files="*.csv"):
     """What the coverage says of a count over all objects that may leave some out."""
-    sql = "SELECT count() AS n FROM 's3://logs/*.csv'"
+    sql = f"SELECT count() AS n FROM 's3://logs/{files}'"
     process = tidemill.start("query", sql, *options, "--coverage", "coverage.json")
     _, err = process.communicate(timeout=600)
     assert process.returncode in (0, 3), err
@@ -528,3 +528,31 @@ def test_what_a_server_answers_is_said_of_what_was_given_up(s3, through_proxy, p
     found = part_of(through_proxy, "--deadline", "4s", *patient)
     reasons = given_up(found)
     assert list(reasons) == ["90.csv"] and said in reasons["90.csv"], reasons
+
+
+def records(count):
+    return [f'{{"n":{n},"pad":"{n * 7919 % 1_000_003:090d}"}}' for n in range(count)]
+
+
+def test_json_that_hangs_is_not_asked_whether_it_is_an_array(s3, through_proxy, proxy):
+    lines = ("\n".join(records(20_000)) + "\n").encode()
+    for name in [f"{n:02}.json" for n in range(16)]:
+        put(s3, name, lines)
+    proxy.rules = [always(Stall(), lambda r: r.is_read and r.path == "/logs/05.json")]
+    found = part_of(through_proxy, "--deadline", "6s", files="*.json")
+    assert list(given_up(found)) == ["05.json"], found["sampled"]
+    assert found["rows"]["done"] == 15 * 20_000
+
+
+def test_an_array_among_lines_that_was_cut_before_it_was_looked_at_is_found_out(
+    s3, through_proxy, proxy
+):
+    lines = ("\n".join(records(20_000)) + "\n").encode()
+    for name in [f"{n:02}.json" for n in range(16)]:
+        put(s3, name, lines)
+    # In one line, of which no split but the first would have a record.
+    put(s3, "07.json", ("[" + ",".join(records(20_000)) + "]").encode())
+    found = part_of(through_proxy, "--drop", "20%", files="*.json")
+    reasons = given_up(found)
+    assert list(reasons) == ["07.json"] and "as one array" in reasons["07.json"], found["sampled"]
+    assert part_of(through_proxy, files="*.json")["rows"]["done"] == 16 * 20_000

@@ -634,6 +634,11 @@ impl StatsDescription {
     pub fn start(&self) -> Option<u64> {
         self.start
     }
+
+    /// Where the first record behind the split starts; none where nothing was read.
+    pub fn end(&self) -> Option<u64> {
+        self.end
+    }
 }
 
 fn digits(bytes: &[u8]) -> String {

@@ -952,6 +952,7 @@ impl Source {
                 }
             }
         }
+        let mut believed = None;
         for file in files() {
             if file.size() == 0 && !file.is_stream() {
                 continue;
@@ -989,7 +990,13 @@ impl Source {
             if ranges.len() > 1
                 && let Some(format) = self.format.text()
             {
-                match (format.is_whole(file), &self.asking) {
+                let is_whole = match &self.asking {
+                    // Nor does who has a deadline ask each of them how it is read.
+                    Some(asking) if !file.is_local() => Ok(*believed
+                        .get_or_insert_with(|| self.believed_whole(format, asking, files()))),
+                    _ => format.is_whole(file, &file.watch()),
+                };
+                match (is_whole, &self.asking) {
                     (Err(error), Some(asking)) => {
                         asking.leave_out(&self.files, error)?;
                         continue;
@@ -1014,6 +1021,24 @@ impl Source {
             }
         }
         Ok(packer.finish())
+    }
+
+    /// Whether files elsewhere are read front to back: what one of them tells is believed of the others until they are
+    /// read.
+    fn believed_whole<'a>(
+        &self,
+        format: &dyn formats::TextFormat,
+        asking: &patience::Asking,
+        files: impl Iterator<Item = &'a Arc<SourceFile>>,
+    ) -> bool {
+        const ASKED_MAX: usize = 3;
+        let elsewhere = files.filter(|file| !file.is_local() && file.size() > 0);
+        let told = elsewhere.take(ASKED_MAX).find_map(|file| {
+            let until = asking.looks_until(file)?;
+            let watch = input::Watch { cancel: file.cancel.part_until(until), ..file.watch() };
+            format.is_whole(file, &watch).ok()
+        });
+        told.unwrap_or(false)
     }
 
     /// Where the parts of a chunk end that is larger than splits should be, by its rows; nothing where it is

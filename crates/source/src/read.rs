@@ -417,7 +417,13 @@ impl SplitReader {
             self.decoder = Some(self.new_decoder(file)?);
         }
         let ends = self.source.ends();
+        // That it can be cut was believed of what is elsewhere, where there is a deadline.
+        let is_believed =
+            self.source.asking.is_some() && !file.is_local() && !piece.is_whole_file();
         if piece.range.start == 0 {
+            if is_believed {
+                check_cut(format, file, &watch)?;
+            }
             let stdin = self.standard_input(file, &watch)?;
             let extent = Extent::Until(piece.range.end);
             let (blocks, open) = stream(file, stdin, format.opened(), ends, watch, extent)?;
@@ -437,6 +443,9 @@ impl SplitReader {
                     piece.range.clone(),
                     self.source.columns.layout(file.index).fields,
                 )?;
+                if is_believed && !format.shows_cut(&guess.seen) {
+                    check_cut(format, file, &watch)?;
+                }
                 (guess.start, guess.seen)
             }
         };
@@ -848,4 +857,20 @@ fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Resul
         reason,
         hint: Some(SAME_HINT.into()),
     })
+}
+
+/// Refuses a file that was cut because others can be, and is read front to back.
+fn check_cut(format: &dyn TextFormat, file: &SourceFile, watch: &Watch) -> Result<()> {
+    match format.is_whole(file, watch)? {
+        false => Ok(()),
+        true => Err(Error::Corrupt {
+            path: file.shown().to_owned(),
+            offset: None,
+            reason: "it is read from its beginning to its end, as one array, and others are not".into(),
+            hint: Some(
+                "leave it out; without --deadline and --drop the beginning of each file is looked at first"
+                    .into(),
+            ),
+        }),
+    }
 }

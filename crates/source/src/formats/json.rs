@@ -11,7 +11,7 @@ use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Columns, ShownBy};
 use crate::dialect::Takes;
 use crate::error::{Error, Result};
-use crate::input::{Access, ByteInput, OpenFile};
+use crate::input::{Access, ByteInput, OpenFile, Watch};
 use crate::sample::Sample;
 use crate::stream::Opened;
 use crate::{SourceFile, SourceSpec};
@@ -63,11 +63,20 @@ impl TextFormat for Json {
     }
 
     /// One array is read front to back: what a line is depends on all brackets before it.
-    fn is_whole(&self, file: &SourceFile) -> Result<bool> {
-        let open = OpenFile::open(file, Access::Random, &file.watch())?;
+    fn is_whole(&self, file: &SourceFile, watch: &Watch) -> Result<bool> {
+        let open = OpenFile::open(file, Access::Random, watch)?;
         let mut head = [0; 4096];
         let count = open.read_at(&mut head, 0)?;
         Ok(begins_array(&head[..count]) == Some(true))
+    }
+
+    /// Between the items of an array there are commas.
+    fn shows_cut(&self, seen: &[u8]) -> bool {
+        let ends = memchr::memchr_iter(b'\n', seen);
+        ends.into_iter().any(|end| {
+            let (before, behind) = (seen[..end].trim_ascii_end(), &seen[end + 1..]);
+            before.ends_with(b"}") && behind.first() == Some(&b'{')
+        })
     }
 
     fn reads_parts(&self) -> bool {

@@ -180,8 +180,13 @@ pub(crate) trait TextFormat: Send + Sync {
     ///
     /// # Errors
     /// Those of reading its beginning.
-    fn is_whole(&self, _file: &SourceFile) -> Result<bool> {
+    fn is_whole(&self, _file: &SourceFile, _watch: &Watch) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Whether bytes from the middle of a file show that it can be cut.
+    fn shows_cut(&self, _seen: &[u8]) -> bool {
+        true
     }
 
     /// Whether what a record means depends on the file that it is in.
