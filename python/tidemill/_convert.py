@@ -54,6 +54,8 @@ def convert(
     threads: int | None = None,
     priority: str | None = None,
     max_bad: str | int | None = None,
+    on: str | None = None,
+    max_attempts: int | None = None,
     progress: bool | None = None,
 ) -> Written:
     r"""Convert files from one format to another, record by record.
@@ -97,6 +99,8 @@ def convert(
         As in `query`.
     memory, spill_dir, threads, priority, max_bad, progress : optional
         As in `query`; with a folder as the output, ``max_bad`` is for each input.
+    on, max_attempts : optional
+        As in `query`, with one file or pattern as the output.
 
     Returns
     -------
@@ -155,7 +159,10 @@ def convert(
     limits = _options.limits(
         memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
     )
-    raw, _ = _tidemill.convert(_paths(inputs), select, where, skip_existing, source, sink, limits)
+    elsewhere = _options.on(on, memory, max_attempts)
+    raw, _ = _tidemill.convert(
+        _paths(inputs), select, where, skip_existing, source, sink, limits, elsewhere
+    )
     return Written._of(raw)
 
 

@@ -30,6 +30,9 @@ class Explain:
         The plan of each step, by its name.
     sink : str or None
         What would be written, in words; none without an output.
+    elsewhere : dict or None
+        How its splits would be read on a cluster, where ``on`` names one: ``machines``,
+        ``workers``, ``threads``, ``tasks``, ``splits``, ``bytes``, ``job_bytes`` and ``parts``.
     forecast : dict or None
         What it would take on a cluster, where that was asked for: what was ``measured`` here, and
         ``outlooks`` for inputs of some sizes on so many cores, each with its ``seconds`` and what
@@ -54,6 +57,7 @@ class Explain:
     sources: list[dict[str, Any]] = field(repr=False)
     steps: dict[str, str] = field(repr=False)
     sink: str | None
+    elsewhere: dict[str, Any] | None = field(repr=False)
     forecast: dict[str, Any] | None = field(repr=False)
     _text: str = field(repr=False, compare=False)
     _tree: dict[str, Any] = field(repr=False, compare=False)
@@ -70,6 +74,7 @@ class Explain:
             explained["sources"],
             dict(explained["steps"]),
             explained.get("sink"),
+            explained.get("elsewhere"),
             explained.get("forecast"),
             text,
             explained,

@@ -326,6 +326,7 @@ class Job:
         as_seen: bool = False,
         no_intervals: bool = False,
         on: str | None = None,
+        max_attempts: int | None = None,
         progress: bool | None = None,
     ) -> Result | Written:
         """Run the job: the same as `tidemill.run`.
@@ -369,6 +370,7 @@ class Job:
             as_seen=as_seen,
             no_intervals=no_intervals,
             on=on,
+            max_attempts=max_attempts,
             progress=progress,
         )
 
@@ -402,6 +404,8 @@ class Job:
         split_bytes: str | int | None = None,
         as_seen: bool = False,
         no_intervals: bool = False,
+        on: str | None = None,
+        max_attempts: int | None = None,
     ) -> Explain:
         r"""Say how the job would be run, and what would be written, and do not run it.
 
@@ -451,6 +455,7 @@ class Job:
                 as_seen=as_seen,
                 no_intervals=no_intervals,
             ),
+            _options.on(on, memory, max_attempts),
         )
         return Explain._of(text, tree)
 
@@ -656,6 +661,7 @@ def carry_out(
     as_seen: bool,
     no_intervals: bool,
     on: str | None,
+    max_attempts: int | None,
     progress: bool | None,
 ) -> Result | Written:
     """Run a job, for `run` and `Job.run`."""
@@ -686,7 +692,7 @@ def carry_out(
             bool(overwrite),
             limits,
             turbo,
-            _options.workers(on, memory),
+            _options.on(on, memory, max_attempts),
         )
         return Written._of(written)
     sink = _options.sink(
@@ -698,8 +704,8 @@ def carry_out(
         sink_exec=sink_exec,
         storage_options=storage_options,
     )
-    workers = _options.workers(on, memory)
-    return result_or_written(_tidemill.run(text, sink, limits, turbo, workers))
+    where = _options.on(on, memory, max_attempts)
+    return result_or_written(_tidemill.run(text, sink, limits, turbo, where))
 
 
 def result_or_written(done: _tidemill.RawResult | _tidemill.RawWritten) -> Result | Written:

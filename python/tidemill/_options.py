@@ -23,8 +23,8 @@ Share = str | float
 class Workers(Protocol):
     """Processes elsewhere that read a query's splits."""
 
-    def threads(self) -> int:
-        """How many threads they have together."""
+    def reach(self) -> tuple[int, int, int]:
+        """How many machines, workers and threads there are."""
         ...
 
     def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
@@ -42,6 +42,14 @@ class Workers(Protocol):
     def end(self) -> None:
         """End all tasks of the job."""
         ...
+
+
+class OnOptions(TypedDict):
+    """Who reads the splits."""
+
+    workers: Workers | None
+    may_run_here: bool
+    max_attempts: int | None
 
 
 class SourceOptions(TypedDict):
@@ -200,6 +208,7 @@ class QueryWriting(Reading, Turbo, Writing, total=False):
     params: Mapping[str, object] | Sequence[object] | None
     replacement_scans: bool | None
     on: str | None
+    max_attempts: int | None
 
 
 class MergeWriting(Limits, Writing, total=False):
@@ -213,6 +222,7 @@ class JobWriting(MergeWriting, Turbo, total=False):
 
     set: Mapping[str, Any] | None
     on: str | None
+    max_attempts: int | None
     read_block: str | int | None
     read_window: str | int | None
     read_memory: str | int | None
@@ -448,14 +458,27 @@ def _character(name: str, text: str | None) -> int | None:
     return ord(text)
 
 
-def workers(on: str | None, memory: str | int | None) -> Workers | None:
-    """Give the workers that ``on`` asks for."""
+def on(
+    on: str | None, memory: str | int | None = None, max_attempts: int | None = None
+) -> OnOptions:
+    """Give who reads the splits, by what ``on`` names."""
     if on is None:
-        return None
-    if on != "ray" and not on.startswith("ray://"):
-        message = f"`on={on!r}` names no cluster\nhint: ray, or ray://host:port"
+        if max_attempts is not None:
+            message = (
+                "`max_attempts` is of workers on a cluster\nhint: name one by `on`, or leave it out"
+            )
+            raise UsageError(message)
+        return {"workers": None, "may_run_here": False, "max_attempts": None}
+    if on not in ("ray", "auto") and not on.startswith("ray://"):
+        message = (
+            f"`on={on!r}` names no cluster\nhint: ray, ray:// with a host and its port, or auto"
+        )
         raise UsageError(message)
+    if max_attempts is not None and max_attempts < 1:
+        raise UsageError(f"`max_attempts={max_attempts}` is no number of attempts: at least 1")
     from tidemill import ray
 
-    text = None if memory is None else str(memory)
-    return ray.connect(on, memory=None if text is None else _tidemill.memory_bytes(text))
+    address = "ray" if on == "auto" else on
+    budget = None if memory is None else _tidemill.memory_bytes(str(memory))
+    workers = ray.connect(address, memory=budget)
+    return {"workers": workers, "may_run_here": on == "auto", "max_attempts": max_attempts}

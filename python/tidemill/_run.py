@@ -70,6 +70,7 @@ def query(
     as_seen: bool = False,
     no_intervals: bool = False,
     on: str | None = None,
+    max_attempts: int | None = None,
     output: None = None,
     progressive: Literal[False] = False,
     progress: bool | None = None,
@@ -119,6 +120,7 @@ def query(
     as_seen: bool = False,
     no_intervals: bool = False,
     on: str | None = None,
+    max_attempts: int | None = None,
     output: None = None,
     progressive: Literal[True],
     progress: bool | None = None,
@@ -168,6 +170,7 @@ def query(
     as_seen: bool = False,
     no_intervals: bool = False,
     on: str | None = None,
+    max_attempts: int | None = None,
     output: Path,
     format: str | None = None,
     compression: str | None = None,
@@ -224,6 +227,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     as_seen: bool = False,
     no_intervals: bool = False,
     on: str | None = None,
+    max_attempts: int | None = None,
     output: Path | None = None,
     format: str | None = None,
     compression: str | None = None,
@@ -336,8 +340,11 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         Leave out the columns of bounds.
     on : str, optional
         Read on a Ray cluster: ``ray://host:port``, or ``ray`` for the one that ``RAY_ADDRESS``
-        names or that the process is connected to, or else one that is started here. ``memory`` is
-        each worker's then. Needs ``pip install tidemill[ray]``. This process alone, if left out.
+        names or that the process is connected to, or else one that is started here; ``auto`` is
+        ``ray``, but what cannot run there runs here, with a warning. ``memory`` is each worker's
+        then. Needs ``pip install tidemill[ray]``. This process alone, if left out.
+    max_attempts : int, optional
+        With ``on``: fail once so many workers ended over the same splits. Default: 4.
     output : path or str, optional
         Write the result to a file, or to one file per value with columns in braces:
         ``"out/{day}.csv"``.
@@ -467,8 +474,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
             "answers as they stand are not written: `progressive` and `output` do not go together"
         )
         raise UsageError(message)
-    workers = _options.workers(on, memory)
-    done = _tidemill.query(sql, given, source, sink, limits, turbo, progressive, named, workers)
+    where = _options.on(on, memory, max_attempts)
+    done = _tidemill.query(sql, given, source, sink, limits, turbo, progressive, named, where)
     if isinstance(done, RawAnswers):
         return Answers(done)
     return _job.result_or_written(done)
@@ -789,6 +796,8 @@ def explain(
     as_seen: bool = False,
     no_intervals: bool = False,
     cluster: str | None = None,
+    on: str | None = None,
+    max_attempts: int | None = None,
     replacement_scans: bool | None = None,
     **objects: SourceObject,
 ) -> Explain:
@@ -863,7 +872,9 @@ def explain(
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))
-    return Explain._of(*_tidemill.explain_query(sql, given, source, limits, turbo, named, cluster))
+    where = _options.on(on, memory, max_attempts)
+    explained = _tidemill.explain_query(sql, given, source, limits, turbo, named, cluster, where)
+    return Explain._of(*explained)
 
 
 @overload
@@ -925,6 +936,7 @@ def run(
     as_seen: bool = False,
     no_intervals: bool = False,
     on: str | None = None,
+    max_attempts: int | None = None,
     progress: bool | None = None,
 ) -> Result | Written:
     r"""Run a job: a source, a map, tables and a sink.
@@ -952,6 +964,8 @@ def run(
         As in the job's ``[turbo]``, and as in `query`.
     on : str, optional
         As in `query`.
+    max_attempts : int, optional
+        As in the job's ``[run]``, and as in `query`.
     progress : bool, optional
         As in `query`.
 
@@ -1008,6 +1022,7 @@ def run(
         as_seen=as_seen,
         no_intervals=no_intervals,
         on=on,
+        max_attempts=max_attempts,
         progress=progress,
     )
 

@@ -7,10 +7,10 @@ from tidemill._formats import NamedObject
 from tidemill._options import (
     JobText,
     LimitOptions,
+    OnOptions,
     SinkOptions,
     SourceOptions,
     TurboOptions,
-    Workers,
 )
 from tidemill._parameters import Given
 from tidemill._progress import Display
@@ -304,7 +304,7 @@ def query(
     turbo: TurboOptions,
     progressive: bool,
     objects: list[NamedObject],
-    workers: Workers | None,
+    on: OnOptions,
 ) -> RawResult | RawWritten | RawAnswers: ...
 def read_text(
     url: str,
@@ -319,7 +319,7 @@ def run(
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
-    workers: Workers | None,
+    on: OnOptions,
 ) -> RawResult | RawWritten: ...
 def run_partial(
     job: JobText,
@@ -327,7 +327,7 @@ def run_partial(
     overwrite: bool,
     limits: LimitOptions,
     turbo: TurboOptions,
-    workers: Workers | None,
+    on: OnOptions,
 ) -> RawWritten: ...
 def memory_bytes(size: str) -> int: ...
 def merge(
@@ -344,6 +344,7 @@ def convert(
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,
+    on: OnOptions,
 ) -> tuple[RawWritten, int]: ...
 def sort_files(
     urls: list[str],
@@ -434,13 +435,14 @@ def explain_query(
     turbo: TurboOptions,
     objects: list[NamedObject],
     cluster: str | None,
+    on: OnOptions,
 ) -> tuple[str, str]: ...
 def unknown_tables(
     sql: str, given: list[tuple[str, Given]], names: list[str]
 ) -> list[tuple[str, str]]: ...
 def table_of_rows(name: str, rows: Iterable[object]) -> RawStream: ...
 def explain_job(
-    job: JobText, sink: SinkOptions, limits: LimitOptions, turbo: TurboOptions
+    job: JobText, sink: SinkOptions, limits: LimitOptions, turbo: TurboOptions, on: OnOptions
 ) -> tuple[str, str]: ...
 def read_job(job: JobText) -> tuple[str, str]: ...
 def jobs(what: str, runs: list[str], since: str | None, name: str | None, last: int) -> str: ...

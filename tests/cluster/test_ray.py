@@ -72,6 +72,96 @@ def test_a_job_writes_its_files_as_on_one_machine(cluster, named, tmp_path):
     assert written.files == 28
 
 
+ROWS = [
+    "SELECT * FROM '{logs}/*.csv'",
+    "SELECT page, ms * 2 AS double, note FROM '{logs}/*.csv' WHERE ms > 70",
+    "SELECT user, note FROM '{logs}/*.csv' WHERE page = 'a' LIMIT 900 OFFSET 5000",
+    "SELECT l.user, t.name FROM '{logs}/*.csv' AS l JOIN '{logs}/names/names.json' AS t "
+    "ON l.page = t.page WHERE l.ms < 40",
+]
+
+
+@pytest.mark.parametrize("statement", ROWS)
+def test_rows_are_those_of_one_machine_in_their_order(cluster, named, statement, tmp_path):
+    sql = statement.format(logs=named)
+    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    one = tm.query(sql, output=here)
+    other = tm.query(sql, output=there, on="ray")
+    assert there.read_bytes() == here.read_bytes()
+    assert one.coverage["rows"] == other.coverage["rows"]
+    assert len(here.read_text().splitlines()) > 100
+
+
+def test_a_conversion_writes_the_same_file(cluster, named, tmp_path):
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    files = f"{named}/*.csv"
+    tm.convert(files, here, select="page, user", where="ms > 100")
+    tm.convert(files, there, select="page, user", where="ms > 100", on="ray")
+    assert there.read_bytes() == here.read_bytes()
+    with pytest.raises(tm.UsageError, match="to a folder is done on one machine"):
+        tm.convert(files, f"{tmp_path}/", format="json", on="ray")
+
+
+def test_what_cannot_run_there_runs_here_if_it_may(cluster, named):
+    sql = f"SELECT page, ms FROM '{named}/*.csv' ORDER BY ms, page, user, note LIMIT 5"
+    with pytest.warns(RuntimeWarning, match="it runs on this machine: the query cannot be"):
+        there = tm.query(sql, on="auto").to_pylist()
+    assert there == tm.query(sql).to_pylist()
+    with pytest.raises(tm.UsageError, match="max_attempts"):
+        tm.query(sql, max_attempts=2)
+
+
+def test_a_plan_tells_of_the_workers(cluster, named):
+    plan = tm.explain(STATEMENTS[0].format(logs=named), on="ray")
+    assert plan.elsewhere is not None
+    assert (plan.elsewhere["machines"], plan.elsewhere["workers"]) == (3, 3)
+    assert "on a cluster: 3 workers on 3 machines, 3 threads" in str(plan)
+    assert tm.explain(STATEMENTS[0].format(logs=named)).elsewhere is None
+
+
+def test_a_stopped_worker_holds_nothing_up(cluster, named, monkeypatch):
+    sql = STATEMENTS[0].format(logs=named)
+    here = tm.query(sql).to_pylist()
+    workers = connect("ray", memory=None)
+    workers.look()
+    stopped = workers.places()[0][1]
+    # Once all have answered, so that it is dealt tasks.
+    monkeypatch.setattr(workers, "_check", lambda _: os.kill(stopped, signal.SIGSTOP))
+    try:
+        assert tm.query(sql, on="ray").to_pylist() == here
+        # It has its tasks still, and is not dealt others.
+        assert workers._at_hand[0] > 0
+        monkeypatch.undo()
+        assert tm.query(sql, on="ray").to_pylist() == here
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    assert tm.query(sql, on="ray").to_pylist() == here
+
+
+def test_a_machine_that_is_gone_takes_nothing_with_it(cluster, named, monkeypatch):
+    sql = STATEMENTS[1].format(logs=named)
+    here = tm.query(sql).to_pylist()
+    disconnect()
+    node = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+    try:
+        cluster.wait_for_nodes()
+        workers = connect("ray", memory=None)
+        assert workers.reach() == (4, 4, 4)
+        is_gone = []
+
+        def goes(_):
+            if not is_gone:
+                is_gone.append(cluster.remove_node(node, allow_graceful=False))
+
+        monkeypatch.setattr(workers, "_check", goes)
+        assert tm.query(sql, on="ray").to_pylist() == here
+        assert is_gone
+    finally:
+        if node in cluster.list_all_nodes():
+            cluster.remove_node(node)
+        disconnect()
+
+
 def test_what_a_killed_worker_had_at_hand_is_done_again(cluster, named, tmp_path):
     sql = STATEMENTS[1].format(logs=named)
     here = tm.query(sql).to_pylist()
@@ -84,12 +174,8 @@ def test_what_a_killed_worker_had_at_hand_is_done_again(cluster, named, tmp_path
 
 
 def test_what_does_not_run_there_is_refused_with_the_reason(cluster, named):
-    for sql, why in [
-        (f"SELECT page FROM '{named}/*.csv' WHERE ms > 100", "it has no aggregation"),
-        (f"SELECT page FROM '{named}/*.csv' ORDER BY ms", "cannot be run on a cluster"),
-    ]:
-        with pytest.raises(tm.UsageError, match=why):
-            tm.query(sql, on="ray")
+    with pytest.raises(tm.UsageError, match="cannot be run on a cluster"):
+        tm.query(f"SELECT page FROM '{named}/*.csv' ORDER BY ms", on="ray")
     with pytest.raises(tm.UsageError, match="a part of the input"):
         tm.query(STATEMENTS[0].format(logs=named), on="ray", deadline=1)
     with pytest.raises(tm.UsageError, match="names no cluster"):

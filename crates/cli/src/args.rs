@@ -12,7 +12,7 @@ use tidemill_engine::formats::Format;
 use tidemill_engine::on::{Bridge, On};
 use tidemill_engine::query::Workers;
 use tidemill_engine::sink::OutputFormat;
-use tidemill_engine::{Cancel, Error, Result, Turbo, memory};
+use tidemill_engine::{Cancel, Error, Query, Result, Turbo, memory};
 
 use crate::terminal;
 
@@ -410,6 +410,8 @@ pub(crate) struct ConvertArgs {
     /// Leave inputs whose output exists in the folder, as after a conversion that was stopped
     #[arg(long, conflicts_with = "overwrite")]
     pub skip_existing: bool,
+    #[command(flatten)]
+    pub on: OnArgs,
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
@@ -1209,43 +1211,46 @@ impl TurboArgs {
 #[command(next_help_heading = "On a cluster")]
 pub(crate) struct OnArgs {
     /// Read on a Ray cluster: ray://host:port, or ray for the one that RAY_ADDRESS names, or else one that is started
-    /// here for the run [default: this machine, without Ray]
+    /// here for the run; auto is ray, but what cannot run there runs here [default: this machine, without Ray]
     #[arg(long, value_name = "CLUSTER")]
     pub on: Option<String>,
     /// The Python that has Ray and tidemill [env: TIDEMILL_PYTHON] [default: an active virtual environment's, else python3]
     #[arg(long, value_name = "PYTHON", requires = "on")]
     pub python: Option<PathBuf>,
+    /// Fail once so many workers ended over the same splits, one after the other [default: 4]
+    #[arg(long, value_name = "N", requires = "on", value_parser = at_least_one)]
+    pub max_attempts: Option<usize>,
 }
 
 impl OnArgs {
-    /// Refuses what is about a run and no run.
-    pub(crate) fn refuse(&self, option: &str) -> Result<()> {
-        match &self.on {
-            None => Ok(()),
-            Some(_) => Err(Error::usage_hint(
-                format!("`{option}` says how a run goes on this machine, and `--on` is of another"),
-                format!("leave one of them out: `{option}` needs no cluster"),
-            )),
-        }
-    }
-
-    /// The workers that are asked for, once they are ready.
-    pub(crate) fn workers(
-        &self,
-        limits: &LimitArgs,
-        cancel: &Cancel,
-    ) -> Result<Option<Arc<dyn Workers>>> {
-        let Some(address) = &self.on else { return Ok(None) };
-        if address != "ray" && !address.starts_with("ray://") {
+    /// The query as these have it, whose workers are reached when there is something for them to do.
+    pub(crate) fn over(&self, query: Query, limits: &LimitArgs, cancel: &Cancel) -> Result<Query> {
+        let Some(address) = &self.on else { return Ok(query) };
+        let may_run_here = address == "auto";
+        if !may_run_here && address != "ray" && !address.starts_with("ray://") {
             return Err(Error::usage_hint(
                 format!("`--on {address}` names no cluster"),
-                "ray, or ray://host:port",
+                "ray, ray:// with a host and its port, or auto",
             ));
         }
         let budget = |text: &str| memory::budget(Some(text), None);
         let memory_bytes = limits.memory.as_deref().map(budget).transpose()?;
-        let on = On { address: address.clone(), python: self.python.clone(), memory_bytes };
-        Ok(Some(Arc::new(Bridge::start(&on, cancel)?)))
+        let address = if may_run_here { "ray" } else { address }.to_owned();
+        let on = On { address, python: self.python.clone(), memory_bytes };
+        let workers: Arc<dyn Workers> = Arc::new(Bridge::new(on, cancel));
+        let attempts_max = self.max_attempts.or(query.attempts_max);
+        Ok(Query { workers: Some(workers), may_run_here, attempts_max, ..query })
+    }
+
+    /// Refuses a cluster for what is done on one machine.
+    pub(crate) fn refuse(&self, what: &str) -> Result<()> {
+        match &self.on {
+            None => Ok(()),
+            Some(_) => Err(Error::usage_hint(
+                format!("{what} is done on one machine"),
+                "leave `--on` out; or write one file",
+            )),
+        }
     }
 }
 

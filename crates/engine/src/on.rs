@@ -12,11 +12,11 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
-use tidemill_query::{Done, Handed, HandedJob, Workers};
+use tidemill_query::{Done, Handed, HandedJob, Reach, Workers};
 
 /// The variable that names a Python.
 const VARIABLE: &str = "TIDEMILL_PYTHON";
@@ -30,7 +30,7 @@ const END_WAIT: Duration = Duration::from_millis(500);
 /// How a cluster is reached.
 #[derive(Debug, Clone)]
 pub struct On {
-    /// `ray`, or `ray://host:port`.
+    /// `ray`, or `ray://` and a host with its port.
     pub address: String,
     /// The Python that has Ray. Default: what `TIDEMILL_PYTHON` names, an active virtual environment's, then `python3`.
     pub python: Option<PathBuf>,
@@ -38,15 +38,22 @@ pub struct On {
     pub memory_bytes: Option<u64>,
 }
 
-/// Workers of a cluster, by way of a program in Python.
+/// Workers of a cluster, by way of a program in Python that is started when there is something for them to do.
 #[derive(Debug)]
 pub struct Bridge {
-    threads: usize,
-    child: Mutex<Child>,
-    /// None once it was closed.
-    to: Mutex<Option<BufWriter<ChildStdin>>>,
-    from: Mutex<Receiver<std::io::Result<Frame>>>,
+    on: On,
     cancel: Cancel,
+    reached: Mutex<Option<Reached>>,
+}
+
+/// The program, once workers are ready.
+#[derive(Debug)]
+struct Reached {
+    reach: Reach,
+    child: Child,
+    /// None once it was closed.
+    to: Option<BufWriter<ChildStdin>>,
+    from: Receiver<std::io::Result<Frame>>,
 }
 
 type Frame = (Head, Vec<u8>);
@@ -55,7 +62,7 @@ type Frame = (Head, Vec<u8>);
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Head {
-    Ready { threads: usize },
+    Ready(Reach),
     Done { number: usize, attempt: usize, why: Option<String> },
     Failed { why: String },
 }
@@ -85,11 +92,27 @@ fn python(named: Option<&Path>) -> (PathBuf, &'static str) {
 }
 
 impl Bridge {
-    /// Starts the program and waits until workers are ready.
+    /// A way to workers; nothing is started yet.
+    pub fn new(on: On, cancel: &Cancel) -> Bridge {
+        Bridge { on, cancel: cancel.clone(), reached: Mutex::default() }
+    }
+
+    /// The program, started if it is not.
     ///
     /// # Errors
     /// [`Error::Usage`] where there is no Python, or it has no Ray, with what to install; what the cluster says.
-    pub fn start(on: &On, cancel: &Cancel) -> Result<Bridge> {
+    fn reached(&self) -> Result<MappedMutexGuard<'_, Reached>> {
+        let mut reached = self.reached.lock();
+        if reached.is_none() {
+            *reached = Some(Reached::start(&self.on, &self.cancel)?);
+        }
+        MutexGuard::try_map(reached, Option::as_mut).map_err(|_| gone())
+    }
+}
+
+impl Reached {
+    /// Starts the program and waits until workers are ready.
+    fn start(on: &On, cancel: &Cancel) -> Result<Reached> {
         let (path, why) = python(on.python.as_deref());
         let shown = path.display().to_string();
         let started = Command::new(&path)
@@ -143,23 +166,22 @@ impl Bridge {
                 }
             })
             .map_err(io)?;
-        let mut bridge = Bridge {
-            threads: 0,
-            child: Mutex::new(child),
-            to: Mutex::new(Some(BufWriter::new(stdin))),
-            from: Mutex::new(from),
-            cancel: cancel.clone(),
+        let mut bridge = Reached {
+            reach: Reach { machines: 0, workers: 0, threads: 0 },
+            child,
+            to: Some(BufWriter::new(stdin)),
+            from,
         };
         let start = Said::Start { on: &on.address, memory: on.memory_bytes };
         // What became of it is told by what it says, or by its end.
         let _ = bridge.say(&start, &[]);
         loop {
             cancel.check()?;
-            let next = bridge.from.lock().recv_timeout(TICK);
+            let next = bridge.from.recv_timeout(TICK);
             match next {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Ok((Head::Ready { threads }, _))) => {
-                    bridge.threads = threads;
+                Ok(Ok((Head::Ready(reach), _))) => {
+                    bridge.reach = reach;
                     return Ok(bridge);
                 }
                 Ok(Ok((Head::Failed { why }, _))) => return Err(failed(&why)),
@@ -183,11 +205,10 @@ impl Bridge {
         }
     }
 
-    fn say(&self, head: &Said<'_>, content: &[u8]) -> Result<()> {
+    fn say(&mut self, head: &Said<'_>, content: &[u8]) -> Result<()> {
         let json = serde_json::to_vec(head)
             .map_err(|error| Error::Internal(format!("a frame is no JSON: {error}")))?;
-        let mut to = self.to.lock();
-        let Some(to) = to.as_mut() else { return Err(gone()) };
+        let Some(to) = self.to.as_mut() else { return Err(gone()) };
         let length = u32::try_from(json.len()).map_err(|_| gone())?;
         let written = to
             .write_all(&length.to_le_bytes())
@@ -231,53 +252,55 @@ fn frame(from: &mut impl Read) -> std::io::Result<Frame> {
 }
 
 impl Workers for Bridge {
-    fn threads(&self) -> usize {
-        self.threads
+    fn reach(&self) -> Result<Reach> {
+        Ok(self.reached()?.reach)
     }
 
     fn begin(&self, job: HandedJob) -> Result<()> {
         let HandedJob { content, secrets, paths } = job;
-        self.say(&Said::Begin { secrets: &secrets, paths: &paths }, &content)
+        self.reached()?.say(&Said::Begin { secrets: &secrets, paths: &paths }, &content)
     }
 
     fn submit(&self, task: Handed) -> Result<()> {
         let Handed { number, attempt, bytes, name, content } = task;
-        self.say(&Said::Submit { number, attempt, bytes, name: &name }, &content)
+        self.reached()?.say(&Said::Submit { number, attempt, bytes, name: &name }, &content)
     }
 
     fn next(&self, wait: Duration) -> Result<Option<Done>> {
         self.cancel.check()?;
-        match self.from.lock().recv_timeout(wait) {
+        let next = self.reached()?.from.recv_timeout(wait);
+        match next {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Ok(Ok((Head::Done { number, attempt, why }, part))) => {
                 let outcome = why.map_or(Ok(part), Err);
                 Ok(Some(Done { number, attempt, outcome }))
             }
             Ok(Ok((Head::Failed { why }, _))) => Err(failed(&why)),
-            Ok(Ok((Head::Ready { .. }, _))) => Ok(None),
+            Ok(Ok((Head::Ready(_), _))) => Ok(None),
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => Err(gone()),
         }
     }
 
     fn end(&self) {
-        // Where it cannot be told, it has ended.
-        let _ = self.say(&Said::End, &[]);
+        // Where it was not started there is nothing to end, and where it cannot be told, it has ended.
+        if let Some(reached) = self.reached.lock().as_mut() {
+            let _ = reached.say(&Said::End, &[]);
+        }
     }
 }
 
-impl Drop for Bridge {
+impl Drop for Reached {
     fn drop(&mut self) {
         // Its input's end is its own.
-        drop(self.to.get_mut().take());
-        let child = self.child.get_mut();
+        drop(self.to.take());
         let until = Instant::now() + END_WAIT;
         while Instant::now() < until {
-            if !matches!(child.try_wait(), Ok(None)) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let _ = child.kill();
-        let _ = child.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -15,7 +15,7 @@ use tidemill_engine::source::{SourceSpec, compatible};
 use tidemill_engine::{Cancel, Error, Progress, Query, Result, RunId};
 
 use crate::errors::{raise, warn};
-use crate::options::{LimitOptions, SinkOptions, SourceOptions, storage};
+use crate::options::{LimitOptions, OnOptions, SinkOptions, SourceOptions, storage};
 use crate::wait::on_a_thread;
 use crate::{Begun, RawWritten, run_query, told};
 
@@ -38,7 +38,7 @@ fn spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec> {
 
 /// Converts files to a file or a folder: what was written, and how many outputs were left.
 #[pyfunction]
-#[pyo3(signature = (urls, select, condition, skip_existing, source, sink, limits))]
+#[pyo3(signature = (urls, select, condition, skip_existing, source, sink, limits, on))]
 #[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
 pub(crate) fn convert<'py>(
     py: Python<'py>,
@@ -49,6 +49,7 @@ pub(crate) fn convert<'py>(
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,
+    on: OnOptions,
 ) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let conversion = py.detach(|| -> Result<Conversion> {
         let source = spec(source, urls)?;
@@ -65,11 +66,12 @@ pub(crate) fn convert<'py>(
     };
     if !conversion.is_to_folder() {
         let query = conversion.check_one().and_then(|()| conversion.query());
-        let query = query.map_err(|error| raise(py, error))?;
+        let query = on.over(query.map_err(|error| raise(py, error))?);
         let sink = Some(conversion.sink);
         let written = run_query(py, query, sink, limits, &Limits::default(), about)?;
         return Ok((written, 0));
     }
+    on.refuse("a conversion of many files to a folder").map_err(|error| raise(py, error))?;
     let (limits, display) = limits.split();
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));
     let preparation = preparation.map_err(|error| raise(py, error))?;

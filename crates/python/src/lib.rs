@@ -53,7 +53,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
-use tidemill_engine::query::Workers;
 use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare};
 use tidemill_engine::sink::{self, SinkSpec};
@@ -65,11 +64,11 @@ use tidemill_engine::{
 
 use crate::errors::{raise, warn};
 use crate::objects::Named;
-use crate::options::{JobText, LimitOptions, SinkOptions, SourceOptions, TurboOptions};
+use crate::options::{JobText, LimitOptions, OnOptions, SinkOptions, SourceOptions, TurboOptions};
 use crate::parameters::{GivenParameter, parameters};
 use crate::result::{RawAnswers, RawResult, RawSchema, coverage_json};
 use crate::wait::{Display, Waiter, on_a_thread};
-use crate::workers::{Called, RawWorker};
+use crate::workers::RawWorker;
 
 /// What the job log calls this way in.
 const VIA: &str = "python";
@@ -119,18 +118,17 @@ fn query<'py>(
     turbo: TurboOptions,
     progressive: bool,
     objects: Vec<Named>,
-    workers: Option<Py<PyAny>>,
+    on: OnOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
     let sources = named(py, objects)?;
-    let workers = called(py, workers)?;
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
     let (query, sink) = py
         .detach(|| -> Result<_> {
             let turbo = turbo.over(&Turbo::default(), began)?;
             let defaults = source.spec(String::new())?;
-            let query = Query { sql, sources, defaults, turbo, workers, ..Query::default() };
+            let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() });
             Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?))
         })
         .map_err(|error| raise(py, error))?;
@@ -198,15 +196,14 @@ fn run<'py>(
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
-    workers: Option<Py<PyAny>>,
+    on: OnOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
-    let workers = called(py, workers)?;
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let sink = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
-    let query = Query { turbo, workers, ..job.query() };
+    let query = on.over(Query { turbo, ..job.query() });
     run_query(py, query, sink, limits, &job.limits, job.about(output))
 }
 
@@ -219,14 +216,13 @@ fn run_partial(
     overwrite: bool,
     limits: LimitOptions,
     turbo: TurboOptions,
-    workers: Option<Py<PyAny>>,
+    on: OnOptions,
 ) -> PyResult<RawWritten> {
     let began = Instant::now();
-    let workers = called(py, workers)?;
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let about = job.about(Some(out.display().to_string()));
-    let query = Query { turbo, workers, ..job.query() };
+    let query = on.over(Query { turbo, ..job.query() });
     keep(py, limits, &job.limits, about, &out.clone(), move |preparation| {
         Plan::new(&query, &preparation.settings)?.run_partial(&out, overwrite, &preparation.id)
     })
@@ -303,6 +299,7 @@ fn explain_query(
     turbo: TurboOptions,
     objects: Vec<Named>,
     cluster: Option<String>,
+    on: OnOptions,
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
     let sources = named(py, objects)?;
@@ -311,7 +308,7 @@ fn explain_query(
     explain(py, limits, cluster, move || {
         let turbo = turbo.over(&Turbo::default(), began)?;
         let defaults = source.spec(String::new())?;
-        let query = Query { sql, sources, defaults, turbo, ..Query::default() };
+        let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() });
         Ok((query.with_parameters(&parameters(given)?)?, None, Limits::default()))
     })
 }
@@ -343,13 +340,14 @@ fn explain_job(
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
+    on: OnOptions,
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
     explain(py, limits, None, move || {
         let job = job.job()?;
         let turbo = turbo.over(&job.turbo, began)?;
         let sink = sink.over(job.sink.as_ref())?;
-        Ok((Query { turbo, ..job.query() }, sink, job.limits))
+        Ok((on.over(Query { turbo, ..job.query() }), sink, job.limits))
     })
 }
 
@@ -413,12 +411,6 @@ fn run_query<'py>(
     let output = sink.as_ref().map(|sink| sink.url.clone());
     let about = About { output, ..about };
     run_or_write(py, sink, limits, job, about, move |settings| Running::query(query, settings))
-}
-
-/// Workers that a Python object reaches, if there is one.
-fn called(py: Python<'_>, workers: Option<Py<PyAny>>) -> PyResult<Option<Arc<dyn Workers>>> {
-    let called = workers.map(|object| Called::new(py, object)).transpose()?;
-    Ok(called.map(|called| Arc::new(called) as Arc<dyn Workers>))
 }
 
 /// Begins a query whose answers are given as they stand.

@@ -2,17 +2,20 @@
 //! flags' names.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use tidemill_engine::Turbo;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::program::Program;
+use tidemill_engine::query::Workers;
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
+use tidemill_engine::{Query, Turbo};
 
 use crate::result::RawSchema;
+use crate::workers::Called;
 
 /// How files are read.
 #[derive(FromPyObject)]
@@ -104,8 +107,39 @@ impl LimitOptions {
             threads: self.threads,
             priority: self.priority,
             spill_dirs: self.spill_dirs,
+            max_attempts: None,
         };
         (limits, self.display)
+    }
+}
+
+/// Who reads the splits.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct OnOptions {
+    workers: Option<Py<PyAny>>,
+    may_run_here: bool,
+    max_attempts: Option<usize>,
+}
+
+impl OnOptions {
+    /// The query as these have it.
+    pub(crate) fn over(self, query: Query) -> Query {
+        let Some(object) = self.workers else { return query };
+        let workers: Arc<dyn Workers> = Arc::new(Called::new(object));
+        let attempts_max = self.max_attempts.or(query.attempts_max);
+        Query { workers: Some(workers), may_run_here: self.may_run_here, attempts_max, ..query }
+    }
+
+    /// Refuses a cluster for what is done on one machine.
+    pub(crate) fn refuse(&self, what: &str) -> tidemill_engine::Result<()> {
+        match &self.workers {
+            None => Ok(()),
+            Some(_) => Err(tidemill_engine::Error::usage_hint(
+                format!("{what} is done on one machine"),
+                "leave `on` out; or write one file",
+            )),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tidemill_engine::query::{Done, Handed, HandedJob, Worker, Workers};
+use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Worker, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{Cancel, Error, Result, Settings};
 
@@ -63,18 +63,17 @@ impl RawWorker {
     }
 }
 
-/// Workers that a Python object reaches: it has `threads()`, `begin(job, secrets, paths)`, `submit(number, attempt, bytes, name, content)`,
+/// Workers that a Python object reaches: it has `reach()`, which
+/// gives how many machines, workers and threads there are, `begin(job, secrets, paths)`, `submit(number, attempt, bytes, name, content)`,
 /// `next(seconds)`, which gives `None` or `(number, attempt, part, None)` or `(number, attempt, None, why)`, and `end()`.
 #[derive(Debug)]
 pub(crate) struct Called {
     object: Py<PyAny>,
-    threads: usize,
 }
 
 impl Called {
-    pub(crate) fn new(py: Python<'_>, object: Py<PyAny>) -> PyResult<Self> {
-        let threads = object.bind(py).call_method0("threads")?.extract()?;
-        Ok(Called { object, threads })
+    pub(crate) fn new(object: Py<PyAny>) -> Self {
+        Called { object }
     }
 
     fn failed(py: Python<'_>, error: PyErr) -> Error {
@@ -87,8 +86,13 @@ impl Called {
 }
 
 impl Workers for Called {
-    fn threads(&self) -> usize {
-        self.threads
+    fn reach(&self) -> Result<Reach> {
+        Python::attach(|py| {
+            let called = self.object.bind(py).call_method0("reach");
+            let told = called.and_then(|told| told.extract::<(usize, usize, usize)>());
+            let (machines, workers, threads) = told.map_err(|error| Self::failed(py, error))?;
+            Ok(Reach { machines, workers, threads })
+        })
     }
 
     fn begin(&self, job: HandedJob) -> Result<()> {

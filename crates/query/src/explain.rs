@@ -6,6 +6,7 @@ use serde::Serialize;
 use tidemill_base::coverage;
 
 use crate::cluster::Forecast;
+use crate::tasks::Reach;
 
 /// How a query would be run.
 #[derive(Debug, Clone, Serialize)]
@@ -24,9 +25,56 @@ pub struct Explain {
     pub sources: Vec<ExplainSource>,
     /// The steps by name, each with its plan.
     pub steps: Vec<(String, String)>,
+    /// How its splits are read elsewhere, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
     /// What it would take on a cluster, where that was asked for: [`Plan::forecast`](crate::Plan::forecast).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
+}
+
+/// How a query's splits are read by workers elsewhere.
+#[derive(Debug, Clone, Serialize)]
+pub struct Elsewhere {
+    /// Who reads.
+    #[serde(flatten)]
+    pub reach: Reach,
+    /// How many tasks.
+    pub tasks: u64,
+    /// Splits of all tasks.
+    pub splits: u64,
+    /// Their stored bytes.
+    pub bytes: u64,
+    /// Bytes of the job, which goes to each machine once; rows of what is joined are held in it beside these.
+    pub job_bytes: u64,
+    /// What comes back, and what becomes of it.
+    pub parts: String,
+}
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |count: u64, word: &str| {
+            let end = if count == 1 { "" } else { "s" };
+            format!("{} {word}{end}", coverage::grouped(count))
+        };
+        let Reach { machines, workers, threads } = self.reach;
+        writeln!(
+            f,
+            "on a cluster: {} on {}, {}",
+            count(workers as u64, "worker"),
+            count(machines as u64, "machine"),
+            count(threads as u64, "thread"),
+        )?;
+        writeln!(
+            f,
+            "  tasks: {}, of {} with {} together; the job has {}",
+            coverage::grouped(self.tasks),
+            count(self.splits, "split"),
+            coverage::human_bytes(self.bytes),
+            coverage::human_bytes(self.job_bytes),
+        )?;
+        writeln!(f, "  parts: {}", self.parts)
+    }
 }
 
 /// A source in an [`Explain`].
@@ -75,6 +123,7 @@ impl fmt::Display for Explain {
                 writeln!(f, "  {line}")?;
             }
         }
+        self.elsewhere.iter().try_for_each(|elsewhere| elsewhere.fmt(f))?;
         self.forecast.iter().try_for_each(|forecast| forecast.fmt(f))
     }
 }

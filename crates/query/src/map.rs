@@ -65,6 +65,14 @@ impl Map {
         Ok(Map { plan, context, scan, steps: is_known.then(|| steps.into()) })
     }
 
+    /// The same over other splits, whose scan is [`Scan::over`] this one's; none where the plan has to be executed,
+    /// which is of its own splits.
+    pub(crate) fn over(&self, scan: &Arc<Scan>) -> Option<Map> {
+        let steps = Some(Arc::clone(self.steps.as_ref()?));
+        let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
+        Some(Map { plan, context, scan: Arc::clone(scan), steps })
+    }
+
     /// Whether its steps are applied to batches.
     #[cfg(test)]
     pub(crate) fn is_applied(&self) -> bool {

@@ -89,6 +89,8 @@ pub struct Plan {
     pub(crate) bounds: Option<Arc<Bounds>>,
     /// The same where no bounds are wanted.
     pub(crate) unbounded: Option<Arc<Bounds>>,
+    /// Why it runs on this machine after all.
+    here_because: Option<String>,
 }
 
 /// What is expected of the joins of a plan that DataFusion runs.
@@ -452,15 +454,12 @@ impl Plan {
             }
             (Some(_), Route::Engine { why }) => return Err(turbo::not_mergeable(why)),
         };
-        if query.workers.is_some() {
-            tasks::check(&route, query.turbo.as_ref())?;
-        }
         if let Some(bounds) = &bounds {
             schema = bounds.schema()?;
         }
         let query = Query { planned_ns, ..query.clone() };
         let settings = settings.clone();
-        let plan = Plan {
+        let mut plan = Plan {
             query,
             settings,
             rejects,
@@ -472,7 +471,13 @@ impl Plan {
             joins,
             bounds,
             unbounded,
+            here_because: None,
         };
+        if plan.query.workers.is_some()
+            && let Err(refused) = tasks::check(&plan)
+        {
+            plan.run_here(refused)?;
+        }
         if plan.query.turbo.is_some() && matches!(plan.route, Route::Tables(_)) {
             // What another branch reads would be read as a whole.
             plan.mergeable().map_err(|error| {
@@ -578,6 +583,7 @@ impl Plan {
             threads: self.settings.threads as u64,
             sources,
             steps,
+            elsewhere: tasks::explained(self)?,
             forecast: None,
         })
     }
@@ -622,7 +628,8 @@ impl Plan {
             let own = read.get(name);
             table.source()?.warning_of(|column| own.is_some_and(|own| own.contains(column)))
         });
-        let warnings: Vec<String> = sources.collect();
+        let here = self.here_because.iter().map(|why| format!("it runs on this machine: {why}"));
+        let warnings: Vec<String> = here.chain(sources).collect();
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 
@@ -662,7 +669,7 @@ impl Plan {
     fn started(mut self, watch: Option<Watch<'_>>) -> Result<Results> {
         if let Some(why) = self.fill_sides()? {
             if self.query.workers.is_some() {
-                return Err(tasks::not_elsewhere(&why));
+                self.run_here(tasks::not_elsewhere(&why))?;
             }
             self.start_over(why)?;
         }
@@ -703,19 +710,26 @@ impl Plan {
             Route::Rows { stream, map, skip, fetch, .. } if self.query.turbo.is_some() => {
                 RowSource::Found(self.find_rows(stream, map, (*skip, *fetch))?)
             }
-            Route::Rows { stream, map, skip, fetch, .. } => {
-                let (map, scan) = self.per_split(stream, map)?;
-                let budget_bytes = self.settings.share(1, 2);
-                let (threads, limits) = (self.settings.threads, (*skip, *fetch));
-                RowSource::Rows(OrderedRows::start(
-                    map,
-                    scan,
-                    threads,
-                    budget_bytes,
-                    (&cancel, &self.settings.progress),
-                    limits,
-                )?)
-            }
+            Route::Rows { stream, sides, map, skip, fetch } => match &self.query.workers {
+                Some(workers) => {
+                    let of = (stream, map, sides.as_slice());
+                    let rows = tasks::rows(&self, of, (*skip, *fetch), workers)?;
+                    RowSource::Elsewhere(Box::new(rows))
+                }
+                None => {
+                    let (map, scan) = self.per_split(stream, map)?;
+                    let budget_bytes = self.settings.share(1, 2);
+                    let (threads, limits) = (self.settings.threads, (*skip, *fetch));
+                    RowSource::Rows(OrderedRows::start(
+                        map,
+                        scan,
+                        threads,
+                        budget_bytes,
+                        (&cancel, &self.settings.progress),
+                        limits,
+                    )?)
+                }
+            },
             Route::Engine { .. } => match self.engine()? {
                 Ok(engine) => RowSource::Engine(engine),
                 Err(why) => {
@@ -831,6 +845,20 @@ impl Plan {
                 return Err(Error::Io { action: "read", path, source: late });
             }
         }
+        Ok(())
+    }
+
+    /// Goes without workers, if it may.
+    ///
+    /// # Errors
+    /// Why it cannot go with them.
+    fn run_here(&mut self, refused: Error) -> Result<()> {
+        if !self.query.may_run_here {
+            return Err(refused);
+        }
+        self.query.workers = None;
+        let said = refused.to_string();
+        self.here_because = Some(said.lines().next().unwrap_or_default().to_owned());
         Ok(())
     }
 
@@ -1095,20 +1123,9 @@ impl Plan {
         table.map(|(_, table)| Arc::clone(table))
     }
 
-    /// The query's map and tables, where it has them.
-    ///
-    /// # Errors
-    /// [`Error::Internal`] where it has none.
-    pub(crate) fn tables_of(&self) -> Result<&Tables> {
-        match &self.route {
-            Route::Tables(parts) => Ok(parts),
-            _ => Err(Error::Internal("a job without tables".into())),
-        }
-    }
-
     pub(crate) fn fold(&self, parts: &Tables) -> Result<Merged> {
         if let Some(workers) = &self.query.workers {
-            return tasks::fold(self, parts, workers.as_ref());
+            return tasks::fold(self, parts, workers);
         }
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);

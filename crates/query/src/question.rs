@@ -48,6 +48,10 @@ pub struct Query {
     pub planned_ns: Option<i64>,
     /// Who reads the splits of its largest source. Default: this process.
     pub workers: Option<Arc<dyn Workers>>,
+    /// Whether a query that workers do not do is run by this process, with a warning. Default: it is refused.
+    pub may_run_here: bool,
+    /// Splits that so many workers ended over, one after the other, fail the query. Default: 4.
+    pub attempts_max: Option<usize>,
 }
 
 impl Query {

@@ -19,6 +19,7 @@ use crate::columns::{named, unqualified};
 use crate::question::column_with_dot;
 use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
+use crate::tasks::RowsElsewhere;
 use crate::turbo::found::FoundRows;
 use crate::turbo::shown::{PartRead, ShownBounds, note_bounds};
 
@@ -35,6 +36,7 @@ pub struct Results {
 
 pub(crate) enum RowSource {
     Rows(OrderedRows),
+    Elsewhere(Box<RowsElsewhere>),
     Found(FoundRows),
     Engine(Background),
 }
@@ -78,6 +80,7 @@ impl Results {
         self.cancel.check()?;
         let next = match &mut self.inner {
             RowSource::Rows(rows) => rows.next().transpose()?,
+            RowSource::Elsewhere(rows) => rows.next().transpose()?,
             RowSource::Found(rows) => rows.next().transpose()?,
             RowSource::Engine(background) => background.next(&self.cancel)?,
         };
@@ -89,6 +92,7 @@ impl Results {
         self.cancel.check()?;
         match &self.inner {
             RowSource::Rows(rows) => self.account.cut_short = rows.is_cut_short(),
+            RowSource::Elsewhere(rows) => self.account.cut_short = rows.is_cut_short(),
             RowSource::Found(rows) => self.account.part = rows.account(),
             RowSource::Engine(_) => {}
         }

@@ -207,7 +207,7 @@ impl OrderedRows {
         if let Some(outcome) = outcome {
             let last = self.shared.scan.splits()[self.at].pieces.last();
             self.end = last.and_then(|piece| Some((piece.file.index(), outcome.stats.end?)));
-            self.shared.scan.accept(outcome.stats)?;
+            self.shared.scan.take(self.at, 0, outcome)?;
         }
         self.at += 1;
         self.is_checked = false;
@@ -245,9 +245,18 @@ impl OrderedRows {
         let outcome = done.or_else(|| self.shared.scan.outcome(self.at));
         drop(lanes);
         match outcome {
+            // How much of it counts is found by whoever counts it.
+            Some(outcome) if self.shared.scan.is_told() => {
+                self.shared.scan.take(self.at, 0, outcome)
+            }
             Some(outcome) => self.shared.scan.accept_part(outcome.stats, self.so_far),
             None => Ok(()),
         }
+    }
+
+    /// The place of the split that the last batch is of, and what had been read of it by then.
+    pub(crate) fn place(&self) -> (usize, SoFar) {
+        (self.at, self.so_far)
     }
 
     fn join(&mut self) {

@@ -501,6 +501,34 @@ pub(crate) struct ReadSplit {
 }
 
 impl Scan {
+    /// The same reading of other splits, of a source that has the same columns; somebody else counts them.
+    pub(crate) fn over(&self, source: Arc<Source>, splits: Vec<Split>) -> Arc<Scan> {
+        Arc::new(Scan {
+            source,
+            stop: self.run.cancel.part(),
+            run: self.run.clone(),
+            predicates: self.predicates.clone(),
+            sample: self.sample,
+            leave_many: Arc::clone(&self.leave_many),
+            used: self.used.clone(),
+            projection: self.projection.clone(),
+            coded: self.coded.clone(),
+            schema: Arc::clone(&self.schema),
+            slots: splits.iter().map(|_| Mutex::default()).collect(),
+            total_bytes: splits.iter().map(|split| split.bytes).sum(),
+            splits,
+            batch_rows: self.batch_rows,
+            done: Done::default(),
+            is_void: RwLock::default(),
+            reads_all: self.reads_all,
+            queue: Queue::default(),
+            again: Mutex::default(),
+            course: OnceLock::new(),
+            eager: AtomicBool::new(self.is_eager()),
+            told: Some(Mutex::default()),
+        })
+    }
+
     /// The source that is read.
     pub(crate) fn source(&self) -> &Arc<Source> {
         &self.source
@@ -612,6 +640,11 @@ impl Scan {
             }
             None => self.accept(outcome.stats),
         }
+    }
+
+    /// Whether what came of splits is counted elsewhere.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.is_some()
     }
 
     /// What came of splits that are counted elsewhere, in their order.

@@ -77,8 +77,8 @@ pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
 pub(crate) enum Part {
     /// One table, where the order of rows does not matter.
     Table(Merged),
-    /// Of each split its chunks, by the split's place among those that were read.
-    Chunks(Vec<(usize, Pending)>),
+    /// Chunks of one split after the other.
+    Chunks(Vec<Pending>),
 }
 
 /// The same for some of a query's splits.
@@ -130,7 +130,7 @@ fn fill(
     work: &Work<'_>,
     order: Order,
     counted: usize,
-    kept: Option<&Mutex<Vec<(usize, Pending)>>>,
+    kept: Option<&Mutex<Vec<Pending>>>,
 ) -> Result<Filled> {
     let split_count = work.scan.splits().len();
     let threads = work.threads.clamp(1, split_count.max(1));
@@ -207,7 +207,7 @@ struct Runner<'a> {
     /// How many splits, from the first on, have been counted before.
     counted: usize,
     /// Where chunks go that are not merged.
-    kept: Option<&'a Mutex<Vec<(usize, Pending)>>>,
+    kept: Option<&'a Mutex<Vec<Pending>>>,
     gate: Mutex<Gate>,
     /// Told when the gate moves on.
     passed: Condvar,
@@ -499,7 +499,7 @@ impl Runner<'_> {
         let mut clock = ThreadClock::start();
         for chunk in read.chunks {
             match self.kept {
-                Some(kept) => kept.lock().push((index, chunk)),
+                Some(kept) => kept.lock().push(chunk),
                 None => self.merger.accept(chunk, worker)?,
             }
         }

@@ -74,7 +74,9 @@ def _serve(
         return
     start = frame[0]
     workers = connect(start["on"], memory=start["memory"])
-    _write(target, {"is": "ready", "threads": workers.threads()})
+    machines, processes, threads = workers.reach()
+    ready = {"is": "ready", "machines": machines, "workers": processes, "threads": threads}
+    _write(target, ready)
     in_work = 0
     while True:
         try:

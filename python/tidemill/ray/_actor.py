@@ -12,7 +12,10 @@ from tidemill import _tidemill
 
 
 class Worker:
-    """The engine in a process of the cluster, kept for all jobs of a session."""
+    """The engine in a process of the cluster, kept for all jobs of a session.
+
+    Tasks are done one after the other; what is asked beside them is answered by another thread.
+    """
 
     def __init__(self, version: str, memory: int | None, threads: int) -> None:
         if tidemill.__version__ != version:
@@ -27,11 +30,14 @@ class Worker:
         self._memory = memory or max(int(all_bytes / 2 * share), 64 << 20)
         self._threads = threads
         self._job = -1
+        self._ended = -1
         self._worker: _tidemill.RawWorker | None = None
 
-    def ready(self) -> tuple[str, int]:
-        """Give the name of its machine, and its process."""
-        return socket.gethostname(), os.getpid()
+    def ready(self) -> tuple[str, int, str]:
+        """Give the name of its machine, its process, and the node of the cluster."""
+        import ray
+
+        return socket.gethostname(), os.getpid(), ray.get_runtime_context().get_node_id()
 
     def missing(self, paths: Sequence[str]) -> list[str]:
         """Give those of the paths that are not on its machine."""
@@ -45,6 +51,8 @@ class Worker:
         task: bytes,
     ) -> bytes:
         """Do a task of a job, whose description is an object of the store."""
+        if job <= self._ended:
+            return b""
         if job != self._job:
             import ray
 
@@ -55,5 +63,15 @@ class Worker:
                 content, self._memory, self._threads, [], dict(secrets)
             )
             self._job = job
-        assert self._worker is not None
-        return self._worker.run(task)
+        worker = self._worker
+        assert worker is not None
+        if job <= self._ended:
+            return b""
+        return worker.run(task)
+
+    def end(self, job: int) -> None:
+        """End what is done for a job: nobody waits for it any more."""
+        self._ended = max(self._ended, job)
+        worker = self._worker
+        if worker is not None and self._job <= job:
+            worker.cancel()

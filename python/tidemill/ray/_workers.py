@@ -3,7 +3,9 @@
 Each actor has two tasks at hand, so that it does not wait for the next; of those that wait, the
 largest is dealt first. An actor that is gone (its process was killed, its machine is down) is
 started anew by Ray, on any machine that has room; what it had at hand is told to have been lost,
-and is dealt again by the engine, which counts how often.
+and is dealt again by the engine, which counts how often. When an actor has nothing to do, the task
+that has been at hand elsewhere for much longer than others took is given to it as well; the first
+to end counts.
 """
 
 from __future__ import annotations
@@ -13,9 +15,13 @@ import heapq
 import importlib
 import itertools
 import os
+import statistics
 import sys
+import time
 import warnings
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidemill._errors import MissingPackageError, UsageError
@@ -29,7 +35,7 @@ _AT_HAND = 2
 #: An actor has so many cores, unless a machine has fewer.
 _CORES = 4
 
-#: A look at an actor that is being started anew is repeated so often.
+#: What is asked of an actor that is being started anew is asked so often.
 _RETRIES = 3
 
 #: The first actor is waited for so many seconds …
@@ -37,6 +43,22 @@ _START_SECONDS = 30.0
 
 #: … and all others so many more: the cluster may have no core for them now.
 _OTHERS_SECONDS = 5.0
+
+#: An actor that does not answer for so many seconds is given nothing until it does.
+_ANSWER_SECONDS = 2.0
+
+#: A task is slow after so many times what tasks take in the middle, …
+_SLOW_FACTOR = 3.0
+
+#: … and so many seconds at least; while none has ended, after so many.
+_SLOW_SECONDS = 1.0
+_SLOW_FIRST_SECONDS = 10.0
+
+#: What tasks take in the middle is that of so many.
+_TOLD = 64
+
+#: Threads of an actor that answer beside its tasks.
+_CONTROL = "control"
 
 _sessions = itertools.count()
 _connected: dict[str, RayWorkers] = {}
@@ -79,6 +101,30 @@ def disconnect() -> None:
         workers.close()
 
 
+@dataclass(eq=False)
+class _Task:
+    """A task that was handed in."""
+
+    number: int
+    attempt: int
+    size: int
+    name: str
+    content: bytes
+    #: Whether somebody has done it, or nobody waits for it any more.
+    has_ended: bool = False
+    #: The calls of actors that do it.
+    calls: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class _Call:
+    """A task at an actor."""
+
+    actor: int
+    task: _Task
+    began: float
+
+
 class RayWorkers:
     """Actors of a cluster, each of which holds the engine."""
 
@@ -87,13 +133,16 @@ class RayWorkers:
         self._secrets: dict[str, str] = {}
         self._job = -1
         self._description: list[Any] = []
-        self._waiting: list[tuple[int, int, int, str, bytes]] = []
-        self._running: dict[Any, tuple[int, int, int]] = {}
+        self._waiting: list[tuple[int, int, int, _Task]] = []
+        self._running: dict[Any, _Call] = {}
+        self._done: deque[tuple[int, int, bytes | None, str | None]] = deque()
+        self._took: deque[float] = deque(maxlen=_TOLD)
         self._actors: list[Any] = []
         self._at_hand: list[int] = []
         self._threads: list[int] = []
-        self._places: list[tuple[str, int]] = []
-        # Actors that are being started anew, by the call that tells when they are there.
+        self._places: list[tuple[str, int, str]] = []
+        # Actors that are being started anew or do not answer, by the call that tells when they are
+        # there.
         self._coming: dict[Any, int] = {}
         self._start(on, memory)
 
@@ -116,7 +165,7 @@ class RayWorkers:
 
         from tidemill.ray._actor import Worker
 
-        remote = ray.remote(Worker)
+        remote = ray.remote(concurrency_groups={_CONTROL: 1})(Worker)
         version = _version()
         for node in ray.nodes():
             cores = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
@@ -172,9 +221,14 @@ class RayWorkers:
             [self._is_ready(place) for place in range(len(self._actors))], timeout=_START_SECONDS
         )
 
+    def _ask(self, actor: int, method: str) -> Any:
+        """Give a method that is called beside tasks; of an actor that is being started anew too."""
+        called = getattr(self._actors[actor], method)
+        return called.options(concurrency_group=_CONTROL, max_task_retries=_RETRIES)
+
     def _is_ready(self, actor: int) -> Any:
         """Ask whether an actor is there; one that is being started anew answers when it is."""
-        return self._actors[actor].ready.options(max_task_retries=_RETRIES).remote()
+        return self._ask(actor, "ready").remote()
 
     def is_connected(self) -> bool:
         """Whether the cluster is still there."""
@@ -182,11 +236,12 @@ class RayWorkers:
 
     def places(self) -> list[tuple[str, int]]:
         """Give the machine and the process of each."""
-        return self._places
+        return [place[:2] for place in self._places]
 
-    def threads(self) -> int:
-        """How many threads there are together."""
-        return sum(self._threads)
+    def reach(self) -> tuple[int, int, int]:
+        """Give how many machines, workers and threads there are."""
+        machines = {node for _, _, node in self._places}
+        return len(machines), len(self._actors), sum(self._threads)
 
     def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
         """Say what all tasks that follow are of, and how stores are reached.
@@ -202,74 +257,152 @@ class RayWorkers:
         self._description = [self._ray.put(job)]
 
     def _check(self, paths: Sequence[str]) -> None:
-        """Refuse paths that a machine does not see."""
-        if not paths:
+        """Refuse paths that a machine does not see; who does not answer is given nothing yet."""
+        coming = set(self._coming.values())
+        asked = {
+            self._ask(actor, "missing").remote(list(paths)): actor
+            for actor in range(len(self._actors))
+            if actor not in coming
+        }
+        there, late = self._ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+        for call in late:
+            self._coming[call] = asked[call]
+        for call in there:
+            self._coming[call] = asked[call]
+            self._has_come(call)
+
+    def _has_come(self, call: Any) -> None:
+        """Take an actor that answers, with where it is or with paths that it does not see."""
+        actor = self._coming.pop(call)
+        try:
+            told = self._ray.get(call)
+        except self._ray.exceptions.RayActorError:
+            self._coming[self._is_ready(actor)] = actor
             return
-        missing = self._ray.get(
-            [
-                actor.missing.options(max_task_retries=_RETRIES).remote(list(paths))
-                for actor in self._actors
-            ]
-        )
-        for (machine, _), theirs in zip(self._places, missing, strict=True):
-            if theirs:
-                raise UsageError(
-                    f"`{theirs[0]}` is not on `{machine}`, where a worker would read it\nhint: a "
-                    "path has to be seen by every machine, as in a network file system; or read "
-                    "from a bucket"
-                )
+        if isinstance(told, tuple):
+            self._places[actor] = told
+        elif told:
+            machine = self._places[actor][0]
+            raise UsageError(
+                f"`{told[0]}` is not on `{machine}`, where a worker would read it\nhint: a path "
+                "has to be seen by every machine, as in a network file system; or read from a "
+                "bucket"
+            )
 
     def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
         """Hand in a task."""
-        heapq.heappush(self._waiting, (-size, number, attempt, name, content))
+        task = _Task(number, attempt, size, name, content)
+        heapq.heappush(self._waiting, (-size, number, attempt, task))
         self._deal()
 
-    def _deal(self) -> None:
+    def _there(self) -> list[int]:
         coming = set(self._coming.values())
-        there = [place for place in range(len(self._actors)) if place not in coming]
+        return [place for place in range(len(self._actors)) if place not in coming]
+
+    def _deal(self) -> None:
+        there = self._there()
         while self._waiting and there:
             actor = min(there, key=lambda place: (self._at_hand[place], -self._threads[place]))
             if self._at_hand[actor] >= _AT_HAND:
                 return
-            _, number, attempt, name, content = heapq.heappop(self._waiting)
-            call = self._actors[actor].run.options(name=f"tidemill {name}")
-            running = call.remote(self._job, self._description, self._secrets, content)
-            self._at_hand[actor] += 1
-            self._running[running] = (actor, number, attempt)
+            *_, task = heapq.heappop(self._waiting)
+            self._call(actor, task)
+
+    def _call(self, actor: int, task: _Task) -> None:
+        run = self._actors[actor].run.options(name=f"tidemill {task.name}")
+        call = run.remote(self._job, self._description, self._secrets, task.content)
+        task.calls.append(call)
+        self._at_hand[actor] += 1
+        self._running[call] = _Call(actor, task, time.monotonic())
+
+    def _second_starts(self) -> None:
+        """Have those without a task do what is slow elsewhere."""
+        if self._waiting:
+            return
+        idle = [place for place in self._there() if self._at_hand[place] == 0]
+        if not idle:
+            return
+        limit = _SLOW_FIRST_SECONDS
+        if self._took:
+            limit = max(_SLOW_SECONDS, _SLOW_FACTOR * statistics.median(self._took))
+        now = time.monotonic()
+        slow = [
+            call
+            for call in self._running.values()
+            if not call.task.has_ended and len(call.task.calls) == 1 and now - call.began > limit
+        ]
+        slow.sort(key=lambda call: (call.task.number, call.began))
+        for actor, call in zip(idle, slow, strict=False):
+            self._call(actor, call.task)
 
     def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None] | None:
         """Give what became of a task; None where nothing has after so long."""
+        if not self._done:
+            self._take_in(seconds)
+        return self._done.popleft() if self._done else None
+
+    def _take_in(self, seconds: float) -> None:
+        """Wait for calls to end, and see to those that have."""
         ray = self._ray
-        if not self._running and not self._coming:
-            return None
-        ready, _ = ray.wait([*self._running, *self._coming], num_returns=1, timeout=seconds)
-        if not ready:
-            return None
-        if ready[0] in self._coming:
-            actor = self._coming.pop(ready[0])
-            self._places[actor] = ray.get(ready[0])
-            self._deal()
-            return None
-        actor, number, attempt = self._running.pop(ready[0])
-        self._at_hand[actor] -= 1
+        calls = [*self._running, *self._coming]
+        if not calls:
+            return
+        ready, _ = ray.wait(calls, num_returns=1, timeout=seconds)
+        if ready:
+            # Whatever else has ended is taken in at once.
+            ready, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
+        for call in ready:
+            if call in self._coming:
+                self._has_come(call)
+            else:
+                self._has_ended(call)
+        self._deal()
+        self._second_starts()
+
+    def _has_ended(self, call: Any) -> None:
+        """Take what came of a task at an actor."""
+        ray = self._ray
+        ended = self._running.pop(call)
+        task = ended.task
+        self._at_hand[ended.actor] -= 1
+        task.calls.remove(call)
         try:
-            return number, attempt, ray.get(ready[0]), None
+            # What another has done by now is not fetched.
+            part = None if task.has_ended else ray.get(call)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
             # Whatever it is dealt before it is there again would be lost as well.
-            if actor not in self._coming.values():
-                self._coming[self._is_ready(actor)] = actor
-            return number, attempt, None, str(error).strip().splitlines()[0]
-        finally:
-            self._deal()
+            if ended.actor not in self._coming.values():
+                self._coming[self._is_ready(ended.actor)] = ended.actor
+            if not task.calls:
+                task.has_ended = True
+                why = str(error).strip().splitlines()[0]
+                self._done.append((task.number, task.attempt, None, why))
+            return
+        if task.has_ended:
+            return
+        task.has_ended = True
+        self._took.append(time.monotonic() - ended.began)
+        for other in task.calls:
+            # One that waits at its actor is not done any more.
+            with contextlib.suppress(Exception):
+                ray.cancel(other, force=False)
+        self._done.append((task.number, task.attempt, part, None))
 
     def end(self) -> None:
         """End all tasks of the job."""
         self._waiting.clear()
-        for running in self._running:
+        self._done.clear()
+        self._took.clear()
+        in_work = set()
+        # An actor has them at hand until it says that they ended.
+        for call, running in self._running.items():
+            running.task.has_ended = True
+            in_work.add(running.actor)
             with contextlib.suppress(Exception):
-                self._ray.cancel(running, force=False)
-        self._running.clear()
-        self._at_hand = [0] * len(self._actors)
+                self._ray.cancel(call, force=False)
+        for actor in in_work:
+            with contextlib.suppress(Exception):
+                self._ask(actor, "end").remote(self._job)
         self._description = []
 
 

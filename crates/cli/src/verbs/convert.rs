@@ -43,10 +43,12 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
         conversion.check_one()?;
         let query = conversion.query()?;
         let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
+        let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
         let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
         let how = (Say::All, ShowArgs::default().showing());
         return finish(running, &preparation, &conversion.sink, &coverage_sink, how);
     }
+    args.on.refuse("a conversion of many files to a folder")?;
     let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
     let (running, converted) = conversion.start(&preparation.settings, &preparation.id)?;
     let running = wait(running.recorded(recorder), &preparation)?;

@@ -219,6 +219,7 @@ impl LimitArgs {
             threads: self.threads,
             priority: self.priority.clone(),
             spill_dirs: self.spill_dir.clone(),
+            max_attempts: None,
         }
     }
 }

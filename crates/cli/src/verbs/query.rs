@@ -39,8 +39,8 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         .into());
     }
     if args.explain {
-        args.on.refuse("--explain")?;
         let preparation = prepare(&args.limits.limits(), &Limits::default())?;
+        let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
         let format = args.sink.write.format.as_deref();
         return explain(&query, &preparation, None, (format, cluster.as_ref()));
     }
@@ -56,8 +56,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     if args.limits.max_bad.is_none() && is_terminal(&sink) {
         preparation.settings.max_bad = MaxBad::Shown;
     }
-    let workers = args.on.workers(&args.limits, &preparation.settings.cancel)?;
-    let query = Query { workers, ..query };
+    let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
     let running = started(query, &preparation, &sink)?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
@@ -74,16 +73,15 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let query = Query { turbo: args.turbo.over(&job.turbo)?, ..job.query() };
     if let Some(out) = &args.partial {
         if args.dry_run {
-            args.on.refuse("--dry-run")?;
             let preparation = prepare(&args.limits.limits(), &job.limits)?;
+            let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
             return explain(&query, &preparation, None, (None, None));
         }
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = job.about(Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
-        let workers = args.on.workers(&args.limits, &settings.cancel)?;
-        let query = Query { workers, ..query };
+        let query = args.on.over(query, &args.limits, &settings.cancel)?;
         let (target, overwrite) = (out.clone(), args.sink.write.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
             let plan = Plan::new(&query, &settings)?;
@@ -98,8 +96,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let mut sink = args.sink.sink(job.sink.as_ref())?;
     sink.storage_options = sink.storage_options.with(&storage);
     if args.dry_run {
-        args.on.refuse("--dry-run")?;
         let preparation = prepare(&args.limits.limits(), &job.limits)?;
+        let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
         return explain(&query, &preparation, Some(&sink), (None, None));
     }
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
@@ -108,8 +106,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     if query.turbo.is_some() {
         terminal::answer_first(&preparation.settings.enough);
     }
-    let workers = args.on.workers(&args.limits, &preparation.settings.cancel)?;
-    let query = Query { workers, ..query };
+    let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
     let running = started(query, &preparation, &sink)?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::All, args.show.showing()))
 }

@@ -70,6 +70,8 @@ pub struct Limits {
     pub priority: Option<String>,
     /// Folders that take what does not fit memory; none where that is not said.
     pub spill_dirs: Vec<PathBuf>,
+    /// On a cluster: splits that so many workers ended over fail the run.
+    pub max_attempts: Option<usize>,
 }
 
 impl Job {
@@ -214,6 +216,7 @@ impl Job {
             sql: self.to_sql(),
             sources: self.sources.clone(),
             map: self.map.clone(),
+            attempts_max: self.limits.max_attempts,
             ..Query::default()
         }
     }
@@ -556,8 +559,10 @@ fn limits(root: &mut Section) -> Result<Limits> {
             .into_iter()
             .map(Into::into)
             .collect(),
+        max_attempts: section.count("max_attempts")?,
     };
-    section.finish(&["memory", "max_bad", "threads", "priority", "spill_dir"])?;
+    let known = ["memory", "max_bad", "threads", "priority", "spill_dir", "max_attempts"];
+    section.finish(&known)?;
     Ok(limits)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use tidemill_engine::query::{Done, Handed, HandedJob, Worker, Workers};
+use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Worker, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Error, NamedSource, Plan, Progress, Query, Result, Settings};
@@ -57,8 +57,8 @@ impl Dealt {
 }
 
 impl Workers for Dealt {
-    fn threads(&self) -> usize {
-        self.0.lock().unwrap().threads
+    fn reach(&self) -> Result<Reach> {
+        Ok(Reach { machines: 1, workers: 2, threads: self.0.lock().unwrap().threads })
     }
 
     fn begin(&self, job: HandedJob) -> Result<()> {
@@ -117,7 +117,7 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
     let settings =
         Settings { progress: Progress::new(), rejected_folder: None, ..settings.clone() };
     let Ok(plan) = Plan::new(&own, &settings) else { return };
-    if !plan.explain().is_ok_and(|explained| explained.path == "partial tables") {
+    if !plan.explain().is_ok_and(|explained| explained.path != "datafusion") {
         return;
     }
     match (plan.run().and_then(answered), here) {
@@ -199,6 +199,130 @@ fn many_splits_in_any_order_with_workers_that_are_gone_answer_as_one_process_doe
     }
 }
 
+const OF_ROWS: [&str; 6] = [
+    "SELECT * FROM source",
+    "SELECT k, x * 2 AS double, filename FROM source WHERE s LIKE '%words%'",
+    "SELECT k, s FROM source WHERE x > 1e10 LIMIT 30000 OFFSET 12345",
+    "SELECT * FROM source LIMIT 7",
+    "SELECT * FROM source LIMIT 0",
+    "SELECT k FROM source WHERE k = 'there is none'",
+];
+
+#[test]
+fn rows_of_many_splits_come_in_the_order_of_the_input() {
+    let folder = Folder::new();
+    large(&folder, 9);
+    for (seed, sql) in (1..).zip(OF_ROWS) {
+        let asked = |workers, settings: &Settings| {
+            let query = of(&folder, "?.csv", sql, workers);
+            answered(Plan::new(&query, settings).unwrap().run().unwrap()).unwrap()
+        };
+        let here = asked(None, &settings());
+        for (threads, lost) in [(1, 0), (4, 3), (64, 2)] {
+            let workers = Dealt::new(seed, threads, lost);
+            // So little memory that no more than a few parts may wait.
+            let small = Settings::new(64 << 20);
+            let there = asked(Some(workers.clone()), &small);
+            assert_eq!(whole(&there), whole(&here), "{sql} with {threads} threads");
+            assert_eq!(there.coverage.rows, here.coverage.rows, "{sql}");
+            assert_eq!(there.coverage.stopped, here.coverage.stopped, "{sql}");
+            let is_cut_short = here.coverage.stopped.is_some();
+            assert!(workers.done() > 1 || is_cut_short, "{sql}: one task");
+        }
+    }
+}
+
+#[test]
+fn parts_that_wait_take_no_more_than_they_may() {
+    #[derive(Debug)]
+    struct Counted {
+        dealt: Arc<Dealt>,
+        in_work: Mutex<usize>,
+        most: Mutex<usize>,
+    }
+    impl Workers for Counted {
+        fn reach(&self) -> Result<Reach> {
+            self.dealt.reach()
+        }
+        fn begin(&self, job: HandedJob) -> Result<()> {
+            self.dealt.begin(job)
+        }
+        fn submit(&self, task: Handed) -> Result<()> {
+            *self.in_work.lock().unwrap() += 1;
+            self.dealt.submit(task)
+        }
+        fn next(&self, wait: Duration) -> Result<Option<Done>> {
+            let mut in_work = self.in_work.lock().unwrap();
+            let mut most = self.most.lock().unwrap();
+            *most = (*most).max(*in_work);
+            let done = self.dealt.next(wait)?;
+            *in_work -= usize::from(done.is_some());
+            Ok(done)
+        }
+        fn end(&self) {
+            self.dealt.end();
+        }
+    }
+    let folder = Folder::new();
+    large(&folder, 10);
+    let most = |memory: u64| {
+        let counted = |dealt| Counted { dealt, in_work: Mutex::new(0), most: Mutex::new(0) };
+        let workers = Arc::new(counted(Dealt::new(5, 64, 0)));
+        let sql = "SELECT *, s || s || s || s AS many FROM source";
+        let query = Query { workers: Some(workers.clone()), ..of(&folder, "?.csv", sql, None) };
+        let plan = Plan::new(&query, &Settings::new(memory)).unwrap();
+        let rows: usize = plan.run().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
+        let most = *workers.most.lock().unwrap();
+        (rows, most)
+    };
+    let (rows, few) = most(64 << 20);
+    let (as_many, many) = most(4 << 30);
+    assert_eq!(rows, as_many);
+    assert!(few < many, "{few} tasks in work with little memory, {many} with much");
+}
+
+#[test]
+fn what_workers_do_not_do_is_refused_or_done_here() {
+    let folder = Folder::new();
+    folder.write("a.csv", "k,s,x\na,b,1\nb,c,2\n");
+    let refused = [
+        ("SELECT k, row_number() OVER (ORDER BY x) AS n FROM source ORDER BY k", "cluster"),
+        ("SELECT k FROM source WHERE x = (SELECT max(x) FROM source)", "cluster"),
+        ("SUMMARIZE source", "SUMMARIZE"),
+    ];
+    for (sql, why) in refused {
+        let workers = Dealt::new(1, 2, 0);
+        let query = of(&folder, "a.csv", sql, Some(workers.clone()));
+        // Before anything starts.
+        let error = Plan::new(&query, &settings()).err().expect(sql).to_string();
+        assert!(error.contains(why), "{sql}: {error}");
+        let here = Query { may_run_here: true, ..query };
+        let plan = Plan::new(&here, &settings()).unwrap();
+        let warning = plan.warning().unwrap();
+        assert!(warning.contains("it runs on this machine: the query cannot be"), "{warning}");
+        let there = answered(plan.run().unwrap()).unwrap();
+        let plan = Plan::new(&of(&folder, "a.csv", sql, None), &settings()).unwrap();
+        assert_eq!(whole(&there), whole(&answered(plan.run().unwrap()).unwrap()), "{sql}");
+        assert_eq!(workers.done(), 0);
+    }
+}
+
+#[test]
+fn a_plan_says_how_it_goes_elsewhere() {
+    let folder = Folder::new();
+    large(&folder, 11);
+    for (sql, parts) in [(STATEMENTS[0], "a table each"), (OF_ROWS[1], "rows, written")] {
+        let query = of(&folder, "?.csv", sql, Some(Dealt::new(1, 8, 0)));
+        let explained = Plan::new(&query, &settings()).unwrap().explain().unwrap();
+        let text = explained.to_string();
+        let elsewhere = explained.elsewhere.unwrap();
+        assert_eq!((elsewhere.reach.workers, elsewhere.reach.threads), (2, 8));
+        assert!(elsewhere.tasks > 1 && elsewhere.tasks <= elsewhere.splits, "{text}");
+        assert!(text.contains("on a cluster: 2 workers on 1 machine, 8 threads"), "{text}");
+        assert!(elsewhere.parts.starts_with(parts) && text.contains(parts), "{text}");
+    }
+}
+
 #[test]
 fn a_task_that_ends_its_worker_each_time_is_named() {
     let folder = Folder::new();
@@ -206,8 +330,8 @@ fn a_task_that_ends_its_worker_each_time_is_named() {
     #[derive(Debug)]
     struct Poisoned(Arc<Dealt>);
     impl Workers for Poisoned {
-        fn threads(&self) -> usize {
-            4
+        fn reach(&self) -> Result<Reach> {
+            self.0.reach()
         }
         fn begin(&self, job: HandedJob) -> Result<()> {
             self.0.begin(job)
@@ -231,6 +355,13 @@ fn a_task_that_ends_its_worker_each_time_is_named() {
     let error = Plan::new(&query, &settings()).unwrap().run().err().unwrap().to_string();
     assert!(error.contains("a worker ended 4 times over the same splits"), "{error}");
     assert!(error.contains(".csv` from byte") && error.contains("signal 9"), "{error}");
+    for (most, times) in [(1, "once"), (2, "2 times")] {
+        let workers = Arc::new(Poisoned(Dealt::new(1, 4, 0)));
+        let of = of(&folder, "?.csv", STATEMENTS[0], None);
+        let query = Query { workers: Some(workers), attempts_max: Some(most), ..of };
+        let error = Plan::new(&query, &settings()).unwrap().run().err().unwrap().to_string();
+        assert!(error.contains(&format!("a worker ended {times} over the same")), "{error}");
+    }
 }
 
 #[test]

@@ -1,14 +1,10 @@
-//! Who deals a query's splits out, and merges what comes back.
-//!
-//! Tasks are dealt in the order of the splits, so many ahead of the gate that no worker waits for another; what came
-//! back before its turn waits, in so many messages at most. A task whose worker is gone is handed in again, up to
-//! [`ATTEMPTS_MAX`] times. A task of which the first split began elsewhere than it should have is handed in again with the
-//! right start; nothing of it has been merged.
+//! What a driver says of its query to workers, and how their parts are merged.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
+use arrow::datatypes::SchemaRef;
+use datafusion::common::TableReference;
+use datafusion::logical_expr::LogicalPlan;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::ThreadClock;
 use tidemill_base::redact::shown;
@@ -17,43 +13,97 @@ use tidemill_sql::statement::one_select;
 use tidemill_tables::Table;
 use tidemill_tables::merge::{Merged, Merger};
 
-use super::job::{Job, Said, bad};
-use super::task::{Part, Task};
-use super::{Handed, HandedJob, Workers, not_elsewhere};
-use crate::build_sides::scanned;
+use super::dealer::{Cutting, Dealer, cut};
+use super::job::{Asked, Job, Said};
+use super::rows::RowsElsewhere;
+use super::{HandedJob, Workers, not_elsewhere};
+use crate::build_sides::{BuildSide, scanned};
+use crate::explain::Elsewhere;
 use crate::plan::Plan;
-use crate::route::Tables;
+use crate::route::{Route, Tables};
 use crate::scan::Scan;
 
-/// A task that takes its worker down so often fails the query.
-pub(super) const ATTEMPTS_MAX: usize = 4;
+/// A task that takes its worker down so often fails the query, unless the job says otherwise.
+const ATTEMPTS_MAX: usize = 4;
 
-/// Each thread gets about so many tasks, where there are so many splits: what is left for the last ones is small.
+/// Each thread gets about so many tasks: what is left for the last ones is small.
 const TASKS_PER_THREAD: usize = 8;
-/// So many splits are one task at most.
-const SPLITS_MAX: usize = 64;
-/// So many tasks for each thread are dealt ahead of the gate.
-const AHEAD_PER_THREAD: usize = 4;
+/// Rows travel in parts of splits that have so many bytes at most, where a split has not more.
+const ROWS_BYTES_MAX: u64 = 4 << 20;
+/// What is expected of rows' bytes for each byte of their splits, until the first have come.
+const ROWS_RATIO: f64 = 4.0;
 /// Of so many files it is looked at whether all machines see them.
 const PATHS_MAX: usize = 64;
-/// How long it is waited for a message before it is looked whether the run has ended.
-const TICK: Duration = Duration::from_millis(50);
+
+/// Refuses what workers do not do.
+///
+/// # Errors
+/// [`Error::Usage`], with the reason.
+pub(crate) fn check(plan: &Plan) -> Result<()> {
+    if plan.query.turbo.is_some() {
+        return Err(not_elsewhere(
+            "an answer that rests on a part of the input is found on one machine",
+        ));
+    }
+    // A worker plans what stands in the SQL.
+    one_select(&plan.query.sql)
+        .map_err(|_| not_elsewhere("SUMMARIZE is answered on one machine"))?;
+    let (stream, map) = match &plan.route {
+        Route::Tables(parts) => (&parts.stream, &parts.map),
+        Route::Rows { stream, map, .. } => (stream, map),
+        Route::Engine { why } => return Err(not_elsewhere(why)),
+    };
+    check_map(plan, stream, map)?;
+    let table = plan.table(stream.table());
+    let source = table.as_ref().and_then(|table| table.source());
+    source.map_or(Ok(()), |source| Ok(source.describe().map(drop)?))
+}
+
+/// How the query's splits would be read elsewhere, if they are.
+///
+/// # Errors
+/// Where no worker can be reached.
+pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
+    let Some(workers) = &plan.query.workers else { return Ok(None) };
+    let (stream, map, sides, cutting, asked) = match &plan.route {
+        Route::Tables(parts) => {
+            let asked = Asked::Tables(parts.spec.describe());
+            (&parts.stream, &parts.map, &parts.sides, of_tables(plan), asked)
+        }
+        Route::Rows { stream, map, sides, .. } => {
+            (stream, map, sides, of_rows(plan), Asked::Rows { fetch: None })
+        }
+        Route::Engine { .. } => return Ok(None),
+    };
+    let parts = match &asked {
+        Asked::Tables(_) => {
+            "a table each, merged by the driver in the order of the input as they come"
+        }
+        Asked::Rows { .. } => "rows, written by the driver in the order of the input",
+    };
+    let (_, scan) = plan.per_split(stream, map)?;
+    // What is joined is read when it runs.
+    let job = job(plan, stream, &sides[..0], asked, &scan)?.encoded()?;
+    let reach = workers.reach()?;
+    let splits = scan.splits();
+    Ok(Some(Elsewhere {
+        reach,
+        tasks: cut(splits, reach.threads, &cutting).len() as u64,
+        splits: splits.len() as u64,
+        bytes: splits.iter().map(|split| split.bytes).sum(),
+        job_bytes: job.len() as u64,
+        parts: parts.to_owned(),
+    }))
+}
 
 /// Runs the map of a query over all splits elsewhere, and merges what comes of them.
 ///
 /// # Errors
 /// The first that a split, in split order, or a merge meets; [`Error::Usage`] for what cannot be read elsewhere.
-pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &dyn Workers) -> Result<Merged> {
-    // A worker plans what stands in the SQL.
-    one_select(&plan.query.sql)
-        .map_err(|_| not_elsewhere("SUMMARIZE is answered on one machine"))?;
-    check_map(plan, parts)?;
-    let (_, scan) = plan.per_split(&parts.stream, &parts.map)?;
-    workers.begin(HandedJob {
-        content: job(plan, parts, &scan)?.encoded()?,
-        secrets: scan.source().spec().storage_options.for_workers(),
-        paths: paths(scan.splits())?,
-    })?;
+pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &Arc<dyn Workers>) -> Result<Merged> {
+    let asked = Asked::Tables(parts.spec.describe());
+    let of = (&parts.stream, &parts.map, parts.sides.as_slice());
+    let (mut dealer, scan) = start(plan, of, asked, workers, of_tables(plan))?;
     let settings = &plan.settings;
     let merger = Merger::new(
         &parts.spec,
@@ -63,23 +113,33 @@ pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &dyn Workers) -> Result
         &settings.progress,
     )?;
     let decoder = Table::new(&parts.spec)?;
-    let mut driver = Driver {
-        plan,
-        workers,
-        scan: &scan,
-        merger: &merger,
-        decoder,
-        is_order_free: parts.spec.is_order_free(),
-        tasks: cut(scan.splits(), workers.threads()),
-        attempts: BTreeMap::new(),
-        told: BTreeSet::new(),
-        came: BTreeMap::new(),
-        end: None,
-    };
-    let dealt = driver.deal();
-    workers.end();
-    dealt?;
-    drop(driver);
+    let is_order_free = parts.spec.is_order_free();
+    let progress = &settings.progress;
+    while let Some((places, mut part)) = dealer.next()? {
+        if part.read.len() != places.len() {
+            return Err(Dealer::of_others());
+        }
+        for read in part.read.drain(..) {
+            let split = scan.splits().get(places.start + read.place);
+            let split = split.ok_or_else(Dealer::of_others)?;
+            let stats = SplitStats::described(read.stats, split)?;
+            progress.add_bytes(split.bytes);
+            progress.add_rows(stats.rows);
+            progress.map().add_rows(read.mapped_rows);
+            scan.accept(stats)?;
+        }
+        let mut clock = ThreadClock::start();
+        while let Some((_, groups)) = part.next_batch()? {
+            let chunk = decoder.decode(&groups)?;
+            match is_order_free {
+                true => merger.add(chunk)?,
+                false => merger.accept(merger.defer(chunk)?, 0)?,
+            }
+            merger.work(0)?;
+        }
+        progress.tables().add_cpu(&mut clock);
+    }
+    drop(dealer);
     settings.cancel.check()?;
     let mut clock = ThreadClock::start();
     let merged = merger.finish(settings.threads)?;
@@ -94,15 +154,70 @@ pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &dyn Workers) -> Result
     Ok(merged)
 }
 
+/// Starts to read a map's rows elsewhere; `skip` of them are left out, then at most `fetch` are given.
+///
+/// # Errors
+/// As [`fold`]; more may come from the iterator.
+pub(crate) fn rows(
+    plan: &Plan,
+    of: (&TableReference, &LogicalPlan, &[BuildSide]),
+    (skip, fetch): (usize, Option<usize>),
+    workers: &Arc<dyn Workers>,
+) -> Result<RowsElsewhere> {
+    let asked = Asked::Rows { fetch: fetch.map(|fetch| fetch.saturating_add(skip)) };
+    let (dealer, scan) = start(plan, of, asked, workers, of_rows(plan))?;
+    Ok(RowsElsewhere::new(dealer, scan, &plan.settings.progress, (skip, fetch)))
+}
+
+/// How splits are made tasks whose parts are tables.
+fn of_tables(plan: &Plan) -> Cutting {
+    Cutting {
+        per_thread: TASKS_PER_THREAD,
+        bytes_max: u64::MAX,
+        part_ratio: 0.0,
+        held_bytes_max: plan.settings.share(1, 4) as u64,
+        attempts_max: plan.query.attempts_max.unwrap_or(ATTEMPTS_MAX),
+    }
+}
+
+/// The same of tasks whose parts are rows.
+fn of_rows(plan: &Plan) -> Cutting {
+    Cutting {
+        bytes_max: ROWS_BYTES_MAX,
+        part_ratio: ROWS_RATIO,
+        held_bytes_max: plan.settings.share(1, 2) as u64,
+        ..of_tables(plan)
+    }
+}
+
+fn start(
+    plan: &Plan,
+    of: (&TableReference, &LogicalPlan, &[BuildSide]),
+    asked: Asked,
+    workers: &Arc<dyn Workers>,
+    cutting: Cutting,
+) -> Result<(Dealer, Arc<Scan>)> {
+    let (stream, map, sides) = of;
+    let (_, scan) = plan.per_split(stream, map)?;
+    let job = HandedJob {
+        content: job(plan, stream, sides, asked, &scan)?.encoded()?,
+        secrets: scan.source().spec().storage_options.for_workers(),
+        paths: paths(scan.splits())?,
+    };
+    let cancel = &plan.settings.cancel;
+    let dealer = Dealer::start(workers, job, Arc::clone(&scan), cancel, cutting)?;
+    Ok((dealer, scan))
+}
+
 /// Refuses a map that reads something besides its split: a worker has no more.
-fn check_map(plan: &Plan, parts: &Tables) -> Result<()> {
-    let scanned = scanned(&parts.map)?;
+fn check_map(plan: &Plan, stream: &TableReference, map: &LogicalPlan) -> Result<()> {
+    let scanned = scanned(map)?;
     let sources = || scanned.iter().filter(|name| plan.table(name.table()).is_some());
-    let other = sources().find(|name| **name != parts.stream);
+    let other = sources().find(|name| *name != stream);
     match (other, sources().count()) {
         (None, 0 | 1) => Ok(()),
         (other, _) => {
-            let name = other.unwrap_or(&parts.stream);
+            let name = other.unwrap_or(stream);
             Err(not_elsewhere(&format!(
                 "a subquery reads `{}` beside each record",
                 shown(name.table())
@@ -112,25 +227,30 @@ fn check_map(plan: &Plan, parts: &Tables) -> Result<()> {
 }
 
 /// What all tasks have in common.
-fn job(plan: &Plan, parts: &Tables, scan: &Scan) -> Result<Job> {
-    let is_stream = |name: &str| name == parts.stream.table();
+fn job(
+    plan: &Plan,
+    stream: &TableReference,
+    sides: &[BuildSide],
+    asked: Asked,
+    scan: &Scan,
+) -> Result<Job> {
     let (mut streams, others): (Vec<_>, Vec<_>) = plan
         .tables
         .iter()
         .map(|(name, table)| (name.clone(), table.kept_schema()))
-        .partition(|(name, _)| is_stream(name));
+        .partition(|(name, _)| name == stream.table());
     streams.extend(others);
-    let (names, schemas) = streams.into_iter().unzip();
-    let table = plan.table(parts.stream.table());
+    let (names, schemas): (_, Vec<SchemaRef>) = streams.into_iter().unzip();
+    let table = plan.table(stream.table());
     let said = Said {
         sql: plan.query.sql.clone(),
         names,
-        tables: parts.spec.describe(),
+        asked,
         planned_ns: plan.query.planned_ns.unwrap_or(0),
         source: scan.source().describe()?,
         sample: table.and_then(|table| table.sample()).map(Into::into),
     };
-    let sides = parts.sides.iter().map(|side| side.rows.filled()).collect();
+    let sides = sides.iter().map(|side| side.rows.filled()).collect();
     Ok(Job { said, schemas, sides })
 }
 
@@ -151,168 +271,4 @@ fn paths(splits: &[Split]) -> Result<Vec<String>> {
     some.extend(last);
     some.dedup();
     Ok(some)
-}
-
-/// Runs of splits that are about equally large, as places among the splits.
-fn cut(splits: &[Split], threads: usize) -> Vec<std::ops::Range<usize>> {
-    let total: u64 = splits.iter().map(|split| split.bytes).sum();
-    let wanted = (threads.max(1) * TASKS_PER_THREAD) as u64;
-    let target = total.div_ceil(wanted).max(1);
-    let (mut tasks, mut start, mut bytes) = (Vec::new(), 0, 0);
-    for (place, split) in splits.iter().enumerate() {
-        bytes += split.bytes;
-        if bytes >= target || place + 1 - start >= SPLITS_MAX || place + 1 == splits.len() {
-            tasks.push(start..place + 1);
-            (start, bytes) = (place + 1, 0);
-        }
-    }
-    tasks
-}
-
-struct Driver<'a> {
-    plan: &'a Plan,
-    workers: &'a dyn Workers,
-    scan: &'a Scan,
-    merger: &'a Merger,
-    decoder: Table,
-    is_order_free: bool,
-    /// The places of each task's splits.
-    tasks: Vec<std::ops::Range<usize>>,
-    /// How often a task was handed in, if more than once.
-    attempts: BTreeMap<usize, usize>,
-    /// The tasks that were told where they start.
-    told: BTreeSet<usize>,
-    /// What came back before its turn.
-    came: BTreeMap<usize, Result<Part>>,
-    /// Where the last split that passed ended, and in which file.
-    end: Option<(usize, u64)>,
-}
-
-impl Driver<'_> {
-    fn deal(&mut self) -> Result<()> {
-        let ahead_max = AHEAD_PER_THREAD * self.workers.threads().max(1);
-        let (mut dealt, mut passed) = (0, 0);
-        while passed < self.tasks.len() {
-            while dealt < self.tasks.len() && dealt < passed + ahead_max {
-                self.hand_in(dealt, None)?;
-                dealt += 1;
-            }
-            self.plan.settings.cancel.check()?;
-            let Some(done) = self.workers.next(TICK)? else { continue };
-            let attempt = self.attempts.get(&done.number).copied().unwrap_or(0);
-            if done.number < passed || done.attempt != attempt {
-                continue;
-            }
-            match done.outcome {
-                Ok(content) => _ = self.came.insert(done.number, Part::decoded(content)),
-                Err(why) => self.again(done.number, &why)?,
-            }
-            while let Some(part) = self.came.remove(&passed) {
-                match self.right_start(passed, &part) {
-                    Some(start) => {
-                        *self.attempts.entry(passed).or_default() += 1;
-                        self.told.insert(passed);
-                        self.hand_in(passed, Some(start))?;
-                        break;
-                    }
-                    None => self.pass(passed, part?)?,
-                }
-                passed += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// Hands a task in; its first split starts there, if that is known by now.
-    fn hand_in(&self, number: usize, start: Option<u64>) -> Result<()> {
-        let splits = self.splits_of(number);
-        let source = self.scan.source();
-        let (files, mut described) = source.describe_splits(splits)?;
-        if let (Some(first), Some(start)) = (described.first_mut(), start) {
-            first.exact_start = Some(start);
-        }
-        self.workers.submit(Handed {
-            number,
-            attempt: self.attempts.get(&number).copied().unwrap_or(0),
-            bytes: splits.iter().map(|split| split.bytes).sum(),
-            name: format!("{} of {}", number + 1, self.tasks.len()),
-            content: Task { files, splits: described }.encoded()?,
-        })
-    }
-
-    fn splits_of(&self, number: usize) -> &[Split] {
-        let places = self.tasks.get(number).cloned().unwrap_or_default();
-        self.scan.splits().get(places).unwrap_or_default()
-    }
-
-    /// Hands a task in again whose worker is gone.
-    fn again(&mut self, number: usize, why: &str) -> Result<()> {
-        let attempts = self.attempts.entry(number).or_default();
-        *attempts += 1;
-        if *attempts >= ATTEMPTS_MAX {
-            let splits = self.splits_of(number);
-            let piece = splits.first().and_then(|split| split.pieces.first());
-            let place = piece.map_or(String::new(), |piece| {
-                format!("`{}` from byte {} on", piece.file.shown(), piece.range.start)
-            });
-            return Err(Error::Query(format!(
-                "a worker ended {ATTEMPTS_MAX} times over the same splits, {place}: {why}\n\
-                 hint: read that file alone on one machine, with less --memory, to see what it does"
-            )));
-        }
-        self.hand_in(number, None)
-    }
-
-    /// Where the first split of a task should have started, if it guessed wrong.
-    fn right_start(&self, number: usize, part: &Result<Part>) -> Option<u64> {
-        // What failed by a wrong start is not told from what fails anyhow.
-        let first = self.splits_of(number).first()?;
-        let file = first.pieces.first()?.file.index();
-        let (end_file, end) = self.end?;
-        if end_file != file {
-            return None;
-        }
-        match part {
-            Ok(part) => {
-                let read = part.read.iter().find(|read| read.place == 0)?;
-                (!read.is_exact && read.stats.start() != Some(end)).then_some(end)
-            }
-            Err(_) => {
-                let is_exact = self.scan.source().starts_are_exact();
-                let may_be_wrong = !is_exact && !self.told.contains(&number);
-                may_be_wrong.then_some(end)
-            }
-        }
-    }
-
-    /// Counts what was read of a task's splits, and merges its part.
-    fn pass(&mut self, number: usize, part: Part) -> Result<()> {
-        let splits = self.tasks.get(number).cloned().unwrap_or_default();
-        if part.read.len() != splits.len() {
-            return Err(bad("a part is not of all splits of its task"));
-        }
-        let progress = &self.plan.settings.progress;
-        for read in &part.read {
-            let split = self.scan.splits().get(splits.start + read.place);
-            let split = split.ok_or_else(|| bad("a part is of other splits"))?;
-            let stats = SplitStats::described(read.stats.clone(), split)?;
-            let last = split.pieces.last();
-            self.end = last.and_then(|piece| Some((piece.file.index(), stats.end?)));
-            progress.add_bytes(split.bytes);
-            progress.add_rows(stats.rows);
-            progress.map().add_rows(read.mapped_rows);
-            self.scan.accept(stats)?;
-        }
-        let mut clock = ThreadClock::start();
-        part.groups(|_, groups| {
-            let chunk = self.decoder.decode(&groups)?;
-            match self.is_order_free {
-                true => self.merger.add(chunk)?,
-                false => self.merger.accept(self.merger.defer(chunk)?, 0)?,
-            }
-            self.merger.work(0)
-        })?;
-        progress.tables().add_cpu(&mut clock);
-        Ok(())
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   "TIDEJOB1"
-//!   section 'J' │ JSON: the SQL, its tables, the source that is read in splits
+//!   section 'J' │ JSON: the SQL, what is to come of it, the source that is read in splits
 //!   section 'S' │ Arrow: the columns of a source, that one's first        (any number)
 //!   section 'K' │ JSON: how many batches of a joined side follow          (one for each side)
 //!   section 'B' │ Arrow: rows of that side                                (any number)
@@ -43,14 +43,24 @@ pub(super) struct Said {
     pub sql: String,
     /// The names of the sources, as the query has them.
     pub names: Vec<String>,
-    /// A line per key and state.
-    pub tables: Vec<String>,
+    /// What is to come of it.
+    pub asked: Asked,
     /// What `now()` is, in nanoseconds since 1970.
     pub planned_ns: i64,
     /// The source that is read in splits.
     pub source: SourceDescription,
     /// Which of its rows are taken.
     pub sample: Option<SampleSaid>,
+}
+
+/// What comes of a job's tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Asked {
+    /// Tables, of which there is a line per key and state.
+    Tables(Vec<String>),
+    /// The rows of the map, in the order of the input; no more than `fetch` are wanted of a task.
+    Rows { fetch: Option<usize> },
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

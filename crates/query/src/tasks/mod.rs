@@ -11,47 +11,29 @@
 //! Who asks plans once, from listings and samples. A [job](job) is the SQL, the columns of its sources and the rows of
 //! what is joined; a [task](task) is some splits that follow one another, by their files' names, versions and ranges. A
 //! worker plans the SQL again over those columns, and so finds the same map and the same tables; it is refused if it finds
-//! others. What it gives is a part of the table (`docs/formats/task.md`), which passes a gate in the order of the splits:
-//! whether each began where the one before it ended is checked between workers as it is between threads, and states
-//! that depend on order are merged in it, so that the answer is the same bytes as that of one machine.
+//! others. What it gives is a part of the table, or rows (`docs/formats/task.md`), which passes a gate in the order of the
+//! splits: whether each began where the one before it ended is checked between workers as it is between threads, and
+//! rows and states that depend on order come in it, so that the answer is the same bytes as that of one machine.
 //!
 //! How a task reaches a worker is somebody else's: whoever can start processes is [`Workers`].
 
+mod dealer;
 mod driver;
 mod failure;
 mod job;
+mod rows;
 mod task;
 mod worker;
 
-pub(crate) use driver::fold;
+pub(crate) use driver::{check, explained, fold, rows};
+pub(crate) use rows::RowsElsewhere;
 pub use worker::Worker;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
-
-use crate::route::Route;
-use crate::turbo::Turbo;
-
-/// Refuses what workers do not do.
-///
-/// # Errors
-/// [`Error::Usage`], with the reason.
-pub(crate) fn check(route: &Route, turbo: Option<&Turbo>) -> Result<()> {
-    if turbo.is_some() {
-        return Err(not_elsewhere(
-            "an answer that rests on a part of the input is found on one machine",
-        ));
-    }
-    match route {
-        Route::Tables(_) => Ok(()),
-        Route::Rows { .. } => {
-            Err(not_elsewhere("it has no aggregation, and its rows come in the order of the input"))
-        }
-        Route::Engine { why } => Err(not_elsewhere(why)),
-    }
-}
 
 /// That a query is not run by workers elsewhere.
 pub(crate) fn not_elsewhere(why: &str) -> Error {
@@ -65,8 +47,11 @@ pub(crate) fn not_elsewhere(why: &str) -> Error {
 ///
 /// Methods are called from one thread at a time.
 pub trait Workers: std::fmt::Debug + Send + Sync {
-    /// How many threads there are together; tasks are cut for so many.
-    fn threads(&self) -> usize;
+    /// How many there are; tasks are cut for so many.
+    ///
+    /// # Errors
+    /// Where none can be reached.
+    fn reach(&self) -> Result<Reach>;
 
     /// Says what all tasks that follow are of.
     ///
@@ -74,8 +59,8 @@ pub trait Workers: std::fmt::Debug + Send + Sync {
     /// Where no worker can be reached, or one of the paths is not on the machine of one.
     fn begin(&self, job: HandedJob) -> Result<()>;
 
-    /// Hands in a task, to be done by whichever worker is free first. Tasks that were handed in with a number that is in
-    /// work are done again.
+    /// Hands in a task, to be done by whichever worker is free first. One whose worker is slow may be done by another
+    /// beside it: of each that was handed in, one end is told.
     ///
     /// # Errors
     /// Where no worker can be reached.
@@ -89,6 +74,17 @@ pub trait Workers: std::fmt::Debug + Send + Sync {
 
     /// Ends all tasks of the job: no more of them is waited for.
     fn end(&self);
+}
+
+/// How many read a query's splits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// Machines.
+    pub machines: usize,
+    /// Processes.
+    pub workers: usize,
+    /// Threads of all processes.
+    pub threads: usize,
 }
 
 /// A job on its way to workers.

@@ -4,12 +4,15 @@
 //!   "TIDETASK"  section 'T' │ JSON: files, and splits of them that follow one another
 //!
 //!   "TIDEPIEC"  section 'R' │ JSON: what was read of each split
-//!               section 'C' │ JSON: the place of the split whose groups follow          (where order matters)
-//!               section 'G' │ Arrow: keys and states, as in partial tables              (any number)
+//!               section 'P' │ JSON: where the rows that follow are from                 (before each batch of rows)
+//!               section 'G' │ Arrow: keys and states, as in partial tables, or rows     (any number)
 //!   or          section 'X' │ JSON: an error
 //! ```
 
+use std::collections::VecDeque;
+
 use arrow::array::RecordBatch;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
 use tidemill_source::{FileDescription, SplitDescription, StatsDescription};
@@ -24,7 +27,7 @@ const PART_MAGIC: &[u8; 8] = b"TIDEPIEC";
 
 const TASK: u8 = b'T';
 const READ: u8 = b'R';
-const CHUNK: u8 = b'C';
+const PLACE: u8 = b'P';
 const GROUPS: u8 = b'G';
 const ERROR: u8 = b'X';
 
@@ -45,9 +48,7 @@ impl Task {
     pub(super) fn decoded(bytes: &[u8]) -> Result<Task> {
         let rest = bytes.strip_prefix(TASK_MAGIC).ok_or_else(|| bad("it is no task"))?;
         match Sections::new(rest).next().map_err(bad)? {
-            Some((TASK, content)) => {
-                serde_json::from_slice(content).map_err(|error| bad(&error.to_string()))
-            }
+            Some((TASK, content)) => of_json(content),
             _ => Err(bad("a task says nothing")),
         }
     }
@@ -65,33 +66,51 @@ pub(super) struct Read {
     pub stats: StatsDescription,
 }
 
-/// A part of the table in writing.
+/// Where a batch of rows is from.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct RowsPlace {
+    /// The place of their split among the task's.
+    pub place: usize,
+    /// Rows that had been read of it by then, …
+    pub rows: u64,
+    /// … and records refused.
+    pub rejected: u64,
+}
+
+/// A part in writing.
+#[derive(Default)]
 pub(super) struct PartWriter {
-    out: Vec<u8>,
+    groups: Vec<u8>,
 }
 
 impl PartWriter {
-    /// Of splits of which so much was read.
-    pub(super) fn new(read: &[Read]) -> Result<Self> {
-        let mut out = PART_MAGIC.to_vec();
-        put(&mut out, READ, &json(&read)?)?;
-        Ok(PartWriter { out })
+    /// Appends rows of a split.
+    pub(super) fn write_rows(&mut self, place: RowsPlace, rows: &RecordBatch) -> Result<()> {
+        put(&mut self.groups, PLACE, &json(&place)?)?;
+        put(&mut self.groups, GROUPS, &sections::encoded(rows)?)
     }
 
-    /// Says of which split the groups are that follow.
-    pub(super) fn begin_split(&mut self, place: usize) -> Result<()> {
-        put(&mut self.out, CHUNK, &json(&place)?)
-    }
-
+    /// Appends groups.
     pub(super) fn write(&mut self, groups: &RecordBatch) -> Result<()> {
         for slice in slices(groups) {
-            put(&mut self.out, GROUPS, &sections::encoded(&slice?)?)?;
+            put(&mut self.groups, GROUPS, &sections::encoded(&slice?)?)?;
         }
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Vec<u8> {
-        self.out
+    /// What was written takes so many bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The message, of splits of which so much was read.
+    pub(super) fn finish(self, read: &[Read]) -> Result<Vec<u8>> {
+        let said = json(&read)?;
+        let mut out = Vec::with_capacity(PART_MAGIC.len() + said.len() + self.groups.len() + 64);
+        out.extend_from_slice(PART_MAGIC);
+        put(&mut out, READ, &said)?;
+        out.extend_from_slice(&self.groups);
+        Ok(out)
     }
 }
 
@@ -105,12 +124,15 @@ pub(super) fn failed(error: Error) -> Vec<u8> {
     out
 }
 
-/// A part of the table, as it came.
+/// A part, as it came.
 pub(super) struct Part {
     pub read: Vec<Read>,
     content: Vec<u8>,
-    /// Where its groups begin.
-    groups_at: usize,
+    /// Where the sections begin that have not been read.
+    at: usize,
+    /// Batches of the section before these.
+    batches: VecDeque<RecordBatch>,
+    place: Option<RowsPlace>,
 }
 
 impl Part {
@@ -122,45 +144,42 @@ impl Part {
         let rest = content.strip_prefix(PART_MAGIC).ok_or_else(|| bad("it is no part"))?;
         let mut sections = Sections::new(rest);
         let read = match sections.next().map_err(bad)? {
-            Some((READ, read)) => {
-                serde_json::from_slice(read).map_err(|error| bad(&error.to_string()))?
-            }
-            Some((ERROR, failure)) => {
-                let failure: Failure =
-                    serde_json::from_slice(failure).map_err(|error| bad(&error.to_string()))?;
-                return Err(failure.into());
-            }
+            Some((READ, read)) => of_json(read)?,
+            Some((ERROR, failure)) => return Err(of_json::<Failure>(failure)?.into()),
             _ => return Err(bad("a part says nothing of what was read")),
         };
-        let groups_at = content.len() - sections.left();
-        Ok(Part { read, groups_at, content })
+        let at = content.len() - sections.left();
+        Ok(Part { read, content, at, batches: VecDeque::new(), place: None })
     }
 
-    /// Its groups, with the place of the split that they are of where order matters.
+    /// What it takes, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.content.len() as u64
+    }
+
+    /// The next of its groups or rows; with rows, where they are from.
     ///
     /// # Errors
-    /// Where they cannot be read; those of `take`.
-    pub(super) fn groups(
-        &self,
-        mut take: impl FnMut(Option<usize>, RecordBatch) -> Result<()>,
-    ) -> Result<()> {
-        let mut sections = Sections::new(self.content.get(self.groups_at..).unwrap_or_default());
-        let mut place = None;
-        while let Some((kind, content)) = sections.next().map_err(bad)? {
+    /// Where they cannot be read.
+    pub(super) fn next_batch(&mut self) -> Result<Option<(Option<RowsPlace>, RecordBatch)>> {
+        loop {
+            if let Some(batch) = self.batches.pop_front() {
+                return Ok(Some((self.place, batch)));
+            }
+            let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+            let Some((kind, content)) = sections.next().map_err(bad)? else { return Ok(None) };
             match kind {
-                CHUNK => {
-                    place = Some(
-                        serde_json::from_slice(content).map_err(|error| bad(&error.to_string()))?,
-                    );
-                }
+                PLACE => self.place = Some(of_json(content)?),
                 GROUPS => {
-                    for batch in sections::batches(content).map_err(|why| bad(&why))? {
-                        take(place, batch)?;
-                    }
+                    self.batches = sections::batches(content).map_err(|why| bad(&why))?.into()
                 }
                 _ => return Err(bad("a section of an unknown kind")),
             }
+            self.at = self.content.len() - sections.left();
         }
-        Ok(())
     }
+}
+
+fn of_json<T: DeserializeOwned>(content: &[u8]) -> Result<T> {
+    serde_json::from_slice(content).map_err(|error| bad(&error.to_string()))
 }
