@@ -897,14 +897,19 @@ impl Source {
 
     /// How large splits are that a sample is drawn from. What is elsewhere takes a request for each, and so it has fewer.
     pub fn sampled_target_bytes(&self) -> u64 {
-        let target = sampled_target_bytes(self.total_bytes());
+        let target = self.sampled_target_bytes_of(self.total_bytes());
         match self.files.iter().all(|file| file.is_local()) {
             true => target,
             false => target.max((self.total_bytes() / REMOTE_SPLITS).min(1 << 20)),
         }
     }
 
-    /// The same with another target size than the one that the total gives.
+    /// How large they are of so many bytes on a disk.
+    pub fn sampled_target_bytes_of(&self, total: u64) -> u64 {
+        sampled_target_bytes(total, !self.format.is_typed())
+    }
+
+    /// The splits, with another target size than the one that the total gives.
     ///
     /// # Errors
     /// As [`splits`](Self::splits).

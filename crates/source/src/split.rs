@@ -26,8 +26,11 @@ const SPLITS_MAX: u64 = 1 << 18;
 pub(crate) const CUT_ELSEWHERE_MAX: usize = 16;
 /// Splits that a sample is taken of hold at least so much, if there is so much …
 const SAMPLED_BYTES_MIN: u64 = 16 << 10;
-/// … and at most so much …
-const SAMPLED_BYTES_MAX: u64 = 1 << 20;
+/// … and at most so much: what stands in a run of the input is the surer the finer it is cut, and text costs no more
+/// for it …
+const SAMPLED_TEXT_MAX: u64 = 256 << 10;
+/// … unless parts of row groups are read, each with its dictionaries …
+const SAMPLED_TYPED_MAX: u64 = 1 << 20;
 /// … so that there are so many of them.
 const SAMPLED_SPLITS: u64 = 1 << 12;
 
@@ -134,16 +137,19 @@ pub fn target_bytes(total: u64) -> u64 {
 }
 
 /// The size that splits of `total` bytes aim at where a sample of them is to tell of all: a 4096th, at least 16 KiB
-/// and at most 1 MiB; beyond 256 GiB larger ones, as all of them are listed.
+/// and at most 256 KiB of text, 1 MiB of files whose columns have types; beyond 64 GiB of text larger ones, as all of
+/// them are listed.
 ///
 /// ```
 /// use tidemill_source::sampled_target_bytes;
 ///
-/// assert_eq!(sampled_target_bytes(100_000_000), 24_414);
-/// assert_eq!(sampled_target_bytes(10_000_000_000), 1 << 20);
+/// assert_eq!(sampled_target_bytes(100_000_000, true), 24_414);
+/// assert_eq!(sampled_target_bytes(10_000_000_000, true), 256 << 10);
+/// assert_eq!(sampled_target_bytes(10_000_000_000, false), 1 << 20);
 /// ```
-pub fn sampled_target_bytes(total: u64) -> u64 {
-    let least = (total / SAMPLED_SPLITS).clamp(SAMPLED_BYTES_MIN, SAMPLED_BYTES_MAX);
+pub fn sampled_target_bytes(total: u64, is_text: bool) -> u64 {
+    let most = if is_text { SAMPLED_TEXT_MAX } else { SAMPLED_TYPED_MAX };
+    let least = (total / SAMPLED_SPLITS).clamp(SAMPLED_BYTES_MIN, most);
     least.max(total / SPLITS_MAX)
 }
 
@@ -228,11 +234,16 @@ mod tests {
             (0, 16 << 10),
             (64 << 20, 16 << 10),
             (128 << 20, 32 << 10),
-            (4 << 30, 1 << 20),
-            (256 << 30, 1 << 20),
+            (1 << 30, 256 << 10),
+            (64 << 30, 256 << 10),
             (1 << 40, 4 << 20),
         ] {
-            assert_eq!(sampled_target_bytes(total), expected, "{total}");
+            assert_eq!(sampled_target_bytes(total, true), expected, "{total}");
+        }
+        for (total, expected) in
+            [(128 << 20, 32 << 10), (4 << 30, 1 << 20), (256 << 30, 1 << 20), (1 << 40, 4 << 20)]
+        {
+            assert_eq!(sampled_target_bytes(total, false), expected, "{total}");
         }
     }
 

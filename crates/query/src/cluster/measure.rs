@@ -19,7 +19,7 @@ use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::redact::shown;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_sampling::DrawnOrder;
-use tidemill_source::{sampled_target_bytes, target_bytes};
+use tidemill_source::target_bytes;
 use tidemill_sql::Told;
 use tidemill_tables::merge::Merger;
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
@@ -171,7 +171,7 @@ impl Plan {
         let half = half.copied().filter(|(rows, _)| read.rows / 4 < *rows && *rows < read.rows);
         let merged = self.merged(&spec, filling.table.take()?)?;
         let intervals = self.bounds.as_ref().map_or(0, |bounds| bounds.estimates.len());
-        let target = sampled_target_bytes(source.total_bytes());
+        let target = source.sampled_target_bytes_of(source.total_bytes());
         let mean = total / (splits as u64).max(1);
         let measured = Measured {
             input_bytes: scaled(total, share),
@@ -200,7 +200,7 @@ impl Plan {
             split_bytes: turbo.split_bytes,
         };
         Ok(Forecast::new(cluster, reading, measured, |bytes| match reading.is_fine {
-            true => reading.split_bytes.unwrap_or_else(|| sampled_target_bytes(bytes)),
+            true => reading.split_bytes.unwrap_or_else(|| source.sampled_target_bytes_of(bytes)),
             false => target_bytes(bytes),
         }))
     }

@@ -52,7 +52,7 @@ fn a_source_is_cut_for_a_sample_into_thousands() {
     let bytes = lines(400_000, |row| format!("{{\"n\": {row}}}\n"));
     let folder = folder(&[("a.jsonl", &bytes), ("b.jsonl", b"{\"n\": 1}\n")]);
     let source = open(&folder, "*.jsonl").unwrap();
-    let target = sampled_target_bytes(source.total_bytes());
+    let target = source.sampled_target_bytes();
     assert_eq!(target, 16 << 10);
     let splits = cut(&source, target);
     assert_eq!(splits.len() as u64, (bytes.len() as u64).div_ceil(target) + 1);
