@@ -35,7 +35,7 @@ class Workers(Protocol):
         """Hand in a task."""
         ...
 
-    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None] | None:
+    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None, str] | None:
         """Give what became of a task; None where nothing has after so long."""
         ...
 

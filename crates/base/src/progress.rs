@@ -1,7 +1,9 @@
 //! How far a run is: counters that workers add to, and that a display and the job log read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -26,6 +28,43 @@ struct Counters {
     map: StepCounters,
     tables: StepCounters,
     planned: Mutex<Planned>,
+    elsewhere: Mutex<BTreeMap<String, Elsewhere>>,
+}
+
+/// What a process elsewhere did for a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// Tasks that it did.
+    pub tasks: u64,
+    /// Tasks that it had at hand when it was gone.
+    pub lost: u64,
+    /// Stored bytes of the tasks that it did.
+    pub bytes: u64,
+    /// The processor time of these.
+    pub cpu: Duration,
+    /// From when until when it was at work, in order.
+    pub spans: Vec<(Instant, Instant)>,
+}
+
+impl Elsewhere {
+    /// So many spans are kept; of more, neighbours become one.
+    const SPANS_MAX: usize = 256;
+
+    /// Adds a task that has just come, and took so long.
+    pub fn add(&mut self, bytes: u64, cpu: Duration, took: Duration) {
+        let now = Instant::now();
+        let began = now.checked_sub(took).unwrap_or(now);
+        self.tasks += 1;
+        self.bytes += bytes;
+        self.cpu += cpu;
+        // What comes at once was done one after the other.
+        let began = self.spans.last().map_or(began, |(_, last)| began.max(*last));
+        self.spans.push((began, now));
+        if self.spans.len() > Self::SPANS_MAX {
+            let pairs = self.spans.chunks(2);
+            self.spans = pairs.filter_map(|pair| Some((pair.first()?.0, pair.last()?.1))).collect();
+        }
+    }
 }
 
 /// What a step has given out and taken.
@@ -46,6 +85,12 @@ impl StepCounters {
         let now_ns = thread_cpu_ns();
         self.cpu_ns.fetch_add(now_ns.saturating_sub(clock.0), Ordering::Relaxed);
         clock.0 = now_ns;
+    }
+
+    /// Adds what was computed elsewhere.
+    pub fn add_cpu_elsewhere(&self, cpu: Duration) {
+        let ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
+        self.cpu_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// Rows, or groups, given out so far.
@@ -113,6 +158,16 @@ impl Progress {
     #[must_use]
     pub fn part(&self) -> Self {
         Progress { counters: Arc::clone(&self.counters), is_part: true }
+    }
+
+    /// Changes what is known of a process elsewhere.
+    pub fn change_elsewhere(&self, name: &str, change: impl FnOnce(&mut Elsewhere)) {
+        change(self.counters.elsewhere.lock().entry(name.to_owned()).or_default());
+    }
+
+    /// What processes elsewhere did, by their names.
+    pub fn elsewhere(&self) -> BTreeMap<String, Elsewhere> {
+        self.counters.elsewhere.lock().clone()
     }
 
     /// States how many stored bytes the plan will read.

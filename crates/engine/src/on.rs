@@ -63,7 +63,7 @@ type Frame = (Head, Vec<u8>);
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Head {
     Ready(Reach),
-    Done { number: usize, attempt: usize, why: Option<String> },
+    Done { number: usize, attempt: usize, worker: Option<String>, why: Option<String> },
     Failed { why: String },
 }
 
@@ -271,9 +271,9 @@ impl Workers for Bridge {
         let next = self.reached()?.from.recv_timeout(wait);
         match next {
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Ok(Ok((Head::Done { number, attempt, why }, part))) => {
+            Ok(Ok((Head::Done { number, attempt, worker, why }, part))) => {
                 let outcome = why.map_or(Ok(part), Err);
-                Ok(Some(Done { number, attempt, outcome }))
+                Ok(Some(Done { number, attempt, worker, outcome }))
             }
             Ok(Ok((Head::Failed { why }, _))) => Err(failed(&why)),
             Ok(Ok((Head::Ready(_), _))) => Ok(None),

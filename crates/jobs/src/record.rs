@@ -27,6 +27,10 @@ const TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// The most entries of a list: sources, words of a command.
 const ITEMS_MAX: usize = 64;
+/// So many workers are kept of a run, …
+const WORKERS_MAX: usize = 256;
+/// … and so many spans of all together.
+const SPANS_MAX: usize = 2048;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +79,29 @@ pub struct Step {
     /// Processor time in microseconds, where it is measured by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<u64>,
+}
+
+/// What a process elsewhere did for a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its machine and process.
+    pub name: String,
+    /// Tasks that it did.
+    pub tasks: u64,
+    /// Tasks that it had at hand when it was gone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
+    /// Stored bytes of the tasks that it did.
+    pub bytes_in: u64,
+    /// The processor time of these, in microseconds.
+    pub cpu_us: u64,
+    /// From when until when it was at work: milliseconds from the run's start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub busy_ms: Vec<(u64, u64)>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A run as the job log keeps it. Times are in microseconds, sizes in bytes.
@@ -128,6 +155,9 @@ pub struct Record {
     /// The steps in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// Processes elsewhere that read its splits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<Worker>,
     /// Splits that were read.
     #[serde(default)]
     pub splits_done: u64,
@@ -196,6 +226,16 @@ impl Record {
             *text = cut(&redact::text(text), TEXT_BYTES_MAX);
         }
         self.command = redact::words(&self.command);
+        self.workers.truncate(WORKERS_MAX);
+        let spans_max = (SPANS_MAX / self.workers.len().max(1)).max(1);
+        for worker in &mut self.workers {
+            worker.name = cut(&redact::text(&worker.name), TEXT_BYTES_MAX / 8);
+            while worker.busy_ms.len() > spans_max {
+                let pairs = worker.busy_ms.chunks(2);
+                worker.busy_ms =
+                    pairs.filter_map(|it| Some((it.first()?.0, it.last()?.1))).collect();
+            }
+        }
         for list in [&mut self.sources, &mut self.command] {
             let more = list.len().saturating_sub(ITEMS_MAX);
             list.truncate(ITEMS_MAX);
@@ -328,6 +368,7 @@ pub(super) mod tests {
                     ..Step::default()
                 },
             ],
+            workers: Vec::new(),
             splits_done: 2,
             splits_total: 2,
             rejected: 0,

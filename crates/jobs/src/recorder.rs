@@ -23,7 +23,7 @@ use tidemill_base::progress::Progress;
 use tidemill_sink::Written;
 
 use crate::log::{JobLog, Keep};
-use crate::record::{Outcome, Record, Step};
+use crate::record::{Outcome, Record, Step, Worker};
 
 /// What is known of a run before it starts.
 #[derive(Debug, Clone, Default)]
@@ -177,6 +177,7 @@ impl Open {
         };
         let planned = self.progress.planned();
         let steps = self.steps(ending, coverage, planned.path);
+        let workers = self.workers();
         let about = self.about;
         let record = Record {
             id: self.id,
@@ -199,6 +200,7 @@ impl Open {
             threads: self.threads,
             path: planned.path.map(str::to_owned),
             steps,
+            workers,
             splits_done: coverage.map_or(0, |coverage| coverage.splits.done),
             splits_total: coverage.map_or(0, |coverage| coverage.splits.total),
             rejected: coverage.map_or(0, |coverage| coverage.rows.rejected),
@@ -209,6 +211,23 @@ impl Open {
         };
         let appended = self.log.append(&record.prepared());
         appended.err().map(|error| format!("this run is not in the job log: {error}"))
+    }
+
+    /// Those that read splits elsewhere, by their names.
+    fn workers(&self) -> Vec<Worker> {
+        let ms = |at: Instant| {
+            u64::try_from(at.saturating_duration_since(self.started).as_millis())
+                .unwrap_or(u64::MAX)
+        };
+        let elsewhere = self.progress.elsewhere().into_iter().map(|(name, done)| Worker {
+            name,
+            tasks: done.tasks,
+            lost: done.lost,
+            bytes_in: done.bytes,
+            cpu_us: micros(done.cpu),
+            busy_ms: done.spans.iter().map(|(from, to)| (ms(*from), ms(*to))).collect(),
+        });
+        elsewhere.collect()
     }
 
     /// The steps as far as they are known: a run that failed knows how far it read.

@@ -685,8 +685,52 @@ impl fmt::Display for Summary {
                 or_dash(step.bytes_out.map(human_bytes)),
             ]);
         }
-        columns(f, &rows, &[1, 2, 3, 4, 5])
+        columns(f, &rows, &[1, 2, 3, 4, 5])?;
+        workers(f, record)
     }
+}
+
+/// Who read the splits elsewhere, with a line of time for each: how high a column is says for how much of its part of the run
+/// the worker was at work.
+fn workers(f: &mut fmt::Formatter<'_>, record: &Record) -> fmt::Result {
+    if record.workers.is_empty() {
+        return Ok(());
+    }
+    writeln!(f)?;
+    let time = format!("at work, from 0 to {}", human_seconds(seconds(record.wall_us)));
+    let head = ["worker", "tasks", "lost", "bytes in", "CPU", &time];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for worker in &record.workers {
+        rows.push(vec![
+            one_line(&worker.name, TEXT_WIDTH / 2),
+            grouped(worker.tasks),
+            or_dash((worker.lost > 0).then(|| grouped(worker.lost))),
+            human_bytes(worker.bytes_in),
+            human_seconds(seconds(worker.cpu_us)),
+            time_line(&worker.busy_ms, record.wall_us / 1000),
+        ]);
+    }
+    columns(f, &rows, &[1, 2, 3, 4])
+}
+
+/// Columns of a line of time.
+const TIME_COLUMNS: u64 = 32;
+
+/// For how much of each part of `wall_ms` one of the spans lasts, which follow one another.
+fn time_line(spans: &[(u64, u64)], wall_ms: u64) -> String {
+    const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let wall_ms = wall_ms.max(1);
+    let height = |column: u64| {
+        let part = |column: u64| wall_ms as f64 * column as f64 / TIME_COLUMNS as f64;
+        let (from, to) = (part(column), part(column + 1));
+        let busy = spans
+            .iter()
+            .map(|(began, ended)| ((*ended as f64).min(to) - (*began as f64).max(from)).max(0.0));
+        let share = (busy.sum::<f64>() / (to - from)).clamp(0.0, 1.0);
+        // Whatever was done is seen.
+        HEIGHTS[(share * 8.0).ceil() as usize]
+    };
+    (0..TIME_COLUMNS).map(height).collect::<String>().trim_end().to_owned()
 }
 
 /// Words as a shell would take them.
@@ -804,8 +848,40 @@ mod tests {
     use super::*;
     use crate::log::LIMIT_BYTES;
     use crate::log::tests::log;
-    use crate::record::Step;
     use crate::record::tests::sample;
+    use crate::record::{Step, Worker};
+
+    #[test]
+    fn a_line_of_time_is_as_high_as_somebody_was_at_work() {
+        assert_eq!(time_line(&[], 1000), "");
+        assert_eq!(time_line(&[(0, 3200)], 3200), "█".repeat(32));
+        assert_eq!(time_line(&[(0, 100), (150, 200), (299, 300)], 3200), "█▄▁");
+        // A run that took no time, and spans behind its end.
+        assert_eq!(time_line(&[(0, 1)], 0).chars().count(), 32);
+        assert_eq!(time_line(&[(5000, 6000)], 3200), "");
+    }
+
+    #[test]
+    fn who_read_elsewhere_is_shown() {
+        let mut record = sample(&id(1), START_US);
+        record.wall_us = 3_200_000;
+        let worker = |name: &str, lost, busy_ms: Vec<(u64, u64)>| Worker {
+            name: name.to_owned(),
+            tasks: busy_ms.len() as u64,
+            lost,
+            bytes_in: 3_000_000,
+            cpu_us: 1_200_000,
+            busy_ms,
+        };
+        record.workers =
+            vec![worker("one:17", 0, vec![(0, 1600)]), worker("two:18", 2, vec![(0, 50)])];
+        let shown = Summary { run: record.into(), damage: Damage::default() }.to_string();
+        let lines: Vec<&str> = shown.lines().rev().take(3).collect();
+        assert_eq!(lines[2].split_whitespace().take(6).last(), Some("CPU"));
+        assert!(lines[2].ends_with("at work, from 0 to 3.20 s"), "{shown}");
+        assert!(lines[1].starts_with("one:17") && lines[1].ends_with(&"█".repeat(16)), "{shown}");
+        assert!(lines[0].contains(" 2 ") && lines[0].ends_with("▄"), "{shown}");
+    }
 
     const DAY_US: u64 = 86_400_000_000;
     /// 2026-11-10T00:00:00Z

@@ -65,7 +65,7 @@ impl RawWorker {
 
 /// Workers that a Python object reaches: it has `reach()`, which
 /// gives how many machines, workers and threads there are, `begin(job, secrets, paths)`, `submit(number, attempt, bytes, name, content)`,
-/// `next(seconds)`, which gives `None` or `(number, attempt, part, None)` or `(number, attempt, None, why)`, and `end()`.
+/// `next(seconds)`, which gives `None` or `(number, attempt, part, None, worker)` or `(number, attempt, None, why, worker)`, and `end()`.
 #[derive(Debug)]
 pub(crate) struct Called {
     object: Py<PyAny>,
@@ -114,14 +114,15 @@ impl Workers for Called {
     }
 
     fn next(&self, wait: Duration) -> Result<Option<Done>> {
-        type Told = Option<(usize, usize, Option<Vec<u8>>, Option<String>)>;
+        type Told = Option<(usize, usize, Option<Vec<u8>>, Option<String>, String)>;
         Python::attach(|py| {
             let called = self.object.bind(py).call_method1("next", (wait.as_secs_f64(),));
             let told = called.and_then(|told| told.extract::<Told>());
             let told = told.map_err(|error| Self::failed(py, error))?;
-            Ok(told.map(|(number, attempt, part, why)| Done {
+            Ok(told.map(|(number, attempt, part, why, worker)| Done {
                 number,
                 attempt,
+                worker: Some(worker),
                 outcome: part.ok_or_else(|| why.unwrap_or_default()),
             }))
         })

@@ -84,10 +84,10 @@ def _serve(
         except queue.Empty:
             done = workers.next(_TICK)
             if done is not None:
-                number, attempt, part, why = done
+                number, attempt, part, why, worker = done
                 in_work -= 1
-                told = {"is": "done", "number": number, "attempt": attempt, "why": why}
-                _write(target, told, part or b"")
+                place = {"number": number, "attempt": attempt, "worker": worker}
+                _write(target, {"is": "done", **place, "why": why}, part or b"")
             continue
         if frame is None:
             workers.end()

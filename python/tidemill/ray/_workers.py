@@ -135,7 +135,7 @@ class RayWorkers:
         self._description: list[Any] = []
         self._waiting: list[tuple[int, int, int, _Task]] = []
         self._running: dict[Any, _Call] = {}
-        self._done: deque[tuple[int, int, bytes | None, str | None]] = deque()
+        self._done: deque[tuple[int, int, bytes | None, str | None, str]] = deque()
         self._took: deque[float] = deque(maxlen=_TOLD)
         self._actors: list[Any] = []
         self._at_hand: list[int] = []
@@ -335,7 +335,7 @@ class RayWorkers:
         for actor, call in zip(idle, slow, strict=False):
             self._call(actor, call.task)
 
-    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None] | None:
+    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None, str] | None:
         """Give what became of a task; None where nothing has after so long."""
         if not self._done:
             self._take_in(seconds)
@@ -363,7 +363,7 @@ class RayWorkers:
         """Take what came of a task at an actor."""
         ray = self._ray
         ended = self._running.pop(call)
-        task = ended.task
+        task, where = ended.task, ":".join(map(str, self._places[ended.actor][:2]))
         self._at_hand[ended.actor] -= 1
         task.calls.remove(call)
         try:
@@ -376,7 +376,7 @@ class RayWorkers:
             if not task.calls:
                 task.has_ended = True
                 why = str(error).strip().splitlines()[0]
-                self._done.append((task.number, task.attempt, None, why))
+                self._done.append((task.number, task.attempt, None, why, where))
             return
         if task.has_ended:
             return
@@ -386,7 +386,7 @@ class RayWorkers:
             # One that waits at its actor is not done any more.
             with contextlib.suppress(Exception):
                 ray.cancel(other, force=False)
-        self._done.append((task.number, task.attempt, part, None))
+        self._done.append((task.number, task.attempt, part, None, where))
 
     def end(self) -> None:
         """End all tasks of the job."""

@@ -91,12 +91,12 @@ impl Workers for Dealt {
         let is_lost = attempt < 3 && lost > 0 && state.random.below(lost) == 0;
         if is_lost {
             let outcome = Err("it was killed".to_owned());
-            return Ok(Some(Done { number, attempt, outcome }));
+            return Ok(Some(Done { number, attempt, worker: Some("lost".to_owned()), outcome }));
         }
         state.done += 1;
         let worker = state.random.below(2) as usize;
         let outcome = Ok(state.workers[worker].run(&content));
-        Ok(Some(Done { number, attempt, outcome }))
+        Ok(Some(Done { number, attempt, worker: Some(format!("worker {worker}")), outcome }))
     }
 
     fn end(&self) {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
+use tidemill_base::progress::{Elsewhere, Progress};
 use tidemill_source::Split;
 
 use super::job::bad;
@@ -46,6 +47,7 @@ pub(super) struct Dealer {
     workers: Arc<dyn Workers>,
     scan: Arc<Scan>,
     cancel: Cancel,
+    progress: Progress,
     cutting: Cutting,
     ahead_max: usize,
     /// The places of each task's splits.
@@ -94,7 +96,7 @@ impl Dealer {
         workers: &Arc<dyn Workers>,
         job: HandedJob,
         scan: Arc<Scan>,
-        cancel: &Cancel,
+        (cancel, progress): (&Cancel, &Progress),
         cutting: Cutting,
     ) -> Result<Self> {
         workers.begin(job)?;
@@ -104,6 +106,7 @@ impl Dealer {
             workers: Arc::clone(workers),
             scan,
             cancel: cancel.clone(),
+            progress: progress.clone(),
             cutting,
             ahead_max: AHEAD_PER_THREAD * threads.max(1),
             tasks,
@@ -165,18 +168,30 @@ impl Dealer {
         if done.number < self.passed || done.attempt != attempt {
             return Ok(());
         }
+        let worker = done.worker.as_deref();
         match done.outcome {
             Ok(content) => {
                 let part = Part::decoded(content);
                 if let Ok(part) = &part {
+                    let (stored, took) = (bytes(self.splits_of(done.number)), part.took);
+                    self.progress.map().add_cpu_elsewhere(took.cpu);
+                    if let Some(name) = worker {
+                        let add = |it: &mut Elsewhere| it.add(stored, took.cpu, took.wall);
+                        self.progress.change_elsewhere(name, add);
+                    }
                     self.held_bytes += part.bytes();
                     self.parts_bytes += part.bytes();
-                    self.splits_bytes += bytes(self.splits_of(done.number));
+                    self.splits_bytes += stored;
                 }
                 self.came.insert(done.number, part);
                 Ok(())
             }
-            Err(why) => self.again(done.number, &why),
+            Err(why) => {
+                if let Some(name) = worker {
+                    self.progress.change_elsewhere(name, |it| it.lost += 1);
+                }
+                self.again(done.number, &why)
+            }
         }
     }
 

@@ -81,7 +81,11 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
         }
         Asked::Rows { .. } => "rows, written by the driver in the order of the input",
     };
+    let before = plan.settings.progress.bytes_total();
     let (_, scan) = plan.per_split(stream, map)?;
+    // Nothing is read now.
+    plan.tables.iter().for_each(|(_, table)| table.forget_scans());
+    plan.settings.progress.set_bytes_total(before);
     // What is joined is read when it runs.
     let job = job(plan, stream, &sides[..0], asked, &scan)?.encoded()?;
     let reach = workers.reach()?;
@@ -204,8 +208,8 @@ fn start(
         secrets: scan.source().spec().storage_options.for_workers(),
         paths: paths(scan.splits())?,
     };
-    let cancel = &plan.settings.cancel;
-    let dealer = Dealer::start(workers, job, Arc::clone(&scan), cancel, cutting)?;
+    let run = (&plan.settings.cancel, &plan.settings.progress);
+    let dealer = Dealer::start(workers, job, Arc::clone(&scan), run, cutting)?;
     Ok((dealer, scan))
 }
 

@@ -120,6 +120,8 @@ pub struct Done {
     pub number: usize,
     /// Which of its attempts.
     pub attempt: usize,
+    /// Whose it was: its machine and process, for people.
+    pub worker: Option<String>,
     /// What a [`Worker`] gave; or, in words, why the worker is gone, and the task with it.
     pub outcome: Result<Vec<u8>, String>,
 }

@@ -10,6 +10,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use serde::de::DeserializeOwned;
@@ -77,6 +78,23 @@ pub(super) struct RowsPlace {
     pub rejected: u64,
 }
 
+/// What was read of a task's splits, and what that took.
+#[derive(Debug, Serialize, Deserialize)]
+struct AllRead<T> {
+    splits: T,
+    cpu_us: u64,
+    wall_us: u64,
+}
+
+/// What a task took where it was done.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Took {
+    /// Processor time.
+    pub cpu: Duration,
+    /// Time from its beginning to its end.
+    pub wall: Duration,
+}
+
 /// A part in writing.
 #[derive(Default)]
 pub(super) struct PartWriter {
@@ -103,9 +121,11 @@ impl PartWriter {
         self.groups.len()
     }
 
-    /// The message, of splits of which so much was read.
-    pub(super) fn finish(self, read: &[Read]) -> Result<Vec<u8>> {
-        let said = json(&read)?;
+    /// The message, of splits of which so much was read, which took so long.
+    pub(super) fn finish(self, splits: &[Read], took: Took) -> Result<Vec<u8>> {
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let (cpu_us, wall_us) = (us(took.cpu), us(took.wall));
+        let said = json(&AllRead { splits, cpu_us, wall_us })?;
         let mut out = Vec::with_capacity(PART_MAGIC.len() + said.len() + self.groups.len() + 64);
         out.extend_from_slice(PART_MAGIC);
         put(&mut out, READ, &said)?;
@@ -127,6 +147,7 @@ pub(super) fn failed(error: Error) -> Vec<u8> {
 /// A part, as it came.
 pub(super) struct Part {
     pub read: Vec<Read>,
+    pub took: Took,
     content: Vec<u8>,
     /// Where the sections begin that have not been read.
     at: usize,
@@ -143,13 +164,16 @@ impl Part {
     pub(super) fn decoded(content: Vec<u8>) -> Result<Part> {
         let rest = content.strip_prefix(PART_MAGIC).ok_or_else(|| bad("it is no part"))?;
         let mut sections = Sections::new(rest);
-        let read = match sections.next().map_err(bad)? {
+        let read: AllRead<Vec<Read>> = match sections.next().map_err(bad)? {
             Some((READ, read)) => of_json(read)?,
             Some((ERROR, failure)) => return Err(of_json::<Failure>(failure)?.into()),
             _ => return Err(bad("a part says nothing of what was read")),
         };
         let at = content.len() - sections.left();
-        Ok(Part { read, content, at, batches: VecDeque::new(), place: None })
+        let AllRead { splits: read, cpu_us, wall_us } = read;
+        let took =
+            Took { cpu: Duration::from_micros(cpu_us), wall: Duration::from_micros(wall_us) };
+        Ok(Part { read, took, content, at, batches: VecDeque::new(), place: None })
     }
 
     /// What it takes, in bytes.

@@ -1,11 +1,13 @@
 //! Who reads splits for somebody else.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidemill_base::Settings;
 use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_remote::{Budget, StorageOptions};
 use tidemill_source::{Rejects, Reopener};
@@ -13,7 +15,7 @@ use tidemill_sql::statement::one_select;
 use tidemill_tables::partial::Header;
 
 use super::job::{Asked, Job, bad};
-use super::task::{PartWriter, Read, RowsPlace, Task, failed};
+use super::task::{PartWriter, Read, RowsPlace, Task, Took, failed};
 use crate::map::Map;
 use crate::plan::{Over, Plan};
 use crate::route::{Route, Tables};
@@ -149,6 +151,8 @@ impl Worker {
     }
 
     fn part(&self, task: &[u8], mapped: &mut Mapped) -> Result<Vec<u8>> {
+        // A process has one task at a time.
+        let (began, cpu_before) = (Instant::now(), process_cpu_seconds());
         let (map, scan) = self.map(task, mapped)?;
         let writer = match (&self.plan.route, &self.asked) {
             (Route::Tables(parts), Asked::Tables(_)) => self.groups(parts, map, &scan)?,
@@ -161,7 +165,10 @@ impl Worker {
             mapped_rows: read.mapped_rows,
             stats: read.outcome.stats.describe(&scan.splits()[read.index]),
         });
-        writer.finish(&read.collect::<Vec<_>>())
+        let read = read.collect::<Vec<_>>();
+        let cpu = (process_cpu_seconds() - cpu_before).max(0.0);
+        let cpu = Duration::try_from_secs_f64(cpu).unwrap_or_default();
+        writer.finish(&read, Took { cpu, wall: began.elapsed() })
     }
 
     /// The groups of some splits.
