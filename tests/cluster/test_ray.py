@@ -1,5 +1,6 @@
 """The same query and the same job on a Ray cluster: the same bytes as on one machine."""
 
+import json
 import os
 import pathlib
 import signal
@@ -53,6 +54,15 @@ def test_the_command_line_asks_by_way_of_python(cluster, named, tidemill, tmp_pa
     assert there.returncode == 0, there.stderr
     assert there.stdout == here.stdout
     assert there.stderr == here.stderr
+    # The newest first: who read it, and how much.
+    listed = tidemill("jobs", "list", "--format", "json", home=tmp_path).stdout
+    runs = [json.loads(line) for line in listed.splitlines()]
+    workers = runs[0]["workers"]
+    assert "workers" not in runs[1] and len(workers) == 3
+    assert sum(worker["bytes_in"] for worker in workers) == runs[0]["steps"][0]["bytes_in"]
+    assert all(worker["tasks"] > 0 and worker["busy_ms"] for worker in workers)
+    shown = tidemill("jobs", "show", runs[0]["id"], home=tmp_path).stdout
+    assert all(worker["name"] in shown for worker in workers), shown
 
 
 def test_a_job_writes_its_files_as_on_one_machine(cluster, named, tmp_path):

@@ -86,8 +86,8 @@ def _serve(
             if done is not None:
                 number, attempt, part, why, worker = done
                 in_work -= 1
-                place = {"number": number, "attempt": attempt, "worker": worker}
-                _write(target, {"is": "done", **place, "why": why}, part or b"")
+                told = {"is": "done", "number": number, "attempt": attempt, "worker": worker}
+                _write(target, told | {"why": why}, part or b"")
             continue
         if frame is None:
             workers.end()
