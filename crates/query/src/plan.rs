@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, SchemaRef};
@@ -71,6 +72,8 @@ use crate::turbo::run::Watch;
 use crate::turbo::{self, Turbo};
 use crate::unknown::looks_like_file;
 
+/// So long a pipe is looked at for its types where its first rows are wanted.
+const PIPE_LOOK: Duration = Duration::from_millis(500);
 /// Which share of the budget answers may take that wait to be taken.
 const ANSWERS_SHARE: u64 = 16;
 
@@ -1360,14 +1363,16 @@ fn opened_source(
     settings: &Settings,
 ) -> Result<Arc<Source>> {
     let (stdin, cancel, enough) = (standard_input(), &settings.cancel, settings.enough.clone());
-    Ok(Arc::new(match turbo {
-        None => Source::open_with(spec, stdin, cancel)?,
-        Some(turbo) if turbo.deadline.is_some() || turbo.drop.is_some() => {
-            let patience = Patience { until: turbo.ends_at(), enough, ..Patience::default() };
-            Source::open_patiently(spec, stdin, cancel, &patience)?
-        }
+    let Some(turbo) = turbo else {
+        return Ok(Arc::new(Source::open_with(spec, stdin, cancel)?));
+    };
+    // The first rows of a slow pipe are wanted when they come.
+    let pipe_until = turbo.find.map(|_| Instant::now() + PIPE_LOOK);
+    let patience = Patience { until: turbo.ends_at(), pipe_until, enough, ..Patience::default() };
+    Ok(Arc::new(match turbo.deadline.is_some() || turbo.drop.is_some() {
+        true => Source::open_patiently(spec, stdin, cancel, &patience)?,
         // What there is to answer with is nothing as yet.
-        Some(_) => Source::open_unless(spec, stdin, cancel, &enough)?,
+        false => Source::open_unless(spec, stdin, cancel, &patience)?,
     }))
 }
 

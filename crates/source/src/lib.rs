@@ -420,6 +420,8 @@ struct Pending {
     /// Bytes that inference has taken already.
     taken: Vec<u8>,
     reader: Box<dyn Read + Send>,
+    /// Whether it has given all.
+    has_ended: bool,
 }
 
 /// Files of one format as one table.
@@ -485,7 +487,7 @@ impl Source {
         stdin: Box<dyn Read + Send>,
         cancel: &Cancel,
     ) -> Result<Self> {
-        open::open(spec, stdin, cancel, None)
+        open::open(spec, stdin, cancel, None, None)
     }
 
     /// The same for whoever has to answer by a deadline and can go without some of the files: those that cannot be
@@ -508,15 +510,16 @@ impl Source {
     ) -> Result<Self> {
         let asking = Arc::new(patience::Asking::new(patience.clone()));
         let (own, has_programs, asked) = (spec.clone(), spec.exec.is_some(), asking.clone());
+        let pipe_until = patience.pipe_until.into_iter().chain(asking.half_time()).min();
         let opened =
             patience::by_deadline(patience, &spec.url, has_programs, cancel, move |cancel| {
-                open::open(&own, stdin, cancel, Some(asked))
+                open::open(&own, stdin, cancel, Some(asked), pipe_until)
             });
         opened.map_err(|error| asking.with_what_was_met(error))
     }
 
-    /// The same as [`open_with`](Self::open_with), which another flag ends too; what is done with the source afterwards it
-    /// does not end.
+    /// The same as [`open_with`](Self::open_with), which [`Patience::enough`] ends too, and which waits for a pipe no longer
+    /// than [`Patience::pipe_until`].
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).
@@ -524,12 +527,13 @@ impl Source {
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
         cancel: &Cancel,
-        enough: &Cancel,
+        patience: &Patience,
     ) -> Result<Self> {
         let (own, has_programs) = (spec.clone(), spec.exec.is_some());
-        let patience = Patience { enough: enough.clone(), ..Patience::default() };
+        let (patience, pipe_until) =
+            (Patience { until: None, ..patience.clone() }, patience.pipe_until);
         patience::by_deadline(&patience, &spec.url, has_programs, cancel, move |cancel| {
-            open::open(&own, stdin, cancel, None)
+            open::open(&own, stdin, cancel, None, pipe_until)
         })
     }
 

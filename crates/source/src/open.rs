@@ -36,8 +36,9 @@ pub(super) fn open(
     stdin: Box<dyn Read + Send>,
     cancel: &Cancel,
     asking: Option<Arc<Asking>>,
+    pipe_until: Option<Instant>,
 ) -> Result<Source> {
-    let mut source = open_files(spec, stdin, cancel, asking)?;
+    let mut source = open_files(spec, stdin, cancel, asking, pipe_until)?;
     if !spec.promote.is_empty() {
         source = promote(source, &spec.promote)?;
     }
@@ -78,6 +79,7 @@ fn open_files(
     stdin: Box<dyn Read + Send>,
     cancel: &Cancel,
     asking: Option<Arc<Asking>>,
+    pipe_until: Option<Instant>,
 ) -> Result<Source> {
     let asked = asking.as_deref();
     if !spec.more.is_empty() && spec.urls().any(|url| url == "-") {
@@ -101,10 +103,10 @@ fn open_files(
             ));
         }
         let file = open_stream(url).map_err(|error| Error::io("open", url, error))?;
-        return open_stdin(spec, file, url, cancel, asked);
+        return open_stdin(spec, file, url, cancel, pipe_until);
     }
     match (&spec.exec, spec.url.as_str()) {
-        (None, "-") => return open_stdin(spec, stdin, STANDARD_INPUT, cancel, asked),
+        (None, "-") => return open_stdin(spec, stdin, STANDARD_INPUT, cancel, pipe_until),
         (Some(_), "-") => {
             return Err(Error::usage_hint(
                 "standard input does not go through `exec`",
@@ -114,7 +116,7 @@ fn open_files(
         (Some(program), "") => {
             let output = Box::new(ProgramOutput::start(program, cancel)?);
             let shown = format!("the output of `{}`", program.name());
-            return open_stdin(spec, output, &shown, cancel, asked);
+            return open_stdin(spec, output, &shown, cancel, pipe_until);
         }
         _ => {}
     }
@@ -381,16 +383,15 @@ fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<
     source(spec, format, written, files, columns, Vec::new(), None)
 }
 
-/// What can be read once: standard input, or a program's output. Who has a deadline takes for a sample what has come
-/// when looks are to be over.
+/// What can be read once: standard input, or a program's output. Who cannot wait takes for a sample what has come until
+/// then.
 fn open_stdin(
     spec: &SourceSpec,
     reader: Box<dyn Read + Send>,
     shown: &str,
     cancel: &Cancel,
-    asked: Option<&Asking>,
+    until: Option<Instant>,
 ) -> Result<Source> {
-    let until = asked.and_then(Asking::half_time);
     // Of a program lines are expected, unless it is said what they are.
     let format = spec
         .format_said()
@@ -416,9 +417,9 @@ fn open_stdin(
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
 
     // What the sample takes is kept, and read again first.
-    let shared = Arc::new(Mutex::new(Pending { taken: Vec::new(), reader }));
+    let shared = Arc::new(Mutex::new(Pending { taken: Vec::new(), reader, has_ended: false }));
     let mut magic = [0; MAGIC_BYTES];
-    let mut tap = Tap { shared: shared.clone(), at: 0, until };
+    let mut tap = Tap { shared: shared.clone(), at: 0, until, in_lines: false };
     let mut filled = 0;
     while filled < magic.len() {
         match tap.read(&mut magic[filled..]) {
@@ -432,6 +433,8 @@ fn open_stdin(
         true => Compression::None,
         false => Compression::from_magic(&magic[..filled]),
     };
+    tap.in_lines = !format.is_typed() && compression == Compression::None;
+    let in_lines = tap.in_lines;
     let file = only_file(FileLocation::Stdin, shown, 0, compression, spec, cancel);
     let files = vec![file];
     let input =
@@ -439,7 +442,7 @@ fn open_stdin(
     let mut sample = sample(&files, format, dialect, watch.clone(), Some(Box::new(input)));
     let (tapped, shown) = (shared.clone(), files[0].shown.clone());
     sample.again = Some(Box::new(move || {
-        let tap = Tap { shared: tapped.clone(), at: 0, until };
+        let tap = Tap { shared: tapped.clone(), at: 0, until, in_lines };
         Box::new(ReaderInput::new(Vec::new(), tap, shown.clone(), watch.clone()))
     }));
     let columns = columns(spec, format, &mut sample)?;
@@ -457,27 +460,34 @@ struct Tap {
     at: usize,
     /// From then on the lines that have come are all.
     until: Option<Instant>,
+    /// Whether what is no whole line as yet is kept back until it is, where there is such a time.
+    in_lines: bool,
 }
 
 impl Read for Tap {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let mut pending = self.shared.lock();
-        let known = pending.taken.get(self.at..).unwrap_or_default();
-        let count = if known.is_empty() {
+        loop {
+            let known = pending.taken.get(self.at..).unwrap_or_default();
+            let known = match self.until.is_some() && self.in_lines && !pending.has_ended {
+                true => &known[..memchr::memrchr(b'\n', known).map_or(0, |end| end + 1)],
+                false => known,
+            };
+            if !known.is_empty() {
+                let count = known.len().min(out.len());
+                out[..count].copy_from_slice(&known[..count]);
+                self.at += count;
+                return Ok(count);
+            }
             let is_over = self.until.is_some_and(|until| Instant::now() >= until);
-            if is_over && pending.taken.ends_with(b"\n") {
+            let is_line = self.at > 0 && (self.in_lines || pending.taken.ends_with(b"\n"));
+            if pending.has_ended || is_over && is_line {
                 return Ok(0);
             }
             let count = pending.reader.read(out)?;
             pending.taken.extend_from_slice(&out[..count]);
-            count
-        } else {
-            let count = known.len().min(out.len());
-            out[..count].copy_from_slice(&known[..count]);
-            count
-        };
-        self.at += count;
-        Ok(count)
+            pending.has_ended = count == 0;
+        }
     }
 }
 

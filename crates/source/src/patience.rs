@@ -41,6 +41,8 @@ const ASKED_BYTES: usize = 4 << 10;
 /// Half of the time is for looks at files, and each has such a part of what is left of it, so that several that hang do not
 /// use all of it up …
 const LOOK_SHARE: u32 = 4;
+/// … of what is elsewhere more, two fifths, until one has answered …
+const FIRST_LOOK_SHARE: (u32, u32) = (2, 5);
 /// … but at least this, which a file that answers keeps to …
 const LOOK_WAIT_MIN: Duration = Duration::from_millis(10);
 /// Where there is no deadline, those that go through a program or are no files of this machine, and show nothing, take so
@@ -60,6 +62,9 @@ pub struct Patience {
     pub file_wait: Duration,
     /// Until when for all together. Default: for ever.
     pub until: Option<Instant>,
+    /// Until when for what can be read once to show its types; those of the records that have come are taken then. Default: for
+    /// half of the time that there is.
+    pub pipe_until: Option<Instant>,
     /// What ends the opening besides the run's own flag, and not what is done with the source afterwards: whoever says that
     /// what was read is enough while nothing was. Default: nothing does.
     pub enough: Cancel,
@@ -67,7 +72,7 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { file_wait: FILE_WAIT, until: None, enough: Cancel::new() }
+        Patience { file_wait: FILE_WAIT, until: None, pipe_until: None, enough: Cancel::new() }
     }
 }
 
@@ -204,7 +209,19 @@ impl Asking {
         if file.program.is_none() && matches!(file.place, FileLocation::Local(_)) {
             return None;
         }
-        Some(Instant::now() + self.share().unwrap_or_else(|| self.share_of_looks()))
+        Some(Instant::now() + self.share_elsewhere().unwrap_or_else(|| self.share_of_looks()))
+    }
+
+    /// The time that there is for a look at what is elsewhere: as long as none has answered more of it, as how long an
+    /// answer takes there is not known yet, and then what two of the slowest took.
+    fn share_elsewhere(&self) -> Option<Duration> {
+        let left = self.looks_until?.saturating_duration_since(Instant::now());
+        let longest = self.in_vain.lock().1;
+        let share = match longest.is_zero() {
+            true => left / FIRST_LOOK_SHARE.1 * FIRST_LOOK_SHARE.0,
+            false => (left / LOOK_SHARE).max((longest * 2).min(left)),
+        };
+        Some(share.max(LOOK_WAIT_MIN))
     }
 
     /// The same where there is no deadline.
@@ -541,6 +558,21 @@ mod tests {
         assert_eq!(asking.share_of_looks(), LATER_LOOK_WAIT * 6);
         asking.in_vain.lock().1 = LOOKS_WAIT;
         assert_eq!(asking.share_of_looks(), LOOKS_WAIT / 2);
+    }
+
+    #[test]
+    fn a_look_elsewhere_has_as_long_as_answers_take_there() {
+        let until = Some(Instant::now() + Duration::from_secs(2000));
+        let asking = Asking::new(Patience { until, ..Patience::default() });
+        let seconds = |share: Option<Duration>| share.unwrap().as_secs_f64();
+        // Two fifths of half of the time, and less once somebody has answered.
+        assert!((390.0..=400.0).contains(&seconds(asking.share_elsewhere())));
+        asking.in_vain.lock().1 = Duration::from_secs(300);
+        assert!((590.0..=600.0).contains(&seconds(asking.share_elsewhere())));
+        asking.in_vain.lock().1 = Duration::from_secs(1);
+        assert!((240.0..=250.0).contains(&seconds(asking.share_elsewhere())));
+        asking.in_vain.lock().1 = Duration::from_secs(9000);
+        assert!((990.0..=1000.0).contains(&seconds(asking.share_elsewhere())));
     }
 
     #[test]

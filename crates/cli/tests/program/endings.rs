@@ -300,3 +300,31 @@ fn rows_of_a_pipe_that_stays_open_come_as_they_are_there() {
         drop(stdin);
     }
 }
+
+/// A writer that stands still within a record, as those do that fill buffers: what is whole counts, and is shown in time.
+#[test]
+fn a_pipe_that_stands_within_a_record_has_given_those_before() {
+    let place = Place::new();
+    let json = "{\"a\":1,\"b\":2}\n{\"a\":3,\"b\":4}\n{\"a\":5,";
+    for (format, text) in [("csv", "a,b\n1,2\n3,4\n5,"), ("json", json)] {
+        for (words, status) in [
+            // Ten times what it takes at most: nothing else ends it, as the writer does not.
+            (vec!["SELECT * FROM '-'", "--deadline", "4s"], 3),
+            (vec!["SELECT * FROM '-'", "--find", "2"], 0),
+        ] {
+            let mut command = place.tidemill(&["query"]);
+            command.args(&words).args(["--source-format", format]);
+            let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = piped.spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            stdin.write_all(text.as_bytes()).unwrap();
+            let mut stdout = child.stdout.take().unwrap();
+            let (ended, stderr) = ended(child);
+            let mut shown = String::new();
+            stdout.read_to_string(&mut shown).unwrap();
+            assert_eq!(shown, "a,b\n1,2\n3,4\n", "{format} {words:?}: {stderr}");
+            assert_eq!(ended.code(), Some(status), "{format} {words:?}: {stderr}");
+            drop(stdin);
+        }
+    }
+}

@@ -340,6 +340,75 @@ fn whoever_watches_sees_bounds_and_then_the_exact_answer() {
 }
 
 #[test]
+fn counts_beside_distinct_ones_of_which_nothing_was_found_are_answered() {
+    let folder = events(24, 3_000);
+    for sql in [
+        "SELECT count(*) AS n, count(DISTINCT user) AS u FROM '$/*.csv' WHERE ms < 0",
+        "SELECT count(DISTINCT user) AS u, sum(ms) AS s FROM '$/*.csv' WHERE kind = 'nobody'",
+        "SELECT count(*) AS n, count(DISTINCT user) AS u FROM '$/*.csv' WHERE day = 23",
+    ] {
+        let exact = folder.ask(sql).rows();
+        for options in
+            [&[("sample", "20%"), ("split_bytes", "1k")], &[("drop", "10%"), ("split_bytes", "2k")]]
+        {
+            let answer = asked(&folder, sql, options);
+            let sampled = answer.coverage.sampled.as_ref().unwrap();
+            assert_eq!(sampled.unseen_share, None, "there is one row: {sql}");
+        }
+        let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+        let mut show = |_: Glimpse| {};
+        let watch = Watch { after: Duration::ZERO, show: &mut show };
+        let watched = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
+        assert_eq!(watched.rows(), exact, "{sql}");
+    }
+}
+
+#[test]
+fn outer_quantiles_of_few_rows_have_no_interval_and_the_others_hold() {
+    let folder = Folder::new();
+    let mut random = Random(3);
+    let mut text = "k,x\n".to_owned();
+    for _ in 0..60_000 {
+        let k = random.below(16);
+        // Heavy at the end, as times are.
+        let x = (1.0 - random.below(1_000_000) as f64 / 1e6).powf(-0.7);
+        text.push_str(&format!("{k},{x}\n"));
+    }
+    folder.write("a.csv", text);
+    let sql = "SELECT k, quantile(x, 0.99) AS outer, quantile(x, 0.95) AS far, quantile(x, 0.5) AS mid \
+               FROM '$/a.csv' GROUP BY k ORDER BY k";
+    let exact = folder.ask(sql).rows();
+    // About 75, 375 and 1,500 rows of each group.
+    for (share, names) in
+        [("2%", &["mid", "far"][..]), ("10%", &["mid", "far"]), ("40%", &["mid", "far", "outer"])]
+    {
+        let (mut held, mut all, mut without) = (0, 0, 0);
+        for seed in 0..25 {
+            let options = [("sample", share), ("seed", &seed.to_string()), ("split_bytes", "1k")];
+            let answer = asked(&folder, sql, &options);
+            for (column, name) in ["outer", "far", "mid"].iter().enumerate() {
+                for (row, (_, low, high)) in estimates(&answer, name).into_iter().enumerate() {
+                    let truth: f64 = exact[row][1 + column].parse().unwrap();
+                    match low.zip(high) {
+                        Some((low, high)) => {
+                            all += 1;
+                            held += usize::from(low <= truth && truth <= high);
+                        }
+                        None => {
+                            assert!(!names.contains(name) || share == "2%", "{name} of {share}");
+                            without += usize::from(*name == "outer");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(held as f64 / all as f64 > 0.92, "{share}: {held} of {all}");
+        assert_eq!(without > 0, share != "40%", "{share}");
+        assert!(share != "2%" || without == 25 * 16, "of 75 rows none may be beyond: {without}");
+    }
+}
+
+#[test]
 fn what_is_enough_is_the_answer() {
     let folder = events(24, 3_000);
     let settings = settings();

@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_sampling::{Interval, Sample, Series};
+use tidemill_sampling::{Interval, Sample, Series, student_t};
 use tidemill_sketch::Quantiles;
 use tidemill_tables::{CellQuantiles, CellSums, Function, TableSpec};
 
@@ -219,6 +219,9 @@ impl Spread {
         let share = below.sum() / all.sum();
         match sample.share_interval(&below, &all, self.values.splits()) {
             Interval::Bounds { low, high } => {
+                if !is_within(rank, all.sum(), (low, high), sample.confidence()) {
+                    return None;
+                }
                 let error = self.all.rank_error(rank)?;
                 let at = |rank: f64| self.all.quantile(rank.clamp(0.0, 1.0));
                 let low = at(rank + (low - share) - error)?.min(value);
@@ -229,6 +232,17 @@ impl Spread {
             _ => None,
         }
     }
+}
+
+/// Whether so many rows, of which the share of a rank has such an interval, have enough of them on either side of it that the
+/// outermost can be a bound. Of n rows none is beyond rank q with probability qⁿ, about exp(−n (1 − q)), which is to be
+/// no more than what an interval misses on a side: 3.7 rows are expected there at 95 %. Rows of one split are alike, so that
+/// they count as those of a simple sample that would have as wide an interval.
+fn is_within(rank: f64, rows: f64, (low, high): (f64, f64), confidence: f64) -> bool {
+    let half = (high - low) / 2.0;
+    let t = student_t(confidence, f64::from(u16::MAX));
+    let rows = rows.min(rank * (1.0 - rank) * (t / half).powi(2));
+    rows * rank.min(1.0 - rank) >= ((1.0 - confidence) / 2.0).ln().abs()
 }
 
 /// A column of counts or sums times a factor, in its own type.

@@ -201,8 +201,18 @@ pub(crate) struct Bounds {
     pub values: Vec<Quantity>,
     /// Which clauses go by estimates: `HAVING`, `ORDER BY`, `LIMIT`.
     pub by_estimates: Vec<&'static str>,
+    /// Whether the result has a row for each group that was found.
+    pub has_groups: bool,
     /// The result's own columns, without bounds.
     own: SchemaRef,
+}
+
+/// Whether what comes of groups of `core` are groups: an aggregation above it may make one row of them.
+fn has_groups(plan: &LogicalPlan, core: &AggregateNode) -> bool {
+    let is_one_row = |node: &LogicalPlan| {
+        Ok(matches!(node, LogicalPlan::Aggregate(it) if it.group_expr.is_empty()))
+    };
+    !core.group_expr.is_empty() && !plan.exists(is_one_row).unwrap_or(false)
 }
 
 /// What a table's scan is called in the plan above it.
@@ -227,7 +237,8 @@ impl Bounds {
         let mut by_estimates = Vec::new();
         found.clauses(plan, &mut by_estimates);
         let Found { estimates, quantities, values, .. } = found;
-        Bounds { columns, estimates, quantities, values, by_estimates, own: Arc::clone(own) }
+        let (has_groups, own) = (has_groups(plan, core), Arc::clone(own));
+        Bounds { columns, estimates, quantities, values, by_estimates, has_groups, own }
     }
 
     /// Whether a column of the result has bounds beside it.

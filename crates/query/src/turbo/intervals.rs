@@ -91,6 +91,11 @@ impl Intervals {
                 bounds.append_nulls((rows - row) * width);
                 break;
             }
+            // An aggregation above the tables has none of no rows.
+            if cells.iter().chain(&spreads).any(|carried| carried.is_null(row)) {
+                bounds.append_nulls(width);
+                continue;
+            }
             totals.read(&cells, row, self.sample.factor())?;
             let spread = |spread: &arrow::array::LargeBinaryArray| {
                 Spread::read(spread.value(row)).ok_or_else(unreadable)

@@ -332,8 +332,8 @@ fn share(option: &str, text: &str, example: &str) -> Result<f64> {
         None => (trimmed, 1.0),
     };
     let share = number.parse::<f64>().map_err(|_| refused())? / scale;
-    // All of it is a sample too, for whoever tries several; `1` may be meant for 1 %.
-    let is_all = option == "sample" && share == 1.0 && scale == 100.0;
+    // All of it is a sample too, for whoever tries several; `1` may be meant for 1 %, and `1.0` is not.
+    let is_all = option == "sample" && share == 1.0 && (scale == 100.0 || number.contains('.'));
     if share > 0.0 && share < 1.0 || is_all { Ok(share) } else { Err(refused()) }
 }
 

@@ -152,11 +152,12 @@ impl Plan {
         }
         if !read.is_whole() || turbo.may_stop() {
             let mut read = account_of(&scan, turbo, &read);
-            if parts.spec.keys.is_empty() {
+            let known = self.bounds.as_ref().or(self.unbounded.as_ref());
+            if parts.spec.keys.is_empty() || known.is_some_and(|known| !known.has_groups) {
                 // There is one group, and it is seen.
                 read.sampled.unseen_share = None;
             }
-            if let Some(known) = self.bounds.as_ref().or(self.unbounded.as_ref()) {
+            if let Some(known) = known {
                 if !turbo.as_seen {
                     read.sampled.by_estimates =
                         known.by_estimates.iter().map(ToString::to_string).collect();

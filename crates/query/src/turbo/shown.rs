@@ -130,8 +130,10 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
 #[derive(Debug, Clone)]
 pub(crate) struct ShownBounds {
     column: String,
-    /// The widest half of an interval, as a share of its estimate.
+    /// The widest half of an interval, as a share of its estimate, which is not 0 …
     widest: f64,
+    /// … and whether one that is 0 has any.
+    is_around_zero: bool,
     /// Rows with an interval, those with one bound and those with none.
     whole: u64,
     half: u64,
@@ -149,6 +151,7 @@ pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
         shown.extend(places.iter().map(|low| ShownBounds {
             column: schema.field(low - 1).name().clone(),
             widest: 0.0,
+            is_around_zero: false,
             whole: 0,
             half: 0,
             none: 0,
@@ -173,8 +176,9 @@ pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
                     |index: usize| batch.column(index).as_primitive::<Float64Type>().value(row);
                 let (value, low, high) = (number(low - 1), number(low), number(low + 1));
                 let half = (high - value).max(value - low);
-                if half > 0.0 {
-                    shown.widest = shown.widest.max(half / value.abs());
+                match value == 0.0 {
+                    true => shown.is_around_zero |= half > 0.0,
+                    false => shown.widest = shown.widest.max(half / value.abs()),
                 }
             }
         }
@@ -184,7 +188,7 @@ pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
 impl ShownBounds {
     /// Whether all rows have an interval, half of which is within such a share of the estimate.
     pub(crate) fn is_within(&self, share: f64) -> bool {
-        self.none == 0 && self.half == 0 && self.widest <= share
+        self.none == 0 && self.half == 0 && !self.is_around_zero && self.widest <= share
     }
 
     /// Whether it is of the column that SQL calls so.
@@ -203,7 +207,10 @@ impl ShownBounds {
                 widest if widest > 0.0 && widest < 5e-5 => "0.01 % or less".to_owned(),
                 widest => percent(widest),
             };
-            said.push(format!("{up_to}±{widest} ({sure})"));
+            match self.is_around_zero && self.widest == 0.0 {
+                true => said.push(format!("has an interval around 0 ({sure})")),
+                false => said.push(format!("{up_to}±{widest} ({sure})")),
+            }
         }
         if self.half > 0 {
             said.push("is a bound".to_owned());

@@ -235,7 +235,10 @@ fn an_opening_ends_when_somebody_says_that_what_was_read_is_enough() {
                     let patience = Patience { enough: enough.clone(), ..patience() };
                     Source::open_patiently(&spec, nothing(), &cancel, &patience)
                 }
-                false => Source::open_unless(&spec, nothing(), &cancel, &enough),
+                false => {
+                    let patience = Patience { enough: enough.clone(), ..Patience::default() };
+                    Source::open_unless(&spec, nothing(), &cancel, &patience)
+                }
             }
         });
         assert!(matches!(opened, Err(Error::Interrupted)), "{is_patient}: {opened:?}");
