@@ -99,7 +99,7 @@ def measured(workers: RayWorkers, recorder: Recorder, tasks: int) -> dict[str, f
 
     def run(count: int) -> None:
         handed, done = 0, 0
-        ahead = 8 * len(workers.places())
+        ahead = 64 * len(workers.places())
         while done < count:
             while handed < min(count, done + ahead):
                 workers.submit(handed, 0, size, name, content)

@@ -43,31 +43,27 @@ class Worker:
         """Give those of the paths that are not on its machine."""
         return [path for path in paths if not os.path.exists(path)]
 
-    def run(
-        self,
-        job: int,
-        description: Sequence[Any],
-        secrets: Mapping[str, str],
-        task: bytes,
-    ) -> bytes:
-        """Do a task of a job, whose description is an object of the store."""
+    def begin(self, job: int, description: Sequence[Any], secrets: Mapping[str, str]) -> None:
+        """Take the job that tasks behind this are of; its description is an object of the store."""
         if job <= self._ended:
-            return b""
-        if job != self._job:
-            import ray
+            return
+        import ray
 
-            # What it had before is let go of first.
-            self._worker = None
-            content = bytes(ray.get(description[0]))
-            self._worker = _tidemill.RawWorker(
-                content, self._memory, self._threads, [], dict(secrets)
-            )
-            self._job = job
+        # What it had before is let go of first.
+        self._worker = None
+        content = bytes(ray.get(description[0]))
+        self._worker = _tidemill.RawWorker(content, self._memory, self._threads, [], dict(secrets))
+        self._job = job
+
+    def run(self, job: int, tasks: Sequence[bytes]) -> list[bytes] | None:
+        """Do tasks of a job; None where it was not told of the job, or the job has ended."""
         worker = self._worker
-        assert worker is not None
-        if job <= self._ended:
-            return b""
-        return worker.run(task)
+        parts = []
+        for task in tasks:
+            if worker is None or job != self._job or job <= self._ended:
+                return None
+            parts.append(worker.run(task))
+        return parts
 
     def end(self, job: int) -> None:
         """End what is done for a job: nobody waits for it any more."""

@@ -1,11 +1,11 @@
 """Tasks on their way to actors of a Ray cluster, and what becomes of them.
 
-Each actor has two tasks at hand, so that it does not wait for the next; of those that wait, the
-largest is dealt first. An actor that is gone (its process was killed, its machine is down) is
-started anew by Ray, on any machine that has room; what it had at hand is told to have been lost,
-and is dealt again by the engine, which counts how often. When an actor has nothing to do, the task
-that has been at hand elsewhere for much longer than others took is given to it as well; the first
-to end counts.
+Each actor has two calls at hand, so that it does not wait for the next; of the tasks that wait, the
+largest is dealt first. A call is a task, or several that take no time. An actor that is gone (its
+process was killed, its machine is down) is started anew by Ray, on any machine that has room; what
+it had at hand is told to have been lost, and is dealt again by the engine, which counts how often.
+When an actor has nothing to do, tasks that have been at hand elsewhere for much longer than others
+took are given to it as well; the first to end counts.
 """
 
 from __future__ import annotations
@@ -29,8 +29,14 @@ from tidemill._errors import MissingPackageError, UsageError
 if TYPE_CHECKING:
     from types import ModuleType
 
-#: An actor has so many tasks at hand: one that it does, and the next.
+#: An actor has so many calls at hand: one that it does, and the next.
 _AT_HAND = 2
+
+#: A call has so many tasks at most, …
+_TASKS_MAX = 32
+
+#: … that are expected to take so many seconds together, if it has more than one.
+_CALL_SECONDS = 0.02
 
 #: An actor has so many cores, unless a machine has fewer.
 _CORES = 4
@@ -55,7 +61,7 @@ _SLOW_SECONDS = 1.0
 _SLOW_FIRST_SECONDS = 10.0
 
 #: What tasks take in the middle is that of so many.
-_TOLD = 64
+_TOOK = 64
 
 #: Threads of an actor that answer beside its tasks.
 _CONTROL = "control"
@@ -118,11 +124,15 @@ class _Task:
 
 @dataclass
 class _Call:
-    """A task at an actor."""
+    """Tasks at an actor."""
 
     actor: int
-    task: _Task
+    tasks: list[_Task]
     began: float
+
+    def in_work(self) -> list[_Task]:
+        """Those of which somebody waits for the end."""
+        return [task for task in self.tasks if not task.has_ended]
 
 
 class RayWorkers:
@@ -136,7 +146,9 @@ class RayWorkers:
         self._waiting: list[tuple[int, int, int, _Task]] = []
         self._running: dict[Any, _Call] = {}
         self._done: deque[tuple[int, int, bytes | None, str | None, str]] = deque()
-        self._took: deque[float] = deque(maxlen=_TOLD)
+        self._took: deque[float] = deque(maxlen=_TOOK)
+        # The actors that were told of the job, by the call that did.
+        self._told: dict[int, Any] = {}
         self._actors: list[Any] = []
         self._at_hand: list[int] = []
         self._threads: list[int] = []
@@ -246,15 +258,16 @@ class RayWorkers:
     def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
         """Say what all tasks that follow are of, and how stores are reached.
 
-        Secrets go to the workers with each task, where they are in memory alone: what is put into
-        the store may be spilled.
+        Secrets go to each worker with a call, and are in memory alone: what is put into the store
+        may be spilled.
         """
         self.end()
         self._check(paths)
         self._secrets = dict(secrets)
         self._job = next(_sessions)
-        # In a list it is not fetched with each call, but by a worker that does not know it yet.
+        # In a list it is fetched by the worker, once a machine, and does not come with the call.
         self._description = [self._ray.put(job)]
+        self._told.clear()
 
     def _check(self, paths: Sequence[str]) -> None:
         """Refuse paths that a machine does not see; who does not answer is given nothing yet."""
@@ -291,9 +304,16 @@ class RayWorkers:
 
     def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
         """Hand in a task."""
-        task = _Task(number, attempt, size, name, content)
-        heapq.heappush(self._waiting, (-size, number, attempt, task))
+        self._wait(_Task(number, attempt, size, name, content))
         self._deal()
+
+    def _wait(self, task: _Task) -> None:
+        heapq.heappush(self._waiting, (-task.size, task.number, task.attempt, task))
+
+    def _heard(self, told: Any) -> None:
+        """Raise what an actor says of the job that it was told, if it refused it."""
+        with contextlib.suppress(self._ray.exceptions.RayActorError):
+            self._ray.get(told)
 
     def _there(self) -> list[int]:
         coming = set(self._coming.values())
@@ -305,15 +325,33 @@ class RayWorkers:
             actor = min(there, key=lambda place: (self._at_hand[place], -self._threads[place]))
             if self._at_hand[actor] >= _AT_HAND:
                 return
-            *_, task = heapq.heappop(self._waiting)
-            self._call(actor, task)
+            self._call(actor, self._next_tasks(len(there)))
 
-    def _call(self, actor: int, task: _Task) -> None:
-        run = self._actors[actor].run.options(name=f"tidemill {task.name}")
-        call = run.remote(self._job, self._description, self._secrets, task.content)
-        task.calls.append(call)
+    def _next_tasks(self, actors: int) -> list[_Task]:
+        """Take the largest of the tasks that wait, and more if they take no time."""
+        *_, first = heapq.heappop(self._waiting)
+        tasks = [first]
+        if first.attempt > 0 or not self._took:
+            # One that was lost may take with it whatever it is called with.
+            return tasks
+        fitting = _CALL_SECONDS / max(statistics.median(self._took), 1e-6)
+        most = min(_TASKS_MAX, int(fitting), len(self._waiting) // (_AT_HAND * actors))
+        while len(tasks) < most and self._waiting[0][-1].attempt == 0:
+            tasks.append(heapq.heappop(self._waiting)[-1])
+        return tasks
+
+    def _call(self, actor: int, tasks: list[_Task]) -> None:
+        if actor not in self._told:
+            # Before the tasks: calls of one caller are done in their order.
+            told = self._actors[actor].begin
+            self._told[actor] = told.remote(self._job, self._description, self._secrets)
+        more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+        run = self._actors[actor].run.options(name=f"tidemill {tasks[0].name}{more}")
+        call = run.remote(self._job, [task.content for task in tasks])
+        for task in tasks:
+            task.calls.append(call)
         self._at_hand[actor] += 1
-        self._running[call] = _Call(actor, task, time.monotonic())
+        self._running[call] = _Call(actor, tasks, time.monotonic())
 
     def _second_starts(self) -> None:
         """Have those without a task do what is slow elsewhere."""
@@ -322,18 +360,23 @@ class RayWorkers:
         idle = [place for place in self._there() if self._at_hand[place] == 0]
         if not idle:
             return
-        limit = _SLOW_FIRST_SECONDS
-        if self._took:
-            limit = max(_SLOW_SECONDS, _SLOW_FACTOR * statistics.median(self._took))
+        usual = statistics.median(self._took) if self._took else None
         now = time.monotonic()
-        slow = [
-            call
+
+        def is_slow(call: _Call) -> bool:
+            limit = _SLOW_FIRST_SECONDS
+            if usual is not None:
+                limit = max(_SLOW_SECONDS, _SLOW_FACTOR * usual * len(call.tasks))
+            return now - call.began > limit
+
+        once = [
+            (call.began, [task for task in call.in_work() if len(task.calls) == 1])
             for call in self._running.values()
-            if not call.task.has_ended and len(call.task.calls) == 1 and now - call.began > limit
+            if is_slow(call)
         ]
-        slow.sort(key=lambda call: (call.task.number, call.began))
-        for actor, call in zip(idle, slow, strict=False):
-            self._call(actor, call.task)
+        slow = sorted((began, tasks[0].number, tasks) for began, tasks in once if tasks)
+        for actor, (*_, tasks) in zip(idle, slow, strict=False):
+            self._call(actor, tasks)
 
     def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None, str] | None:
         """Give what became of a task; None where nothing has after so long."""
@@ -360,33 +403,51 @@ class RayWorkers:
         self._second_starts()
 
     def _has_ended(self, call: Any) -> None:
-        """Take what came of a task at an actor."""
+        """Take what came of tasks at an actor."""
         ray = self._ray
         ended = self._running.pop(call)
-        task, where = ended.task, ":".join(map(str, self._places[ended.actor][:2]))
+        where = ":".join(map(str, self._places[ended.actor][:2]))
         self._at_hand[ended.actor] -= 1
-        task.calls.remove(call)
+        for task in ended.tasks:
+            task.calls.remove(call)
+        tasks = ended.in_work()
         try:
-            # What another has done by now is not fetched.
-            part = None if task.has_ended else ray.get(call)
+            # What others have done by now is not fetched.
+            parts = ray.get(call) if tasks else None
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-            # Whatever it is dealt before it is there again would be lost as well.
+            # Whatever it is dealt before it is there again would be lost as well, and it has
+            # forgotten the job.
+            self._told.pop(ended.actor, None)
             if ended.actor not in self._coming.values():
                 self._coming[self._is_ready(ended.actor)] = ended.actor
-            if not task.calls:
+            why = str(error).strip().splitlines()[0]
+            for task in tasks:
+                if not task.calls:
+                    task.has_ended = True
+                    self._done.append((task.number, task.attempt, None, why, where))
+            return
+        if not tasks:
+            return
+        if parts is None:
+            # It was started anew and was not told of the job; or could not take it, and says why.
+            told = self._told.pop(ended.actor, None)
+            if told is not None:
+                self._heard(told)
+            for task in tasks:
+                self._wait(task)
+            return
+        self._took.append((time.monotonic() - ended.began) / len(ended.tasks))
+        others = set()
+        for task, part in zip(ended.tasks, parts, strict=True):
+            if not task.has_ended:
                 task.has_ended = True
-                why = str(error).strip().splitlines()[0]
-                self._done.append((task.number, task.attempt, None, why, where))
-            return
-        if task.has_ended:
-            return
-        task.has_ended = True
-        self._took.append(time.monotonic() - ended.began)
-        for other in task.calls:
+                others.update(task.calls)
+                self._done.append((task.number, task.attempt, part, None, where))
+        for other in others:
             # One that waits at its actor is not done any more.
-            with contextlib.suppress(Exception):
-                ray.cancel(other, force=False)
-        self._done.append((task.number, task.attempt, part, None, where))
+            if not self._running[other].in_work():
+                with contextlib.suppress(Exception):
+                    ray.cancel(other, force=False)
 
     def end(self) -> None:
         """End all tasks of the job."""
@@ -396,7 +457,8 @@ class RayWorkers:
         in_work = set()
         # An actor has them at hand until it says that they ended.
         for call, running in self._running.items():
-            running.task.has_ended = True
+            for task in running.tasks:
+                task.has_ended = True
             in_work.add(running.actor)
             with contextlib.suppress(Exception):
                 self._ray.cancel(call, force=False)
@@ -404,6 +466,7 @@ class RayWorkers:
             with contextlib.suppress(Exception):
                 self._ask(actor, "end").remote(self._job)
         self._description = []
+        self._told.clear()
 
 
 def _version() -> str:

@@ -23,8 +23,11 @@ use crate::scan::Scan;
 
 /// So many splits are one task at most.
 const SPLITS_MAX: usize = 64;
-/// So many tasks for each thread are dealt ahead of the gate.
+/// So many tasks for each thread are dealt ahead of the gate, …
 const AHEAD_PER_THREAD: usize = 4;
+/// … and of small ones so many times as many, as long as they have so many bytes a thread together.
+const SMALL_AHEAD: usize = 16;
+const SMALL_AHEAD_BYTES: u64 = 4 << 20;
 /// How long it is waited for a message before it is looked whether the run has ended.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -197,14 +200,22 @@ impl Dealer {
 
     /// Hands in as many tasks as may be ahead.
     fn deal(&mut self) -> Result<()> {
-        while self.dealt < self.tasks.len()
-            && self.dealt < self.passed + self.ahead_max
-            && self.has_room()
-        {
+        while self.dealt < self.tasks.len() && self.may_be_ahead() && self.has_room() {
             self.hand_in(self.dealt)?;
             self.dealt += 1;
         }
         Ok(())
+    }
+
+    /// Whether the next is not too far ahead of the one whose turn it is.
+    fn may_be_ahead(&self) -> bool {
+        let ahead = self.dealt - self.passed;
+        let small_max = SMALL_AHEAD_BYTES * (self.ahead_max / AHEAD_PER_THREAD) as u64;
+        let is_small = || {
+            let dealt: u64 = (self.passed..self.dealt).map(|it| bytes(self.splits_of(it))).sum();
+            dealt <= small_max
+        };
+        ahead < self.ahead_max || ahead < SMALL_AHEAD * self.ahead_max && is_small()
     }
 
     /// Whether what is to come of the tasks in work and of the next has a place. There always is one in work.
