@@ -127,8 +127,10 @@ def main() -> None:
     if len(events) < 100:
         sys.exit(f"error: no events of 10 GB in `{given.folder}`\nhint: make them with `bench/turbo/prepare.py --kinds events`")
     scratch = Path(tempfile.mkdtemp(prefix="tidemill-cluster-"))
-    first = events[0].open().read(4096).splitlines()[:1]
-    (scratch / "small.json").write_text("\n".join(first) + "\n")
+    lines = events[0].open().read(1 << 16).splitlines()[:-1]
+    # One without a number would make the column a text.
+    first = next(line for line in lines if json.loads(line).get("revenue") is not None)
+    (scratch / "small.json").write_text(first + "\n")
     gigabyte = scratch / "gigabyte"
     gigabyte.mkdir()
     for path in events[:10]:
@@ -168,8 +170,11 @@ def main() -> None:
         import tidemill as tm
         from tidemill.ray import disconnect
 
-        context = ray.init(num_cpus=given.workers, include_dashboard=False, log_to_driver=False, logging_level="error")
-        there = {**environment, "RAY_ADDRESS": context.address_info["address"]}
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": given.workers, "include_dashboard": False})
+        ray.init(address=cluster.address, namespace="tidemill", log_to_driver=False, logging_level="error")
+        there = {**environment, "RAY_ADDRESS": cluster.address}
         seconds = [timed([binary, "query", sql, "--on", "ray"], there, given.timeout)[0] for _ in range(given.rounds)]
         note(size, "warm", seconds, [], [], [])
         tm.query(sql, on="ray").to_pylist()
@@ -185,6 +190,7 @@ def main() -> None:
         note(size, "session", seconds, [], own, rays)
         disconnect()
         ray.shutdown()
+        cluster.shutdown()
         for peer, script in PEERS.items():
             if peers_python is None or peer in given.without.split(","):
                 continue
