@@ -28,7 +28,7 @@ import ray
 
 import tidemill as tm
 from tidemill import _tidemill
-from tidemill.ray import RayWorkers, disconnect
+from tidemill.ray import RayJob, RayWorkers, disconnect
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -36,7 +36,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Recorder:
     """Workers that keep what they are given."""
 
-    def __init__(self, workers: RayWorkers) -> None:
+    def __init__(self, workers: RayJob) -> None:
         self.workers = workers
         self.job: tuple[bytes, Any, Any] | None = None
         self.task: tuple[Any, ...] | None = None
@@ -78,7 +78,7 @@ def of_ray() -> float:
     return seconds
 
 
-def recorded(sql: str, workers: RayWorkers) -> Recorder:
+def recorded(sql: str, workers: RayJob) -> Recorder:
     import tidemill._options as options
 
     recorder = Recorder(workers)
@@ -93,7 +93,8 @@ def recorded(sql: str, workers: RayWorkers) -> Recorder:
 
 def measured(workers: RayWorkers, recorder: Recorder, tasks: int) -> dict[str, float]:
     assert recorder.job is not None and recorder.task is not None
-    workers.begin(*recorder.job)
+    job = workers.job()
+    job.begin(*recorder.job)
     _, _, size, name, content = recorder.task
     processes = [os.getpid(), *(process for _, process in workers.places())]
 
@@ -102,9 +103,9 @@ def measured(workers: RayWorkers, recorder: Recorder, tasks: int) -> dict[str, f
         ahead = 64 * len(workers.places())
         while done < count:
             while handed < min(count, done + ahead):
-                workers.submit(handed, 0, size, name, content)
+                job.submit(handed, 0, size, name, content)
                 handed += 1
-            if workers.next(1.0) is not None:
+            if job.next(1.0) is not None:
                 done += 1
 
     run(200)
@@ -113,7 +114,7 @@ def measured(workers: RayWorkers, recorder: Recorder, tasks: int) -> dict[str, f
     run(tasks)
     seconds = time.perf_counter() - began
     own, others = sum(map(processor_seconds, processes)) - own, of_ray() - others
-    workers.end()
+    job.end()
     return {
         "starts_per_s": tasks / seconds,
         "own_us": own / tasks * 1e6,
@@ -155,7 +156,7 @@ def main() -> None:
         workers = RayWorkers("ray", memory=256 << 20)
         # A worker has up to four cores; one each is asked for here.
         for kind, sql in kinds.items():
-            recorder = recorded(sql, workers)
+            recorder = recorded(sql, workers.job())
             if count == 1:
                 rows.append({"workers": "alone", "kind": kind, **alone(recorder, arguments.tasks)})
             found = measured(workers, recorder, arguments.tasks)

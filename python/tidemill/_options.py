@@ -480,5 +480,5 @@ def on(
 
     address = "ray" if on == "auto" else on
     budget = None if memory is None else _tidemill.memory_bytes(str(memory))
-    workers = ray.connect(address, memory=budget)
+    workers = ray.connect(address, memory=budget).job()
     return {"workers": workers, "may_run_here": on == "auto", "max_attempts": max_attempts}

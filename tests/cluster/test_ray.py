@@ -1,5 +1,6 @@
 """The same query and the same job on a Ray cluster: the same bytes as on one machine."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -136,7 +137,7 @@ def test_a_stopped_worker_holds_nothing_up(cluster, named, monkeypatch):
     workers.look()
     stopped = workers.places()[0][1]
     # Once all have answered, so that it is dealt tasks.
-    monkeypatch.setattr(workers, "_check", lambda _: os.kill(stopped, signal.SIGSTOP))
+    monkeypatch.setattr(workers, "_check", lambda *_: os.kill(stopped, signal.SIGSTOP))
     try:
         assert tm.query(sql, on="ray").to_pylist() == here
         # It has its tasks still, and is not dealt others.
@@ -159,7 +160,7 @@ def test_a_machine_that_is_gone_takes_nothing_with_it(cluster, named, monkeypatc
         assert workers.reach() == (4, 4, 4)
         is_gone = []
 
-        def goes(_):
+        def goes(*_):
             if not is_gone:
                 is_gone.append(cluster.remove_node(node, allow_graceful=False))
 
@@ -170,6 +171,19 @@ def test_a_machine_that_is_gone_takes_nothing_with_it(cluster, named, monkeypatc
         if node in cluster.list_all_nodes():
             cluster.remove_node(node)
         disconnect()
+
+
+def test_several_queries_of_a_process_share_the_workers(cluster, named):
+    here = [tm.query(sql.format(logs=named)).to_pylist() for sql in STATEMENTS]
+    # One that was asked for rows first, and whose rows are not taken.
+    rows = tm.query(ROWS[1].format(logs=named), on="ray")
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(STATEMENTS)) as pool:
+        asked = [
+            pool.submit(lambda sql=sql: tm.query(sql.format(logs=named), on="ray").to_pylist())
+            for sql in STATEMENTS
+        ]
+        assert [query.result() for query in asked] == here
+    assert rows.to_pylist() == tm.query(ROWS[1].format(logs=named)).to_pylist()
 
 
 def test_what_a_killed_worker_had_at_hand_is_done_again(cluster, named, tmp_path):

@@ -9,6 +9,6 @@ extra ``tidemill[ray]`` and is imported when it is asked for.
 
 from __future__ import annotations
 
-from tidemill.ray._workers import RayWorkers, connect, disconnect
+from tidemill.ray._workers import RayJob, RayWorkers, connect, disconnect
 
-__all__ = ["RayWorkers", "connect", "disconnect"]
+__all__ = ["RayJob", "RayWorkers", "connect", "disconnect"]

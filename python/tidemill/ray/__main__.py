@@ -73,7 +73,7 @@ def _serve(
     if frame is None:
         return
     start = frame[0]
-    workers = connect(start["on"], memory=start["memory"])
+    workers = connect(start["on"], memory=start["memory"]).job()
     machines, processes, threads = workers.reach()
     ready = {"is": "ready", "machines": machines, "workers": processes, "threads": threads}
     _write(target, ready)

@@ -1,14 +1,21 @@
-"""What runs in a process of the cluster: the engine, with one job at a time."""
+"""What runs in a process of the cluster: the engine, with the jobs that are told."""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tidemill
 from tidemill import _tidemill
+
+#: So many jobs are kept; the one that was told first is let go of.
+_JOBS_MAX = 4
+
+#: Of so many jobs it is known that they have ended, if what they are comes later.
+_ENDED_MAX = 256
 
 
 class Worker:
@@ -29,9 +36,8 @@ class Worker:
         share = threads / max(os.cpu_count() or 1, threads)
         self._memory = memory or max(int(all_bytes / 2 * share), 64 << 20)
         self._threads = threads
-        self._job = -1
-        self._ended = -1
-        self._worker: _tidemill.RawWorker | None = None
+        self._jobs: dict[int, _tidemill.RawWorker] = {}
+        self._ended: deque[int] = deque(maxlen=_ENDED_MAX)
 
     def ready(self) -> tuple[str, int, str]:
         """Give the name of its machine, its process, and the node of the cluster."""
@@ -45,29 +51,30 @@ class Worker:
 
     def begin(self, job: int, description: Sequence[Any], secrets: Mapping[str, str]) -> None:
         """Take the job that tasks behind this are of; its description is an object of the store."""
-        if job <= self._ended:
+        if job in self._ended:
             return
         import ray
 
-        # What it had before is let go of first.
-        self._worker = None
+        # What there is too much of is let go of first.
+        while len(self._jobs) >= _JOBS_MAX:
+            self._jobs.pop(next(iter(self._jobs)))
         content = bytes(ray.get(description[0]))
-        self._worker = _tidemill.RawWorker(content, self._memory, self._threads, [], dict(secrets))
-        self._job = job
+        worker = _tidemill.RawWorker(content, self._memory, self._threads, [], dict(secrets))
+        self._jobs[job] = worker
 
     def run(self, job: int, tasks: Sequence[bytes]) -> list[bytes] | None:
-        """Do tasks of a job; None where it was not told of the job, or the job has ended."""
-        worker = self._worker
+        """Do tasks of a job; None where it does not know the job, or that has ended."""
         parts = []
         for task in tasks:
-            if worker is None or job != self._job or job <= self._ended:
+            worker = self._jobs.get(job)
+            if worker is None or job in self._ended:
                 return None
             parts.append(worker.run(task))
         return parts
 
     def end(self, job: int) -> None:
         """End what is done for a job: nobody waits for it any more."""
-        self._ended = max(self._ended, job)
-        worker = self._worker
-        if worker is not None and self._job <= job:
+        self._ended.append(job)
+        worker = self._jobs.pop(job, None)
+        if worker is not None:
             worker.cancel()

@@ -6,6 +6,9 @@ process was killed, its machine is down) is started anew by Ray, on any machine 
 it had at hand is told to have been lost, and is dealt again by the engine, which counts how often.
 When an actor has nothing to do, tasks that have been at hand elsewhere for much longer than others
 took are given to it as well; the first to end counts.
+
+Several queries of a process may be on a cluster at once, in threads of their own: the actors are
+theirs together, and whichever has the fewest calls in work is dealt next.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import itertools
 import os
 import statistics
 import sys
+import threading
 import time
 import warnings
 from collections import deque
@@ -108,9 +112,56 @@ def disconnect() -> None:
 
 
 @dataclass(eq=False)
+class _Job:
+    """A query's tasks have it in common."""
+
+    number: int
+    #: The description as an object of the store. In a list it is fetched by an actor, once a
+    #: machine, and does not come with the call.
+    description: list[Any]
+    secrets: dict[str, str]
+    #: The actors that were told of it, by the call that did.
+    told: dict[int, Any] = field(default_factory=dict)
+    #: Tasks that nobody does, the largest first.
+    waiting: list[tuple[int, int, int, _Task]] = field(default_factory=list)
+    #: Calls of actors that do tasks of it.
+    in_work: int = 0
+    #: What is to be told of tasks.
+    done: deque[tuple[int, int, bytes | None, str | None, str]] = field(default_factory=deque)
+    #: What tasks took lately, in seconds.
+    took: deque[float] = field(default_factory=lambda: deque(maxlen=_TOOK))
+    #: Why it cannot be done, if an actor says so.
+    refused: Exception | None = None
+
+    def wait(self, task: _Task) -> None:
+        """Put a task to those that nobody does."""
+        heapq.heappush(self.waiting, (-task.size, task.number, task.attempt, task))
+
+    def next_tasks(self, actors: int) -> list[_Task]:
+        """Take the largest of the tasks that wait, and more if they take no time."""
+        *_, first = heapq.heappop(self.waiting)
+        tasks = [first]
+        if first.attempt > 0 or not self.took:
+            # One that was lost may take with it whatever it is called with.
+            return tasks
+        fitting = _CALL_SECONDS / max(statistics.median(self.took), 1e-6)
+        most = min(_TASKS_MAX, int(fitting), len(self.waiting) // (_AT_HAND * actors))
+        while len(tasks) < most and self.waiting[0][-1].attempt == 0:
+            tasks.append(heapq.heappop(self.waiting)[-1])
+        return tasks
+
+    def slow_after(self, tasks: int) -> float:
+        """After how many seconds a call of so many tasks is slow."""
+        if not self.took:
+            return _SLOW_FIRST_SECONDS
+        return max(_SLOW_SECONDS, _SLOW_FACTOR * statistics.median(self.took) * tasks)
+
+
+@dataclass(eq=False)
 class _Task:
     """A task that was handed in."""
 
+    job: _Job
     number: int
     attempt: int
     size: int
@@ -124,15 +175,57 @@ class _Task:
 
 @dataclass
 class _Call:
-    """Tasks at an actor."""
+    """Tasks of one job at an actor."""
 
     actor: int
     tasks: list[_Task]
     began: float
 
+    @property
+    def job(self) -> _Job:
+        """What they are of."""
+        return self.tasks[0].job
+
     def in_work(self) -> list[_Task]:
         """Those of which somebody waits for the end."""
         return [task for task in self.tasks if not task.has_ended]
+
+
+class RayJob:
+    """A query's own side of the workers, which the engine asks."""
+
+    def __init__(self, workers: RayWorkers) -> None:
+        self._workers = workers
+        self._job: _Job | None = None
+
+    def reach(self) -> tuple[int, int, int]:
+        """Give how many machines, workers and threads there are."""
+        return self._workers.reach()
+
+    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
+        """Say what all tasks that follow are of, and how stores are reached.
+
+        Secrets go to each worker with a call, and are in memory alone: what is put into the store
+        may be spilled.
+        """
+        self.end()
+        self._job = self._workers.begin(job, secrets, paths)
+
+    def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
+        """Hand in a task."""
+        assert self._job is not None
+        self._workers.submit(_Task(self._job, number, attempt, size, name, content))
+
+    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None, str] | None:
+        """Give what became of a task; None where nothing has after so long."""
+        assert self._job is not None
+        return self._workers.next(self._job, seconds)
+
+    def end(self) -> None:
+        """End all tasks of the job."""
+        if self._job is not None:
+            self._workers.end(self._job)
+            self._job = None
 
 
 class RayWorkers:
@@ -140,22 +233,17 @@ class RayWorkers:
 
     def __init__(self, on: str, *, memory: int | None) -> None:
         self._ray = _ray()
-        self._secrets: dict[str, str] = {}
-        self._job = -1
-        self._description: list[Any] = []
-        self._waiting: list[tuple[int, int, int, _Task]] = []
+        # Held by the query that deals or waits; those of other threads wait for a tick.
+        self._lock = threading.RLock()
+        self._jobs: list[_Job] = []
         self._running: dict[Any, _Call] = {}
-        self._done: deque[tuple[int, int, bytes | None, str | None, str]] = deque()
-        self._took: deque[float] = deque(maxlen=_TOOK)
-        # The actors that were told of the job, by the call that did.
-        self._told: dict[int, Any] = {}
         self._actors: list[Any] = []
         self._at_hand: list[int] = []
         self._threads: list[int] = []
         self._places: list[tuple[str, int, str]] = []
         # Actors that are being started anew or do not answer, by the call that tells when they are
-        # there.
-        self._coming: dict[Any, int] = {}
+        # there, with the job that asked for paths by it.
+        self._coming: dict[Any, tuple[int, _Job | None]] = {}
         self._start(on, memory)
 
     def _start(self, on: str, memory: int | None) -> None:
@@ -220,7 +308,8 @@ class RayWorkers:
 
     def close(self) -> None:
         """End the actors, whose cores are others' then."""
-        self.end()
+        for job in list(self._jobs):
+            self.end(job)
         for actor in self._actors:
             with contextlib.suppress(Exception):
                 self._ray.kill(actor)
@@ -255,134 +344,138 @@ class RayWorkers:
         machines = {node for _, _, node in self._places}
         return len(machines), len(self._actors), sum(self._threads)
 
-    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
-        """Say what all tasks that follow are of, and how stores are reached.
+    def job(self) -> RayJob:
+        """Give a query its own side."""
+        return RayJob(self)
 
-        Secrets go to each worker with a call, and are in memory alone: what is put into the store
-        may be spilled.
-        """
-        self.end()
-        self._check(paths)
-        self._secrets = dict(secrets)
-        self._job = next(_sessions)
-        # In a list it is fetched by the worker, once a machine, and does not come with the call.
-        self._description = [self._ray.put(job)]
-        self._told.clear()
+    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> _Job:
+        """Take a job, whose tasks are handed in behind this."""
+        with self._lock:
+            description = [self._ray.put(job)]
+            begun = _Job(next(_sessions), description, dict(secrets))
+            self._check(begun, paths)
+            self._refuse(begun)
+            self._jobs.append(begun)
+            return begun
 
-    def _check(self, paths: Sequence[str]) -> None:
-        """Refuse paths that a machine does not see; who does not answer is given nothing yet."""
-        coming = set(self._coming.values())
+    def _check(self, job: _Job, paths: Sequence[str]) -> None:
+        """Look whether each machine sees the paths; who does not answer is given nothing yet."""
+        coming = self._away()
         asked = {
             self._ask(actor, "missing").remote(list(paths)): actor
             for actor in range(len(self._actors))
             if actor not in coming
         }
-        there, late = self._ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
-        for call in late:
-            self._coming[call] = asked[call]
-        for call in there:
-            self._coming[call] = asked[call]
-            self._has_come(call)
+        for call, actor in asked.items():
+            self._coming[call] = (actor, job)
+        if asked:
+            there, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+            for call in there:
+                self._has_come(call)
 
     def _has_come(self, call: Any) -> None:
         """Take an actor that answers, with where it is or with paths that it does not see."""
-        actor = self._coming.pop(call)
+        actor, job = self._coming.pop(call)
         try:
             told = self._ray.get(call)
         except self._ray.exceptions.RayActorError:
-            self._coming[self._is_ready(actor)] = actor
+            self._forgets(actor)
             return
         if isinstance(told, tuple):
             self._places[actor] = told
-        elif told:
+        elif told and job is not None:
             machine = self._places[actor][0]
-            raise UsageError(
+            job.refused = UsageError(
                 f"`{told[0]}` is not on `{machine}`, where a worker would read it\nhint: a path "
                 "has to be seen by every machine, as in a network file system; or read from a "
                 "bucket"
             )
 
-    def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
-        """Hand in a task."""
-        self._wait(_Task(number, attempt, size, name, content))
-        self._deal()
+    def _forgets(self, actor: int) -> None:
+        """Note that an actor is being started anew, and knows no job then."""
+        for job in self._jobs:
+            job.told.pop(actor, None)
+        if actor not in self._away():
+            self._coming[self._is_ready(actor)] = (actor, None)
 
-    def _wait(self, task: _Task) -> None:
-        heapq.heappush(self._waiting, (-task.size, task.number, task.attempt, task))
+    def _refuse(self, job: _Job) -> None:
+        if job.refused is not None:
+            raise job.refused
 
-    def _heard(self, told: Any) -> None:
-        """Raise what an actor says of the job that it was told, if it refused it."""
-        with contextlib.suppress(self._ray.exceptions.RayActorError):
+    def _heard(self, job: _Job, told: Any) -> None:
+        """Note what an actor says of the job that it was told, if it refused it."""
+        try:
             self._ray.get(told)
+        except self._ray.exceptions.RayActorError:
+            pass
+        except Exception as error:
+            job.refused = error
+
+    def _away(self) -> set[int]:
+        return {actor for actor, _ in self._coming.values()}
 
     def _there(self) -> list[int]:
-        coming = set(self._coming.values())
-        return [place for place in range(len(self._actors)) if place not in coming]
+        away = self._away()
+        return [actor for actor in range(len(self._actors)) if actor not in away]
+
+    def submit(self, task: _Task) -> None:
+        """Hand in a task."""
+        with self._lock:
+            task.job.wait(task)
+            self._deal()
 
     def _deal(self) -> None:
         there = self._there()
-        while self._waiting and there:
+        while there:
+            waiting = [job for job in self._jobs if job.waiting]
             actor = min(there, key=lambda place: (self._at_hand[place], -self._threads[place]))
-            if self._at_hand[actor] >= _AT_HAND:
+            if not waiting or self._at_hand[actor] >= _AT_HAND:
                 return
-            self._call(actor, self._next_tasks(len(there)))
-
-    def _next_tasks(self, actors: int) -> list[_Task]:
-        """Take the largest of the tasks that wait, and more if they take no time."""
-        *_, first = heapq.heappop(self._waiting)
-        tasks = [first]
-        if first.attempt > 0 or not self._took:
-            # One that was lost may take with it whatever it is called with.
-            return tasks
-        fitting = _CALL_SECONDS / max(statistics.median(self._took), 1e-6)
-        most = min(_TASKS_MAX, int(fitting), len(self._waiting) // (_AT_HAND * actors))
-        while len(tasks) < most and self._waiting[0][-1].attempt == 0:
-            tasks.append(heapq.heappop(self._waiting)[-1])
-        return tasks
+            job = min(waiting, key=lambda job: job.in_work)
+            self._call(actor, job.next_tasks(len(there)))
 
     def _call(self, actor: int, tasks: list[_Task]) -> None:
-        if actor not in self._told:
+        job = tasks[0].job
+        if actor not in job.told:
             # Before the tasks: calls of one caller are done in their order.
             told = self._actors[actor].begin
-            self._told[actor] = told.remote(self._job, self._description, self._secrets)
+            job.told[actor] = told.remote(job.number, job.description, job.secrets)
         more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
         run = self._actors[actor].run.options(name=f"tidemill {tasks[0].name}{more}")
-        call = run.remote(self._job, [task.content for task in tasks])
+        call = run.remote(job.number, [task.content for task in tasks])
         for task in tasks:
             task.calls.append(call)
+        job.in_work += 1
         self._at_hand[actor] += 1
         self._running[call] = _Call(actor, tasks, time.monotonic())
 
     def _second_starts(self) -> None:
         """Have those without a task do what is slow elsewhere."""
-        if self._waiting:
+        if any(job.waiting for job in self._jobs):
             return
         idle = [place for place in self._there() if self._at_hand[place] == 0]
         if not idle:
             return
-        usual = statistics.median(self._took) if self._took else None
         now = time.monotonic()
-
-        def is_slow(call: _Call) -> bool:
-            limit = _SLOW_FIRST_SECONDS
-            if usual is not None:
-                limit = max(_SLOW_SECONDS, _SLOW_FACTOR * usual * len(call.tasks))
-            return now - call.began > limit
-
         once = [
             (call.began, [task for task in call.in_work() if len(task.calls) == 1])
             for call in self._running.values()
-            if is_slow(call)
+            if now - call.began > call.job.slow_after(len(call.tasks))
         ]
-        slow = sorted((began, tasks[0].number, tasks) for began, tasks in once if tasks)
-        for actor, (*_, tasks) in zip(idle, slow, strict=False):
+        slow = [(began, tasks) for began, tasks in once if tasks]
+        slow.sort(key=lambda it: it[0])
+        for actor, (_, tasks) in zip(idle, slow, strict=False):
             self._call(actor, tasks)
 
-    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None, str] | None:
-        """Give what became of a task; None where nothing has after so long."""
-        if not self._done:
-            self._take_in(seconds)
-        return self._done.popleft() if self._done else None
+    def next(
+        self, job: _Job, seconds: float
+    ) -> tuple[int, int, bytes | None, str | None, str] | None:
+        """Give what became of a task of a job; None where nothing has after so long."""
+        with self._lock:
+            if not job.done:
+                self._take_in(seconds)
+            self._refuse(job)
+            return job.done.popleft() if job.done else None
 
     def _take_in(self, seconds: float) -> None:
         """Wait for calls to end, and see to those that have."""
@@ -406,7 +499,8 @@ class RayWorkers:
         """Take what came of tasks at an actor."""
         ray = self._ray
         ended = self._running.pop(call)
-        where = ":".join(map(str, self._places[ended.actor][:2]))
+        job, where = ended.job, ":".join(map(str, self._places[ended.actor][:2]))
+        job.in_work -= 1
         self._at_hand[ended.actor] -= 1
         for task in ended.tasks:
             task.calls.remove(call)
@@ -415,58 +509,59 @@ class RayWorkers:
             # What others have done by now is not fetched.
             parts = ray.get(call) if tasks else None
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-            # Whatever it is dealt before it is there again would be lost as well, and it has
-            # forgotten the job.
-            self._told.pop(ended.actor, None)
-            if ended.actor not in self._coming.values():
-                self._coming[self._is_ready(ended.actor)] = ended.actor
+            # Whatever it is dealt before it is there again would be lost as well.
+            self._forgets(ended.actor)
             why = str(error).strip().splitlines()[0]
             for task in tasks:
                 if not task.calls:
                     task.has_ended = True
-                    self._done.append((task.number, task.attempt, None, why, where))
+                    job.done.append((task.number, task.attempt, None, why, where))
+            return
+        except Exception as error:
+            # It is told to whoever asked, which may be another thread.
+            job.refused = error
             return
         if not tasks:
             return
         if parts is None:
             # It was started anew and was not told of the job; or could not take it, and says why.
-            told = self._told.pop(ended.actor, None)
+            told = job.told.pop(ended.actor, None)
             if told is not None:
-                self._heard(told)
+                self._heard(job, told)
             for task in tasks:
-                self._wait(task)
+                job.wait(task)
             return
-        self._took.append((time.monotonic() - ended.began) / len(ended.tasks))
+        job.took.append((time.monotonic() - ended.began) / len(ended.tasks))
         others = set()
         for task, part in zip(ended.tasks, parts, strict=True):
             if not task.has_ended:
                 task.has_ended = True
                 others.update(task.calls)
-                self._done.append((task.number, task.attempt, part, None, where))
+                job.done.append((task.number, task.attempt, part, None, where))
         for other in others:
             # One that waits at its actor is not done any more.
             if not self._running[other].in_work():
                 with contextlib.suppress(Exception):
                     ray.cancel(other, force=False)
 
-    def end(self) -> None:
-        """End all tasks of the job."""
-        self._waiting.clear()
-        self._done.clear()
-        self._took.clear()
-        in_work = set()
-        # An actor has them at hand until it says that they ended.
-        for call, running in self._running.items():
-            for task in running.tasks:
-                task.has_ended = True
-            in_work.add(running.actor)
-            with contextlib.suppress(Exception):
-                self._ray.cancel(call, force=False)
-        for actor in in_work:
-            with contextlib.suppress(Exception):
-                self._ask(actor, "end").remote(self._job)
-        self._description = []
-        self._told.clear()
+    def end(self, job: _Job) -> None:
+        """End all tasks of a job."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs.remove(job)
+            job.waiting.clear()
+            job.done.clear()
+            # An actor has them at hand until it says that they ended.
+            for call, running in self._running.items():
+                if running.job is job:
+                    for task in running.tasks:
+                        task.has_ended = True
+                    with contextlib.suppress(Exception):
+                        self._ray.cancel(call, force=False)
+            for actor in job.told:
+                with contextlib.suppress(Exception):
+                    self._ask(actor, "end").remote(job.number)
+            job.description = []
 
 
 def _version() -> str:
