@@ -58,7 +58,9 @@ class Kills:
         self.tidemill = tidemill
         self.draw = draw
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tidemill-kills-"))
-        self.files = write(self.folder, draw)
+        logs = self.folder / "logs"
+        logs.mkdir()
+        self.files = write(logs, draw)
         self.here = []
         for number, statement in enumerate(STATEMENTS):
             path = self.folder / f"here-{number}.csv"
