@@ -86,6 +86,7 @@ class RunSection(TypedDict, total=False):
     max_bad: str | int | None
     threads: int | None
     priority: str | None
+    max_attempts: int | None
 
 
 class TurboSection(TypedDict, total=False):
