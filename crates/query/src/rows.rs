@@ -38,9 +38,33 @@ pub(crate) struct OrderedRows {
     is_checked: bool,
     /// What had been read of split `at` when its last batch was made.
     so_far: SoFar,
-    skip: usize,
-    left: Option<usize>,
+    limits: Limits,
     ended: bool,
+}
+
+/// Which of the rows are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Rows to be left out first.
+    pub skip: usize,
+    /// How many are wanted behind these; none for all.
+    pub left: Option<usize>,
+}
+
+impl Limits {
+    /// Whether no more rows are wanted.
+    pub(crate) fn are_reached(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    /// What is wanted of the next rows; none where nothing of them is.
+    pub(crate) fn take(&mut self, batch: &RecordBatch) -> Option<RecordBatch> {
+        let skipped = self.skip.min(batch.num_rows());
+        self.skip -= skipped;
+        let wanted = (batch.num_rows() - skipped).min(self.left.unwrap_or(usize::MAX));
+        self.left = self.left.map(|left| left - wanted);
+        (wanted > 0).then(|| batch.slice(skipped, wanted))
+    }
 }
 
 struct Shared {
@@ -110,8 +134,7 @@ impl OrderedRows {
             again: None,
             is_checked: false,
             so_far: SoFar::default(),
-            skip,
-            left: fetch,
+            limits: Limits { skip, left: fetch },
             ended: false,
         };
         for worker in 0..threads {
@@ -216,14 +239,10 @@ impl OrderedRows {
     }
 
     fn limited(&mut self) -> Result<Option<RecordBatch>> {
-        while self.left != Some(0) {
+        while !self.limits.are_reached() {
             let Some(batch) = self.next_batch()? else { return Ok(None) };
-            let skipped = self.skip.min(batch.num_rows());
-            self.skip -= skipped;
-            let wanted = (batch.num_rows() - skipped).min(self.left.unwrap_or(usize::MAX));
-            if wanted > 0 {
-                self.left = self.left.map(|left| left - wanted);
-                return Ok(Some(batch.slice(skipped, wanted)));
+            if let Some(batch) = self.limits.take(&batch) {
+                return Ok(Some(batch));
             }
         }
         Ok(None)
@@ -268,7 +287,7 @@ impl OrderedRows {
 
     /// Whether reading ended because no more rows were wanted.
     pub(crate) fn is_cut_short(&self) -> bool {
-        self.left == Some(0) && self.at < self.shared.scan.splits().len()
+        self.limits.are_reached() && self.at < self.shared.scan.splits().len()
     }
 }
 

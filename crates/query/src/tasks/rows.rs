@@ -11,6 +11,7 @@ use tidemill_source::SplitStats;
 
 use super::dealer::Dealer;
 use super::task::{Part, Read};
+use crate::rows::Limits;
 use crate::scan::{Scan, SoFar};
 
 /// An iterator of batches.
@@ -24,8 +25,7 @@ pub(crate) struct RowsElsewhere {
     read: VecDeque<Read>,
     /// What had been read of the first of these when the last batch was made.
     so_far: SoFar,
-    skip: usize,
-    left: Option<usize>,
+    limits: Limits,
     is_cut_short: bool,
     ended: bool,
 }
@@ -44,8 +44,7 @@ impl RowsElsewhere {
             part: None,
             read: VecDeque::new(),
             so_far: SoFar::default(),
-            skip,
-            left,
+            limits: Limits { skip, left },
             is_cut_short: false,
             ended: false,
         }
@@ -115,14 +114,10 @@ impl RowsElsewhere {
     }
 
     fn limited(&mut self) -> Result<Option<RecordBatch>> {
-        while self.left != Some(0) {
+        while !self.limits.are_reached() {
             let Some(batch) = self.next_batch()? else { return Ok(None) };
-            let skipped = self.skip.min(batch.num_rows());
-            self.skip -= skipped;
-            let wanted = (batch.num_rows() - skipped).min(self.left.unwrap_or(usize::MAX));
-            if wanted > 0 {
-                self.left = self.left.map(|left| left - wanted);
-                return Ok(Some(batch.slice(skipped, wanted)));
+            if let Some(batch) = self.limits.take(&batch) {
+                return Ok(Some(batch));
             }
         }
         let is_over = self.dealer.as_ref().is_none_or(Dealer::has_ended) && self.read.is_empty();

@@ -24,6 +24,7 @@ use super::runner::{GivenUp, ReadPart, Until, Why};
 use super::shown::PartRead;
 use super::{Turbo, account_of};
 use crate::map::Map;
+use crate::rows::Limits;
 use crate::scan::{Outcome, Scan, SoFar};
 
 /// Rows of a map in the order in which they are found; an iterator of batches.
@@ -33,10 +34,8 @@ pub(crate) struct FoundRows {
     sender: SyncSender<Message>,
     turbo: Turbo,
     until: Until,
-    /// Rows to be left out first.
-    skip: usize,
-    /// Rows that are still wanted; none for all.
-    left: Option<usize>,
+    /// Which of the rows are wanted.
+    limits: Limits,
     /// What had been read of splits when the last of their rows that were taken was made; of those that have not landed.
     open: HashMap<usize, SoFar>,
     why: Option<Why>,
@@ -125,7 +124,16 @@ impl FoundRows {
             Shared::start_thread(&shared, &sender)?;
         }
         let open = HashMap::new();
-        Ok(FoundRows { shared, batches, sender, turbo, until, skip, left: fetch, open, why: None })
+        Ok(FoundRows {
+            shared,
+            batches,
+            sender,
+            turbo,
+            until,
+            limits: Limits { skip, left: fetch },
+            open,
+            why: None,
+        })
     }
 
     /// What was read, once it has ended.
@@ -155,7 +163,7 @@ impl FoundRows {
 
     fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if self.left == Some(0) {
+            if self.limits.are_reached() {
                 return Ok(self.end(Why::Found));
             }
             self.shared.cancel.check()?;
@@ -195,12 +203,8 @@ impl FoundRows {
                     if !self.shared.is_find {
                         self.open.insert(split, so_far);
                     }
-                    let skipped = self.skip.min(batch.num_rows());
-                    self.skip -= skipped;
-                    let wanted = (batch.num_rows() - skipped).min(self.left.unwrap_or(usize::MAX));
-                    if wanted > 0 {
-                        self.left = self.left.map(|left| left - wanted);
-                        return Ok(Some(batch.slice(skipped, wanted)));
+                    if let Some(batch) = self.limits.take(&batch) {
+                        return Ok(Some(batch));
                     }
                 }
             }
