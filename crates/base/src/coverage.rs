@@ -75,7 +75,7 @@ pub struct Sampled {
     /// How many splits of CSV began, among those that could be checked, where no record does: their first records
     /// are wrong, and so may be what they count for.
     pub wrong_starts: u64,
-    /// Which clauses go by estimates, so that other groups might pass them: `HAVING`, `ORDER BY`, `LIMIT`.
+    /// Which clauses go by estimates, so that other groups might pass them: `HAVING`, `QUALIFY`, `ORDER BY`, `LIMIT`.
     #[serde(default)]
     pub by_estimates: Vec<String>,
     /// By how many seconds the answer missed its deadline; none within 0.2 s.

@@ -522,6 +522,22 @@ impl Error {
         Error::DiskFull { folders: folders.collect(), source }
     }
 
+    /// The same with one more thing that can be done about it, where it is of a file that cannot be read and has a hint.
+    #[must_use]
+    pub fn advised(mut self, more: &str) -> Error {
+        if let Error::NotFound { hint, .. }
+        | Error::Remote { hint, .. }
+        | Error::Rowfile { hint, .. }
+        | Error::Corrupt { hint, .. } = &mut self
+        {
+            *hint = Some(match hint.take() {
+                Some(hint) => format!("{hint}; {more}"),
+                None => more.to_owned(),
+            });
+        }
+        self
+    }
+
     /// Whose mistake it is.
     pub fn kind(&self) -> Kind {
         match self {

@@ -5,13 +5,16 @@
 //! percent-encoded where the server does that (`encoding-type=url`), as XML has no control characters.
 //! Requests are signed by `object_store`, sent by its client and repeated as it repeats its own.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
 use object_store::aws::{AmazonS3ConfigKey as K, AwsAuthorizer};
 use object_store::client::{HttpClient, HttpRequest, HttpRequestBody};
+use object_store::path::Path;
 use object_store::{ObjectMeta, RetryConfig};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use quick_xml::Reader;
@@ -122,13 +125,18 @@ impl Listed {
     /// # Errors
     /// [`Error::Usage`] for a key that it cannot name.
     pub(crate) fn meta(&self, bucket: &Bucket) -> Result<ObjectMeta> {
-        Ok(ObjectMeta {
-            location: bucket.path(&self.key)?,
+        Ok(self.clone().meta_at(bucket.path(&self.key)?))
+    }
+
+    /// The same, of a key that is known to be one of its.
+    pub(crate) fn meta_at(self, location: Path) -> ObjectMeta {
+        ObjectMeta {
+            location,
             last_modified: self.modified,
             size: self.size,
-            e_tag: self.e_tag.clone(),
+            e_tag: self.e_tag,
             version: None,
-        })
+        }
     }
 }
 
@@ -141,6 +149,36 @@ pub struct Page {
     pub folders: Vec<String>,
     /// By what the next page is asked for; none after the last.
     pub next: Option<String>,
+}
+
+/// By what the pages of one listing were asked for, so that one that turns in a circle ends.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(HashSet<String>);
+
+impl Asked {
+    /// By what the page behind this one is asked for; none after the last.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] where that was asked for before.
+    pub(crate) fn next(
+        &mut self,
+        bucket: &Bucket,
+        prefix: &str,
+        page: &mut Page,
+    ) -> Result<Option<String>> {
+        let Some(token) = page.next.take() else { return Ok(None) };
+        if self.0.insert(token.clone()) {
+            return Ok(Some(token));
+        }
+        Err(Error::Remote {
+            action: "list",
+            url: bucket.url(prefix),
+            offset: None,
+            status: None,
+            reason: "the listing has come back to a page that it gave before".into(),
+            hint: Some("is it an S3 server? (AWS_ENDPOINT_URL)".into()),
+        })
+    }
 }
 
 /// What is told of an object by itself.
@@ -302,11 +340,20 @@ impl Bucket {
         if method == "HEAD" {
             return Ok(Answer { status, headers, body: Bytes::new() });
         }
+        let too_long = |bytes: u64| format!("an answer of {bytes} bytes and more is not allowed");
         if length > ANSWER_BYTES_MAX {
-            return Err(format!("an answer of {length} bytes, which is no page of a listing"));
+            return Err(too_long(length));
         }
-        let body = answer.into_body().bytes().await.map_err(|error| root_cause(&error))?;
-        Ok(Answer { status, headers, body })
+        let mut coming = answer.into_body().bytes_stream();
+        let mut body = Vec::new();
+        // Not every body says before how long it is.
+        while let Some(bytes) = coming.try_next().await.map_err(|error| root_cause(&error))? {
+            body.extend_from_slice(&bytes);
+            if body.len() as u64 > ANSWER_BYTES_MAX {
+                return Err(too_long(ANSWER_BYTES_MAX));
+            }
+        }
+        Ok(Answer { status, headers, body: body.into() })
     }
 
     fn refused_answer(

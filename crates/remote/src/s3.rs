@@ -22,7 +22,7 @@ use tracing::{Instrument, debug_span};
 use super::client::{Connector, Kept, OnlyNew, root_cause};
 use super::counted;
 use super::object::Object;
-use super::requests::{Wire, address};
+use super::requests::{Asked, Wire, address};
 use super::tuning::Tuning;
 use super::{Fetch, StorageOptions};
 
@@ -266,12 +266,35 @@ impl Bucket {
     /// # Errors
     /// [`Error::Remote`].
     pub async fn list(self: Arc<Self>, prefix: String) -> Result<Vec<ObjectMeta>> {
+        if self.wire.is_express {
+            return self.list_directory(&prefix).await;
+        }
+        let mut found = Vec::new();
+        let mut token = None;
+        let mut asked = Asked::default();
+        loop {
+            let mut page = Arc::clone(&self).page(prefix.clone(), false, token).await?;
+            for listed in page.objects.drain(..) {
+                let location = Path::parse(&listed.key).map_err(|source| {
+                    self.refused("list", &prefix, None, &object_store::Error::from(source))
+                })?;
+                found.push(listed.meta_at(location));
+            }
+            token = asked.next(&self, &prefix, &mut page)?;
+            if token.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The same of a directory bucket, which is asked by way of sessions.
+    async fn list_directory(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
         let mut found = Vec::new();
         let mut page_token = None;
         loop {
             let options = PaginatedListOptions { page_token, ..PaginatedListOptions::default() };
-            let page = self.store.list_paginated(Some(prefix.as_str()), options).await;
-            let page = page.map_err(|error| self.refused("list", &prefix, None, &error))?;
+            let page = self.store.list_paginated(Some(prefix), options).await;
+            let page = page.map_err(|error| self.refused("list", prefix, None, &error))?;
             found.extend(page.result.objects);
             page_token = page.page_token;
             if page_token.is_none() {

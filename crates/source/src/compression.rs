@@ -10,7 +10,7 @@
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -190,6 +190,8 @@ struct Decoded {
     /// What the first frame of Zstandard wants, if it wants much.
     window_bytes: Option<u64>,
     empty: bool,
+    /// Whether a read gives what the bytes that have come decode to, rather than wait for more.
+    eager: bool,
 }
 
 /// What Zstandard says of a window beyond its limit.
@@ -231,7 +233,13 @@ impl ByteInput for Decoded {
         while filled < out.len() {
             match self.decoder.read(&mut out[filled..]) {
                 Ok(0) => break,
-                Ok(count) => filled += count,
+                Ok(count) => {
+                    filled += count;
+                    // The decoder stops within `out` where it has no more stored bytes.
+                    if self.eager {
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let mut state = self.state.lock();
@@ -265,6 +273,10 @@ impl ByteInput for Decoded {
         }
         Ok(filled)
     }
+
+    fn is_eager(&self) -> bool {
+        self.eager
+    }
 }
 
 /// The decoded bytes of `input`, which is read `buffer_bytes` at a time and holds `stored_bytes`,
@@ -283,6 +295,7 @@ pub(crate) fn decode(
         return Ok(input);
     }
     let state = Arc::new(Mutex::new(StoredState::default()));
+    let eager = input.is_eager();
     let mut stored =
         Stored { input, buffer: vec![0; buffer_bytes], at: 0, filled: 0, state: state.clone() };
     // A compressed file of zero bytes holds zero bytes, as everywhere else.
@@ -306,7 +319,8 @@ pub(crate) fn decode(
         Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(stored)),
     };
     let path_shown = path.clone();
-    let decoded = Decoded { decoder, state, path: path_shown, compression, window_bytes, empty };
+    let decoded =
+        Decoded { decoder, state, path: path_shown, compression, window_bytes, empty, eager };
     Ok(match stored_bytes {
         Some(bytes) if bytes < AHEAD_BYTES_MIN => Box::new(decoded),
         _ => Box::new(Ahead::start(decoded, path)?),
@@ -344,17 +358,20 @@ struct Ahead {
     current: Vec<u8>,
     at: usize,
     worker: Option<JoinHandle<()>>,
+    eager: bool,
 }
 
 impl Ahead {
     fn start(decoded: Decoded, path: &Arc<str>) -> Result<Self> {
+        let eager = decoded.eager;
         let (sender, blocks) = sync_channel(AHEAD_BLOCKS);
         let (spent, recycled) = channel();
         let worker = std::thread::Builder::new()
             .name("tidemill-decode".into())
             .spawn(move || Self::run(decoded, &sender, &recycled))
             .map_err(|error| Error::io("start a thread to decode", path.as_ref(), error))?;
-        Ok(Self { blocks: Some(blocks), spent, current: Vec::new(), at: 0, worker: Some(worker) })
+        let (blocks, worker) = (Some(blocks), Some(worker));
+        Ok(Self { blocks, spent, current: Vec::new(), at: 0, worker, eager })
     }
 
     fn run(
@@ -385,7 +402,14 @@ impl ByteInput for Ahead {
         while filled < out.len() {
             if self.at == self.current.len() {
                 let Some(blocks) = &self.blocks else { break };
-                match blocks.recv() {
+                let next = match self.eager && filled > 0 {
+                    true => match blocks.try_recv() {
+                        Err(TryRecvError::Empty) => break,
+                        next => next.map_err(drop),
+                    },
+                    false => blocks.recv().map_err(drop),
+                };
+                match next {
                     Ok(Ok(block)) if block.is_empty() => {
                         self.blocks = None;
                         break;
@@ -399,7 +423,7 @@ impl ByteInput for Ahead {
                         self.blocks = None;
                         return Err(error);
                     }
-                    Err(_) => {
+                    Err(()) => {
                         self.blocks = None;
                         return Err(Error::Internal("the decoding thread ended early".into()));
                     }
@@ -411,6 +435,10 @@ impl ByteInput for Ahead {
             filled += count;
         }
         Ok(filled)
+    }
+
+    fn is_eager(&self) -> bool {
+        self.eager
     }
 }
 

@@ -199,7 +199,7 @@ pub(crate) struct Bounds {
     pub quantities: Vec<Quantity>,
     /// Of which quantiles are asked for.
     pub values: Vec<Quantity>,
-    /// Which clauses go by estimates: `HAVING`, `ORDER BY`, `LIMIT`.
+    /// Which clauses go by estimates: `HAVING`, `QUALIFY`, `ORDER BY`, `LIMIT`.
     pub by_estimates: Vec<&'static str>,
     /// Whether the result has a row for each group that was found.
     pub has_groups: bool,
@@ -213,6 +213,16 @@ fn has_groups(plan: &LogicalPlan, core: &AggregateNode) -> bool {
         Ok(matches!(node, LogicalPlan::Aggregate(it) if it.group_expr.is_empty()))
     };
     !core.group_expr.is_empty() && !plan.exists(is_one_row).unwrap_or(false)
+}
+
+/// Whether a condition over these rows may be of what windows make of them.
+fn is_of_windows(input: &LogicalPlan) -> bool {
+    match input {
+        LogicalPlan::Window(_) => true,
+        LogicalPlan::Projection(projection) => is_of_windows(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_of_windows(&alias.input),
+        _ => false,
+    }
 }
 
 /// What a table's scan is called in the plan above it.
@@ -573,13 +583,15 @@ impl Found<'_> {
             LogicalPlan::Limit(limit) => &limit.input,
             LogicalPlan::Projection(projection) => &projection.input,
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::Window(window) => &window.input,
             _ => return,
         };
         self.clauses(input, found);
         let mut is_estimate = |expr: &Expr| self.expr(input, expr) != Is::Exact;
         match plan {
             LogicalPlan::Filter(filter) if is_estimate(&filter.predicate) => {
-                found.extend((!found.contains(&"HAVING")).then_some("HAVING"));
+                let clause = if is_of_windows(input) { "QUALIFY" } else { "HAVING" };
+                found.extend((!found.contains(&clause)).then_some(clause));
             }
             LogicalPlan::Sort(sort) if sort.expr.iter().any(|by| is_estimate(&by.expr)) => {
                 found.extend((!found.contains(&"ORDER BY")).then_some("ORDER BY"));

@@ -14,6 +14,9 @@ use crate::scan::Scan;
 /// Of fewer splits there is no sample.
 const SPLITS_MIN: usize = 16;
 
+/// What would let a run go on.
+const LEAVES_OUT: &str = "--drop 10% leaves out what cannot be read";
+
 /// How often whoever waits looks how things stand.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
@@ -31,6 +34,8 @@ pub(crate) struct Drawing {
     pub(crate) total_with_left_out: u64,
     /// Bytes that may be left out.
     pub(crate) drop_bytes: u64,
+    /// What is said of what may not be.
+    advice: &'static str,
     next: AtomicUsize,
 }
 
@@ -68,7 +73,7 @@ impl Drawing {
         let total_with_left_out = total + left_bytes;
         let unreadable = left_out.iter().find(|file| !file.is_late && until.drop.is_none());
         if let Some(file) = unreadable {
-            return Err(unreadable_file(file, "--drop 10% leaves out what cannot be read"));
+            return Err(unreadable_file(file, LEAVES_OUT));
         }
         let may_be = may_drop(total + left_bytes);
         if let (Some(first), true) = (left_out.first(), until.drop.is_some() && left_bytes > may_be)
@@ -81,7 +86,21 @@ impl Drawing {
         }
         let drop_bytes = may_be.saturating_sub(left_bytes).min(total);
         let next = AtomicUsize::new(0);
-        Ok(Drawing { order, count, in_order, sizes, total, total_with_left_out, drop_bytes, next })
+        let advice = match until.drop {
+            Some(_) => "more cannot be read than --drop lets be left out",
+            None => LEAVES_OUT,
+        };
+        Ok(Drawing {
+            order,
+            count,
+            in_order,
+            sizes,
+            total,
+            total_with_left_out,
+            drop_bytes,
+            advice,
+            next,
+        })
     }
 
     /// The next split; none when as many have been begun as may be.
@@ -121,8 +140,11 @@ impl Drawing {
                 | Error::Rowfile { .. }
                 | Error::Format { .. }
         );
-        if !may_be || *bytes + self.sizes[index] > self.drop_bytes {
+        if !may_be {
             return Err(error);
+        }
+        if *bytes + self.sizes[index] > self.drop_bytes {
+            return Err(error.advised(self.advice));
         }
         *bytes += self.sizes[index];
         given_up.push(GivenUp { split: index, error: Some(error.to_string()) });

@@ -21,7 +21,7 @@ use crate::object::{Object, probe_all};
 use crate::pattern::{
     Pattern, alternatives, from_home, is_pattern, literal_prefix, local_path, on_disk,
 };
-use crate::requests::{Listed, Page};
+use crate::requests::{Asked, Listed, Page};
 use crate::s3::Bucket;
 use crate::{Fetch, wait};
 
@@ -207,12 +207,18 @@ pub(super) struct Pages {
     prefix: String,
     folders: bool,
     coming: Option<Fetch<Page>>,
+    asked: Asked,
 }
 
 impl Pages {
     pub(super) fn new(bucket: &Arc<Bucket>, prefix: &str, folders: bool) -> Result<Pages> {
-        let mut pages =
-            Pages { bucket: Arc::clone(bucket), prefix: prefix.to_owned(), folders, coming: None };
+        let mut pages = Pages {
+            bucket: Arc::clone(bucket),
+            prefix: prefix.to_owned(),
+            folders,
+            coming: None,
+            asked: Asked::default(),
+        };
         pages.ask(None)?;
         Ok(pages)
     }
@@ -228,7 +234,7 @@ impl Pages {
     pub(super) fn next(&mut self, cancel: &Cancel) -> Result<Option<Page>> {
         let Some(coming) = self.coming.take() else { return Ok(None) };
         let mut page = coming.wait(cancel)?;
-        if let Some(token) = page.next.take() {
+        if let Some(token) = self.asked.next(&self.bucket, &self.prefix, &mut page)? {
             self.ask(Some(token))?;
         }
         Ok(Some(page))
