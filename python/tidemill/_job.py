@@ -87,6 +87,8 @@ class RunSection(TypedDict, total=False):
     threads: int | None
     priority: str | None
     max_attempts: int | None
+    scratch: str | os.PathLike[str] | None
+    scratch_above: str | int | None
 
 
 class TurboSection(TypedDict, total=False):
@@ -328,6 +330,8 @@ class Job:
         no_intervals: bool = False,
         on: str | None = None,
         max_attempts: int | None = None,
+        scratch: str | os.PathLike[str] | None = None,
+        scratch_above: str | int | None = None,
         progress: bool | None = None,
     ) -> Result | Written:
         """Run the job: the same as `tidemill.run`.
@@ -372,6 +376,8 @@ class Job:
             no_intervals=no_intervals,
             on=on,
             max_attempts=max_attempts,
+            scratch=scratch,
+            scratch_above=scratch_above,
             progress=progress,
         )
 
@@ -407,6 +413,8 @@ class Job:
         no_intervals: bool = False,
         on: str | None = None,
         max_attempts: int | None = None,
+        scratch: str | os.PathLike[str] | None = None,
+        scratch_above: str | int | None = None,
     ) -> Explain:
         r"""Say how the job would be run, and what would be written, and do not run it.
 
@@ -456,7 +464,7 @@ class Job:
                 as_seen=as_seen,
                 no_intervals=no_intervals,
             ),
-            _options.on(on, memory, max_attempts),
+            _options.on(on, memory, max_attempts, scratch, scratch_above),
         )
         return Explain._of(text, tree)
 
@@ -663,6 +671,8 @@ def carry_out(
     no_intervals: bool,
     on: str | None,
     max_attempts: int | None,
+    scratch: str | os.PathLike[str] | None,
+    scratch_above: str | int | None,
     progress: bool | None,
 ) -> Result | Written:
     """Run a job, for `run` and `Job.run`."""
@@ -693,7 +703,7 @@ def carry_out(
             bool(overwrite),
             limits,
             turbo,
-            _options.on(on, memory, max_attempts),
+            _options.on(on, memory, max_attempts, scratch, scratch_above),
         )
         return Written._of(written)
     sink = _options.sink(
@@ -705,7 +715,7 @@ def carry_out(
         sink_exec=sink_exec,
         storage_options=storage_options,
     )
-    where = _options.on(on, memory, max_attempts)
+    where = _options.on(on, memory, max_attempts, scratch, scratch_above)
     return result_or_written(_tidemill.run(text, sink, limits, turbo, where))
 
 

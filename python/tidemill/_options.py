@@ -23,8 +23,8 @@ Share = str | float
 class Workers(Protocol):
     """Processes elsewhere that read a query's splits."""
 
-    def reach(self) -> tuple[int, int, int]:
-        """How many machines, workers and threads there are."""
+    def reach(self) -> tuple[int, int, int, bool]:
+        """How many machines, workers and threads there are, and whether all are on this machine."""
         ...
 
     def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
@@ -50,6 +50,8 @@ class OnOptions(TypedDict):
     workers: Workers | None
     may_run_here: bool
     max_attempts: int | None
+    scratch: str | None
+    scratch_above: str | None
 
 
 class SourceOptions(TypedDict):
@@ -209,6 +211,8 @@ class QueryWriting(Reading, Turbo, Writing, total=False):
     replacement_scans: bool | None
     on: str | None
     max_attempts: int | None
+    scratch: str | os.PathLike[str] | None
+    scratch_above: str | int | None
 
 
 class MergeWriting(Limits, Writing, total=False):
@@ -223,6 +227,8 @@ class JobWriting(MergeWriting, Turbo, total=False):
     set: Mapping[str, Any] | None
     on: str | None
     max_attempts: int | None
+    scratch: str | os.PathLike[str] | None
+    scratch_above: str | int | None
     read_block: str | int | None
     read_window: str | int | None
     read_memory: str | int | None
@@ -459,16 +465,29 @@ def _character(name: str, text: str | None) -> int | None:
 
 
 def on(
-    on: str | None, memory: str | int | None = None, max_attempts: int | None = None
+    on: str | None,
+    memory: str | int | None = None,
+    max_attempts: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    scratch_above: str | int | None = None,
 ) -> OnOptions:
     """Give who reads the splits, by what ``on`` names."""
+    of_workers: OnOptions = {
+        "workers": None,
+        "may_run_here": on == "auto",
+        "max_attempts": max_attempts,
+        "scratch": None if scratch is None else os.fspath(scratch),
+        "scratch_above": None if scratch_above is None else str(scratch_above),
+    }
     if on is None:
-        if max_attempts is not None:
-            message = (
-                "`max_attempts` is of workers on a cluster\nhint: name one by `on`, or leave it out"
-            )
-            raise UsageError(message)
-        return {"workers": None, "may_run_here": False, "max_attempts": None}
+        for name in ("max_attempts", "scratch", "scratch_above"):
+            if of_workers[name] is not None:  # type: ignore[literal-required]
+                message = (
+                    f"`{name}` is of workers on a cluster\n"
+                    "hint: name one by `on`, or leave it out"
+                )
+                raise UsageError(message)
+        return of_workers
     if on not in ("ray", "auto") and not on.startswith("ray://"):
         message = (
             f"`on={on!r}` names no cluster\nhint: ray, ray:// with a host and its port, or auto"
@@ -481,4 +500,4 @@ def on(
     address = "ray" if on == "auto" else on
     budget = None if memory is None else _tidemill.memory_bytes(str(memory))
     workers = ray.connect(address, memory=budget).job()
-    return {"workers": workers, "may_run_here": on == "auto", "max_attempts": max_attempts}
+    return {**of_workers, "workers": workers}

@@ -71,6 +71,8 @@ def query(
     no_intervals: bool = False,
     on: str | None = None,
     max_attempts: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    scratch_above: str | int | None = None,
     output: None = None,
     progressive: Literal[False] = False,
     progress: bool | None = None,
@@ -121,6 +123,8 @@ def query(
     no_intervals: bool = False,
     on: str | None = None,
     max_attempts: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    scratch_above: str | int | None = None,
     output: None = None,
     progressive: Literal[True],
     progress: bool | None = None,
@@ -171,6 +175,8 @@ def query(
     no_intervals: bool = False,
     on: str | None = None,
     max_attempts: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    scratch_above: str | int | None = None,
     output: Path,
     format: str | None = None,
     compression: str | None = None,
@@ -228,6 +234,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     no_intervals: bool = False,
     on: str | None = None,
     max_attempts: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    scratch_above: str | int | None = None,
     output: Path | None = None,
     format: str | None = None,
     compression: str | None = None,
@@ -345,6 +353,13 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         then. Needs ``pip install tidemill[ray]``. This process alone, if left out.
     max_attempts : int, optional
         With ``on``: fail once so many workers ended over the same splits. Default: 4.
+    scratch : path or str, optional
+        With ``on``: where tables go that are too large to be sent, on their way from worker to
+        worker: a folder that all machines see, or ``s3://bucket/prefix``. What is put there is
+        removed in the end. Default: the first of ``spill_dir`` where all workers are on this
+        machine; else none, and all tables pass this process.
+    scratch_above : str or int, optional
+        With ``on``: tables of more go by way of ``scratch``. Default: ``"4 MiB"``.
     output : path or str, optional
         Write the result to a file, or to one file per value with columns in braces:
         ``"out/{day}.csv"``.
@@ -474,7 +489,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
             "answers as they stand are not written: `progressive` and `output` do not go together"
         )
         raise UsageError(message)
-    where = _options.on(on, memory, max_attempts)
+    where = _options.on(on, memory, max_attempts, scratch, scratch_above)
     done = _tidemill.query(sql, given, source, sink, limits, turbo, progressive, named, where)
     if isinstance(done, RawAnswers):
         return Answers(done)
@@ -798,6 +813,8 @@ def explain(
     cluster: str | None = None,
     on: str | None = None,
     max_attempts: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    scratch_above: str | int | None = None,
     replacement_scans: bool | None = None,
     **objects: SourceObject,
 ) -> Explain:
@@ -872,7 +889,7 @@ def explain(
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))
-    where = _options.on(on, memory, max_attempts)
+    where = _options.on(on, memory, max_attempts, scratch, scratch_above)
     explained = _tidemill.explain_query(sql, given, source, limits, turbo, named, cluster, where)
     return Explain._of(*explained)
 
@@ -937,6 +954,8 @@ def run(
     no_intervals: bool = False,
     on: str | None = None,
     max_attempts: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    scratch_above: str | int | None = None,
     progress: bool | None = None,
 ) -> Result | Written:
     r"""Run a job: a source, a map, tables and a sink.
@@ -964,7 +983,7 @@ def run(
         As in the job's ``[turbo]``, and as in `query`.
     on : str, optional
         As in `query`.
-    max_attempts : int, optional
+    max_attempts, scratch, scratch_above : optional
         As in the job's ``[run]``, and as in `query`.
     progress : bool, optional
         As in `query`.
@@ -1023,6 +1042,8 @@ def run(
         no_intervals=no_intervals,
         on=on,
         max_attempts=max_attempts,
+        scratch=scratch,
+        scratch_above=scratch_above,
         progress=progress,
     )
 

@@ -10,7 +10,7 @@ use clap::{Arg, Args, Command, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tidemill_engine::formats::Format;
 use tidemill_engine::on::{Bridge, On};
-use tidemill_engine::query::Workers;
+use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::sink::OutputFormat;
 use tidemill_engine::{Cancel, Error, Query, Result, Turbo, memory};
 
@@ -298,6 +298,8 @@ pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub on: OnArgs,
     #[command(flatten)]
+    pub scratch: ScratchArgs,
+    #[command(flatten)]
     pub turbo: TurboArgs,
     #[command(flatten)]
     pub source: SourceArgs,
@@ -339,6 +341,8 @@ pub(crate) struct RunArgs {
     pub salvage: bool,
     #[command(flatten)]
     pub on: OnArgs,
+    #[command(flatten)]
+    pub scratch: ScratchArgs,
     #[command(flatten)]
     pub turbo: TurboArgs,
     #[command(flatten)]
@@ -1220,6 +1224,28 @@ pub(crate) struct OnArgs {
     /// Fail once so many workers ended over the same splits, one after the other [default: 4]
     #[arg(long, value_name = "N", requires = "on", value_parser = at_least_one)]
     pub max_attempts: Option<usize>,
+}
+
+/// Where large tables go between workers.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "On a cluster")]
+pub(crate) struct ScratchArgs {
+    /// Where tables go that are too large to be sent, on their way from worker to worker: a folder that all machines see,
+    /// or s3://bucket/prefix [default: the first --spill-dir where all workers are on this machine; else all tables pass
+    /// this process]
+    #[arg(long, value_name = "URL", requires = "on")]
+    pub scratch: Option<String>,
+    /// Tables of more go by way of --scratch [default: 4 MiB]
+    #[arg(long, value_name = "SIZE", requires = "on")]
+    pub scratch_above: Option<String>,
+}
+
+impl ScratchArgs {
+    /// The query as these have it.
+    pub(crate) fn over(&self, query: Query) -> Result<Query> {
+        let own = ScratchSpec::of(self.scratch.clone(), self.scratch_above.as_deref())?;
+        Ok(Query { scratch: own.over(query.scratch), ..query })
+    }
 }
 
 impl OnArgs {

@@ -167,7 +167,7 @@ impl Reached {
             })
             .map_err(io)?;
         let mut bridge = Reached {
-            reach: Reach { machines: 0, workers: 0, threads: 0 },
+            reach: Reach { machines: 0, workers: 0, threads: 0, is_here: false },
             child,
             to: Some(BufWriter::new(stdin)),
             from,

@@ -66,7 +66,7 @@ pub(crate) fn convert<'py>(
     };
     if !conversion.is_to_folder() {
         let query = conversion.check_one().and_then(|()| conversion.query());
-        let query = on.over(query.map_err(|error| raise(py, error))?);
+        let query = query.and_then(|query| on.over(query)).map_err(|error| raise(py, error))?;
         let sink = Some(conversion.sink);
         let written = run_query(py, query, sink, limits, &Limits::default(), about)?;
         return Ok((written, 0));

@@ -128,7 +128,7 @@ fn query<'py>(
         .detach(|| -> Result<_> {
             let turbo = turbo.over(&Turbo::default(), began)?;
             let defaults = source.spec(String::new())?;
-            let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() });
+            let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() })?;
             Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?))
         })
         .map_err(|error| raise(py, error))?;
@@ -203,7 +203,7 @@ fn run<'py>(
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let sink = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
-    let query = on.over(Query { turbo, ..job.query() });
+    let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
     run_query(py, query, sink, limits, &job.limits, job.about(output))
 }
 
@@ -222,7 +222,7 @@ fn run_partial(
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let about = job.about(Some(out.display().to_string()));
-    let query = on.over(Query { turbo, ..job.query() });
+    let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
     keep(py, limits, &job.limits, about, &out.clone(), move |preparation| {
         Plan::new(&query, &preparation.settings)?.run_partial(&out, overwrite, &preparation.id)
     })
@@ -308,7 +308,7 @@ fn explain_query(
     explain(py, limits, cluster, move || {
         let turbo = turbo.over(&Turbo::default(), began)?;
         let defaults = source.spec(String::new())?;
-        let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() });
+        let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() })?;
         Ok((query.with_parameters(&parameters(given)?)?, None, Limits::default()))
     })
 }
@@ -347,7 +347,7 @@ fn explain_job(
         let job = job.job()?;
         let turbo = turbo.over(&job.turbo, began)?;
         let sink = sink.over(job.sink.as_ref())?;
-        Ok((on.over(Query { turbo, ..job.query() }), sink, job.limits))
+        Ok((on.over(Query { turbo, ..job.query() })?, sink, job.limits))
     })
 }
 

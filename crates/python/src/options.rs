@@ -8,7 +8,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::program::Program;
-use tidemill_engine::query::Workers;
+use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
@@ -108,6 +108,7 @@ impl LimitOptions {
             priority: self.priority,
             spill_dirs: self.spill_dirs,
             max_attempts: None,
+            scratch: ScratchSpec::default(),
         };
         (limits, self.display)
     }
@@ -120,15 +121,23 @@ pub(crate) struct OnOptions {
     workers: Option<Py<PyAny>>,
     may_run_here: bool,
     max_attempts: Option<usize>,
+    scratch: Option<String>,
+    scratch_above: Option<String>,
 }
 
 impl OnOptions {
     /// The query as these have it.
-    pub(crate) fn over(self, query: Query) -> Query {
-        let Some(object) = self.workers else { return query };
+    ///
+    /// # Errors
+    /// Where a size is none.
+    pub(crate) fn over(self, query: Query) -> tidemill_engine::Result<Query> {
+        let Some(object) = self.workers else { return Ok(query) };
         let workers: Arc<dyn Workers> = Arc::new(Called::new(object));
         let attempts_max = self.max_attempts.or(query.attempts_max);
-        Query { workers: Some(workers), may_run_here: self.may_run_here, attempts_max, ..query }
+        let own = ScratchSpec::of(self.scratch, self.scratch_above.as_deref())?;
+        let scratch = own.over(query.scratch);
+        let may_run_here = self.may_run_here;
+        Ok(Query { workers: Some(workers), may_run_here, attempts_max, scratch, ..query })
     }
 
     /// Refuses a cluster for what is done on one machine.

@@ -64,7 +64,7 @@ impl RawWorker {
 }
 
 /// Workers that a Python object reaches: it has `reach()`, which
-/// gives how many machines, workers and threads there are, `begin(job, secrets, paths)`, `submit(number, attempt, bytes, name, content)`,
+/// gives how many machines, workers and threads there are and whether all are on this machine, `begin(job, secrets, paths)`, `submit(number, attempt, bytes, name, content)`,
 /// `next(seconds)`, which gives `None` or `(number, attempt, part, None, worker)` or `(number, attempt, None, why, worker)`, and `end()`.
 #[derive(Debug)]
 pub(crate) struct Called {
@@ -89,9 +89,10 @@ impl Workers for Called {
     fn reach(&self) -> Result<Reach> {
         Python::attach(|py| {
             let called = self.object.bind(py).call_method0("reach");
-            let told = called.and_then(|told| told.extract::<(usize, usize, usize)>());
-            let (machines, workers, threads) = told.map_err(|error| Self::failed(py, error))?;
-            Ok(Reach { machines, workers, threads })
+            let told = called.and_then(|told| told.extract::<(usize, usize, usize, bool)>());
+            let told = told.map_err(|error| Self::failed(py, error))?;
+            let (machines, workers, threads, is_here) = told;
+            Ok(Reach { machines, workers, threads, is_here })
         })
     }
 

@@ -57,7 +57,7 @@ impl fmt::Display for Elsewhere {
             let end = if count == 1 { "" } else { "s" };
             format!("{} {word}{end}", coverage::grouped(count))
         };
-        let Reach { machines, workers, threads } = self.reach;
+        let Reach { machines, workers, threads, .. } = self.reach;
         writeln!(
             f,
             "on a cluster: {} on {}, {}",

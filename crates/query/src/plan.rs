@@ -64,7 +64,7 @@ use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
-use crate::tasks;
+use crate::tasks::{self, Gives};
 use crate::turbo::answer::Answering;
 use crate::turbo::bounds::Bounds;
 use crate::turbo::intervals::Intervals;
@@ -696,7 +696,7 @@ impl Plan {
                         Err(Error::BadRecords { .. }) => {
                             self.tables.iter().for_each(|(_, table)| table.forget_scans());
                             self.rejects.start_over()?;
-                            let merged = self.fold(parts)?;
+                            let merged = self.fold(parts, Gives::Answers)?;
                             return self.finish(parts, merged, account, None);
                         }
                         folded => {
@@ -706,7 +706,7 @@ impl Plan {
                     }
                 }
                 (None, _) => {
-                    let merged = self.fold(parts)?;
+                    let merged = self.fold(parts, Gives::Answers)?;
                     return self.finish(parts, merged, account, None);
                 }
             },
@@ -1052,7 +1052,8 @@ impl Plan {
             return Err(not_mergeable(&why));
         }
         let of = (&self.query.sql, &self.logical, &self.tables);
-        let merged = self.fold(parts).map_err(|error| explained(error, of.0, of.1, of.2))?;
+        let merged =
+            self.fold(parts, Gives::Groups).map_err(|error| explained(error, of.0, of.1, of.2))?;
         let sources = self.tables.iter().filter_map(|(name, table)| Some((name, table.source()?)));
         let sources = sources.map(|(name, source)| PartialSource {
             name: name.clone(),
@@ -1126,9 +1127,9 @@ impl Plan {
         table.map(|(_, table)| Arc::clone(table))
     }
 
-    pub(crate) fn fold(&self, parts: &Tables) -> Result<Merged> {
+    pub(crate) fn fold(&self, parts: &Tables, gives: Gives) -> Result<Merged> {
         if let Some(workers) = &self.query.workers {
-            return tasks::fold(self, parts, workers);
+            return tasks::fold(self, parts, workers, gives);
         }
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);

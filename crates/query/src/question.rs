@@ -8,7 +8,7 @@ use tidemill_source::SourceSpec;
 use tidemill_sql::parameters::{self, Parameter};
 use tidemill_sql::session::Stable;
 
-use crate::tasks::Workers;
+use crate::tasks::{ScratchSpec, Workers};
 use crate::turbo::Turbo;
 
 /// A source with the name that SQL knows it by.
@@ -52,6 +52,8 @@ pub struct Query {
     pub may_run_here: bool,
     /// Splits that so many workers ended over, one after the other, fail the query. Default: 4.
     pub attempts_max: Option<usize>,
+    /// How tables that are too large to be sent go between workers.
+    pub scratch: ScratchSpec,
 }
 
 impl Query {

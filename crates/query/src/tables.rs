@@ -81,6 +81,30 @@ pub(crate) enum Part {
     Chunks(Vec<Pending>),
 }
 
+impl Part {
+    /// Its groups in their form on disk, one batch after another.
+    ///
+    /// # Errors
+    /// Where they cannot be read back; what is done with them.
+    pub(crate) fn each(self, take: &mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+        match self {
+            Part::Table(mut merged) => {
+                while let Some(groups) = merged.next_groups()? {
+                    take(groups)?;
+                }
+            }
+            Part::Chunks(chunks) => {
+                for chunk in chunks {
+                    for groups in chunk.groups()? {
+                        take(groups?)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The same for some of a query's splits.
 ///
 /// # Errors

@@ -23,6 +23,7 @@
 //! - `cache`: which of the bytes are kept on a disk, for the next run?
 //! - `tuning`: which block and window suit a server, as past runs saw it?
 //! - `upload`: how does an object come to be, at once or not at all?
+//! - `scratch`: where do the bytes of a query wait that are too many to be sent?
 //! - `files`: which of them are there, and how are they copied from here to there?
 //!
 //! **What it costs.** A file of at most 64 KiB that was listed is one GET; one of at most 4 MiB too,
@@ -47,6 +48,7 @@ pub mod pattern;
 pub mod reader;
 pub mod requests;
 pub mod s3;
+pub mod scratch;
 pub mod tuning;
 pub mod upload;
 

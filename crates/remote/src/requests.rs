@@ -45,7 +45,7 @@ pub(crate) struct Wire {
     signs_payload: bool,
     requester_pays: bool,
     /// Sessions, which a directory bucket wants, are known to `object_store` alone.
-    is_express: bool,
+    pub(crate) is_express: bool,
     retry: RetryConfig,
 }
 

@@ -25,6 +25,7 @@ pub mod partial;
 mod partitions;
 mod places;
 mod prefetch;
+pub mod ranges;
 mod scatter;
 pub mod sections;
 pub mod sessions;

@@ -580,11 +580,26 @@ impl Merger {
             partitions,
             answers: VecDeque::new(),
             chunks: VecDeque::new(),
+            elsewhere: None,
             is_unsorted: false,
             precisions: Vec::new(),
             cancel: self.cancel,
             progress: self.progress,
         })
+    }
+
+    /// Ends a fold to which nothing was added, with what others have finished: all groups' answers in the order of
+    /// their keys' hashes, and how good they are, an entry per aggregate.
+    ///
+    /// # Errors
+    /// As [`Merger::finish`].
+    pub fn finished_elsewhere(
+        self,
+        precisions: Vec<Option<Precision>>,
+        answers: Answers,
+    ) -> Result<Merged> {
+        let merged = self.finish(1)?;
+        Ok(Merged { partitions: VecDeque::new(), elsewhere: Some(answers), precisions, ..merged })
     }
 }
 
@@ -592,7 +607,7 @@ impl Merger {
 ///
 /// # Errors
 /// The first of theirs.
-fn together(
+pub fn together(
     helpers: usize,
     work: &(dyn Fn() -> Result<()> + Sync),
     progress: &Progress,
@@ -767,11 +782,16 @@ pub struct Merged {
     answers: VecDeque<Answer>,
     /// Groups that wait, in their form on disk.
     chunks: VecDeque<RecordBatch>,
+    /// Answers that others have finished, in the order of their hashes, behind all others.
+    elsewhere: Option<Answers>,
     is_unsorted: bool,
     precisions: Vec<Option<Precision>>,
     cancel: Cancel,
     progress: Progress,
 }
+
+/// Answers in the order of their keys' hashes.
+pub type Answers = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 /// A finished table and the hashes of its keys, where they are known.
 struct Answer {
@@ -793,7 +813,12 @@ impl Merged {
 
     /// Whether there is no more answer.
     pub fn is_done(&self) -> bool {
-        self.partitions.is_empty() && self.answers.is_empty()
+        self.partitions.is_empty() && self.answers.is_empty() && self.elsewhere.is_none()
+    }
+
+    /// How good the answers given so far are, an entry per aggregate.
+    pub fn precisions(&self) -> &[Option<Precision>] {
+        &self.precisions
     }
 
     fn note_precisions(&mut self, precisions: Vec<Option<Precision>>) {
@@ -814,12 +839,39 @@ impl Merged {
             let answer = if is_unsorted { answer.in_hash_order(key_count)? } else { answer };
             Ok((precisions, answer))
         })?;
-        let Some(finished) = finished else { return Ok(false) };
+        let Some(finished) = finished else { return self.take_from_elsewhere() };
         for (precisions, answer) in finished {
             self.note_precisions(precisions);
             self.answers.push_back(answer);
         }
         Ok(true)
+    }
+
+    /// Takes the next answer that others have finished; false after the last.
+    fn take_from_elsewhere(&mut self) -> Result<bool> {
+        let Some(batch) = self.elsewhere.as_mut().and_then(Iterator::next).transpose()? else {
+            self.elsewhere = None;
+            return Ok(false);
+        };
+        self.answers.push_back(Answer { batch, hashes: None });
+        Ok(true)
+    }
+
+    /// The next part of the answer for whoever puts it together with those of other ranges of hashes: in the order
+    /// of its keys' hashes, whether it is large or not. None after the last.
+    ///
+    /// # Errors
+    /// Where an answer does not fit its type.
+    pub fn next_in_hash_order(&mut self) -> Result<Option<RecordBatch>> {
+        self.is_unsorted = true;
+        loop {
+            if let Some(answer) = self.answers.pop_front() {
+                return Ok(Some(answer.batch));
+            }
+            if !self.finish_next()? {
+                return Ok(None);
+            }
+        }
     }
 
     /// Makes something of each of the next tables, emptying it, several at once of what is in memory; none
@@ -958,6 +1010,9 @@ impl Merged {
     /// As folding spilled partitions.
     pub fn next_groups(&mut self) -> Result<Option<RecordBatch>> {
         let key_count = self.spec.keys.len();
+        if self.elsewhere.is_some() {
+            return Err(Error::Internal("groups are asked for of which there are answers".into()));
+        }
         while self.chunks.is_empty() {
             let chunks = self.next_tables(|table| {
                 let chunk = table.take()?;

@@ -4,7 +4,7 @@
 //!   kind (1 byte)  length (8, little-endian)  crc32 of these and the content (4)  │  content
 //! ```
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
@@ -118,6 +118,35 @@ impl<'a> Sections<'a> {
         self.rest = &rest[length..];
         Ok(Some((head[0], content)))
     }
+}
+
+/// The next section that is read from somewhere; none at the end.
+///
+/// # Errors
+/// As reading; of kind `InvalidData` for what is no section, or was cut off.
+pub fn read(from: &mut impl Read) -> std::io::Result<Option<(u8, Vec<u8>)>> {
+    let invalid = |why: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    from.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    if head.is_empty() {
+        return Ok(None);
+    }
+    let cut = || invalid("it was cut off");
+    let head: [u8; HEAD_BYTES] = head.try_into().map_err(|_| cut())?;
+    let mut length = [0; 8];
+    length.copy_from_slice(&head[1..9]);
+    let length = u64::from_le_bytes(length);
+    let mut content = Vec::new();
+    // No more is made room for than comes.
+    from.by_ref().take(length).read_to_end(&mut content)?;
+    if content.len() as u64 != length {
+        return Err(cut());
+    }
+    let sum = u32::from_le_bytes([head[9], head[10], head[11], head[12]]);
+    if checksum(&head[..9], &content) != sum {
+        return Err(invalid("the checksum of a section does not hold"));
+    }
+    Ok(Some((head[0], content)))
 }
 
 /// Something if the messages of an Arrow stream are as long as they say: Arrow's reader sets so much memory

@@ -74,9 +74,9 @@ def _serve(
         return
     start = frame[0]
     workers = connect(start["on"], memory=start["memory"]).job()
-    machines, processes, threads = workers.reach()
-    ready = {"is": "ready", "machines": machines, "workers": processes, "threads": threads}
-    _write(target, ready)
+    machines, processes, threads, is_here = workers.reach()
+    counts = {"machines": machines, "workers": processes, "threads": threads}
+    _write(target, {"is": "ready", **counts, "is_here": is_here})
     in_work = 0
     while True:
         try:

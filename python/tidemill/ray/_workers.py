@@ -18,6 +18,7 @@ import heapq
 import importlib
 import itertools
 import os
+import socket
 import statistics
 import sys
 import threading
@@ -198,8 +199,8 @@ class RayJob:
         self._workers = workers
         self._job: _Job | None = None
 
-    def reach(self) -> tuple[int, int, int]:
-        """Give how many machines, workers and threads there are."""
+    def reach(self) -> tuple[int, int, int, bool]:
+        """Give how many machines, workers and threads there are; whether all are on this machine."""
         return self._workers.reach()
 
     def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
@@ -339,10 +340,11 @@ class RayWorkers:
         """Give the machine and the process of each."""
         return [place[:2] for place in self._places]
 
-    def reach(self) -> tuple[int, int, int]:
-        """Give how many machines, workers and threads there are."""
+    def reach(self) -> tuple[int, int, int, bool]:
+        """Give how many machines, workers and threads there are; whether all are on this machine."""
         machines = {node for _, _, node in self._places}
-        return len(machines), len(self._actors), sum(self._threads)
+        is_here = {name for name, _, _ in self._places} == {socket.gethostname()}
+        return len(machines), len(self._actors), sum(self._threads), is_here
 
     def job(self) -> RayJob:
         """Give a query its own side."""

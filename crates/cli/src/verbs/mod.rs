@@ -21,6 +21,7 @@ use clap::CommandFactory;
 use tidemill_engine::error::visible;
 use tidemill_engine::job::Limits;
 use tidemill_engine::program::Program;
+use tidemill_engine::query::ScratchSpec;
 use tidemill_engine::remote::{self, StorageOptions};
 use tidemill_engine::sink::directly;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
@@ -220,6 +221,7 @@ impl LimitArgs {
             priority: self.priority.clone(),
             spill_dirs: self.spill_dir.clone(),
             max_attempts: None,
+            scratch: ScratchSpec::default(),
         }
     }
 }

@@ -30,6 +30,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
     let query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
+    let query = args.scratch.over(query)?;
     let cluster = args.cluster.as_deref().map(Cluster::parse).transpose()?;
     if cluster.is_some() && !args.explain {
         return Err(Error::usage_hint(
@@ -71,6 +72,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         source.spec.recover |= args.salvage;
     }
     let query = Query { turbo: args.turbo.over(&job.turbo)?, ..job.query() };
+    let query = args.scratch.over(query)?;
     if let Some(out) = &args.partial {
         if args.dry_run {
             let preparation = prepare(&args.limits.limits(), &job.limits)?;

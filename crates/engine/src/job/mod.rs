@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use tidemill_base::error::{Error, Result};
 use tidemill_jobs::About;
-use tidemill_query::{NamedSource, Query, TURBO_OPTIONS, Turbo};
+use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, Turbo};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::SinkSpec;
 use tidemill_source::program::{self, Program};
@@ -72,6 +72,8 @@ pub struct Limits {
     pub spill_dirs: Vec<PathBuf>,
     /// On a cluster: splits that so many workers ended over fail the run.
     pub max_attempts: Option<usize>,
+    /// On a cluster: how tables that are too large to be sent go between workers.
+    pub scratch: ScratchSpec,
 }
 
 impl Job {
@@ -217,6 +219,7 @@ impl Job {
             sources: self.sources.clone(),
             map: self.map.clone(),
             attempts_max: self.limits.max_attempts,
+            scratch: self.limits.scratch.clone(),
             ..Query::default()
         }
     }
@@ -560,8 +563,22 @@ fn limits(root: &mut Section) -> Result<Limits> {
             .map(Into::into)
             .collect(),
         max_attempts: section.count("max_attempts")?,
+        scratch: {
+            let url = section.text("scratch")?;
+            let above = section.text_or_number("scratch_above")?;
+            ScratchSpec::of(url, above.as_deref())?
+        },
     };
-    let known = ["memory", "max_bad", "threads", "priority", "spill_dir", "max_attempts"];
+    let known = [
+        "memory",
+        "max_bad",
+        "threads",
+        "priority",
+        "spill_dir",
+        "max_attempts",
+        "scratch",
+        "scratch_above",
+    ];
     section.finish(&known)?;
     Ok(limits)
 }

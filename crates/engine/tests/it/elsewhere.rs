@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Worker, Workers};
+use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Worker, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Error, NamedSource, Plan, Progress, Query, Result, Settings};
@@ -58,7 +58,8 @@ impl Dealt {
 
 impl Workers for Dealt {
     fn reach(&self) -> Result<Reach> {
-        Ok(Reach { machines: 1, workers: 2, threads: self.0.lock().unwrap().threads })
+        let threads = self.0.lock().unwrap().threads;
+        Ok(Reach { machines: 1, workers: 2, threads, is_here: true })
     }
 
     fn begin(&self, job: HandedJob) -> Result<()> {
@@ -113,7 +114,10 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
         return;
     }
     let workers = Dealt::new(query.sql.len() as u64, 2, 5);
-    let own = Query { workers: Some(workers.clone()), ..query.clone() };
+    // Every second one has its tables put apart, however small they are.
+    let part_bytes_max = query.sql.len().is_multiple_of(2).then_some(0);
+    let scratch = ScratchSpec { url: None, part_bytes_max };
+    let own = Query { workers: Some(workers.clone()), scratch, ..query.clone() };
     let settings =
         Settings { progress: Progress::new(), rejected_folder: None, ..settings.clone() };
     let Ok(plan) = Plan::new(&own, &settings) else { return };
@@ -188,13 +192,22 @@ fn many_splits_in_any_order_with_workers_that_are_gone_answer_as_one_process_doe
         )
         .unwrap();
         for (threads, lost) in [(1, 0), (4, 3), (64, 2)] {
-            let workers = Dealt::new(seed, threads, lost);
-            let query = of(&folder, "?.csv", sql, Some(workers.clone()));
-            let there = answered(Plan::new(&query, &settings()).unwrap().run().unwrap()).unwrap();
-            assert!(workers.done() > 1, "{sql}: one task");
-            assert_eq!(there.batches, here.batches, "{sql} with {threads} threads");
-            assert_eq!(there.coverage.rows, here.coverage.rows, "{sql}");
-            assert_eq!(there.coverage.bytes, here.coverage.bytes, "{sql}");
+            for part_bytes_max in [None, Some(0), Some(20_000)] {
+                let scratch = Folder::new();
+                let workers = Dealt::new(seed, threads, lost);
+                let query = of(&folder, "?.csv", sql, Some(workers.clone()));
+                let url = Some(scratch.sql("$"));
+                let query = Query { scratch: ScratchSpec { url, part_bytes_max }, ..query };
+                let there = Plan::new(&query, &settings()).unwrap().run().unwrap();
+                let there = answered(there).unwrap();
+                let how = format!("{sql} with {threads} threads, {part_bytes_max:?}");
+                assert!(workers.done() > 1, "{how}: one task");
+                assert_eq!(whole(&there), whole(&here), "{how}");
+                assert_eq!(there.coverage.rows, here.coverage.rows, "{how}");
+                assert_eq!(there.coverage.bytes, here.coverage.bytes, "{how}");
+                assert_eq!(there.coverage.estimates, here.coverage.estimates, "{how}");
+                assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "{how}");
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a driver says of its query to workers, and how their parts are merged.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -15,6 +16,8 @@ use tidemill_tables::merge::{Merged, Merger};
 
 use super::dealer::{Cutting, Dealer, cut};
 use super::job::{Asked, Job, Said};
+use super::parted::Parting;
+use super::reduction::{self, Reduction};
 use super::rows::RowsElsewhere;
 use super::{HandedJob, Workers, not_elsewhere};
 use crate::build_sides::{BuildSide, scanned};
@@ -54,6 +57,7 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
         Route::Engine { why } => return Err(not_elsewhere(why)),
     };
     check_map(plan, stream, map)?;
+    reduction::check(plan)?;
     let table = plan.table(stream.table());
     let source = table.as_ref().and_then(|table| table.source());
     source.map_or(Ok(()), |source| Ok(source.describe().map(drop)?))
@@ -75,20 +79,26 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
         }
         Route::Engine { .. } => return Ok(None),
     };
-    let parts = match &asked {
-        Asked::Tables(_) => {
-            "a table each, merged by the driver in the order of the input as they come"
-        }
-        Asked::Rows { .. } => "rows, written by the driver in the order of the input",
-    };
     let before = plan.settings.progress.bytes_total();
     let (_, scan) = plan.per_split(stream, map)?;
     // Nothing is read now.
     plan.tables.iter().for_each(|(_, table)| table.forget_scans());
     plan.settings.progress.set_bytes_total(before);
     // What is joined is read when it runs.
-    let job = job(plan, stream, &sides[..0], asked, &scan)?.encoded()?;
+    let job = job(plan, stream, &sides[..0], (asked, None), &scan)?.encoded()?;
     let reach = workers.reach()?;
+    let mut parts = match &plan.route {
+        Route::Tables(_) => {
+            "a table each, merged by the driver in the order of the input as they come"
+        }
+        _ => "rows, written by the driver in the order of the input",
+    }
+    .to_owned();
+    if let Route::Tables(tables) = &plan.route
+        && let Some(large) = reduction::explained(plan, tables, reach)
+    {
+        parts.push_str(&format!("; {large}"));
+    }
     let splits = scan.splits();
     Ok(Some(Elsewhere {
         reach,
@@ -96,26 +106,48 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
         splits: splits.len() as u64,
         bytes: splits.iter().map(|split| split.bytes).sum(),
         job_bytes: job.len() as u64,
-        parts: parts.to_owned(),
+        parts,
     }))
+}
+
+/// What is made of a query's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gives {
+    /// Its answers.
+    Answers,
+    /// Its groups with their states.
+    Groups,
 }
 
 /// Runs the map of a query over all splits elsewhere, and merges what comes of them.
 ///
 /// # Errors
 /// The first that a split, in split order, or a merge meets; [`Error::Usage`] for what cannot be read elsewhere.
-pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &Arc<dyn Workers>) -> Result<Merged> {
+pub(crate) fn fold(
+    plan: &Plan,
+    parts: &Tables,
+    workers: &Arc<dyn Workers>,
+    gives: Gives,
+) -> Result<Merged> {
     let asked = Asked::Tables(parts.spec.describe());
     let of = (&parts.stream, &parts.map, parts.sides.as_slice());
-    let (mut dealer, scan) = start(plan, of, asked, workers, of_tables(plan))?;
+    let mut reduction = match gives {
+        Gives::Answers => Reduction::create(plan, parts, workers.reach()?)?,
+        Gives::Groups => None,
+    };
+    let large = reduction.as_ref().map(|large| (large.parting(), large.lock()));
+    let (mut dealer, scan) = start(plan, of, asked, workers, (of_tables(plan), large))?;
     let settings = &plan.settings;
-    let merger = Merger::new(
-        &parts.spec,
-        settings.share(3, 4) / 3 * 2,
-        &settings.spill_dirs,
-        &settings.cancel,
-        &settings.progress,
-    )?;
+    let new_merger = || {
+        Merger::new(
+            &parts.spec,
+            settings.share(3, 4) / 3 * 2,
+            &settings.spill_dirs,
+            &settings.cancel,
+            &settings.progress,
+        )
+    };
+    let mut merger = new_merger()?;
     let decoder = Table::new(&parts.spec)?;
     let is_order_free = parts.spec.is_order_free();
     let progress = &settings.progress;
@@ -133,6 +165,15 @@ pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &Arc<dyn Workers>) -> R
             scan.accept(stats)?;
         }
         let mut clock = ThreadClock::start();
+        if let Some(parted) = part.take_parted()? {
+            let large = reduction.as_mut().ok_or_else(Dealer::of_others)?;
+            // What came before it is before it.
+            if !is_order_free && !merger.is_untouched() {
+                let before = std::mem::replace(&mut merger, new_merger()?);
+                large.add_own(before.finish(settings.threads)?)?;
+            }
+            large.add(parted);
+        }
         while let Some((_, groups)) = part.next_batch()? {
             let chunk = decoder.decode(&groups)?;
             match is_order_free {
@@ -143,10 +184,20 @@ pub(crate) fn fold(plan: &Plan, parts: &Tables, workers: &Arc<dyn Workers>) -> R
         }
         progress.tables().add_cpu(&mut clock);
     }
-    drop(dealer);
     settings.cancel.check()?;
     let mut clock = ThreadClock::start();
-    let merged = merger.finish(settings.threads)?;
+    let merged = match reduction.filter(|large| !large.is_empty()) {
+        None => merger.finish(settings.threads)?,
+        Some(mut large) => {
+            if !merger.is_untouched() {
+                let small = std::mem::replace(&mut merger, new_merger()?);
+                large.add_own(small.finish(settings.threads)?)?;
+            }
+            let (precisions, answers) = large.run(&dealer)?;
+            merger.finished_elsewhere(precisions, answers)?
+        }
+    };
+    drop(dealer);
     settings.progress.tables().add_cpu(&mut clock);
     plan.tables
         .iter()
@@ -169,7 +220,7 @@ pub(crate) fn rows(
     workers: &Arc<dyn Workers>,
 ) -> Result<RowsElsewhere> {
     let asked = Asked::Rows { fetch: fetch.map(|fetch| fetch.saturating_add(skip)) };
-    let (dealer, scan) = start(plan, of, asked, workers, of_rows(plan))?;
+    let (dealer, scan) = start(plan, of, asked, workers, (of_rows(plan), None))?;
     Ok(RowsElsewhere::new(dealer, scan, &plan.settings.progress, (skip, fetch)))
 }
 
@@ -199,14 +250,17 @@ fn start(
     of: (&TableReference, &LogicalPlan, &[BuildSide]),
     asked: Asked,
     workers: &Arc<dyn Workers>,
-    cutting: Cutting,
+    (cutting, large): (Cutting, Option<(Parting, Option<PathBuf>)>),
 ) -> Result<(Dealer, Arc<Scan>)> {
     let (stream, map, sides) = of;
     let (_, scan) = plan.per_split(stream, map)?;
+    let (parting, lock) = large.unzip();
+    let mut paths = paths(scan.splits())?;
+    paths.extend(lock.flatten().map(|lock| lock.to_string_lossy().into_owned()));
     let job = HandedJob {
-        content: job(plan, stream, sides, asked, &scan)?.encoded()?,
+        content: job(plan, stream, sides, (asked, parting), &scan)?.encoded()?,
         secrets: scan.source().spec().storage_options.for_workers(),
-        paths: paths(scan.splits())?,
+        paths,
     };
     let run = (&plan.settings.cancel, &plan.settings.progress);
     let dealer = Dealer::start(workers, job, Arc::clone(&scan), run, cutting)?;
@@ -235,7 +289,7 @@ fn job(
     plan: &Plan,
     stream: &TableReference,
     sides: &[BuildSide],
-    asked: Asked,
+    (asked, parting): (Asked, Option<Parting>),
     scan: &Scan,
 ) -> Result<Job> {
     let (mut streams, others): (Vec<_>, Vec<_>) = plan
@@ -253,6 +307,7 @@ fn job(
         planned_ns: plan.query.planned_ns.unwrap_or(0),
         source: scan.source().describe()?,
         sample: table.and_then(|table| table.sample()).map(Into::into),
+        parting,
     };
     let sides = sides.iter().map(|side| side.rows.filled()).collect();
     Ok(Job { said, schemas, sides })

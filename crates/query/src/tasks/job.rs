@@ -20,6 +20,8 @@ use tidemill_source::SourceDescription;
 use tidemill_sql::dialects::Sample;
 use tidemill_tables::sections::{self, Sections};
 
+use super::parted::Parting;
+
 const MAGIC: &[u8; 8] = b"TIDEJOB1";
 
 const JOB: u8 = b'J';
@@ -51,6 +53,8 @@ pub(super) struct Said {
     pub source: SourceDescription,
     /// Which of its rows are taken.
     pub sample: Option<SampleSaid>,
+    /// What becomes of large tables. None: they are sent as others are.
+    pub parting: Option<Parting>,
 }
 
 /// What comes of a job's tasks.

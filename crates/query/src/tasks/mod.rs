@@ -15,17 +15,22 @@
 //! splits: whether each began where the one before it ended is checked between workers as it is between threads, and
 //! rows and states that depend on order come in it, so that the answer is the same bytes as that of one machine.
 //!
+//! A table that is too large to be sent goes to a scratch file, put apart by ranges of its keys' hashes. When all splits
+//! have been read, workers merge range by range what all tables have of it, and what the driver is given are answers.
+//!
 //! How a task reaches a worker is somebody else's: whoever can start processes is [`Workers`].
 
 mod dealer;
 mod driver;
 mod failure;
 mod job;
+mod parted;
+mod reduction;
 mod rows;
 mod task;
 mod worker;
 
-pub(crate) use driver::{check, explained, fold, rows};
+pub(crate) use driver::{Gives, check, explained, fold, rows};
 pub(crate) use rows::RowsElsewhere;
 pub use worker::Worker;
 
@@ -34,6 +39,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
+use tidemill_base::memory::{self, Size};
 
 /// That a query is not run by workers elsewhere.
 pub(crate) fn not_elsewhere(why: &str) -> Error {
@@ -85,6 +91,46 @@ pub struct Reach {
     pub workers: usize,
     /// Threads of all processes.
     pub threads: usize,
+    /// Whether all of them are on the machine of whoever asks, and see its files.
+    #[serde(default)]
+    pub is_here: bool,
+}
+
+/// How tables that are too large to be sent go from worker to worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScratchSpec {
+    /// A folder that all machines see, or `s3://bucket/prefix`. Default: the folder for what does not fit memory, where
+    /// all workers are on one machine, and else none: then all tables pass whoever asks.
+    pub url: Option<String>,
+    /// What is larger goes by way of it, in bytes. Default: 4 MiB.
+    pub part_bytes_max: Option<u64>,
+}
+
+impl ScratchSpec {
+    /// As people write it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a size that is none.
+    pub fn of(url: Option<String>, above: Option<&str>) -> Result<ScratchSpec> {
+        let bytes = |text: &str| match memory::parse_size(text) {
+            Some(Size::Bytes(bytes)) => Ok(bytes),
+            _ => Err(Error::usage_hint(
+                format!("scratch_above: `{text}` is not a number of bytes"),
+                "write bytes (`8e6`) or a unit (`512k`, `4MiB`)",
+            )),
+        };
+        let part_bytes_max = above.map(bytes).transpose()?;
+        Ok(ScratchSpec { url, part_bytes_max })
+    }
+
+    /// The same with what another says that this does not.
+    #[must_use]
+    pub fn over(self, other: ScratchSpec) -> ScratchSpec {
+        ScratchSpec {
+            url: self.url.or(other.url),
+            part_bytes_max: self.part_bytes_max.or(other.part_bytes_max),
+        }
+    }
 }
 
 /// A job on its way to workers.

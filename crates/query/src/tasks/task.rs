@@ -2,10 +2,14 @@
 //!
 //! ```text
 //!   "TIDETASK"  section 'T' │ JSON: files, and splits of them that follow one another
+//!   or          section 'M' │ JSON: ranges of tables in scratch files that are to be merged
 //!
 //!   "TIDEPIEC"  section 'R' │ JSON: what was read of each split
 //!               section 'P' │ JSON: where the rows that follow are from                 (before each batch of rows)
 //!               section 'G' │ Arrow: keys and states, as in partial tables, or rows     (any number)
+//!   or          section 'F' │ JSON: in which scratch file they lie, and where each range of hashes
+//!   or          section 'D' │ JSON: of a range that was merged, and in which scratch file it lies  (any number)
+//!               section 'I' │ sections 'G': its answers, if they lie in none
 //!   or          section 'X' │ JSON: an error
 //! ```
 
@@ -22,6 +26,7 @@ use tidemill_tables::spill::slices;
 
 use super::failure::Failure;
 use super::job::{bad, json, put};
+use super::parted::{Parted, Reduce, Reduced};
 
 const TASK_MAGIC: &[u8; 8] = b"TIDETASK";
 const PART_MAGIC: &[u8; 8] = b"TIDEPIEC";
@@ -29,7 +34,11 @@ const PART_MAGIC: &[u8; 8] = b"TIDEPIEC";
 const TASK: u8 = b'T';
 const READ: u8 = b'R';
 const PLACE: u8 = b'P';
-const GROUPS: u8 = b'G';
+pub(super) const GROUPS: u8 = b'G';
+const REDUCE: u8 = b'M';
+const PARTED: u8 = b'F';
+const REDUCED: u8 = b'D';
+const SECTIONS: u8 = b'I';
 const ERROR: u8 = b'X';
 
 /// Some splits that follow one another, and the files that they are of.
@@ -45,11 +54,30 @@ impl Task {
         put(&mut out, TASK, &json(self)?)?;
         Ok(out)
     }
+}
 
-    pub(super) fn decoded(bytes: &[u8]) -> Result<Task> {
+impl Reduce {
+    pub(super) fn encoded(&self) -> Result<Vec<u8>> {
+        let mut out = TASK_MAGIC.to_vec();
+        put(&mut out, REDUCE, &json(self)?)?;
+        Ok(out)
+    }
+}
+
+/// What a worker is to do.
+pub(super) enum Told {
+    /// To read splits.
+    Read(Task),
+    /// To merge ranges of tables.
+    Reduce(Reduce),
+}
+
+impl Told {
+    pub(super) fn decoded(bytes: &[u8]) -> Result<Told> {
         let rest = bytes.strip_prefix(TASK_MAGIC).ok_or_else(|| bad("it is no task"))?;
         match Sections::new(rest).next().map_err(bad)? {
-            Some((TASK, content)) => of_json(content),
+            Some((TASK, content)) => of_json(content).map(Told::Read),
+            Some((REDUCE, content)) => of_json(content).map(Told::Reduce),
             _ => Err(bad("a task says nothing")),
         }
     }
@@ -116,6 +144,20 @@ impl PartWriter {
         Ok(())
     }
 
+    /// Says where the groups lie.
+    pub(super) fn write_parted(&mut self, parted: &Parted) -> Result<()> {
+        put(&mut self.groups, PARTED, &json(parted)?)
+    }
+
+    /// Appends what came of a range of hashes, and its groups unless they lie elsewhere.
+    pub(super) fn write_reduced(&mut self, reduced: &Reduced, groups: &[u8]) -> Result<()> {
+        put(&mut self.groups, REDUCED, &json(reduced)?)?;
+        match reduced.file {
+            Some(_) => Ok(()),
+            None => put(&mut self.groups, SECTIONS, groups),
+        }
+    }
+
     /// What was written takes so many bytes.
     pub(super) fn bytes(&self) -> usize {
         self.groups.len()
@@ -179,6 +221,41 @@ impl Part {
     /// What it takes, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.content.len() as u64
+    }
+
+    /// Where its groups lie, if they are not here.
+    ///
+    /// # Errors
+    /// Where it does not say so.
+    pub(super) fn take_parted(&mut self) -> Result<Option<Parted>> {
+        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        match sections.next().map_err(bad)? {
+            Some((PARTED, content)) => {
+                let parted = of_json(content)?;
+                self.at = self.content.len();
+                Ok(Some(parted))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What came of ranges of hashes: how good it is, and the bytes of its groups if they do not lie in a file.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub(super) fn reduced(&self) -> Result<Vec<(Reduced, Vec<u8>)>> {
+        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        let mut all = Vec::new();
+        while let Some((kind, content)) = sections.next().map_err(bad)? {
+            match (kind, all.last_mut()) {
+                (REDUCED, _) => all.push((of_json::<Reduced>(content)?, Vec::new())),
+                (SECTIONS, Some((reduced, groups))) if reduced.file.is_none() => {
+                    *groups = content.to_vec();
+                }
+                _ => return Err(bad("a section of an unknown kind")),
+            }
+        }
+        Ok(all)
     }
 
     /// The next of its groups or rows; with rows, where they are from.

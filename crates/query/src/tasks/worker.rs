@@ -1,6 +1,7 @@
 //! Who reads splits for somebody else.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -9,19 +10,24 @@ use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_remote::scratch::Scratch;
 use tidemill_remote::{Budget, StorageOptions};
 use tidemill_source::{Rejects, Reopener};
 use tidemill_sql::statement::one_select;
+use tidemill_tables::Table;
+use tidemill_tables::merge::{Merger, together};
 use tidemill_tables::partial::Header;
+use tidemill_tables::ranges::Ranges;
 
 use super::job::{Asked, Job, bad};
-use super::task::{PartWriter, Read, RowsPlace, Task, Took, failed};
+use super::parted::{Parted, PartedWriter, Parting, Reduce, Reduced, Spool, Written, groups};
+use super::task::{PartWriter, Read, RowsPlace, Task, Told, Took, failed};
 use crate::map::Map;
 use crate::plan::{Over, Plan};
 use crate::route::{Route, Tables};
 use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SoFar, SourceTable};
-use crate::tables::{self, Part, Work};
+use crate::tables::{self, Work};
 
 /// A job as one process does its tasks: planned once, however many there are.
 pub struct Worker {
@@ -29,6 +35,8 @@ pub struct Worker {
     asked: Asked,
     stream: Arc<SourceTable>,
     reopener: Reopener,
+    /// Where large tables go, and how they are put apart.
+    scratch: Option<(Scratch, Parting)>,
     /// One task at a time; it has all threads.
     in_work: Mutex<Mapped>,
 }
@@ -108,8 +116,12 @@ impl Worker {
         let stream = plan
             .table(&header.source)
             .ok_or_else(|| Error::Internal("a job without its source".into()))?;
+        let open = |parting: Parting| -> Result<_> {
+            Ok((Scratch::open(&parting.url, storage, &settings.cancel)?, parting))
+        };
+        let scratch = said.parting.map(open).transpose()?;
         let in_work = Mutex::new(None);
-        Ok(Worker { stream, reopener, asked: said.asked, plan, in_work })
+        Ok(Worker { stream, reopener, asked: said.asked, plan, scratch, in_work })
     }
 
     /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
@@ -121,8 +133,8 @@ impl Worker {
     }
 
     /// The map over a task's splits.
-    fn map(&self, task: &[u8], mapped: &mut Mapped) -> Result<(Map, Arc<Scan>)> {
-        let Task { files, splits } = Task::decoded(task)?;
+    fn map(&self, task: Task, mapped: &mut Mapped) -> Result<(Map, Arc<Scan>)> {
+        let Task { files, splits } = task;
         let source = Arc::new(self.reopener.open(&files)?);
         let splits = splits
             .iter()
@@ -153,6 +165,15 @@ impl Worker {
     fn part(&self, task: &[u8], mapped: &mut Mapped) -> Result<Vec<u8>> {
         // A process has one task at a time.
         let (began, cpu_before) = (Instant::now(), process_cpu_seconds());
+        let took = || {
+            let cpu = (process_cpu_seconds() - cpu_before).max(0.0);
+            let cpu = Duration::try_from_secs_f64(cpu).unwrap_or_default();
+            Took { cpu, wall: began.elapsed() }
+        };
+        let task = match Told::decoded(task)? {
+            Told::Read(task) => task,
+            Told::Reduce(reduce) => return self.reduce(&reduce)?.finish(&[], took()),
+        };
         let (map, scan) = self.map(task, mapped)?;
         let writer = match (&self.plan.route, &self.asked) {
             (Route::Tables(parts), Asked::Tables(_)) => self.groups(parts, map, &scan)?,
@@ -166,9 +187,7 @@ impl Worker {
             stats: read.outcome.stats.describe(&scan.splits()[read.index]),
         });
         let read = read.collect::<Vec<_>>();
-        let cpu = (process_cpu_seconds() - cpu_before).max(0.0);
-        let cpu = Duration::try_from_secs_f64(cpu).unwrap_or_default();
-        writer.finish(&read, Took { cpu, wall: began.elapsed() })
+        writer.finish(&read, took())
     }
 
     /// The groups of some splits.
@@ -184,22 +203,86 @@ impl Worker {
             cancel: &settings.cancel,
             progress: &settings.progress,
         };
+        let part = tables::run_part(&work)?;
         let mut writer = PartWriter::default();
-        match tables::run_part(&work)? {
-            Part::Table(mut merged) => {
-                while let Some(groups) = merged.next_groups()? {
-                    writer.write(&groups)?;
-                }
+        let Some((scratch, parting)) = &self.scratch else {
+            part.each(&mut |groups| writer.write(&groups))?;
+            return Ok(writer);
+        };
+        let (ranges, keys) = (Ranges::of_bits(parting.bits), parts.spec.keys.len());
+        let mut parted = PartedWriter::new(scratch, ranges, keys, parting.bytes_max, "part");
+        part.each(&mut |groups| parted.write(groups))?;
+        match parted.finish()? {
+            Written::Few(groups) => groups.iter().try_for_each(|groups| writer.write(groups))?,
+            Written::Parted(parted) => writer.write_parted(&parted)?,
+        }
+        Ok(writer)
+    }
+
+    /// What comes of some ranges of hashes, one of them a thread at a time.
+    fn reduce(&self, reduce: &Reduce) -> Result<PartWriter> {
+        let settings = &self.plan.settings;
+        let threads = settings.threads.clamp(1, reduce.count.max(1));
+        let next = AtomicUsize::new(0);
+        let done: Vec<_> = (0..reduce.count).map(|_| Mutex::new(None)).collect();
+        let work = || -> Result<()> {
+            loop {
+                let range = next.fetch_add(1, Ordering::Relaxed);
+                let Some(slot) = done.get(range) else { return Ok(()) };
+                let own = self.reduced(&reduce.parts, range, threads, reduce.bytes_max)?;
+                *slot.lock() = Some(own);
             }
-            Part::Chunks(chunks) => {
-                for chunk in chunks {
-                    for groups in chunk.groups()? {
-                        writer.write(&groups?)?;
+        };
+        together(threads - 1, &work, &settings.progress)?;
+        let mut writer = PartWriter::default();
+        for (reduced, groups) in done.into_iter().filter_map(Mutex::into_inner) {
+            writer.write_reduced(&reduced, &groups)?;
+        }
+        Ok(writer)
+    }
+
+    /// What comes of one range of tables.
+    fn reduced(
+        &self,
+        parts: &[Parted],
+        range: usize,
+        threads: usize,
+        bytes_max: u64,
+    ) -> Result<(Reduced, Vec<u8>)> {
+        let settings = &self.plan.settings;
+        let (Route::Tables(of), Some((scratch, _))) = (&self.plan.route, &self.scratch) else {
+            return Err(bad("there are no tables to be merged here"));
+        };
+        let budget_bytes = settings.share(3, 4) / threads;
+        let (cancel, progress) = (&settings.cancel, &settings.progress);
+        let merger = Merger::new(&of.spec, budget_bytes, &settings.spill_dirs, cancel, progress)?;
+        let decoder = Table::new(&of.spec)?;
+        for part in parts {
+            for run in &part.runs {
+                let ends = run.get(range).zip(run.get(range + 1));
+                let (start, end) = ends.ok_or_else(|| bad("a run without this range"))?;
+                if start >= end {
+                    continue;
+                }
+                let mut own = groups(scratch, &part.file, *start..*end)?;
+                while let Some(groups) = own.next()? {
+                    let chunk = decoder.decode(&groups)?;
+                    match of.spec.is_order_free() {
+                        true => merger.add(chunk)?,
+                        false => merger.accept(merger.defer(chunk)?, 0)?,
                     }
+                    merger.work(0)?;
                 }
             }
         }
-        Ok(writer)
+        let mut merged = merger.finish(1)?;
+        let mut spool = Spool::new(scratch, "reduced", bytes_max);
+        while let Some(answer) = merged.next_in_hash_order()? {
+            spool.write(&answer)?;
+        }
+        let precisions = merged.precisions().iter().map(|it| it.map(Into::into)).collect();
+        let (groups, file) = spool.finish()?;
+        Ok((Reduced { precisions, file }, groups))
     }
 
     /// The rows of some splits, in their order.

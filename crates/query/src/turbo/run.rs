@@ -25,6 +25,7 @@ use crate::plan::Plan;
 use crate::results::Account;
 use crate::route::Tables;
 use crate::scan::Scan;
+use crate::tasks::Gives;
 
 impl Plan {
     /// Fills tables with as much of the input as there is time for.
@@ -140,7 +141,7 @@ impl Plan {
             // All of it was read, and some of it from where no record begins: once more, in its order.
             self.tables.iter().for_each(|(_, table)| table.forget_scans());
             self.rejects.start_over()?;
-            merged = self.fold(parts)?;
+            merged = self.fold(parts, Gives::Answers)?;
             part.spec = Arc::clone(&parts.spec);
             let read = ReadPart { wrong_starts: 0, ..read };
             account.part = turbo.may_stop().then(|| account_of(&scan, turbo, &read));

@@ -1,0 +1,218 @@
+//! The tables that workers have put apart by ranges of hashes, merged range by range by workers.
+
+use std::io::Cursor;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use parking_lot::Mutex;
+use tidemill_base::error::Result;
+use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchFolder};
+use tidemill_tables::Precision;
+use tidemill_tables::merge::{Answers, Merged};
+use tidemill_tables::ranges::Ranges;
+
+use super::dealer::{Dealer, More};
+use super::job::bad;
+use super::parted::{Groups, Parted, PartedWriter, Parting, Reduce, Reduced, Written, groups};
+use super::{Reach, not_elsewhere};
+use crate::plan::Plan;
+use crate::route::Tables;
+
+/// Tables that take more are put apart, unless somebody has said another size.
+const PART_BYTES_MAX: u64 = 4 << 20;
+/// So many ranges are there for each thread: they are not equally large, and some take longer.
+const RANGES_PER_THREAD: usize = 4;
+
+/// What becomes of the large tables of a query.
+pub(super) struct Reduction {
+    folder: ScratchFolder,
+    parting: Parting,
+    ranges: Ranges,
+    key_count: usize,
+    /// Threads of a worker.
+    threads: usize,
+    /// The tables, in the order of the splits.
+    parts: Vec<Parted>,
+    /// What of a range may be sent to the driver rather than by a file.
+    sent_bytes_max: u64,
+}
+
+impl Reduction {
+    /// A place for large tables; none where there is none that all workers see, or one group is all that there is.
+    ///
+    /// # Errors
+    /// Where it cannot be written to.
+    pub(super) fn create(plan: &Plan, parts: &Tables, reach: Reach) -> Result<Option<Reduction>> {
+        let key_count = parts.spec.keys.len();
+        let Some(url) = place(plan, reach) else { return Ok(None) };
+        if key_count == 0 {
+            return Ok(None);
+        }
+        let table = plan.table(parts.stream.table());
+        let source = table.as_ref().and_then(|table| table.source());
+        let storage = source.map(|source| source.spec().storage_options.clone());
+        let storage = storage.unwrap_or_default();
+        let folder = ScratchFolder::create(&url, &storage, &plan.settings.cancel)?;
+        let ranges = Ranges::at_least(RANGES_PER_THREAD * reach.threads);
+        let bytes_max = plan.query.scratch.part_bytes_max.unwrap_or(PART_BYTES_MAX);
+        let parting = Parting { url: folder.url.clone(), bits: ranges.bits(), bytes_max };
+        let threads = (reach.threads / reach.workers.max(1)).max(1);
+        let sent_bytes_max =
+            (plan.settings.share(1, 8) as u64 / ranges.count() as u64).min(bytes_max);
+        let parts = Vec::new();
+        let all = Reduction { folder, parting, ranges, key_count, threads, parts, sent_bytes_max };
+        Ok(Some(all))
+    }
+
+    /// What workers are told.
+    pub(super) fn parting(&self) -> Parting {
+        self.parting.clone()
+    }
+
+    /// A file that all machines have to see.
+    pub(super) fn lock(&self) -> Option<PathBuf> {
+        self.folder.lock.clone()
+    }
+
+    /// Whether there is no large table.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Takes the next large table.
+    pub(super) fn add(&mut self, parted: Parted) {
+        self.parts.push(parted);
+    }
+
+    /// Puts the driver's own table behind those that there are.
+    pub(super) fn add_own(&mut self, mut merged: Merged) -> Result<()> {
+        let mut own =
+            PartedWriter::new(&self.folder.scratch, self.ranges, self.key_count, 0, "own");
+        while let Some(groups) = merged.next_groups()? {
+            own.write(groups)?;
+        }
+        if let Written::Parted(parted) = own.finish()? {
+            self.parts.push(parted);
+        }
+        Ok(())
+    }
+
+    /// Has all ranges merged; how good the answers are, and these, in the order of their hashes.
+    ///
+    /// # Errors
+    /// The first that a worker meets.
+    pub(super) fn run(self, dealer: &Dealer) -> Result<(Vec<Option<Precision>>, Answers)> {
+        let count = self.ranges.count();
+        let tasks: Vec<Range<usize>> =
+            (0..count).step_by(self.threads).map(|at| at..count.min(at + self.threads)).collect();
+        let done: Mutex<Vec<Option<(Reduced, Vec<u8>)>>> =
+            Mutex::new((0..count).map(|_| None).collect());
+        dealer.more(&mut More {
+            count: tasks.len(),
+            what: "groups",
+            task: &mut |number| {
+                let ranges = &tasks[number];
+                let parts = self.parts.iter().filter_map(|part| part.only(ranges)).collect();
+                let bytes = self.parts.iter().map(|part| part.bytes(ranges)).sum();
+                let reduce = Reduce { count: ranges.len(), parts, bytes_max: self.sent_bytes_max };
+                let name = format!("merge {} of {}", number + 1, tasks.len());
+                Ok((bytes, name, reduce.encoded()?))
+            },
+            take: &mut |number, part| {
+                let reduced = part.reduced()?;
+                let mut done = done.lock();
+                let slots = done.get_mut(tasks[number].clone()).unwrap_or_default();
+                if reduced.len() != slots.len() {
+                    return Err(bad("some ranges are missing"));
+                }
+                slots.iter_mut().zip(reduced).for_each(|(slot, own)| *slot = Some(own));
+                Ok(())
+            },
+        })?;
+        let done: Option<Vec<_>> = done.into_inner().into_iter().collect();
+        let done = done.ok_or_else(|| bad("some ranges are missing"))?;
+        let mut precisions: Vec<Option<Precision>> = Vec::new();
+        for (reduced, _) in &done {
+            precisions.resize(precisions.len().max(reduced.precisions.len()), None);
+            for (all, one) in precisions.iter_mut().zip(&reduced.precisions) {
+                let one = one.map(Precision::from);
+                *all = one.map(|one| all.map_or(one, |all| all.and(one))).or(*all);
+            }
+        }
+        // The files are there as long as somebody reads of them.
+        let folder = Arc::new(self.folder);
+        let answers = done.into_iter().flat_map(move |(reduced, here)| {
+            let folder = Arc::clone(&folder);
+            of_range(folder, reduced.file, here)
+        });
+        Ok((precisions, Box::new(answers)))
+    }
+}
+
+/// The answers of a range.
+fn of_range(
+    folder: Arc<ScratchFolder>,
+    file: Option<ScratchFile>,
+    here: Vec<u8>,
+) -> Box<dyn Iterator<Item = Result<RecordBatch>> + Send> {
+    match file {
+        None => {
+            let mut own = Groups::new(Cursor::new(here));
+            Box::new(std::iter::from_fn(move || own.next().transpose()))
+        }
+        Some(file) => {
+            let opened = of_file(&folder.scratch, &file);
+            let mut own = match opened {
+                Ok(own) => own,
+                Err(error) => return Box::new(std::iter::once(Err(error))),
+            };
+            Box::new(std::iter::from_fn(move || {
+                let _is_there = &folder;
+                own.next().transpose()
+            }))
+        }
+    }
+}
+
+fn of_file(
+    scratch: &Scratch,
+    file: &ScratchFile,
+) -> Result<Groups<impl std::io::Read + Send + use<>>> {
+    groups(scratch, file, 0..file.bytes())
+}
+
+/// Where large tables go: what the user names, else the first folder for what does not fit memory, if all workers are
+/// here.
+fn place(plan: &Plan, reach: Reach) -> Option<String> {
+    let own = || {
+        let folder = plan.settings.spill_dirs.first().filter(|_| reach.is_here)?;
+        Some(folder.to_string_lossy().into_owned())
+    };
+    plan.query.scratch.url.clone().or_else(own)
+}
+
+/// Refuses a place that is none.
+///
+/// # Errors
+/// [`Error::Usage`](tidemill_base::error::Error::Usage).
+pub(super) fn check(plan: &Plan) -> Result<()> {
+    let Some(url) = &plan.query.scratch.url else { return Ok(()) };
+    match url.trim().is_empty() {
+        true => Err(not_elsewhere("the place for scratch files is empty")),
+        false => Ok(()),
+    }
+}
+
+/// How large tables go, in words; none where they are sent as others are.
+pub(super) fn explained(plan: &Plan, parts: &Tables, reach: Reach) -> Option<String> {
+    let url = place(plan, reach).filter(|_| !parts.spec.keys.is_empty())?;
+    let bytes_max = plan.query.scratch.part_bytes_max.unwrap_or(PART_BYTES_MAX);
+    Some(format!(
+        "those of more than {} by files in `{}`, merged by workers, {} ranges of hashes",
+        tidemill_base::coverage::human_bytes(bytes_max),
+        tidemill_base::redact::shown(&url),
+        Ranges::at_least(RANGES_PER_THREAD * reach.threads).count()
+    ))
+}

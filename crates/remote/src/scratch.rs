@@ -1,0 +1,400 @@
+//! Where bytes lie that are too many to be sent: files in a folder that all machines see, or objects of a bucket.
+//!
+//! ```text
+//!   s3://bucket/prefix  or  /folder                       (what the user names)
+//!     tidemill-scratch-20261128T101500-1a2b3c4d/          of one query
+//!       lock                                              held by the driver while it lives; in folders alone
+//!       part-7-20261128T101501-5e6f7a8b                   what a task wrote
+//! ```
+//!
+//! A file's name is told when all of it is written, and nobody looks for any other: of a worker that is killed there may
+//! be the beginning of one, which goes with the folder. The driver removes that in the end; of a driver that was killed
+//! a folder is left, which the next one removes that comes to the same place and finds its lock free. In a bucket it
+//! stays, for whoever has a rule for old objects there.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::DateTime;
+use object_store::ObjectMeta;
+use serde::{Deserialize, Serialize};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::home::{RunId, create_private};
+use tidemill_base::redact::shown;
+
+use crate::error::{Error, Result};
+use crate::location::Location;
+use crate::object::Object;
+use crate::s3::Bucket;
+use crate::upload::{Finished, Journal, Published, Upload};
+use crate::{Fetch, StorageOptions, wait};
+
+/// What the name of a query's folder begins with.
+const FOLDER: &str = "tidemill-scratch-";
+const LOCK: &str = "lock";
+/// What is read of an object at once.
+const RANGE_BYTES: u64 = 4 << 20;
+/// What is written of a file at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// A place for files of one query.
+#[derive(Clone)]
+pub struct Scratch {
+    place: Place,
+    cancel: Cancel,
+}
+
+#[derive(Clone)]
+enum Place {
+    Folder(PathBuf),
+    Bucket { bucket: Arc<Bucket>, prefix: String },
+}
+
+/// A file that is all there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScratchFile {
+    name: String,
+    bytes: u64,
+    /// Of an object: its version.
+    e_tag: Option<String>,
+}
+
+impl ScratchFile {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Scratch {
+    /// The place that a driver has made.
+    ///
+    /// # Errors
+    /// Where the bucket cannot be reached.
+    pub fn open(url: &str, storage: &StorageOptions, cancel: &Cancel) -> Result<Scratch> {
+        let place = match Location::parse(url)? {
+            None => Place::Folder(local(url)),
+            Some(Location::S3 { bucket, key }) => Place::Bucket {
+                bucket: Bucket::open(&bucket, storage, cancel)?,
+                prefix: key.trim_end_matches('/').to_owned(),
+            },
+            Some(Location::Http(_)) => {
+                return Err(Error::usage_hint(
+                    format!("`{}` is no place for scratch files", shown(url)),
+                    "name a folder that all machines see, or s3://bucket/prefix",
+                ));
+            }
+        };
+        Ok(Scratch { place, cancel: cancel.clone() })
+    }
+
+    /// A file of which nothing is written; what it is for stands in its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn create(&self, label: &str) -> Result<ScratchWriter> {
+        let name = format!("{label}-{}", RunId::new().as_str());
+        let out = match &self.place {
+            Place::Folder(folder) => {
+                let path = folder.join(&name);
+                let file = File::options().write(true).create_new(true).open(&path);
+                let file = file.map_err(|error| Error::io("write", &path, error))?;
+                Out::File { file: BufWriter::with_capacity(WRITE_BYTES, file), path }
+            }
+            Place::Bucket { bucket, prefix } => {
+                let key = format!("{prefix}/{name}");
+                let upload = Upload::new(Arc::clone(bucket), Arc::new(Unnoted), key.clone());
+                Out::Object { upload, bucket: Arc::clone(bucket), key }
+            }
+        };
+        Ok(ScratchWriter { name, out: Some(out), bytes: 0, cancel: self.cancel.clone() })
+    }
+
+    /// The bytes of a range of a file.
+    ///
+    /// # Errors
+    /// Where it is not there.
+    pub fn read(&self, file: &ScratchFile, range: Range<u64>) -> Result<ScratchReader> {
+        let from = match &self.place {
+            Place::Folder(folder) => {
+                let path = folder.join(&file.name);
+                let opened = File::open(&path).and_then(|mut opened| {
+                    opened.seek(SeekFrom::Start(range.start))?;
+                    Ok(opened)
+                });
+                From::File(opened.map_err(|error| Error::io("read", &path, error))?)
+            }
+            Place::Bucket { bucket, prefix } => {
+                let key = format!("{prefix}/{}", file.name);
+                let meta = ObjectMeta {
+                    location: object_store::path::Path::from(key),
+                    last_modified: DateTime::UNIX_EPOCH,
+                    size: file.bytes,
+                    e_tag: file.e_tag.clone(),
+                    version: None,
+                };
+                let object = Arc::new(Object::listed(bucket, meta));
+                From::Object { object, coming: None, current: Vec::new().into() }
+            }
+        };
+        Ok(ScratchReader { from, range, cancel: self.cancel.clone() })
+    }
+}
+
+/// A path as it is written, or by a `file://` URL.
+fn local(url: &str) -> PathBuf {
+    url.strip_prefix("file://").unwrap_or(url).into()
+}
+
+/// Uploads of scratch files are finished by nobody else.
+struct Unnoted;
+
+impl Journal for Unnoted {
+    fn note(&self, _: &str, _: Option<&str>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A file in writing; dropped before its end, there is none.
+pub struct ScratchWriter {
+    name: String,
+    out: Option<Out>,
+    bytes: u64,
+    cancel: Cancel,
+}
+
+enum Out {
+    File { file: BufWriter<File>, path: PathBuf },
+    Object { upload: Upload, bucket: Arc<Bucket>, key: String },
+}
+
+impl ScratchWriter {
+    /// How many bytes were written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes the next bytes.
+    ///
+    /// # Errors
+    /// Where there is no room for them.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.cancel.check()?;
+        self.bytes += bytes.len() as u64;
+        let cancel = &self.cancel;
+        match &mut self.out {
+            None => Err(closed()),
+            Some(Out::File { file, path }) => {
+                file.write_all(bytes).map_err(|error| Error::io("write", path, error))
+            }
+            Some(Out::Object { upload, bucket, key }) => {
+                upload
+                    .write_all(bytes)
+                    .map_err(|error| Error::io("write", bucket.url(key), error))?;
+                upload.settle(false, &mut || cancel.check())
+            }
+        }
+    }
+
+    /// Ends it: from now on it can be read.
+    ///
+    /// # Errors
+    /// As [`ScratchWriter::write`].
+    pub fn finish(mut self) -> Result<ScratchFile> {
+        let (name, bytes) = (self.name.clone(), self.bytes);
+        let e_tag = match self.out.take() {
+            None => return Err(closed()),
+            Some(Out::File { file, path }) => {
+                let flushed = file.into_inner().map_err(io::IntoInnerError::into_error);
+                flushed.map_err(|error| {
+                    remove(&path);
+                    Error::io("write", &path, error)
+                })?;
+                None
+            }
+            Some(Out::Object { upload, bucket, key }) => {
+                let cancel = &self.cancel;
+                let run = RunId::new().as_str().to_owned();
+                let finished = upload.finish(&mut || cancel.check())?;
+                let own = Arc::clone(&bucket);
+                let published = match finished {
+                    Finished::Small(bytes) => {
+                        wait(cancel, own.put(key.clone(), bytes.into(), run, true))?
+                    }
+                    Finished::Parts { id, parts } => {
+                        wait(cancel, own.complete(key.clone(), id, parts, true))?
+                    }
+                };
+                match published {
+                    Published::Done(e_tag) => e_tag,
+                    Published::Exists | Published::Gone => {
+                        let gone = io::Error::other("somebody else writes to it");
+                        return Err(Error::io("write", bucket.url(&key), gone));
+                    }
+                }
+            }
+        };
+        Ok(ScratchFile { name, bytes, e_tag })
+    }
+}
+
+impl Drop for ScratchWriter {
+    fn drop(&mut self) {
+        if let Some(Out::File { path, .. }) = &self.out {
+            remove(path);
+        }
+    }
+}
+
+/// What cannot be removed goes with its folder.
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+}
+
+fn closed() -> Error {
+    Error::Internal("a scratch file is written to behind its end".to_owned())
+}
+
+/// A range of a file in reading.
+pub struct ScratchReader {
+    from: From,
+    /// What has not been read.
+    range: Range<u64>,
+    cancel: Cancel,
+}
+
+enum From {
+    File(File),
+    Object { object: Arc<Object>, coming: Option<(u64, Fetch<Bytes>)>, current: Bytes },
+}
+
+impl Read for ScratchReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
+        let wanted = left.min(out.len());
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let out = &mut out[..wanted];
+        let count = match &mut self.from {
+            From::File(file) => file.read(out)?,
+            From::Object { object, coming, current } => {
+                if current.is_empty() {
+                    let ask = |start: u64| {
+                        let end = self.range.end.min(start + RANGE_BYTES);
+                        (start < end).then(|| object.fetch(start..end).map(|fetch| (end, fetch)))
+                    };
+                    let next = match coming.take() {
+                        Some(next) => Some(next),
+                        None => ask(self.range.start).transpose().map_err(other)?,
+                    };
+                    if let Some((end, fetch)) = next {
+                        // The one behind it comes meanwhile.
+                        *coming = ask(end).transpose().map_err(other)?;
+                        *current = fetch.wait(&self.cancel).map_err(other)?;
+                    }
+                }
+                let count = current.len().min(wanted);
+                out[..count].copy_from_slice(&current.split_to(count));
+                count
+            }
+        };
+        self.range.start += count as u64;
+        Ok(count)
+    }
+}
+
+/// What the user is told, through `Read`.
+fn other(error: Error) -> io::Error {
+    io::Error::other(tidemill_base::Error::from(error))
+}
+
+/// A query's place, made and removed by its driver.
+pub struct ScratchFolder {
+    /// The place.
+    pub scratch: Scratch,
+    /// How workers find it.
+    pub url: String,
+    /// A file of it that all machines have to see.
+    pub lock: Option<PathBuf>,
+    /// Held as long as it is wanted.
+    _held: Option<File>,
+}
+
+impl ScratchFolder {
+    /// Makes a place for a query within that which the user names, and removes those of drivers that were killed.
+    ///
+    /// # Errors
+    /// Where it cannot be written to.
+    pub fn create(url: &str, storage: &StorageOptions, cancel: &Cancel) -> Result<Self> {
+        let name = format!("{FOLDER}{}", RunId::new().as_str());
+        let remote = Location::parse(url)?.is_some();
+        if remote {
+            let url = format!("{}/{name}", url.trim_end_matches('/'));
+            let scratch = Scratch::open(&url, storage, cancel)?;
+            return Ok(ScratchFolder { scratch, url, lock: None, _held: None });
+        }
+        let parent = local(url);
+        let parent =
+            std::path::absolute(&parent).map_err(|error| Error::io("find", &parent, error))?;
+        let failed = |path: &Path, error| Error::io("write", path, error);
+        fs::create_dir_all(&parent).map_err(|error| failed(&parent, error))?;
+        remove_left(&parent);
+        let folder = parent.join(name);
+        create_private(&folder).map_err(|error| failed(&folder, error))?;
+        let lock = folder.join(LOCK);
+        let made = File::options().write(true).create_new(true).open(&lock);
+        let held = made.and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));
+        let held = held.map_err(|error| failed(&lock, error))?;
+        let scratch = Scratch { place: Place::Folder(folder.clone()), cancel: cancel.clone() };
+        let url = folder.to_string_lossy().into_owned();
+        Ok(ScratchFolder { scratch, url, lock: Some(lock), _held: Some(held) })
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        match &self.scratch.place {
+            Place::Folder(folder) => {
+                let _ = fs::remove_dir_all(folder);
+            }
+            Place::Bucket { bucket, prefix } => {
+                // Whether the run was cancelled or not.
+                let cancel = Cancel::default();
+                let listed = wait(&cancel, Arc::clone(bucket).list(format!("{prefix}/")));
+                let Ok(listed): Result<_> = listed else { return };
+                let removals: Vec<_> = listed
+                    .into_iter()
+                    .filter_map(|object| {
+                        let key = object.location.to_string();
+                        Fetch::start(Arc::clone(bucket).remove(key)).ok()
+                    })
+                    .collect();
+                for removal in removals {
+                    let _: Result<()> = removal.wait(&cancel);
+                }
+            }
+        }
+    }
+}
+
+/// Removes the folders of drivers that do not live any more: those of which nobody holds the lock.
+fn remove_left(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER));
+        let folder = entry.path();
+        if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        // One that is being made has no lock yet, and stays.
+        let Ok(lock) = File::options().write(true).open(folder.join(LOCK)) else { continue };
+        if lock.try_lock().is_ok() {
+            let _ = fs::remove_dir_all(&folder);
+        }
+    }
+}
