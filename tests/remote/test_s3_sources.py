@@ -144,6 +144,29 @@ def test_a_listing_of_many_pages_is_read_to_its_end(s3, proxy, through_proxy):
 
 
 @pytest.mark.parametrize(
+    "page, said",
+    [
+        (b"<html><body>Sign in</body></html>", "the answer is no listing"),
+        (b"", "the answer is no listing"),
+        (
+            b"<ListBucketResult><IsTruncated>true</IsTruncated>"
+            b"<NextContinuationToken>again</NextContinuationToken></ListBucketResult>",
+            "a page that it gave before",
+        ),
+        (b" " * (17 << 20), "is not allowed"),
+    ],
+)
+def test_what_is_no_listing_is_said_to_be_none(proxy, through_proxy, page, said):
+    answer = Status(200, body=page, headers={"Content-Type": "text/html"})
+    proxy.rules.append(always(answer, when=lambda request: "list-type" in request.query))
+    asked = ["query", "SELECT * FROM 's3://logs/x/*.csv'"]
+    message = through_proxy.run(*asked, *through_proxy.quick, expect=1)
+    assert said in message and "s3://logs/x/" in message
+    assert "no such" not in message
+    assert len(proxy.requests) < 5
+
+
+@pytest.mark.parametrize(
     "key",
     [
         "a b+c.csv",

@@ -301,6 +301,30 @@ fn rows_of_a_pipe_that_stays_open_come_as_they_are_there() {
     }
 }
 
+/// What compressed bytes decode to counts as soon as they have come, though neither the stream's end nor the pipe's has.
+#[test]
+fn a_compressed_pipe_that_stays_open_has_given_what_has_come() {
+    let place = Place::new();
+    let lines: String = (0..400_000).map(|row| format!("{{\"x\":{row}}}\n")).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(lines.as_bytes()).unwrap();
+    let bytes = gzip.finish().unwrap();
+    let mut command = place.tidemill(&["query", "SELECT count(*) AS n FROM '-'"]);
+    command.args(["--deadline", "5s", "--no-intervals"]);
+    command.args(["--source-format", "json", "--schema", "x BIGINT"]);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&bytes).unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let (ended, stderr) = ended(child);
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "n\n400000\n", "{stderr}");
+    assert_eq!(ended.code(), Some(3), "{stderr}");
+    drop(stdin);
+}
+
 /// A writer that stands still within a record, as those do that fill buffers: what is whole counts, and is shown in time.
 #[test]
 fn a_pipe_that_stands_within_a_record_has_given_those_before() {
