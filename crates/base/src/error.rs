@@ -10,6 +10,8 @@ use std::any::Any;
 use std::fmt;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::cancel::Interrupted;
 use crate::coverage::grouped;
 use crate::memory::human;
@@ -261,7 +263,7 @@ pub enum Error {
 }
 
 /// One malformed record: where it is and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadRecord {
     /// The file's path or URL.
     pub path: String,

@@ -12,7 +12,7 @@ use tidemill_engine::formats::Format;
 use tidemill_engine::on::{Bridge, On};
 use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::sink::OutputFormat;
-use tidemill_engine::{Cancel, Error, Query, Result, Turbo, memory};
+use tidemill_engine::{Cancel, Elsewhere, Error, Query, Result, Turbo, memory};
 
 use crate::terminal;
 
@@ -1251,7 +1251,19 @@ impl ScratchArgs {
 impl OnArgs {
     /// The query as these have it, whose workers are reached when there is something for them to do.
     pub(crate) fn over(&self, query: Query, limits: &LimitArgs, cancel: &Cancel) -> Result<Query> {
-        let Some(address) = &self.on else { return Ok(query) };
+        let Some(there) = self.elsewhere(limits, cancel)? else { return Ok(query) };
+        let Elsewhere { workers, may_run_here, attempts_max } = there;
+        let attempts_max = attempts_max.or(query.attempts_max);
+        Ok(Query { workers: Some(workers), may_run_here, attempts_max, ..query })
+    }
+
+    /// Whoever does something elsewhere, if it is not done here.
+    pub(crate) fn elsewhere(
+        &self,
+        limits: &LimitArgs,
+        cancel: &Cancel,
+    ) -> Result<Option<Elsewhere>> {
+        let Some(address) = &self.on else { return Ok(None) };
         let may_run_here = address == "auto";
         if !may_run_here && address != "ray" && !address.starts_with("ray://") {
             return Err(Error::usage_hint(
@@ -1264,19 +1276,7 @@ impl OnArgs {
         let address = if may_run_here { "ray" } else { address }.to_owned();
         let on = On { address, python: self.python.clone(), memory_bytes };
         let workers: Arc<dyn Workers> = Arc::new(Bridge::new(on, cancel));
-        let attempts_max = self.max_attempts.or(query.attempts_max);
-        Ok(Query { workers: Some(workers), may_run_here, attempts_max, ..query })
-    }
-
-    /// Refuses a cluster for what is done on one machine.
-    pub(crate) fn refuse(&self, what: &str) -> Result<()> {
-        match &self.on {
-            None => Ok(()),
-            Some(_) => Err(Error::usage_hint(
-                format!("{what} is done on one machine"),
-                "leave `--on` out; or write one file",
-            )),
-        }
+        Ok(Some(Elsewhere { workers, may_run_here, attempts_max: self.max_attempts }))
     }
 }
 

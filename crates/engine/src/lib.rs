@@ -25,6 +25,7 @@ mod reference;
 pub mod rowfiles;
 pub mod running;
 pub mod spans;
+mod worker;
 
 pub use tidemill_base::{
     cancel, coverage, error, home, memory, progress, redact, settings, suggest, types,
@@ -36,7 +37,7 @@ pub use tidemill_sink::{self as sink, coverage_file};
 pub use tidemill_sketch as sketch;
 pub use tidemill_source::{self as source, formats, program};
 
-pub use convert::{Conversion, Converted};
+pub use convert::{Conversion, Converted, Elsewhere};
 pub use job::Job;
 pub use kept::Kept;
 pub use query::{
@@ -46,3 +47,4 @@ pub use query::{
 pub use tidemill_base::{
     BadRecord, Cancel, Coverage, Error, Home, Kind, Progress, Result, RunDir, RunId, Settings,
 };
+pub use worker::Worker;

@@ -54,7 +54,7 @@ pub(crate) fn convert<'py>(
     let conversion = py.detach(|| -> Result<Conversion> {
         let source = spec(source, urls)?;
         let sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
-        Ok(Conversion { source, select, condition, sink, skip_existing })
+        Ok(Conversion { source, select, condition, sink, skip_existing, elsewhere: None })
     });
     let conversion = conversion.map_err(|error| raise(py, error))?;
     let about = About {
@@ -71,7 +71,7 @@ pub(crate) fn convert<'py>(
         let written = run_query(py, query, sink, limits, &Limits::default(), about)?;
         return Ok((written, 0));
     }
-    on.refuse("a conversion of many files to a folder").map_err(|error| raise(py, error))?;
+    let conversion = Conversion { elsewhere: on.elsewhere(), ..conversion };
     let (limits, display) = limits.split();
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));
     let preparation = preparation.map_err(|error| raise(py, error))?;

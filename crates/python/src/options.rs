@@ -12,7 +12,7 @@ use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
-use tidemill_engine::{Query, Turbo};
+use tidemill_engine::{Elsewhere, Query, Turbo};
 
 use crate::result::RawSchema;
 use crate::workers::Called;
@@ -140,15 +140,11 @@ impl OnOptions {
         Ok(Query { workers: Some(workers), may_run_here, attempts_max, scratch, ..query })
     }
 
-    /// Refuses a cluster for what is done on one machine.
-    pub(crate) fn refuse(&self, what: &str) -> tidemill_engine::Result<()> {
-        match &self.workers {
-            None => Ok(()),
-            Some(_) => Err(tidemill_engine::Error::usage_hint(
-                format!("{what} is done on one machine"),
-                "leave `on` out; or write one file",
-            )),
-        }
+    /// Who converts inputs to files of a folder, if not this process.
+    pub(crate) fn elsewhere(self) -> Option<Elsewhere> {
+        let workers: Arc<dyn Workers> = Arc::new(Called::new(self.workers?));
+        let (may_run_here, attempts_max) = (self.may_run_here, self.max_attempts);
+        Some(Elsewhere { workers, may_run_here, attempts_max })
     }
 }
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Worker, Workers};
+use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Workers};
 use tidemill_engine::remote::StorageOptions;
-use tidemill_engine::{Cancel, Error, Result, Settings};
+use tidemill_engine::{Cancel, Error, Result, Settings, Worker};
 
 use crate::errors::raise;
 

@@ -50,7 +50,10 @@ pub use merge::{Merge, Repeats};
 pub use plan::Plan;
 pub use question::{NamedSource, Query};
 pub use results::Results;
-pub use tasks::{Done, Handed, HandedJob, Reach, ScratchSpec, Worker, Workers};
+pub use tasks::{
+    Came, Done, Failure, Handed, HandedJob, NewTask, Reach, ScratchSpec, Tasks, Took, Unordered,
+    Worker, Workers,
+};
 pub use tidemill_sql::parameters::Parameter;
 pub use tidemill_sql::statement::schema_from_sql;
 pub use turbo::run::{Glimpse, Watch};

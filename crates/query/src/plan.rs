@@ -1373,7 +1373,8 @@ fn opened_source(
     Ok(Arc::new(match turbo.deadline.is_some() || turbo.drop.is_some() {
         true => Source::open_patiently(spec, stdin, cancel, &patience)?,
         // What there is to answer with is nothing as yet.
-        false => Source::open_unless(spec, stdin, cancel, &patience)?,
+        false => Source::open_unless(spec, stdin, cancel, &patience)
+            .map_err(|error| Error::from(error).advised(turbo::drawing::LEAVES_OUT))?,
     }))
 }
 

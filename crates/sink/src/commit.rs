@@ -437,6 +437,18 @@ impl Staging {
     }
 }
 
+impl Staging {
+    /// Where files are before they appear.
+    pub(super) fn folder(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A file that is there as long as the folder is.
+    pub(super) fn lock_path(&self) -> PathBuf {
+        self.dir.join(LOCK)
+    }
+}
+
 impl Stage for Staging {
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)

@@ -152,8 +152,9 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
                 return format!("{value:e} ± {half:.1e}");
             }
             let (down, up) = (value - low, high - value);
-            if down.min(up) < 0.6 * half {
-                // It is longer on one side, and `±` would say what is not so.
+            let crosses = low >= 0.0 && value < half || high <= 0.0 && -value < half;
+            if down.min(up) < 0.6 * half || crosses {
+                // It is longer on one side, and `±` would say what is not so: that a count may be below 0.
                 let digits = 1 - (down.min(up).max(half / 10.0).log10().floor() as i32);
                 let decimals = usize::try_from(digits).unwrap_or(0);
                 let unit = 10_f64.powi(-digits);
@@ -207,6 +208,8 @@ mod tests {
             (12_304.0, Some(12_094.0), Some(12_514.0), "12,300 ± 210"),
             (12_304.0, Some(12_150.0), Some(12_514.0), "12,300 ± 210"),
             (320.0, Some(20.0), Some(1_040.0), "320 (20 … 1,040)"),
+            (233.0, Some(26.0), Some(539.0), "230 (30 … 540)"),
+            (-233.0, Some(-539.0), Some(-26.0), "-230 (-540 … -30)"),
             (5.0, Some(5.0), Some(9.5), "5.00 (5.00 … 9.50)"),
             (0.123456, Some(0.12), Some(0.127), "0.1235 ± 0.0036"),
             (12_304.4, Some(12_302.0), Some(12_306.5), "12,304.4 ± 2.4"),

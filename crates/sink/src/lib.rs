@@ -66,7 +66,7 @@ pub use self::error::{Error, Result};
 pub use self::estimates::shown_columns;
 pub use self::formats::OutputFormat;
 pub use self::formats::text::{cells, is_number};
-pub use self::set::FileSet;
+pub use self::set::{FileSet, SetWriter, StagedPart};
 pub use self::spec::{Description, MAX_FILES, SinkSpec, describe};
 pub use self::staged_file::{CompressedFile, StagedFile};
 

@@ -35,9 +35,11 @@ use super::dialect::{Dialect, TextOptions, log_format};
 use super::error::{Error, Result};
 use super::fault::Fault;
 use super::formats::{FileMetadata, Format, LogLines};
+use super::hidden::Hidden;
 use super::input::Identity;
 use super::opener::{NestedKind, Promoted, Promotion};
 use super::program::Program;
+use super::promote::Promote;
 use super::read::SplitStats;
 use super::reject::Refused;
 use super::starts::LongRecords;
@@ -92,6 +94,77 @@ struct PromotionDescription {
     kind: NestedKind,
     #[serde(with = "ipc")]
     fields: SchemaRef,
+}
+
+/// What a source is, as a job says it, for another process that opens files of it. Which they are, and how stores are
+/// reached, is said besides.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpecDescription {
+    format: Option<String>,
+    options: TextOptions,
+    /// One schema, or none.
+    schema: Vec<Described>,
+    layouts: Option<Layouts>,
+    /// Column and prefix.
+    promote: Vec<(String, String)>,
+    exec: Option<Vec<String>>,
+    recover: bool,
+    unhidden: Vec<(Hidden, String)>,
+    below: PathBuf,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Described(#[serde(with = "ipc")] SchemaRef);
+
+impl SourceSpec {
+    /// What another process has to know to open files of it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what is of this process alone.
+    pub fn describe(&self) -> Result<SpecDescription> {
+        if let Some(format @ Format::Registered(_)) = self.format {
+            return Err(only_here(&format!("format `{format}` is of this program alone")));
+        }
+        if self.given.is_some() {
+            return Err(only_here(&format!("`{}` is in this program's memory", self.url)));
+        }
+        let below = std::env::current_dir().map_err(|error| Error::io("find", ".", error))?;
+        Ok(SpecDescription {
+            below,
+            format: self.format.map(|format| format.name().to_owned()),
+            options: self.options.clone(),
+            schema: self.schema.iter().cloned().map(Described).collect(),
+            layouts: self.layouts,
+            promote: self.promote.iter().map(|it| (it.column.clone(), it.prefix.clone())).collect(),
+            exec: self.exec.as_ref().map(|program| program.words().to_vec()),
+            recover: self.recover,
+            unhidden: self.unhidden.clone(),
+        })
+    }
+}
+
+impl SpecDescription {
+    /// The source of these files.
+    ///
+    /// # Errors
+    /// Where it is of another release.
+    pub fn spec(&self, url: String, storage_options: &StorageOptions) -> Result<SourceSpec> {
+        let promote = self.promote.iter().cloned();
+        Ok(SourceSpec {
+            url,
+            format: self.format.as_deref().map(str::parse).transpose()?,
+            options: self.options.clone(),
+            schema: self.schema.first().map(|described| Arc::clone(&described.0)),
+            layouts: self.layouts,
+            promote: promote.map(|(column, prefix)| Promote { column, prefix }).collect(),
+            exec: self.exec.clone().map(Program::new).transpose()?,
+            storage_options: storage_options.clone(),
+            recover: self.recover,
+            unhidden: self.unhidden.clone(),
+            below: Some(self.below.clone()),
+            ..SourceSpec::default()
+        })
+    }
 }
 
 /// A file, and which version of it.

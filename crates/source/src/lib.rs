@@ -102,7 +102,8 @@ pub mod whole;
 pub use columns::Layouts;
 pub use compression::{Compression, MAGIC_BYTES, decoded_reader};
 pub use description::{
-    FileDescription, Reopener, SourceDescription, SplitDescription, StatsDescription,
+    FileDescription, Reopener, SourceDescription, SpecDescription, SplitDescription,
+    StatsDescription,
 };
 pub use dialect::{Dialect, Mismatch, TextOptions, framing, log_format};
 pub use error::{Error, Result};
@@ -117,7 +118,7 @@ pub use patience::{LeftOut, Patience};
 pub use promote::Promote;
 pub use read::{SplitReader, SplitStats};
 pub use reject::Rejects;
-pub use split::{Cutting, Piece, Split, sampled_target_bytes, target_bytes};
+pub use split::{Cutting, Piece, Split, rows_known, sampled_target_bytes, target_bytes};
 
 /// What a source is, as a job says it.
 #[derive(Debug, Clone, Default)]
@@ -149,6 +150,9 @@ pub struct SourceSpec {
     pub given: Option<Arc<Given>>,
     /// Hidden columns that are columns like the others, behind them, by these names. Default: none.
     pub unhidden: Vec<(Hidden, String)>,
+    /// The folder below which the URL is a file's path, as somebody wrote it who was there; messages and columns have it as
+    /// it is. Default: paths are those of this process, and may be patterns and folders.
+    pub below: Option<PathBuf>,
 }
 
 impl SourceSpec {

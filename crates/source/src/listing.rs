@@ -148,7 +148,10 @@ fn list_one(
     // If the format is known, files in folders need not be told from their suffixes.
     let any_suffix = spec.format.is_some();
     match Location::parse(url)? {
-        None => list_local(url, any_suffix, asking),
+        None => match &spec.below {
+            Some(folder) => Ok(vec![found(from_home(local_path(url)?).into(), Some(folder))?]),
+            None => list_local(url, any_suffix, asking),
+        },
         Some(Location::S3 { bucket, key }) => {
             let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
             if let Some(asking) = asking {
@@ -190,14 +193,14 @@ fn list_local(url: &str, any_suffix: bool, asking: Option<&Asking>) -> Result<Ve
     }
     match asking {
         Some(asking) => found_of_some(paths, asking),
-        None => paths.into_iter().map(found).collect(),
+        None => paths.into_iter().map(|path| found(path, None)).collect(),
     }
 }
 
 /// Those that are files, the others being noted.
 fn found_of_some(paths: Vec<PathBuf>, asking: &Asking) -> Result<Vec<ListedFile>> {
     let (mut files, mut last) = (Vec::with_capacity(paths.len()), None);
-    let answers = asking.ask_each(paths.clone(), |path| path, |path| found(path.clone()));
+    let answers = asking.ask_each(paths.clone(), |path| path, |path| found(path.clone(), None));
     for (path, answer) in paths.iter().zip(answers) {
         let (error, is_late) = match answer {
             Some(Ok(file)) => {
@@ -555,8 +558,10 @@ fn walk(
     Ok(())
 }
 
-fn found(path: PathBuf) -> Result<ListedFile> {
-    let metadata = std::fs::metadata(&path).map_err(|error| Error::io("read", &path, error))?;
+/// A file; by a path that is as it is or is one below a folder.
+fn found(path: PathBuf, below: Option<&Path>) -> Result<ListedFile> {
+    let place = below.map_or_else(|| path.clone(), |folder| folder.join(&path));
+    let metadata = std::fs::metadata(&place).map_err(|error| Error::io("read", &path, error))?;
     let shown: Arc<str> = path.to_string_lossy().into();
     if !metadata.is_file() {
         return Err(Error::usage_hint(
@@ -567,7 +572,7 @@ fn found(path: PathBuf) -> Result<ListedFile> {
     let components = path.components().filter_map(|component| component.as_os_str().to_str());
     let keys = partition_keys(components, &shown)?;
     let (name, identity) = (Arc::clone(&shown), Identity::of(&metadata));
-    Ok(ListedFile { identity, shown, name, place: FileLocation::Local(path), keys })
+    Ok(ListedFile { identity, shown, name, place: FileLocation::Local(place), keys })
 }
 
 /// Keys and values, outermost first.

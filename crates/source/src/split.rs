@@ -48,6 +48,24 @@ pub struct Piece {
     pub rows: Option<Range<u64>>,
 }
 
+/// How many rows each split has, where their files' footers say so of all of them.
+pub fn rows_known(splits: &[Split]) -> Option<Vec<u64>> {
+    // Neighbours are of one file, mostly.
+    let mut last: Option<(usize, Vec<(u64, u64)>)> = None;
+    let mut of_piece = |piece: &Piece| -> Option<u64> {
+        if let Some(rows) = &piece.rows {
+            return Some(rows.end.saturating_sub(rows.start));
+        }
+        let file = piece.file.index();
+        if last.as_ref().is_none_or(|(known, _)| *known != file) {
+            last = Some((file, piece.file.metadata()?.rows()?));
+        }
+        let (_, rows) = last.as_ref()?;
+        piece.row_groups.as_ref()?.iter().map(|part| Some(rows.get(*part)?.1)).sum()
+    };
+    splits.iter().map(|split| split.pieces.iter().map(&mut of_piece).sum()).collect()
+}
+
 impl Piece {
     /// Whether it is the file from its first byte to its last.
     pub fn is_whole_file(&self) -> bool {

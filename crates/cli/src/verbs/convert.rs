@@ -27,6 +27,7 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
         condition: args.condition,
         sink,
         skip_existing: args.skip_existing,
+        elsewhere: None,
     };
     let sources = conversion.source.urls().cloned().collect();
     let url = conversion.sink.url.clone();
@@ -48,8 +49,9 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
         let how = (Say::All, ShowArgs::default().showing());
         return finish(running, &preparation, &conversion.sink, &coverage_sink, how);
     }
-    args.on.refuse("a conversion of many files to a folder")?;
     let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
+    let elsewhere = args.on.elsewhere(&args.limits, &preparation.settings.cancel)?;
+    let conversion = Conversion { elsewhere, ..conversion };
     let (running, converted) = conversion.start(&preparation.settings, &preparation.id)?;
     let running = wait(running.recorded(recorder), &preparation)?;
     let found = running

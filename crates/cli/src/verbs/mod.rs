@@ -157,6 +157,7 @@ impl SourceArgs {
             recover: self.salvage,
             given: None,
             unhidden: Vec::new(),
+            below: None,
         })
     }
 }

@@ -313,6 +313,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             recover: section.boolean("recover")?.unwrap_or_default(),
             given: None,
             unhidden: Vec::new(),
+            below: None,
         };
         section.finish(&[
             "name",

@@ -15,6 +15,7 @@ use tidemill_engine::{Cancel, Error, Progress, Result, RunId};
 use tidemill_rowfile as rowfile;
 
 use crate::common::{Folder, Random, settings, text};
+use crate::elsewhere::converted_again;
 
 fn spec(folder: &Folder, names: &[&str]) -> SourceSpec {
     let path = |name: &&str| folder.path().join(name).display().to_string();
@@ -29,6 +30,7 @@ pub(crate) fn conversion(folder: &Folder, names: &[&str], output: &str) -> Conve
         condition: None,
         sink: SinkSpec::new(format!("{}/{output}", folder.path().display())),
         skip_existing: false,
+        elsewhere: None,
     }
 }
 
@@ -40,7 +42,11 @@ pub(crate) fn to_one(conversion: &Conversion) -> Result<Written> {
 }
 
 fn to_folder(conversion: &Conversion) -> Result<Converted> {
-    conversion.run_to_folder(&settings(), &RunId::new())
+    let converted = conversion.run_to_folder(&settings(), &RunId::new());
+    if !conversion.skip_existing && !conversion.sink.overwrite {
+        converted_again(conversion, &converted);
+    }
+    converted
 }
 
 #[test]

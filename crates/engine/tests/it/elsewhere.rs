@@ -3,16 +3,20 @@
 //!
 //! Every question of these tests is asked so a second time where it can be ([`asked_again`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Worker, Workers};
+use tidemill_engine::convert::{Conversion, Converted};
+use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Error, NamedSource, Plan, Progress, Query, Result, Settings};
+use tidemill_engine::{
+    Elsewhere, Error, NamedSource, Plan, Progress, Query, Result, RunId, Settings, Worker,
+};
 
 use crate::common::{Answer, Folder, Random, answered, settings};
 
@@ -133,12 +137,62 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
         }
         (Err(Error::Usage { message, .. }), _)
             if message.contains("worker elsewhere") || message.contains("on a cluster") => {}
-        // A worker has another budget.
+        // A worker has another budget, and other folders for what is beyond it.
         (Err(Error::Memory { .. }), _) | (_, Err(Error::Memory { .. })) => {}
+        (Ok(_), Err(here)) if here.to_string().starts_with("cannot spill") => {}
         (Err(there), Err(here)) => assert_eq!(there.to_string(), here.to_string(), "{}", query.sql),
         (Err(there), Ok(_)) => panic!("{}: {there}", query.sql),
         (Ok(_), Err(here)) => panic!("{}: answered with workers, and here {here}", query.sql),
     }
+}
+
+/// Converts once more, with workers, what was converted here to a folder, and compares.
+pub(crate) fn converted_again(conversion: &Conversion, here: &Result<Converted>) {
+    let folder = Folder::new();
+    let workers = Dealt::new(conversion.sink.url.len() as u64, 2, 4);
+    let mut again = conversion.clone();
+    again.sink.url = folder.sql("$/");
+    let workers = workers as Arc<dyn Workers>;
+    again.elsewhere = Some(Elsewhere { workers, may_run_here: false, attempts_max: None });
+    let settings = settings();
+    let there = again.run_to_folder(&settings, &RunId::new());
+    match (there, here) {
+        (Ok(there), Ok(here)) => {
+            let found = files(folder.path());
+            assert_eq!(found, files(conversion.sink.url.as_ref()), "{conversion:?}");
+            let (one, two) = (&there.written, &here.written);
+            assert_eq!((one.files, one.rows, one.bytes), (two.files, two.rows, two.bytes));
+            let (one, two) = (&there.coverage, &here.coverage);
+            assert_eq!((one.rows, one.bytes, one.files), (two.rows, two.bytes, two.files));
+            assert_eq!(one.complete, two.complete);
+            let said = |all: &Converted| {
+                let mut said: Vec<_> = all.failures.iter().map(ToString::to_string).collect();
+                said.sort();
+                said
+            };
+            assert_eq!(said(&there), said(here));
+        }
+        (Err(there), Err(here)) => assert_eq!(there.to_string(), here.to_string()),
+        (there, here) => panic!("{conversion:?}: {there:?} with workers, and here {here:?}"),
+    }
+}
+
+/// The files below a folder, and what they hold.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let below = path.strip_prefix(folder).unwrap().to_owned();
+            found.insert(below, std::fs::read(path).unwrap());
+        }
+    }
+    found
 }
 
 /// All rows as one batch: where batches end depends on what was spilled.
@@ -415,6 +469,102 @@ fn malformed_records_are_counted_and_shown_as_in_one_process() {
             }
             (Err(here), Err(there)) => assert_eq!(there.to_string(), here.to_string()),
             (here, there) => panic!("{allowed}: {:?} and {:?}", here.err(), there.err()),
+        }
+    }
+}
+
+#[test]
+fn a_folder_of_inputs_is_converted_by_workers_as_by_one_process() {
+    let folder = Folder::new();
+    let mut random = Random(11);
+    for file in 0..40 {
+        let rows = random.below(400);
+        let mut text = String::from("day,n,word\n");
+        for row in 0..rows {
+            text.push_str(&format!("2013-01-{:02},{row},w {}\n", 1 + row % 28, random.below(9)));
+        }
+        folder.write(&format!("in/part {}/{file:02}.csv", file % 3), text);
+    }
+    // Some have records that are refused, and one is none.
+    folder.write("in/part 0/bad.csv", "day,n,word\n2013-01-01,1,a\nx\n2013-01-02,2,b,c,d\n");
+    folder.write("in/part 1/none.parquet", "this is not Parquet");
+    for (format, select, max_bad) in
+        [("parquet", None, "0"), ("json", None, "5"), ("csv", Some("n + 1 AS m, filename"), "50%")]
+    {
+        let mut wanted = crate::conversion::conversion(&folder, &["in"], &format!("{format}/"));
+        wanted.sink.format = Some(format.parse().unwrap());
+        wanted.select = select.map(str::to_owned);
+        let kept = [Folder::new(), Folder::new()];
+        let mut settings = kept.iter().map(|kept| Settings {
+            max_bad: max_bad.parse().unwrap(),
+            rejected_folder: Some(kept.path().join("rejected")),
+            ..settings()
+        });
+        let here = wanted.run_to_folder(&settings.next().unwrap(), &RunId::new()).unwrap();
+        let there = Folder::new();
+        let workers = Dealt::new(7, 3, 3);
+        let elsewhere =
+            Elsewhere { workers: workers.clone(), may_run_here: false, attempts_max: None };
+        let mut again = Conversion { elsewhere: Some(elsewhere), ..wanted.clone() };
+        again.sink.url = there.sql("$/out/");
+        let found = again.run_to_folder(&settings.next().unwrap(), &RunId::new()).unwrap();
+        assert!(workers.done() > 1);
+        assert_eq!(files(&there.path().join("out")), files(wanted.sink.url.as_ref()), "{format}");
+        assert_eq!(found.failures.len(), here.failures.len());
+        assert!(!here.failures.is_empty());
+        assert_eq!(found.coverage.rows, here.coverage.rows);
+        let [one, two] = kept.each_ref().map(|kept| files(kept.path()));
+        assert_eq!(one, two, "{format}: copies of what was refused");
+        assert_eq!(one.is_empty(), max_bad == "0");
+    }
+}
+
+#[test]
+fn a_conversion_of_which_inputs_end_their_workers_commits_nothing() {
+    let folder = Folder::new();
+    for file in 0..5 {
+        folder.write(&format!("in/{file}.csv"), "n\n1\n");
+    }
+    let mut wanted = crate::conversion::conversion(&folder, &["in"], "out/");
+    wanted.sink.format = Some("json".parse().unwrap());
+    let workers = Dealt::new(3, 2, 1);
+    wanted.elsewhere = Some(Elsewhere { workers, may_run_here: false, attempts_max: Some(2) });
+    let error = wanted.run_to_folder(&settings(), &RunId::new()).unwrap_err().to_string();
+    assert!(error.contains("a worker ended 2 times over") && error.contains("in/"), "{error}");
+    assert!(!folder.path().join("out").exists());
+}
+
+/// What a worker gives of a range may be much more than the driver has memory for.
+#[test]
+fn a_driver_with_little_memory_has_all_groups_that_workers_merge() {
+    let folder = Folder::new();
+    let mut random = Random(23);
+    for file in 0..6 {
+        let mut text = String::from("k,n\n");
+        for _ in 0..9_000 {
+            text.push_str(&format!("{},{}\n", random.below(15_000), random.below(1_000)));
+        }
+        folder.write(&format!("{file}.csv"), text);
+    }
+    for order in ["", " ORDER BY k"] {
+        let sql = format!(
+            "SELECT k, count(*) AS n, array_to_string(array_agg(n), '-') AS j, first(n) AS f \
+             FROM source GROUP BY k{order}"
+        );
+        let rows = |query: Query, memory_bytes: u64| {
+            let settings = Settings { memory_bytes, ..settings() };
+            let answer = answered(Plan::new(&query, &settings).unwrap().run().unwrap()).unwrap();
+            let mut rows = answer.rows();
+            rows.sort();
+            rows
+        };
+        let here = rows(of(&folder, "?.csv", &sql, None), 256 << 20);
+        for memory_bytes in [64 << 10, 1 << 20, 256 << 20] {
+            let query = of(&folder, "?.csv", &sql, Some(Dealt::new(5, 2, 5)));
+            let scratch = ScratchSpec { url: None, part_bytes_max: Some(0) };
+            let there = rows(Query { scratch, ..query }, memory_bytes);
+            assert_eq!(there.len(), here.len(), "{sql} with {memory_bytes} bytes");
+            assert!(there == here, "{sql} with {memory_bytes} bytes");
         }
     }
 }

@@ -51,6 +51,7 @@ fn convert(source: SourceSpec, output: &str) {
         condition: None,
         sink: SinkSpec::new(output),
         skip_existing: false,
+        elsewhere: None,
     };
     let settings = settings();
     let query = conversion.query().unwrap();

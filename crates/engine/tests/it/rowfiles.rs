@@ -480,7 +480,8 @@ fn a_block_whose_rows_cannot_be_decoded_is_left_out_as_a_damaged_one_is() {
     let mut sink = SinkSpec::new(format!("{}/", folder.path().join("csv").display()));
     sink.format = Some(OutputFormat::Csv);
     let (select, condition) = (None, None);
-    let conversion = Conversion { source: spec, select, condition, sink, skip_existing: false };
+    let conversion =
+        Conversion { source: spec, select, condition, sink, skip_existing: false, elsewhere: None };
     let converted = conversion.run_to_folder(&settings(), &RunId::new()).unwrap();
     assert_eq!(converted.written.rows, 40);
     assert!(!converted.coverage.complete && converted.coverage.salvaged.len() == 1);

@@ -18,6 +18,7 @@ use tidemill_source::Split;
 
 use super::job::bad;
 use super::task::{Part, Task};
+use super::unordered::{Unordered, times_of};
 use super::{Handed, HandedJob, Workers};
 use crate::scan::Scan;
 
@@ -72,18 +73,6 @@ pub(super) struct Dealer {
     splits_bytes: u64,
     /// Where the last split that was given ended, and in which file.
     end: Option<(usize, u64)>,
-}
-
-/// Tasks behind those of the splits, which may come back in any order.
-pub(super) struct More<'a> {
-    /// How many.
-    pub count: usize,
-    /// What they are of, where one cannot be done.
-    pub what: &'static str,
-    /// What is expected of a task's cost, its name and its content.
-    pub task: &'a mut dyn FnMut(usize) -> Result<(u64, String, Vec<u8>)>,
-    /// Takes what came of a task.
-    pub take: &'a mut dyn FnMut(usize, &Part) -> Result<()>,
 }
 
 /// Runs of splits that are about equally large, as places among the splits.
@@ -290,68 +279,21 @@ impl Dealer {
         self.hand_in_again(number)
     }
 
-    /// Has further tasks done, once all that are of splits were given.
-    ///
-    /// # Errors
-    /// The first that a worker meets.
-    pub(super) fn more(&self, more: &mut More<'_>) -> Result<()> {
-        // Whatever is still told of the others is told apart by its number.
-        let before = self.tasks.len();
-        let (mut next, mut left) = (0, more.count);
-        let mut lost: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut in_work = BTreeMap::new();
-        while left > 0 {
-            while next < more.count && in_work.len() < self.ahead_max {
-                self.hand_in_more(more, next, 0)?;
-                in_work.insert(next, 0);
-                next += 1;
-            }
-            self.cancel.check()?;
-            let Some(done) = self.workers.next(TICK)? else { continue };
-            let number = done.number.checked_sub(before);
-            let Some(number) = number.filter(|it| in_work.get(it) == Some(&done.attempt)) else {
-                continue;
-            };
-            match done.outcome {
-                Ok(content) => {
-                    let part = Part::decoded(content)?;
-                    self.progress.tables().add_cpu_elsewhere(part.took.cpu);
-                    if let Some(name) = done.worker.as_deref() {
-                        let add = |it: &mut Elsewhere| it.add(0, part.took.cpu, part.took.wall);
-                        self.progress.change_elsewhere(name, add);
-                    }
-                    (more.take)(number, &part)?;
-                    in_work.remove(&number);
-                    left -= 1;
-                }
-                Err(why) => {
-                    if let Some(name) = done.worker.as_deref() {
-                        self.progress.change_elsewhere(name, |it| it.lost += 1);
-                    }
-                    let times = lost.entry(number).or_default();
-                    *times += 1;
-                    if *times >= self.cutting.attempts_max {
-                        return Err(Error::Query(format!(
-                            "a worker ended {} over the same {}, task {} of {}: {why}\n\
-                             hint: less --memory, if its machine has run out of it",
-                            times_of(*times),
-                            more.what,
-                            number + 1,
-                            more.count
-                        )));
-                    }
-                    self.hand_in_more(more, number, *times)?;
-                    in_work.insert(number, *times);
-                }
-            }
-        }
-        Ok(())
+    /// Who is told of what is done.
+    pub(super) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
-    fn hand_in_more(&self, more: &mut More<'_>, number: usize, attempt: usize) -> Result<()> {
-        let (bytes, name, content) = (more.task)(number)?;
-        let number = self.tasks.len() + number;
-        self.workers.submit(Handed { number, attempt, bytes, name, content })
+    /// Whoever has further tasks done, once all that are of splits were given.
+    pub(super) fn further(&self) -> Unordered<'_> {
+        Unordered {
+            workers: &self.workers,
+            cancel: &self.cancel,
+            progress: &self.progress,
+            // Whatever is still told of the others is told apart by its number.
+            first: self.tasks.len(),
+            attempts_max: Some(self.cutting.attempts_max),
+        }
     }
 
     /// Where the first split of a task should have started, if it guessed wrong.
@@ -386,11 +328,6 @@ impl Drop for Dealer {
     fn drop(&mut self) {
         self.workers.end();
     }
-}
-
-/// How often, in words.
-fn times_of(count: usize) -> String {
-    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 fn bytes(splits: &[Split]) -> u64 {

@@ -19,15 +19,13 @@ use super::job::{Asked, Job, Said};
 use super::parted::Parting;
 use super::reduction::{self, Reduction};
 use super::rows::RowsElsewhere;
+use super::unordered::ATTEMPTS_MAX;
 use super::{HandedJob, Workers, not_elsewhere};
 use crate::build_sides::{BuildSide, scanned};
 use crate::explain::Elsewhere;
 use crate::plan::Plan;
 use crate::route::{Route, Tables};
 use crate::scan::Scan;
-
-/// A task that takes its worker down so often fails the query, unless the job says otherwise.
-const ATTEMPTS_MAX: usize = 4;
 
 /// Each thread gets about so many tasks: what is left for the last ones is small.
 const TASKS_PER_THREAD: usize = 8;

@@ -1,12 +1,13 @@
-//! Errors on their way from a worker to whoever asked.
+//! Errors on their way from whoever works elsewhere to whoever asked.
 
 use serde::{Deserialize, Serialize};
-use tidemill_base::error::Error;
+use tidemill_base::error::{BadRecord, Error};
 
 /// An error in words; its kind stays what it is.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub(super) enum Failure {
+#[expect(missing_docs, reason = "its variants and their fields are those of the error")]
+pub enum Failure {
     Usage {
         message: String,
         hint: Option<String>,
@@ -51,6 +52,11 @@ pub(super) enum Failure {
         other: String,
         reason: String,
         hint: Option<String>,
+    },
+    BadRecords {
+        count: u64,
+        allowed: String,
+        first: Vec<BadRecord>,
     },
     Changed {
         path: String,
@@ -107,6 +113,9 @@ impl From<Error> for Failure {
             Error::Differ { path, other, reason, hint } => {
                 Failure::Differ { path, other, reason, hint }
             }
+            Error::BadRecords { count, allowed, first } => {
+                Failure::BadRecords { count, allowed, first }
+            }
             Error::Changed { path, reason } => Failure::Changed { path, reason },
             Error::Overflow { message, hint } => Failure::Overflow { message, hint },
             Error::Bytes { message, hint } => Failure::Bytes { message, hint },
@@ -114,6 +123,8 @@ impl From<Error> for Failure {
             Error::Memory { message, hint } => Failure::Memory { message, hint },
             Error::Interrupted => Failure::Interrupted,
             Error::Internal(message) => Failure::Internal { message },
+            // Text that came from elsewhere already is what it is.
+            Error::Query(message) => Failure::Query { message },
             other => Failure::Query { message: other.to_string() },
         }
     }
@@ -151,6 +162,9 @@ impl From<Failure> for Error {
             }
             Failure::Differ { path, other, reason, hint } => {
                 Error::Differ { path, other, reason, hint }
+            }
+            Failure::BadRecords { count, allowed, first } => {
+                Error::BadRecords { count, allowed, first }
             }
             Failure::Changed { path, reason } => Error::Changed { path, reason },
             Failure::Overflow { message, hint } => Error::Overflow { message, hint },

@@ -28,10 +28,13 @@ mod parted;
 mod reduction;
 mod rows;
 mod task;
+mod unordered;
 mod worker;
 
 pub(crate) use driver::{Gives, check, explained, fold, rows};
+pub use failure::Failure;
 pub(crate) use rows::RowsElsewhere;
+pub use unordered::{Came, NewTask, Tasks, Unordered};
 pub use worker::Worker;
 
 use std::collections::BTreeMap;
@@ -131,6 +134,15 @@ impl ScratchSpec {
             part_bytes_max: self.part_bytes_max.or(other.part_bytes_max),
         }
     }
+}
+
+/// What a task took where it was done.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Took {
+    /// Processor time.
+    pub cpu: Duration,
+    /// Time from its beginning to its end.
+    pub wall: Duration,
 }
 
 /// A job on its way to workers.

@@ -24,6 +24,7 @@ use tidemill_source::{FileDescription, SplitDescription, StatsDescription};
 use tidemill_tables::sections::{self, Sections};
 use tidemill_tables::spill::slices;
 
+use super::Took;
 use super::failure::Failure;
 use super::job::{bad, json, put};
 use super::parted::{Parted, Reduce, Reduced};
@@ -112,15 +113,6 @@ struct AllRead<T> {
     splits: T,
     cpu_us: u64,
     wall_us: u64,
-}
-
-/// What a task took where it was done.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Took {
-    /// Processor time.
-    pub cpu: Duration,
-    /// Time from its beginning to its end.
-    pub wall: Duration,
 }
 
 /// A part in writing.

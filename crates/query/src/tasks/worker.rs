@@ -19,9 +19,10 @@ use tidemill_tables::merge::{Merger, together};
 use tidemill_tables::partial::Header;
 use tidemill_tables::ranges::Ranges;
 
+use super::Took;
 use super::job::{Asked, Job, bad};
 use super::parted::{Parted, PartedWriter, Parting, Reduce, Reduced, Spool, Written, groups};
-use super::task::{PartWriter, Read, RowsPlace, Task, Told, Took, failed};
+use super::task::{PartWriter, Read, RowsPlace, Task, Told, failed};
 use crate::map::Map;
 use crate::plan::{Over, Plan};
 use crate::route::{Route, Tables};

@@ -215,10 +215,10 @@ fn has_groups(plan: &LogicalPlan, core: &AggregateNode) -> bool {
     !core.group_expr.is_empty() && !plan.exists(is_one_row).unwrap_or(false)
 }
 
-/// Whether a condition over these rows may be of what windows make of them.
+/// Whether a condition over these rows may be of what windows make of them: the first rows of each, or all.
 fn is_of_windows(input: &LogicalPlan) -> bool {
     match input {
-        LogicalPlan::Window(_) => true,
+        LogicalPlan::Window(_) | LogicalPlan::Unnest(_) | LogicalPlan::Extension(_) => true,
         LogicalPlan::Projection(projection) => is_of_windows(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => is_of_windows(&alias.input),
         _ => false,
@@ -584,6 +584,8 @@ impl Found<'_> {
             LogicalPlan::Projection(projection) => &projection.input,
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::Window(window) => &window.input,
+            LogicalPlan::Aggregate(aggregate) => &aggregate.input,
+            LogicalPlan::Unnest(unnest) => &unnest.input,
             _ => return,
         };
         self.clauses(input, found);
@@ -622,7 +624,7 @@ impl Found<'_> {
                     }
                     (None, Some(call)) if is_count(call) => {
                         match self.anything(&aggregate.input, call) {
-                            Is::Exact => Is::AtLeast,
+                            Is::Exact if self.counts_all(plan) => Is::AtLeast,
                             _ => Is::Seen,
                         }
                     }
@@ -658,6 +660,28 @@ impl Found<'_> {
             // What is joined above was read as a whole.
             LogicalPlan::TableScan(_) | LogicalPlan::Values(_) => Is::Exact,
             _ => Is::Seen,
+        }
+    }
+
+    /// Whether every group that was found is counted where it would be counted if all were: nothing on the way goes by what
+    /// may be otherwise for the whole input.
+    fn counts_all(&mut self, plan: &LogicalPlan) -> bool {
+        match plan {
+            LogicalPlan::Aggregate(aggregate) if aggregate == self.core => true,
+            LogicalPlan::Aggregate(aggregate) => {
+                let mut keys = aggregate.group_expr.iter();
+                keys.all(|key| self.anything(&aggregate.input, key) == Is::Exact)
+                    && self.counts_all(&aggregate.input)
+            }
+            LogicalPlan::Filter(filter) => {
+                self.anything(&filter.input, &filter.predicate) == Is::Exact
+                    && self.counts_all(&filter.input)
+            }
+            LogicalPlan::Projection(projection) => self.counts_all(&projection.input),
+            LogicalPlan::SubqueryAlias(alias) => self.counts_all(&alias.input),
+            LogicalPlan::Window(window) => self.counts_all(&window.input),
+            LogicalPlan::Sort(sort) => sort.fetch.is_none() && self.counts_all(&sort.input),
+            _ => false,
         }
     }
 

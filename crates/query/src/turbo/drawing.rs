@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result, visible};
 use tidemill_sampling::DrawnOrder;
-use tidemill_source::{LeftOut, Split};
+use tidemill_source::{LeftOut, Split, rows_known};
 
 use super::runner::{GivenUp, Until};
 use crate::scan::Scan;
@@ -15,7 +15,7 @@ use crate::scan::Scan;
 const SPLITS_MIN: usize = 16;
 
 /// What would let a run go on.
-const LEAVES_OUT: &str = "--drop 10% leaves out what cannot be read";
+pub(crate) const LEAVES_OUT: &str = "--drop 10% leaves out what cannot be read";
 
 /// How often whoever waits looks how things stand.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
@@ -30,8 +30,10 @@ pub(crate) struct Drawing {
     /// The bytes of each.
     pub(crate) sizes: Vec<u64>,
     pub(crate) total: u64,
-    /// With what files that are in no split hold: their bytes, or those of a file as others are where nobody knows them.
-    pub(crate) total_with_left_out: u64,
+    /// What answers are scaled up by, of each: its rows where footers tell them, else its bytes; and of all, with files
+    /// that are in no split, as others are where nobody knows their bytes.
+    pub(crate) weights: Vec<u64>,
+    pub(crate) weight: u64,
     /// Bytes that may be left out.
     pub(crate) drop_bytes: u64,
     /// What is said of what may not be.
@@ -62,6 +64,8 @@ impl Drawing {
         };
         let sizes = sizes(splits);
         let total: u64 = sizes.iter().sum();
+        let rows = scan.source().left_out().is_empty().then(|| rows_known(splits)).flatten();
+        let rows = rows.filter(|rows| rows.iter().any(|rows| *rows > 0));
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -70,7 +74,6 @@ impl Drawing {
         let may_drop = |of: u64| (of as f64 * until.drop.unwrap_or(0.0)) as u64;
         let left_out = scan.source().left_out();
         let left_bytes = bytes_left_out(scan, total, &left_out);
-        let total_with_left_out = total + left_bytes;
         let unreadable = left_out.iter().find(|file| !file.is_late && until.drop.is_none());
         if let Some(file) = unreadable {
             return Err(unreadable_file(file, LEAVES_OUT));
@@ -94,9 +97,10 @@ impl Drawing {
             order,
             count,
             in_order,
+            weight: rows.as_ref().map_or(total + left_bytes, |rows| rows.iter().sum()),
+            weights: rows.unwrap_or_else(|| sizes.clone()),
             sizes,
             total,
-            total_with_left_out,
             drop_bytes,
             advice,
             next,

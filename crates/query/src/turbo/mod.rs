@@ -218,6 +218,10 @@ const EXACT: &str = "leave --deadline, --drop, --error and --sample out: then th
 
 /// What is said of a query that has no tables to scale up.
 pub(crate) fn not_mergeable(why: &str) -> Error {
+    if why.contains("` is called as ") {
+        // It is a mistake whatever the answer rests on.
+        return Error::usage(why);
+    }
     Error::usage_hint(
         format!("no estimate can be made of a part of the input: {why}"),
         format!("one aggregation over one source can be estimated; {EXACT}"),

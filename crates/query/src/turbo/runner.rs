@@ -800,10 +800,9 @@ impl Runner {
 
     fn sample(&self, landed: &LandedSplits, confidence: f64) -> Sample {
         let splits = splits_with_left_out(&self.work.scan);
-        let bytes = self.drawing.total_with_left_out as f64;
-        let mut sample = Sample::new(splits, bytes, confidence);
+        let mut sample = Sample::new(splits, self.drawing.weight as f64, confidence);
         for index in landed.indices() {
-            sample.add(index, self.drawing.sizes[index] as f64);
+            sample.add(index, self.drawing.weights[index] as f64);
         }
         sample
     }

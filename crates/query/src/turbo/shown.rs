@@ -130,7 +130,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
 #[derive(Debug, Clone)]
 pub(crate) struct ShownBounds {
     column: String,
-    /// The widest half of an interval, as a share of its estimate, which is not 0 …
+    /// The widest half of an interval's width, as a share of its estimate, which is not 0 …
     widest: f64,
     /// … and whether one that is 0 has any.
     is_around_zero: bool,
@@ -175,7 +175,7 @@ pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
                 let number =
                     |index: usize| batch.column(index).as_primitive::<Float64Type>().value(row);
                 let (value, low, high) = (number(low - 1), number(low), number(low + 1));
-                let half = (high - value).max(value - low);
+                let half = (high - low) / 2.0;
                 match value == 0.0 {
                     true => shown.is_around_zero |= half > 0.0,
                     false => shown.widest = shown.widest.max(half / value.abs()),

@@ -8,7 +8,9 @@
 //! With one output a conversion is a query without grouping, whose rows come in the order of the
 //! input. With a folder every input has an output of its own, named as it is below what was asked
 //! for; the files appear in sets, each all at once, and an input that cannot be converted is
-//! told of in the end and does not keep the others.
+//! told of in the end and does not keep the others. Workers elsewhere may convert them ([`elsewhere`]).
+
+pub(crate) mod elsewhere;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tidemill_base::Settings;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::cores::Turn;
@@ -26,10 +29,10 @@ use tidemill_base::error::{Error, Result, panicked};
 use tidemill_base::home::RunId;
 use tidemill_base::progress::Planned;
 use tidemill_base::redact::shown;
-use tidemill_query::{Plan, Query, Results, named};
+use tidemill_query::{Plan, Query, Results, Workers, named};
 use tidemill_remote::location::Location;
 use tidemill_remote::{Budget, Course};
-use tidemill_sink::{FileSet, OutputFormat, Room, Sink, SinkSpec, Written};
+use tidemill_sink::{FileSet, OutputFormat, Room, SetWriter, Sink, SinkSpec, StagedPart, Written};
 use tidemill_source::{
     Compression, Format, ReadOptions, Rejects, Source, SourceSpec, Split, SplitReader, files_of,
 };
@@ -62,6 +65,19 @@ pub struct Conversion {
     /// Whether an output that exists is left as it is, where the output is a folder. Default:
     /// it is an error.
     pub skip_existing: bool,
+    /// Who converts inputs to files of a folder. Default: this process.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// Who converts inputs elsewhere.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    /// Who.
+    pub workers: Arc<dyn Workers>,
+    /// Whether what they do not do is done by this process, with a warning.
+    pub may_run_here: bool,
+    /// So many workers may end over the same inputs. Default: 4.
+    pub attempts_max: Option<usize>,
 }
 
 /// What came of a conversion to a folder.
@@ -97,6 +113,7 @@ impl Converted {
 }
 
 /// An input and where it goes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Task {
     url: String,
     bytes: u64,
@@ -189,11 +206,12 @@ impl Conversion {
             ));
         };
         self.sink.check_exec()?;
+        let mut all = Converted::default();
+        let there = self.there(&mut all)?;
         let mut tasks = self.tasks(format, &settings.cancel)?;
-        let skipped = self.look_for_existing(&mut tasks)?;
+        all.skipped = self.look_for_existing(&mut tasks)?;
         settings.progress.set_bytes_total(tasks.iter().map(|task| task.bytes).sum());
         settings.progress.set_planned(Planned { path: Some("rows"), ..Planned::default() });
-        let mut all = Converted { skipped, ..Converted::default() };
         let mut rest = tasks.as_slice();
         while !rest.is_empty() {
             if all.failures.len() >= FAILURES_MAX {
@@ -207,7 +225,12 @@ impl Conversion {
             });
             let count = full.map_or(rest.len().min(SET_FILES), |last| last + 1);
             let (set, others) = rest.split_at(count);
-            self.convert_set(set, format, settings, run, &mut all)?;
+            match there {
+                Some(there) => {
+                    self.convert_set_there(set, format, settings, run, there, &mut all)?
+                }
+                None => self.convert_set(set, format, settings, run, &mut all)?,
+            }
             rest = others;
         }
         all.coverage.complete &= all.failures.is_empty();
@@ -285,19 +308,52 @@ impl Conversion {
         run: &RunId,
         all: &mut Converted,
     ) -> Result<()> {
-        let workers = settings.threads.min(tasks.len()).max(1);
-        let threads = (settings.threads / workers).max(1);
-        let memory_bytes = settings.memory_bytes / workers as u64;
-        let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
         let cancel = &settings.cancel;
         let mut wait = || cancel.check();
         let root = Path::new(&self.sink.url);
-        let set = match self.bucket_url() {
-            Some(_) => None,
-            None => Some(FileSet::create(root, &self.sink, format, run, limit, cancel, &mut wait)?),
+        let limit = Share::of(settings, tasks.len()).limit;
+        let target = match self.bucket_url() {
+            Some(_) => Target::Objects(run),
+            None => {
+                let create = FileSet::create;
+                Target::Set(create(root, &self.sink, format, run, limit, cancel, &mut wait)?)
+            }
         };
-        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let results = Mutex::new(std::mem::take(all));
+        let tried = self.convert_each(tasks, settings, &target, &|index, done| {
+            let mut all = results.lock();
+            match done {
+                Ok(Done { coverage, written, part }) => {
+                    if let (Target::Set(set), Some(part)) = (&target, part) {
+                        set.adopt(part)?;
+                    }
+                    all.add(coverage, written, settings);
+                    Ok(true)
+                }
+                Err(error) => Ok(all.fail(error, &tasks[index])),
+            }
+        })?;
+        *all = results.into_inner();
+        cancel.check()?;
+        all.untried += (tasks.len() - tried) as u64;
+        if let Target::Set(set) = target {
+            let written = set.commit(root, self.sink.overwrite, &mut wait)?;
+            all.written = sum(std::mem::take(&mut all.written), written);
+        }
+        Ok(())
+    }
+
+    /// Converts some inputs, as many at once as there are threads; how many were tried, as `done` says when to stop.
+    fn convert_each(
+        &self,
+        tasks: &[Task],
+        settings: &Settings,
+        target: &Target<'_>,
+        done: &(dyn Fn(usize, Result<Done>) -> Result<bool> + Sync),
+    ) -> Result<usize> {
+        let Share { workers, threads, memory_bytes, limit } = Share::of(settings, tasks.len());
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let failed = Mutex::new(None);
         let work = || {
             let mut turn = Turn::of(settings.cores.as_ref());
             while !stop.load(Ordering::Relaxed) {
@@ -310,29 +366,19 @@ impl Conversion {
                     rejected_folder: settings
                         .rejected_folder
                         .as_ref()
-                        .map(|folder| folder.join(task.target.replace('/', "-"))),
+                        .map(|folder| folder.join(task.folder_of_copies())),
                     ..settings.clone()
                 };
-                let done = self.convert_one(task, &own, set.as_ref(), (run, limit), &mut turn);
-                let mut all = results.lock();
-                match done {
-                    Ok((coverage, written)) => {
-                        let has_copy = all.coverage.rejected_copy.is_some()
-                            || coverage.rejected_copy.is_some();
-                        let folder = settings.rejected_folder.as_ref().filter(|_| has_copy);
-                        let rejected_copy = folder.map(|folder| folder.display().to_string());
-                        all.coverage = Coverage {
-                            rejected_copy,
-                            ..together(&[std::mem::take(&mut all.coverage), coverage])
-                        };
-                        all.written = sum(std::mem::take(&mut all.written), written);
-                    }
-                    Err(Error::Interrupted) => stop.store(true, Ordering::Relaxed),
+                let goes_on = match self.convert_one(task, &own, target, limit, &mut turn) {
+                    Err(Error::Interrupted) => Ok(false),
+                    converted => done(index, converted),
+                };
+                match goes_on {
+                    Ok(true) => {}
+                    Ok(false) => stop.store(true, Ordering::Relaxed),
                     Err(error) => {
-                        all.failures.push(naming(error, &shown(&task.url)));
-                        if all.failures.len() >= FAILURES_MAX {
-                            stop.store(true, Ordering::Relaxed);
-                        }
+                        failed.lock().get_or_insert(error);
+                        stop.store(true, Ordering::Relaxed);
                     }
                 }
             }
@@ -353,25 +399,20 @@ impl Conversion {
             }
             Ok(())
         })?;
-        *all = results.into_inner();
-        cancel.check()?;
-        let tried = next.into_inner().min(tasks.len());
-        all.untried += (tasks.len() - tried) as u64;
-        if let Some(set) = set {
-            let written = set.commit(root, self.sink.overwrite, &mut wait)?;
-            all.written = sum(std::mem::take(&mut all.written), written);
+        match failed.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(next.into_inner().min(tasks.len())),
         }
-        Ok(())
     }
 
     fn convert_one(
         &self,
         task: &Task,
         settings: &Settings,
-        set: Option<&FileSet>,
-        (run, limit): (&RunId, usize),
+        target: &Target<'_>,
+        limit: usize,
         turn: &mut Turn<'_>,
-    ) -> Result<(Coverage, Written)> {
+    ) -> Result<Done> {
         let source = SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
         let (mut rows, warning) = match self.describe() {
             None => {
@@ -396,14 +437,28 @@ impl Conversion {
             }
             rows.next()
         };
-        if let Some(set) = set {
-            let mut file = set.begin(task.target.clone(), schema)?;
-            while let Some(batch) = next_rows()? {
-                file.write(&batch)?;
+        let begun = match target {
+            Target::Objects(run) => Err(*run),
+            Target::Set(set) => Ok(set.begin(task.target.clone(), schema.clone())?),
+            Target::Staged(writer, name) => {
+                let staged = format!("{name}-{}", RunId::new());
+                Ok(writer.begin(staged, task.target.clone(), schema.clone())?)
             }
-            set.end(file)?;
-            return Ok((rows.coverage(), Written { warning, ..Written::default() }));
-        }
+        };
+        let run = match begun {
+            Err(run) => run,
+            Ok(mut file) => {
+                while let Some(batch) = next_rows()? {
+                    file.write(&batch)?;
+                }
+                let part = match target {
+                    Target::Staged(..) => file.end_elsewhere()?,
+                    _ => file.end()?,
+                };
+                let written = Written { warning, ..Written::default() };
+                return Ok(Done { coverage: rows.coverage(), written, part: Some(part) });
+            }
+        };
         let mut wait = || cancel.check();
         // Braces in a name are no columns.
         let target = task.target.replace('{', "{{").replace('}', "}}");
@@ -413,7 +468,7 @@ impl Conversion {
         let room = Room { memory_limit: limit, threads: 1 };
         let mut sink = match Sink::create_with(&spec, schema, run, room, cancel, &mut wait) {
             Err(tidemill_sink::Error::Exists { .. }) if self.skip_existing => {
-                return Ok((Coverage::default(), Written::default()));
+                return Ok(Done::default());
             }
             other => other?,
         };
@@ -421,7 +476,71 @@ impl Conversion {
             sink.write_with(&batch, &mut wait)?;
         }
         let written = sink.commit_with(&mut wait)?;
-        Ok((rows.coverage(), Written { warning: warning.or(written.warning), ..written }))
+        let written = Written { warning: warning.or(written.warning), ..written };
+        Ok(Done { coverage: rows.coverage(), written, part: None })
+    }
+}
+
+/// What each of the inputs that are converted at once has.
+struct Share {
+    /// How many they are.
+    workers: usize,
+    threads: usize,
+    memory_bytes: u64,
+    /// What of that its output may hold.
+    limit: usize,
+}
+
+impl Share {
+    fn of(settings: &Settings, inputs: usize) -> Share {
+        let workers = settings.threads.min(inputs).max(1);
+        let memory_bytes = settings.memory_bytes / workers as u64;
+        let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
+        Share { workers, threads: (settings.threads / workers).max(1), memory_bytes, limit }
+    }
+}
+
+/// Where outputs are written.
+enum Target<'a> {
+    /// Files that appear together.
+    Set(FileSet),
+    /// Files that whoever has the set makes appear; what their names begin with until then.
+    Staged(SetWriter, &'a str),
+    /// Objects, each of which appears by itself.
+    Objects(&'a RunId),
+}
+
+/// An input that has been converted.
+#[derive(Default)]
+struct Done {
+    coverage: Coverage,
+    written: Written,
+    /// What was written, where it does not appear yet.
+    part: Option<StagedPart>,
+}
+
+impl Task {
+    /// The folder of copies of its refused records, among those of other inputs.
+    fn folder_of_copies(&self) -> String {
+        self.target.replace('/', "-")
+    }
+}
+
+impl Converted {
+    /// Takes in what came of an input.
+    fn add(&mut self, coverage: Coverage, written: Written, settings: &Settings) {
+        let has_copy = self.coverage.rejected_copy.is_some() || coverage.rejected_copy.is_some();
+        let folder = settings.rejected_folder.as_ref().filter(|_| has_copy);
+        let rejected_copy = folder.map(|folder| folder.display().to_string());
+        self.coverage =
+            Coverage { rejected_copy, ..together(&[std::mem::take(&mut self.coverage), coverage]) };
+        self.written = sum(std::mem::take(&mut self.written), written);
+    }
+
+    /// Notes why an input was not converted; whether others are to be tried.
+    fn fail(&mut self, error: Error, task: &Task) -> bool {
+        self.failures.push(naming(error, &shown(&task.url)));
+        self.failures.len() < FAILURES_MAX
     }
 }
 

@@ -1,0 +1,488 @@
+//! Inputs that are converted to files of a folder by workers elsewhere.
+//!
+//! ```text
+//!   driver                                   workers
+//!     list · begin a set
+//!       job: what is done to records, the set's folder ─►
+//!       task: some inputs ───────────────────►  read · convert · write into the set's folder
+//!     adopt · commit  ◄──────────────────────── what was written, and what it rests on
+//! ```
+//!
+//! All machines see the output's folder. A worker writes files there under names that nobody looks for; the driver makes
+//! them appear, all of a set or none, by the same commit as its own. Of a worker that is gone a file without an end is
+//! left, which goes with the set's folder.
+//!
+//! A job is `TIDECONV` and a section `J`; a task and what comes of it are the same with `T` and `D`, behind which sections `B`
+//! are copies of refused records.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tidemill_base::coverage::Coverage;
+use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::home::create_private;
+use tidemill_base::progress::{Progress, process_cpu_seconds};
+use tidemill_base::{MaxBad, Settings};
+use tidemill_query::{Came, Failure, HandedJob, NewTask, Tasks, Took, Unordered};
+use tidemill_remote::StorageOptions;
+use tidemill_sink::{FileSet, OutputFormat, SetWriter, SinkSpec, StagedPart, Written};
+use tidemill_source::SpecDescription;
+use tidemill_source::program::Program;
+use tidemill_tables::sections::{self, Sections};
+
+use super::{Conversion, Converted, Done, Elsewhere, RunId, Share, Target, Task};
+
+/// What each message begins with.
+pub(crate) const MAGIC: &[u8; 8] = b"TIDECONV";
+
+const JOB: u8 = b'J';
+const TASK: u8 = b'T';
+const DONE: u8 = b'D';
+const COPY: u8 = b'B';
+
+/// So many inputs are one task at most.
+const INPUTS_MAX: usize = 64;
+/// Each thread gets about so many tasks, where there are so many inputs.
+const TASKS_PER_THREAD: usize = 8;
+/// Of so many inputs it is looked at whether all machines see them.
+const PATHS_MAX: usize = 64;
+
+/// What all tasks have in common.
+#[derive(Debug, Serialize, Deserialize)]
+struct Job {
+    source: SpecDescription,
+    select: Option<String>,
+    condition: Option<String>,
+    /// Where files are before they appear.
+    folder: PathBuf,
+    /// The output, as the user names it.
+    output: String,
+    format: String,
+    compression: Option<String>,
+    null: Option<String>,
+    exec: Option<Vec<String>>,
+    max_bad: String,
+}
+
+/// Some inputs.
+#[derive(Debug, Serialize, Deserialize)]
+struct Inputs {
+    tasks: Vec<Task>,
+}
+
+/// What came of each of them.
+#[derive(Debug, Serialize, Deserialize)]
+struct AllDone {
+    done: Vec<OneDone>,
+    cpu_us: u64,
+    wall_us: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum OneDone {
+    Converted {
+        part: StagedPart,
+        coverage: Box<Coverage>,
+        warning: Option<String>,
+        /// The names of its copies of refused records, which follow in this order.
+        copies: Vec<String>,
+    },
+    Failed(Failure),
+}
+
+fn bad(why: &str) -> Error {
+    Error::Corrupt {
+        path: "a worker's message".to_owned(),
+        offset: None,
+        reason: why.to_owned(),
+        hint: Some("the same release of tidemill has to be on all machines".to_owned()),
+    }
+}
+
+fn message(kind: u8, of: &impl Serialize) -> Result<Vec<u8>> {
+    let json = serde_json::to_vec(of)
+        .map_err(|error| Error::Internal(format!("a message is no JSON: {error}")))?;
+    let mut out = MAGIC.to_vec();
+    put(&mut out, kind, &json)?;
+    Ok(out)
+}
+
+fn put(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Result<()> {
+    sections::write(out, kind, content).map_err(|e| Error::io("write", "a worker's message", e))
+}
+
+/// The sections of a message.
+fn opened(bytes: &[u8]) -> Result<Sections<'_>> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("it is of no conversion"))?;
+    Ok(Sections::new(rest))
+}
+
+fn first<T: DeserializeOwned>(sections: &mut Sections<'_>, kind: u8) -> Result<T> {
+    match sections.next().map_err(bad)? {
+        Some((found, content)) if found == kind => {
+            serde_json::from_slice(content).map_err(|error| bad(&error.to_string()))
+        }
+        _ => Err(bad("a section is missing")),
+    }
+}
+
+impl Conversion {
+    /// Who converts elsewhere, if somebody does.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what is done on one machine, unless it may be done here, which is a warning.
+    pub(super) fn there(&self, all: &mut Converted) -> Result<Option<&Elsewhere>> {
+        let Some(there) = &self.elsewhere else { return Ok(None) };
+        let why = if self.bucket_url().is_some() {
+            Some("the files of a folder in a bucket are written by one machine".to_owned())
+        } else {
+            self.source.describe().err().map(|error| error.to_string())
+        };
+        let Some(why) = why else { return Ok(Some(there)) };
+        let why = why.lines().next().unwrap_or_default();
+        if there.may_run_here {
+            all.written.warning = Some(format!("it runs on this machine: {why}"));
+            return Ok(None);
+        }
+        Err(Error::usage_hint(
+            format!("the conversion cannot be run on a cluster: {why}"),
+            "on one machine it can: leave `on` out",
+        ))
+    }
+
+    /// Has a set of inputs converted by workers.
+    pub(super) fn convert_set_there(
+        &self,
+        tasks: &[Task],
+        format: OutputFormat,
+        settings: &Settings,
+        run: &RunId,
+        there: &Elsewhere,
+        all: &mut Converted,
+    ) -> Result<()> {
+        let (cancel, root) = (&settings.cancel, Path::new(&self.sink.url));
+        let mut wait = || cancel.check();
+        let limit = Share::of(settings, 1).limit;
+        let set = FileSet::create(root, &self.sink, format, run, limit, cancel, &mut wait)?;
+        let absolute =
+            |path: &Path| std::path::absolute(path).map_err(|error| Error::io("find", path, error));
+        let job = Job {
+            source: self.source.describe()?,
+            select: self.select.clone(),
+            condition: self.condition.clone(),
+            folder: absolute(set.folder())?,
+            output: self.sink.url.clone(),
+            format: format.name().to_owned(),
+            compression: self.sink.compression.as_ref().map(ToString::to_string),
+            null: self.sink.null.clone(),
+            exec: self.sink.exec.as_ref().map(|program| program.words().to_vec()),
+            max_bad: settings.max_bad.to_string(),
+        };
+        let local = |task: &&Task| !task.url.contains("://");
+        let each = tasks.len().div_ceil(PATHS_MAX).max(1);
+        let mut paths = tasks
+            .iter()
+            .filter(local)
+            .step_by(each)
+            .map(|task| absolute(Path::new(&task.url)))
+            .collect::<Result<Vec<_>>>()?;
+        paths.push(absolute(&set.lock())?);
+        there.workers.begin(HandedJob {
+            content: message(JOB, &job)?,
+            secrets: self.source.storage_options.for_workers(),
+            paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        })?;
+        let ends = Ends(there);
+        let threads = there.workers.reach()?.threads;
+        let mut dealt = Dealt {
+            inputs: cut(tasks, threads),
+            set: &set,
+            settings,
+            all: std::mem::take(all),
+            tried: 0,
+        };
+        let ran = Unordered {
+            workers: &there.workers,
+            cancel,
+            progress: &settings.progress,
+            first: 0,
+            attempts_max: there.attempts_max,
+        }
+        .run(&mut dealt);
+        drop(ends);
+        let tried = dealt.tried;
+        *all = dealt.all;
+        match ran {
+            // Enough have failed.
+            Err(Error::Interrupted) if !cancel.is_cancelled() => {}
+            ran => ran?,
+        }
+        cancel.check()?;
+        all.untried += tasks.len().saturating_sub(tried) as u64;
+        let written = set.commit(root, self.sink.overwrite, &mut wait)?;
+        all.written = super::sum(std::mem::take(&mut all.written), written);
+        Ok(())
+    }
+}
+
+/// Ends what workers do.
+struct Ends<'a>(&'a Elsewhere);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.workers.end();
+    }
+}
+
+/// Runs of inputs that are about equally large.
+fn cut(tasks: &[Task], threads: usize) -> Vec<&[Task]> {
+    let total: u64 = tasks.iter().map(|task| task.bytes).sum();
+    let target = total.div_ceil((threads.max(1) * TASKS_PER_THREAD) as u64).max(1);
+    let most = tasks.len().div_ceil(threads.max(1) * TASKS_PER_THREAD).clamp(1, INPUTS_MAX);
+    let (mut cut, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (at, task) in tasks.iter().enumerate() {
+        bytes += task.bytes;
+        if bytes >= target || at + 1 - start >= most || at + 1 == tasks.len() {
+            cut.push(&tasks[start..=at]);
+            (start, bytes) = (at + 1, 0);
+        }
+    }
+    cut
+}
+
+/// Inputs on their way.
+struct Dealt<'a> {
+    inputs: Vec<&'a [Task]>,
+    set: &'a FileSet,
+    settings: &'a Settings,
+    all: Converted,
+    /// Inputs of which it is known what came.
+    tried: usize,
+}
+
+impl Dealt<'_> {
+    /// Keeps copies of refused records where this machine's own are kept.
+    fn keep(&self, task: &Task, copies: Vec<(String, &[u8])>) -> Result<()> {
+        let Some(folder) = &self.settings.rejected_folder else { return Ok(()) };
+        let folder = folder.join(task.folder_of_copies());
+        for (name, content) in copies {
+            let name = Path::new(&name).file_name().ok_or_else(|| bad("a copy without a name"))?;
+            let path = folder.join(name);
+            let written = create_private(&folder).and_then(|()| std::fs::write(&path, content));
+            written.map_err(|error| Error::io("write", &path, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Tasks for Dealt<'_> {
+    fn count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    fn task(&mut self, number: usize) -> Result<NewTask> {
+        let tasks = self.inputs.get(number).copied().unwrap_or_default();
+        Ok(NewTask {
+            bytes: tasks.iter().map(|task| task.bytes).sum(),
+            name: format!("convert {} of {}", number + 1, self.inputs.len()),
+            content: message(TASK, &Inputs { tasks: tasks.to_vec() })?,
+        })
+    }
+
+    fn take(&mut self, number: usize, content: Vec<u8>) -> Result<Came> {
+        let tasks = self.inputs.get(number).copied().unwrap_or_default();
+        let mut sections = opened(&content)?;
+        let AllDone { done, cpu_us, wall_us } = first(&mut sections, DONE)?;
+        if done.len() != tasks.len() {
+            return Err(bad("it is not of all inputs of its task"));
+        }
+        let (mut bytes, mut goes_on) = (0, true);
+        self.tried += tasks.len();
+        for (task, one) in tasks.iter().zip(done) {
+            match one {
+                OneDone::Converted { part, coverage, warning, copies } => {
+                    let copies = copies
+                        .into_iter()
+                        .map(|name| match sections.next().map_err(bad)? {
+                            Some((COPY, content)) => Ok((name, content)),
+                            _ => Err(bad("a copy is missing")),
+                        })
+                        .collect::<Result<Vec<_>>>()?;
+                    self.keep(task, copies)?;
+                    self.set.adopt(part)?;
+                    bytes += coverage.bytes.done;
+                    self.settings.progress.add_bytes(coverage.bytes.done);
+                    self.settings.progress.add_rows(coverage.rows.done);
+                    let written = Written { warning, ..Written::default() };
+                    self.all.add(*coverage, written, self.settings);
+                }
+                OneDone::Failed(failure) => match Error::from(failure) {
+                    Error::Interrupted => return Err(Error::Interrupted),
+                    error => goes_on &= self.all.fail(error, task),
+                },
+            }
+        }
+        let took =
+            Took { cpu: Duration::from_micros(cpu_us), wall: Duration::from_micros(wall_us) };
+        self.settings.progress.map().add_cpu_elsewhere(took.cpu);
+        // More would fail as well.
+        if goes_on { Ok(Came { took, bytes }) } else { Err(Error::Interrupted) }
+    }
+
+    fn name(&self, number: usize) -> String {
+        let tasks = self.inputs.get(number).copied().unwrap_or_default();
+        let first = tasks.first().map_or("", |task| task.url.as_str());
+        let first = tidemill_base::redact::shown(first);
+        match tasks.len() {
+            0 | 1 => format!("`{first}`"),
+            count => format!("the same {count} inputs, `{first}` being the first"),
+        }
+    }
+}
+
+/// A conversion as one process elsewhere does its tasks.
+pub(crate) struct Worker {
+    conversion: Conversion,
+    folder: PathBuf,
+    format: OutputFormat,
+    settings: Settings,
+    /// One task at a time; it has all threads.
+    in_work: Mutex<()>,
+}
+
+impl Worker {
+    /// Takes a job.
+    ///
+    /// # Errors
+    /// Where it is of another release.
+    pub(crate) fn new(job: &[u8], settings: &Settings, storage: &StorageOptions) -> Result<Worker> {
+        let job: Job = first(&mut opened(job)?, JOB)?;
+        let format: OutputFormat = job.format.parse()?;
+        let sink = SinkSpec {
+            format: Some(format),
+            compression: job.compression.as_deref().map(str::parse).transpose()?,
+            null: job.null,
+            exec: job.exec.map(Program::new).transpose()?,
+            ..SinkSpec::new(job.output)
+        };
+        let max_bad: MaxBad = job.max_bad.parse()?;
+        let settings = Settings { max_bad, cores: None, ..settings.clone() };
+        let conversion = Conversion {
+            source: job.source.spec(String::new(), storage)?,
+            select: job.select,
+            condition: job.condition,
+            sink,
+            skip_existing: false,
+            elsewhere: None,
+        };
+        let in_work = Mutex::new(());
+        Ok(Worker { conversion, folder: job.folder, format, settings, in_work })
+    }
+
+    /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
+    pub(crate) fn run(&self, task: &[u8]) -> Vec<u8> {
+        let _alone = self.in_work.lock();
+        let tasks = opened(task).and_then(|mut sections| first::<Inputs>(&mut sections, TASK));
+        let count = tasks.as_ref().map_or(1, |inputs| inputs.tasks.len());
+        let done = tasks.and_then(|inputs| caught(|| self.convert(&inputs.tasks)));
+        done.or_else(|error| {
+            let failed = |_| OneDone::Failed(Failure::from(error.copy()));
+            message(
+                DONE,
+                &AllDone { done: (0..count).map(failed).collect(), cpu_us: 0, wall_us: 0 },
+            )
+        })
+        // A message that cannot be made is none, and says so to whoever reads it.
+        .unwrap_or_default()
+    }
+
+    fn convert(&self, tasks: &[Task]) -> Result<Vec<u8>> {
+        let (began, cpu_before) = (Instant::now(), process_cpu_seconds());
+        // Copies of what is refused, where records may be.
+        let copies = match self.settings.max_bad {
+            MaxBad::Count(0) => None,
+            _ => Some(copies_folder(&self.settings)?),
+        };
+        let settings = Settings {
+            rejected_folder: copies.as_ref().map(|copies| copies.0.clone()),
+            progress: Progress::new(),
+            ..self.settings.clone()
+        };
+        let limit = Share::of(&settings, tasks.len()).limit;
+        let (sink, cancel) = (&self.conversion.sink, &settings.cancel);
+        let writer = SetWriter::new(&self.folder, sink, self.format, limit, cancel)?;
+        let target = Target::Staged(writer, "elsewhere");
+        let done: Vec<Mutex<Option<Result<Done>>>> =
+            tasks.iter().map(|_| Mutex::new(None)).collect();
+        self.conversion.convert_each(tasks, &settings, &target, &|index, one| {
+            *done[index].lock() = Some(one);
+            Ok(true)
+        })?;
+        cancel.check()?;
+        let (mut said, mut kept) = (Vec::with_capacity(tasks.len()), Vec::new());
+        for (task, one) in tasks.iter().zip(done) {
+            said.push(match one.into_inner() {
+                Some(Ok(Done { mut coverage, written, part: Some(part) })) => {
+                    coverage.rejected_copy = coverage.rejected_copy.map(|_| String::new());
+                    let folder = settings.rejected_folder.as_ref();
+                    let own = folder.map(|folder| folder.join(task.folder_of_copies()));
+                    let files = own.map_or(Ok(Vec::new()), |own| files_in(&own))?;
+                    let copies = files.iter().map(|(name, _)| name.clone()).collect();
+                    kept.extend(files.into_iter().map(|(_, content)| content));
+                    let (coverage, warning) = (Box::new(coverage), written.warning);
+                    OneDone::Converted { part, coverage, warning, copies }
+                }
+                Some(Ok(_)) => {
+                    OneDone::Failed(Error::Internal("nothing was written".into()).into())
+                }
+                Some(Err(error)) => OneDone::Failed(error.into()),
+                None => OneDone::Failed(Error::Interrupted.into()),
+            });
+        }
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let cpu = (process_cpu_seconds() - cpu_before).max(0.0);
+        let cpu_us = us(Duration::try_from_secs_f64(cpu).unwrap_or_default());
+        let mut out = message(DONE, &AllDone { done: said, cpu_us, wall_us: us(began.elapsed()) })?;
+        for content in kept {
+            put(&mut out, COPY, &content)?;
+        }
+        Ok(out)
+    }
+}
+
+/// A folder that goes when it is not wanted any more.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn copies_folder(settings: &Settings) -> Result<Removed> {
+    let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
+    let folder = parent.join(format!("tidemill-refused-{}", RunId::new()));
+    create_private(&folder).map_err(|error| Error::io("write", &folder, error))?;
+    Ok(Removed(folder))
+}
+
+/// The files in a folder, which need not be there, and what they hold.
+fn files_in(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let failed = |error| Error::io("read", folder, error);
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        files.push((name, std::fs::read(entry.path()).map_err(failed)?));
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,38 @@
+//! Who does tasks for somebody else: of a query, or of a conversion to a folder.
+
+use tidemill_base::Settings;
+use tidemill_base::error::Result;
+use tidemill_remote::StorageOptions;
+
+use crate::convert::elsewhere;
+
+/// A job as one process does its tasks.
+pub struct Worker(Job);
+
+enum Job {
+    Query(Box<tidemill_query::Worker>),
+    Conversion(Box<elsewhere::Worker>),
+}
+
+impl Worker {
+    /// Takes a job; what is elsewhere is reached by `storage`, beyond what the environment says.
+    ///
+    /// # Errors
+    /// Where the job is of another release, or is planned otherwise here.
+    pub fn new(job: &[u8], settings: &Settings, storage: &StorageOptions) -> Result<Self> {
+        if job.starts_with(elsewhere::MAGIC) {
+            let worker = elsewhere::Worker::new(job, settings, storage)?;
+            return Ok(Worker(Job::Conversion(Box::new(worker))));
+        }
+        let worker = tidemill_query::Worker::new(job, settings, storage)?;
+        Ok(Worker(Job::Query(Box::new(worker))))
+    }
+
+    /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
+    pub fn run(&self, task: &[u8]) -> Vec<u8> {
+        match &self.0 {
+            Job::Query(worker) => worker.run(task),
+            Job::Conversion(worker) => worker.run(task),
+        }
+    }
+}
