@@ -415,18 +415,35 @@ fn length_of(bytes: u64) -> Result<usize> {
 /// # Errors
 /// The first URL's that is refused.
 pub fn probe_all(web: &Web, urls: &[String], cancel: &Cancel) -> Result<Vec<Arc<Object>>> {
+    let mut found = Vec::with_capacity(urls.len());
+    probe_each(web, urls, &mut || cancel.clone(), &mut |_, object| {
+        found.push(object?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The same, each waited for until a flag of its own that `flag` gives when its turn comes; `take` is told what came of each.
+///
+/// # Errors
+/// What `take` gives.
+pub fn probe_each(
+    web: &Web,
+    urls: &[String],
+    flag: &mut dyn FnMut() -> Cancel,
+    take: &mut dyn FnMut(&str, Result<Arc<Object>>) -> Result<()>,
+) -> Result<()> {
     const AT_ONCE: usize = 8;
     let mut asked = VecDeque::new();
-    let mut found = Vec::with_capacity(urls.len());
     let mut next = urls.iter();
     loop {
         while asked.len() < AT_ONCE
             && let Some(url) = next.next()
         {
-            asked.push_back(Fetch::start(web.clone().probe(url.clone()))?);
+            asked.push_back((url, Fetch::start(web.clone().probe(url.clone()))?));
         }
-        let Some(first) = asked.pop_front() else { return Ok(found) };
-        let (resource, head) = first.wait(cancel)?;
-        found.push(Arc::new(Object::found(resource, head)));
+        let Some((url, first)) = asked.pop_front() else { return Ok(()) };
+        let found = first.wait(&flag());
+        take(url, found.map(|(resource, head)| Arc::new(Object::found(resource, head))))?;
     }
 }

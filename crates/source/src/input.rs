@@ -9,7 +9,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -96,7 +96,9 @@ impl OpenFile {
                 return Err(Error::Internal(format!("`{shown}` is no file to open")));
             }
         };
-        let file = match File::open(path) {
+        // What has become a pipe since is not waited for.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::Changed {

@@ -12,10 +12,12 @@
 //! layout. Values are percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty`
 //! the empty string.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::datatypes::{DataType, Field};
 use object_store::ObjectMeta;
@@ -24,7 +26,7 @@ use tidemill_base::redact::shown;
 use tidemill_base::suggest;
 use tidemill_remote::http::Web;
 use tidemill_remote::location::{Location, web_path};
-use tidemill_remote::object::{Object, probe_all};
+use tidemill_remote::object::{Object, probe_all, probe_each};
 use tidemill_remote::pattern::{
     Pattern, alternatives, from_home, is_pattern, literal_prefix, local_path, on_disk,
 };
@@ -163,7 +165,7 @@ fn list_one(
             if let Some(asking) = asking {
                 asking.asks(&tidemill_remote::http::asked(&url));
             }
-            list_web(&url, spec, cancel)
+            list_web(&url, spec, cancel, asking)
         }
     }
 }
@@ -389,7 +391,12 @@ fn bucket_folder(
 }
 
 /// The files that a web URL, with or without alternatives, means.
-fn list_web(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<ListedFile>> {
+fn list_web(
+    url: &str,
+    spec: &SourceSpec,
+    cancel: &Cancel,
+    asking: Option<&Asking>,
+) -> Result<Vec<ListedFile>> {
     // A `?` begins a query, and in a query anything may stand.
     let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     if path.contains('*') {
@@ -404,14 +411,43 @@ fn list_web(url: &str, spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<ListedF
     urls.dedup();
     let plain = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"));
     let web = Web::open(&spec.storage_options, plain)?;
-    let objects = probe_all(&web, &urls, cancel)?;
-    let found = |(object, url): (Arc<Object>, &String)| {
+    let found = |object: Arc<Object>, url: &str| {
         let path = web_path(url);
         let shown = Arc::clone(object.shown());
         let keys = partition_keys(path.split('/'), &shown)?;
         Ok(elsewhere(object, path.as_str().into(), keys))
     };
-    objects.into_iter().zip(&urls).map(found).collect()
+    let Some(asking) = asking else {
+        let objects = probe_all(&web, &urls, cancel)?;
+        return objects.into_iter().zip(&urls).map(|(object, url)| found(object, url)).collect();
+    };
+    let mut objects = Vec::with_capacity(urls.len());
+    let began = Cell::new(Instant::now());
+    let mut flag = || {
+        began.set(Instant::now());
+        cancel.part_until(asking.look_ends())
+    };
+    probe_each(&web, &urls, &mut flag, &mut |url, object| {
+        let waited = began.get().elapsed();
+        match object {
+            Ok(object) => {
+                asking.has_waited(waited, true);
+                objects.push((object, url.to_owned()));
+            }
+            Err(tidemill_remote::Error::Interrupted) if !cancel.is_cancelled() => {
+                asking.has_waited(waited, false);
+                let reason = format!("it did not answer within {:.1} s", waited.as_secs_f64());
+                asking.note(Path::new(&shown(url)), reason, true);
+            }
+            Err(
+                error @ (tidemill_remote::Error::Remote { .. }
+                | tidemill_remote::Error::NotFound { .. }),
+            ) => asking.note(Path::new(&shown(url)), error.to_string(), false),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    })?;
+    objects.into_iter().map(|(object, url)| found(object, &url)).collect()
 }
 
 fn elsewhere(object: Arc<Object>, name: Arc<str>, keys: Keys) -> ListedFile {

@@ -10,7 +10,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_text::{sql_type, values};
 
 use super::columns::Columns;
-use super::compression::{Compression, MAGIC_BYTES};
+use super::compression::{Compression, MAGIC_BYTES, STORED_BUFFER_BYTES, decode};
 use super::dialect::{Dialect, TextOptions};
 use super::error::{Error, Result};
 use super::formats::batches;
@@ -435,15 +435,29 @@ fn open_stdin(
     };
     tap.in_lines = !format.is_typed() && compression == Compression::None;
     let in_lines = tap.in_lines;
-    let file = only_file(FileLocation::Stdin, shown, 0, compression, spec, cancel);
-    let files = vec![file];
-    let input =
-        ReaderInput::new(magic[..filled].to_vec(), tap, files[0].shown.clone(), watch.clone());
-    let mut sample = sample(&files, format, dialect, watch.clone(), Some(Box::new(input)));
-    let (tapped, shown) = (shared.clone(), files[0].shown.clone());
+    let only = |compression| only_file(FileLocation::Stdin, shown, 0, compression, spec, cancel);
+    let files = vec![only(compression)];
+    let name = files[0].shown.clone();
+    // What there is of a stream in the middle is decoded here: it has no end by which it would be whole.
+    let decodes = (compression != Compression::None).then_some(until).flatten();
+    let sampled = match decodes {
+        Some(_) => vec![only(Compression::None)],
+        None => files.clone(),
+    };
+    let own_watch = watch.clone();
+    let input = move |before: Vec<u8>, tap: Tap| -> Box<dyn ByteInput> {
+        let watch = Watch { eager: decodes.is_some(), ..own_watch.clone() };
+        let input = Box::new(ReaderInput::new(before, tap, name.clone(), watch));
+        match decodes {
+            Some(until) => Box::new(SoFar::new(input, compression, name.clone(), until)),
+            None => input,
+        }
+    };
+    let mut sample =
+        sample(&sampled, format, dialect, watch, Some(input(magic[..filled].to_vec(), tap)));
+    let tapped = shared.clone();
     sample.again = Some(Box::new(move || {
-        let tap = Tap { shared: tapped.clone(), at: 0, until, in_lines };
-        Box::new(ReaderInput::new(Vec::new(), tap, shown.clone(), watch.clone()))
+        input(Vec::new(), Tap { shared: tapped.clone(), at: 0, until, in_lines })
     }));
     let columns = columns(spec, format, &mut sample)?;
     let written = Written::of(sample);
@@ -480,7 +494,9 @@ impl Read for Tap {
                 return Ok(count);
             }
             let is_over = self.until.is_some_and(|until| Instant::now() >= until);
-            let is_line = self.at > 0 && (self.in_lines || pending.taken.ends_with(b"\n"));
+            let is_packed = Compression::from_magic(&pending.taken) != Compression::None;
+            let is_line =
+                self.at > 0 && (self.in_lines || is_packed || pending.taken.ends_with(b"\n"));
             if pending.has_ended || is_over && is_line {
                 return Ok(0);
             }
@@ -488,6 +504,83 @@ impl Read for Tap {
             pending.taken.extend_from_slice(&out[..count]);
             pending.has_ended = count == 0;
         }
+    }
+}
+
+/// The whole lines that a compressed stream has come to until some time, whether it ends or not.
+struct SoFar {
+    input: Option<Box<dyn ByteInput>>,
+    decoded: Option<Box<dyn ByteInput>>,
+    compression: Compression,
+    name: Arc<str>,
+    until: Instant,
+    /// What was decoded and not been given.
+    held: Vec<u8>,
+    has_ended: bool,
+}
+
+impl SoFar {
+    fn new(
+        input: Box<dyn ByteInput>,
+        compression: Compression,
+        name: Arc<str>,
+        until: Instant,
+    ) -> Self {
+        let (input, decoded, held) = (Some(input), None, Vec::new());
+        SoFar { input, decoded, compression, name, until, held, has_ended: false }
+    }
+
+    /// Decodes some more; false at the end of what has come.
+    fn decode(&mut self) -> Result<bool> {
+        let decoded = match (self.input.take(), &mut self.decoded) {
+            // Not ahead of who reads: what a thread waits for would be waited for with it.
+            (Some(input), decoded) => decoded.insert(decode(
+                input,
+                self.compression,
+                &self.name,
+                STORED_BUFFER_BYTES,
+                Some(0),
+            )?),
+            (None, Some(decoded)) => decoded,
+            (None, None) => return Ok(false),
+        };
+        let filled = self.held.len();
+        self.held.resize(filled + STORED_BUFFER_BYTES, 0);
+        let read = decoded.read(&mut self.held[filled..]);
+        self.held.truncate(filled + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Ok(false),
+            Ok(_) => Ok(true),
+            // It ends within the stream because no more was waited for.
+            Err(Error::Corrupt { .. }) if Instant::now() >= self.until => {
+                let whole = memchr::memrchr(b'\n', &self.held).map_or(0, |end| end + 1);
+                self.held.truncate(whole);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl ByteInput for SoFar {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        loop {
+            let whole = match self.has_ended {
+                true => self.held.len(),
+                false => memchr::memrchr(b'\n', &self.held).map_or(0, |end| end + 1),
+            };
+            if whole > 0 || self.has_ended {
+                let count = whole.min(out.len());
+                out[..count].copy_from_slice(&self.held[..count]);
+                self.held.drain(..count);
+                return Ok(count);
+            }
+            self.has_ended = !self.decode()?;
+        }
+    }
+
+    fn is_eager(&self) -> bool {
+        true
     }
 }
 

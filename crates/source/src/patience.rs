@@ -224,6 +224,20 @@ impl Asking {
         Some(share.max(LOOK_WAIT_MIN))
     }
 
+    /// Until when something elsewhere is waited for that is not known yet.
+    pub(super) fn look_ends(&self) -> Instant {
+        Instant::now() + self.share_elsewhere().unwrap_or_else(|| self.share_of_looks())
+    }
+
+    /// Notes how long something elsewhere was waited for, and whether it has answered.
+    pub(super) fn has_waited(&self, waited: Duration, has_answered: bool) {
+        let (in_vain, longest) = &mut *self.in_vain.lock();
+        match has_answered {
+            true => *longest = waited.max(*longest),
+            false => *in_vain += waited,
+        }
+    }
+
     /// The same where there is no deadline.
     fn share_of_looks(&self) -> Duration {
         let (in_vain, longest) = *self.in_vain.lock();
