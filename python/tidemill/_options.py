@@ -483,8 +483,7 @@ def on(
         for name in ("max_attempts", "scratch", "scratch_above"):
             if of_workers[name] is not None:  # type: ignore[literal-required]
                 message = (
-                    f"`{name}` is of workers on a cluster\n"
-                    "hint: name one by `on`, or leave it out"
+                    f"`{name}` is of workers on a cluster\nhint: name one by `on`, or leave it out"
                 )
                 raise UsageError(message)
         return of_workers

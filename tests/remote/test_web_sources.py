@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import signal
 import socket
 
@@ -9,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from faulty import Cut, Stall, Status, Web, always, before, first
+from faulty import Cut, Hang, Stall, Status, Web, always, before, first
 
 ROWS = 250_000
 CSV = ("n,pad\n" + "".join(f"{n},{n * 7919 % 1000003:020d}\n" for n in range(ROWS))).encode()
@@ -357,3 +358,21 @@ def test_the_value_of_a_mistaken_storage_option_is_nowhere(tidemill, option):
         assert status in (1, 2) and "error: " in err
     kept = [path for path in tidemill.folder.rglob("*") if path.is_file()]
     assert not any(b"hush" in path.read_bytes().lower() for path in kept)
+
+
+@pytest.mark.parametrize("stops", [(), ("--deadline", "20s")])
+@pytest.mark.parametrize("bad", [Stall(), Hang(1000), Status(500)])
+def test_an_object_that_does_not_answer_is_left_out_where_it_may_be(tidemill, bad, stops):
+    text = b"n\n" + b"1\n" * 50_000
+    names = ["a", "b", "c", "d"]
+    with Web({f"/{name}.csv": text for name in names}) as web:
+        web.rules.append(always(bad, when=lambda request: request.path == "/c.csv"))
+        sql = f"SELECT sum(n) AS n FROM '{web.url}/{{a,b,c,d}}.csv'"
+        words = ["query", sql, "--drop", "30%", *stops, "--coverage", "coverage.json", "--as-seen"]
+        out = tidemill.start(*words, "--storage-option", "max_retries=1")
+        said, told = out.communicate(timeout=600)
+        assert out.returncode == 3, told
+        assert said.split() == ["n", "150000"], told
+        coverage = json.loads((tidemill.folder / "coverage.json").read_text())
+        [file] = coverage["sampled"]["given_up_files"]
+        assert file["path"].endswith("/c.csv"), file

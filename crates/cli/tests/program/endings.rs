@@ -305,24 +305,40 @@ fn rows_of_a_pipe_that_stays_open_come_as_they_are_there() {
 #[test]
 fn a_compressed_pipe_that_stays_open_has_given_what_has_come() {
     let place = Place::new();
-    let lines: String = (0..400_000).map(|row| format!("{{\"x\":{row}}}\n")).collect();
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.write_all(lines.as_bytes()).unwrap();
-    let bytes = gzip.finish().unwrap();
-    let mut command = place.tidemill(&["query", "SELECT count(*) AS n FROM '-'"]);
-    command.args(["--deadline", "5s", "--no-intervals"]);
-    command.args(["--source-format", "json", "--schema", "x BIGINT"]);
-    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(&bytes).unwrap();
-    let mut stdout = child.stdout.take().unwrap();
-    let (ended, stderr) = ended(child);
-    let mut text = String::new();
-    stdout.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "n\n400000\n", "{stderr}");
-    assert_eq!(ended.code(), Some(3), "{stderr}");
-    drop(stdin);
+    for (rows, stops, expected, status) in [
+        (400_000, ["--deadline", "5s"], "n\n400000\n", 3),
+        // So few that types are told by what has come.
+        (1_000, ["--deadline", "4s"], "n\n1000\n", 3),
+        (1_000, ["--find", "2"], "x\n0\n1\n", 0),
+    ] {
+        let lines: String = (0..rows).map(|row| format!("{{\"x\":{row}}}\n")).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(lines.as_bytes()).unwrap();
+        // Without the end of the stream, and with it.
+        gzip.flush().unwrap();
+        let flushed = gzip.get_ref().clone();
+        let whole = gzip.finish().unwrap();
+        for bytes in [flushed, whole] {
+            let sql = match stops[0] {
+                "--find" => "SELECT x FROM '-'",
+                _ => "SELECT count(*) AS n FROM '-'",
+            };
+            let mut command = place.tidemill(&["query", sql, "--source-format", "json"]);
+            command.args(stops).args((stops[0] != "--find").then_some("--no-intervals"));
+            let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = piped.spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            // Whoever has enough closes its end.
+            let _ = stdin.write_all(&bytes);
+            let mut stdout = child.stdout.take().unwrap();
+            let (ended, stderr) = ended(child);
+            let mut text = String::new();
+            stdout.read_to_string(&mut text).unwrap();
+            assert_eq!(text, expected, "{stops:?}: {stderr}");
+            assert_eq!(ended.code(), Some(status), "{stops:?}: {stderr}");
+            drop(stdin);
+        }
+    }
 }
 
 /// A writer that stands still within a record, as those do that fill buffers: what is whole counts, and is shown in time.

@@ -792,3 +792,65 @@ fn of_what_is_read_in_order_the_bytes_of_a_split_that_was_given_up_are_not_read(
     let rows: f64 = answer.rows()[0][0].parse().unwrap();
     assert_eq!(rows, coverage.rows.done as f64);
 }
+
+/// More groups that are found are more that are counted only where nothing on the way goes by an estimate.
+#[test]
+fn a_count_of_groups_is_a_bound_where_each_that_is_found_counts() {
+    let folder = events(24, 2_000);
+    let options = [("sample", "20%"), ("split_bytes", "2k")];
+    let of = |inner: &str, outer: &str| {
+        let sql = format!("SELECT count(*) AS k FROM ({inner}) WHERE {outer}");
+        let answer = asked(&folder, &sql, &options);
+        let [one] = estimates(&answer, "k").as_slice() else { panic!("{sql}") };
+        (*one, answer.coverage.sampled.unwrap().by_estimates)
+    };
+    let groups = "SELECT user AS u, count(*) AS n, avg(ms) AS a FROM '$/*.csv' GROUP BY user";
+    let ((seen, low, high), by) = of(groups, "true");
+    assert_eq!((low, high, by.len()), (Some(seen), None, 0));
+    let ((seen, low, high), by) = of(groups, "u % 2 = 0");
+    assert_eq!((low, high, by.len()), (Some(seen), None, 0));
+    for (inner, outer, clause) in [
+        (groups, "n >= 3", "HAVING"),
+        (groups, "a > 700", "HAVING"),
+        (&format!("{groups} HAVING max(ms) < 800"), "true", "HAVING"),
+        (&format!("{groups} ORDER BY n DESC LIMIT 100"), "true", "LIMIT"),
+    ] {
+        let ((_, low, high), by) = of(inner, outer);
+        assert_eq!((low, high), (None, None), "{inner} WHERE {outer}");
+        assert!(by.iter().any(|one| one == clause), "{inner} WHERE {outer}: {by:?}");
+    }
+    // By a key that is an estimate itself.
+    let sql = format!("SELECT n, count(*) AS k FROM ({groups}) GROUP BY n");
+    let answer = asked(&folder, &sql, &options);
+    assert!(estimates(&answer, "k").iter().all(|(_, low, high)| low.or(*high).is_none()));
+}
+
+/// What footers say of rows is what answers are scaled by: bytes, as they are compressed, say less.
+#[test]
+fn rows_of_parquet_are_counted_by_its_footers() {
+    let folder = Folder::new();
+    let mut random = Random(3);
+    // Row groups of as many rows and very different sizes.
+    let mut text = "k,v,s\n".to_owned();
+    for row in 0..200_000_u64 {
+        let words = if row < 150_000 { 1 } else { 1 << 30 };
+        text.push_str(&format!("{},{},w{}\n", row / 100, random.below(1_000), random.below(words)));
+    }
+    folder.write("a.csv", text);
+    let conversion = crate::conversion::conversion(&folder, &["a.csv"], "a.parquet");
+    crate::conversion::to_one(&conversion).unwrap();
+    let sql = "SELECT count(*) AS n, sum(v) AS v FROM '$/a.parquet'";
+    let exact =
+        folder.ask("SELECT sum(v) AS v FROM '$/a.csv'").rows()[0][0].parse::<f64>().unwrap();
+    for seed in ["1", "2", "3"] {
+        let options = [("sample", "30%"), ("split_bytes", "16k"), ("seed", seed)];
+        let answer = asked(&folder, sql, &options);
+        if answer.coverage.complete {
+            continue;
+        }
+        let [(n, Some(low), Some(high))] = estimates(&answer, "n")[..] else { panic!("{seed}") };
+        assert!((n - 200_000.0).abs() < 1e-6 && low == n && high == n, "{n} {low} {high}");
+        let [(v, _, _)] = estimates(&answer, "v")[..] else { panic!("{seed}") };
+        assert!((v / exact - 1.0).abs() < 0.03, "{v} and {exact}");
+    }
+}
