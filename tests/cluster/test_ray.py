@@ -109,8 +109,40 @@ def test_a_conversion_writes_the_same_file(cluster, named, tmp_path):
     tm.convert(files, here, select="page, user", where="ms > 100")
     tm.convert(files, there, select="page, user", where="ms > 100", on="ray")
     assert there.read_bytes() == here.read_bytes()
-    with pytest.raises(tm.UsageError, match="to a folder is done on one machine"):
-        tm.convert(files, f"{tmp_path}/", format="json", on="ray")
+
+
+def test_a_folder_of_files_is_converted_by_workers(cluster, named, tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    files = f"{named}/*.csv"
+    tm.convert(files, f"{one}/", format="json", where="ms > 100")
+    written = tm.convert(files, f"{other}/", format="json", where="ms > 100", on="ray")
+    names = sorted(path.name for path in one.iterdir())
+    assert names == sorted(path.name for path in other.iterdir()) and len(names) > 1
+    assert all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
+    assert written.files == len(names)
+    with pytest.raises(tm.UsageError, match="in a bucket are written by one machine"):
+        tm.convert(files, "s3://bucket/out/", format="json", on="ray")
+
+
+@pytest.mark.parametrize("above", [None, 0, "20k"])
+def test_large_tables_go_from_worker_to_worker(cluster, named, tmp_path, above):
+    for number, statement in enumerate(STATEMENTS):
+        sql = statement.format(logs=named)
+        here, there = tmp_path / f"here-{number}.csv", tmp_path / f"there-{number}.csv"
+        scratch = tmp_path / "scratch"
+        one = tm.query(sql, output=here)
+        other = tm.query(sql, output=there, on="ray", scratch=scratch, scratch_above=above)
+        assert there.read_bytes() == here.read_bytes()
+        assert one.coverage["estimates"] == other.coverage["estimates"]
+        assert not list(scratch.iterdir())
+
+
+def test_a_scratch_folder_that_cannot_be_written_to_says_so(cluster, named, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(tm.TidemillError, match="file"):
+        tm.query(
+            STATEMENTS[4].format(logs=named), on="ray", scratch=tmp_path / "file", scratch_above=0
+        )
 
 
 def test_what_cannot_run_there_runs_here_if_it_may(cluster, named):

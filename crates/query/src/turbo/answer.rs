@@ -169,7 +169,8 @@ impl Totals {
         let slack = formula.slack(totals);
         match sample.smooth(value, &parts, splits).interval {
             Interval::Bounds { low, high } if low.is_finite() && high.is_finite() => {
-                let (low, high) = (low - slack, high + slack);
+                // However narrow it is, the estimate itself is in it.
+                let (low, high) = ((low - slack).min(value), (high + slack).max(value));
                 // What was counted is there, and there is only so much that can come. So is a sum of values of which none
                 // was below zero.
                 Some(match formula.total() {
@@ -178,7 +179,7 @@ impl Totals {
                         whole_bounds(low.max(counted), value, high.min(counted + unread_rows))
                     }
                     Some(index) if !cells[index].is_signed() => {
-                        (low.max(cells[index].series().sum()), high)
+                        (low.max(cells[index].series().sum()).min(value), high)
                     }
                     _ => (low, high),
                 })
