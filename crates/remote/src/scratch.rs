@@ -303,6 +303,11 @@ impl Read for ScratchReader {
                 count
             }
         };
+        if count == 0 {
+            // All of it was there when its name was told.
+            let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "a scratch file was cut off");
+            return Err(cut);
+        }
         self.range.start += count as u64;
         Ok(count)
     }
@@ -344,12 +349,20 @@ impl ScratchFolder {
         let failed = |path: &Path, error| Error::io("write", path, error);
         fs::create_dir_all(&parent).map_err(|error| failed(&parent, error))?;
         remove_left(&parent);
-        let folder = parent.join(name);
-        create_private(&folder).map_err(|error| failed(&folder, error))?;
-        let lock = folder.join(LOCK);
+        // Until it is locked, others take it for one of a driver that was killed.
+        let making = parent.join(format!(".{name}"));
+        let folder = parent.join(&name);
+        create_private(&making).map_err(|error| failed(&making, error))?;
+        let lock = making.join(LOCK);
         let made = File::options().write(true).create_new(true).open(&lock);
-        let held = made.and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));
-        let held = held.map_err(|error| failed(&lock, error))?;
+        let held = made
+            .and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from))
+            .and_then(|file| fs::rename(&making, &folder).map(|()| file));
+        let held = held.map_err(|error| {
+            let _ = fs::remove_dir_all(&making);
+            failed(&folder, error)
+        })?;
+        let lock = folder.join(LOCK);
         let scratch = Scratch { place: Place::Folder(folder.clone()), cancel: cancel.clone() };
         let url = folder.to_string_lossy().into_owned();
         Ok(ScratchFolder { scratch, url, lock: Some(lock), _held: Some(held) })
@@ -396,5 +409,75 @@ fn remove_left(parent: &Path) {
         if lock.try_lock().is_ok() {
             let _ = fs::remove_dir_all(&folder);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(parent: &Path) -> ScratchFolder {
+        let url = parent.to_str().unwrap();
+        ScratchFolder::create(url, &StorageOptions::default(), &Cancel::default()).unwrap()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string();
+        entries.map(|entry| name(entry).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read_by_ranges_and_what_was_not_ended_is_not_there() {
+        let parent = tempfile::tempdir().unwrap();
+        let made = create(parent.path());
+        let mut writer = made.scratch.create("part").unwrap();
+        let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        bytes.chunks(999).for_each(|chunk| writer.write(chunk).unwrap());
+        assert_eq!(writer.bytes(), bytes.len() as u64);
+        let file = writer.finish().unwrap();
+        assert_eq!(file.bytes(), bytes.len() as u64);
+        let begun = made.scratch.create("part").unwrap();
+        drop(begun);
+        let folder = Path::new(&made.url);
+        assert_eq!(names(folder).len(), 2, "the lock and one file");
+        let found =
+            Scratch::open(&made.url, &StorageOptions::default(), &Cancel::default()).unwrap();
+        for range in [0..10_u64, 5_000..5_000, 17..399_999, 0..400_000] {
+            let mut read = Vec::new();
+            found.read(&file, range.clone()).unwrap().read_to_end(&mut read).unwrap();
+            assert_eq!(read, bytes[range.start as usize..range.end as usize]);
+        }
+        // Cut off behind everybody's back.
+        let path = folder.join(&file.name);
+        File::options().write(true).open(path).unwrap().set_len(1_000).unwrap();
+        let error = found.read(&file, 0..400_000).unwrap().read_to_end(&mut Vec::new());
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        drop(made);
+        assert!(names(parent.path()).is_empty());
+    }
+
+    #[test]
+    fn what_a_killed_driver_left_is_removed_by_the_next_and_what_lives_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let lives = create(parent.path());
+        let left = parent.path().join(format!("{FOLDER}20200101T000000-00000000"));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join(LOCK), "").unwrap();
+        fs::write(left.join("part-1"), "some").unwrap();
+        let other = parent.path().join("tidemill-scratchy");
+        fs::create_dir(&other).unwrap();
+        let next = create(parent.path());
+        assert!(!left.exists() && other.exists());
+        assert!(Path::new(&lives.url).exists() && Path::new(&next.url).exists());
+        drop((lives, next));
+        assert_eq!(names(parent.path()), ["tidemill-scratchy"]);
+    }
+
+    #[test]
+    fn an_address_on_the_web_is_no_place() {
+        let (storage, cancel) = (StorageOptions::default(), Cancel::default());
+        let error = ScratchFolder::create("https://host/x", &storage, &cancel).err().unwrap();
+        assert!(error.to_string().contains("no place for scratch files"), "{error}");
     }
 }
