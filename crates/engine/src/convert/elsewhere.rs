@@ -414,7 +414,7 @@ impl Worker {
         let limit = Share::of(&settings, tasks.len()).limit;
         let (sink, cancel) = (&self.conversion.sink, &settings.cancel);
         let writer = SetWriter::new(&self.folder, sink, self.format, limit, cancel)?;
-        let target = Target::Staged(writer, "elsewhere");
+        let target = Target::Staged(writer);
         let done: Vec<Mutex<Option<Result<Done>>>> =
             tasks.iter().map(|_| Mutex::new(None)).collect();
         self.conversion.convert_each(tasks, &settings, &target, &|index, one| {
@@ -451,6 +451,14 @@ impl Worker {
         }
         Ok(out)
     }
+}
+
+/// What a file is called until it appears: digits, as the driver's own are, and as many as no other worker has.
+pub(super) fn staged_name() -> String {
+    let run = RunId::new();
+    let (time, random) = run.as_str().split_once('-').unwrap_or((run.as_str(), ""));
+    let time: String = time.chars().filter(char::is_ascii_digit).collect();
+    format!("{time}{:010}{:010}", u32::from_str_radix(random, 16).unwrap_or(0), std::process::id())
 }
 
 /// A folder that goes when it is not wanted any more.

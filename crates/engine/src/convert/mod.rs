@@ -440,9 +440,8 @@ impl Conversion {
         let begun = match target {
             Target::Objects(run) => Err(*run),
             Target::Set(set) => Ok(set.begin(task.target.clone(), schema.clone())?),
-            Target::Staged(writer, name) => {
-                let staged = format!("{name}-{}", RunId::new());
-                Ok(writer.begin(staged, task.target.clone(), schema.clone())?)
+            Target::Staged(writer) => {
+                Ok(writer.begin(elsewhere::staged_name(), task.target.clone(), schema.clone())?)
             }
         };
         let run = match begun {
@@ -452,7 +451,7 @@ impl Conversion {
                     file.write(&batch)?;
                 }
                 let part = match target {
-                    Target::Staged(..) => file.end_elsewhere()?,
+                    Target::Staged(_) => file.end_elsewhere()?,
                     _ => file.end()?,
                 };
                 let written = Written { warning, ..Written::default() };
@@ -504,8 +503,8 @@ impl Share {
 enum Target<'a> {
     /// Files that appear together.
     Set(FileSet),
-    /// Files that whoever has the set makes appear; what their names begin with until then.
-    Staged(SetWriter, &'a str),
+    /// Files that whoever has the set makes appear.
+    Staged(SetWriter),
     /// Objects, each of which appears by itself.
     Objects(&'a RunId),
 }

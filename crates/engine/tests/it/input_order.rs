@@ -557,3 +557,41 @@ fn what_is_ordered_by_twice_and_items_without_nulls_are_alike_on_either_path() {
         }
     }
 }
+
+#[test]
+fn debug_lost() {
+    use tidemill_engine::query::{ScratchSpec, Workers};
+    let folder = Folder::new();
+    let rows = rows(&mut Random(4), 60_000, 15_000);
+    written(&folder, &rows, 7000);
+    for (calls, order) in [
+        (CALLS, " ORDER BY k"),
+        (CALLS, ""),
+        ("count(*) AS n", " ORDER BY k"),
+        ("count(*) AS n", ""),
+        ("first(s) AS a, last(s) AS b, any_value(s) AS c, arg_max(s, n) AS d", ""),
+        (
+            "array_to_string(array_agg(id), '-') AS j, string_agg(s, '+' ORDER BY n DESC NULLS LAST) AS l",
+            "",
+        ),
+    ] {
+        let sql = folder.sql(&format!("SELECT k, {calls} FROM '$/e/*.csv' GROUP BY k{order}"));
+        for (memory_bytes, threads) in [(64 << 10, 1), (256 << 20, 2)] {
+            for part_bytes_max in [None, Some(0)] {
+                for lost in [0, 5] {
+                    let settings = Settings { memory_bytes, threads, ..settings() };
+                    let workers =
+                        crate::elsewhere::Dealt::new(7, 2, lost) as std::sync::Arc<dyn Workers>;
+                    let scratch = ScratchSpec { url: None, part_bytes_max };
+                    let own = Query { workers: Some(workers), scratch, ..query(&sql) };
+                    let got = answered(Plan::new(&own, &settings).unwrap().run().unwrap()).unwrap();
+                    let count = got.rows().len();
+                    eprintln!(
+                        "{count} {memory_bytes} {part_bytes_max:?} {lost} {order} {}",
+                        &calls[..20.min(calls.len())]
+                    );
+                }
+            }
+        }
+    }
+}
