@@ -801,8 +801,8 @@ fn a_count_of_groups_is_a_bound_where_each_that_is_found_counts() {
     let of = |inner: &str, outer: &str| {
         let sql = format!("SELECT count(*) AS k FROM ({inner}) WHERE {outer}");
         let answer = asked(&folder, &sql, &options);
-        let [one] = estimates(&answer, "k").as_slice() else { panic!("{sql}") };
-        (*one, answer.coverage.sampled.unwrap().by_estimates)
+        let [one] = estimates(&answer, "k")[..] else { panic!("{sql}") };
+        (one, answer.coverage.sampled.unwrap().by_estimates)
     };
     let groups = "SELECT user AS u, count(*) AS n, avg(ms) AS a FROM '$/*.csv' GROUP BY user";
     let ((seen, low, high), by) = of(groups, "true");
