@@ -287,7 +287,8 @@ impl Merger {
 
     /// Whether nothing was handed over yet.
     pub fn is_untouched(&self) -> bool {
-        self.used.load(Ordering::Relaxed) == 0
+        // What has gone to disk takes no memory.
+        self.groups.load(Ordering::Relaxed) == 0 && self.rows.load(Ordering::Relaxed) == 0
     }
 
     /// Adds a chunk whose turn is any.
