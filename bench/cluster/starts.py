@@ -82,7 +82,7 @@ def recorded(sql: str, workers: RayJob) -> Recorder:
     import tidemill._options as options
 
     recorder = Recorder(workers)
-    on = {"workers": recorder, "may_run_here": False, "max_attempts": None}
+    on = options.on(None) | {"workers": recorder}
     before, options.on = options.on, lambda *_: on
     try:
         tm.query(sql, on="ray").to_pylist()

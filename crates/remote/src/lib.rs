@@ -17,6 +17,7 @@
 //! - `pattern`: which names does a pattern stand for?
 //! - `s3`, `http`: how is one asked, and what do its refusals mean?
 //! - `requests`: what is asked of a bucket that `object_store` does not ask?
+//! - `post`: how is a service asked that answers while it works?
 //! - `object`: one version of one object, by ranges.
 //! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
 //! - `counted`: what is fetched without its help?
@@ -45,6 +46,7 @@ pub mod location;
 pub mod object;
 mod options;
 pub mod pattern;
+pub mod post;
 pub mod reader;
 pub mod requests;
 pub mod s3;
