@@ -41,7 +41,7 @@ class Recorder:
         self.job: tuple[bytes, Any, Any] | None = None
         self.task: tuple[Any, ...] | None = None
 
-    def reach(self) -> tuple[int, int, int]:
+    def reach(self) -> tuple[int, int, int, bool]:
         return self.workers.reach()
 
     def begin(self, job: bytes, secrets: Any, paths: Any) -> None:

@@ -97,7 +97,9 @@ impl Question {
             ));
         }
         if query.scratch.url.is_some() {
-            return Err(not_there("a scratch folder is the cluster's own, and no one else's to name"));
+            return Err(not_there(
+                "a scratch folder is the cluster's own, and no one else's to name",
+            ));
         }
         if query.stable.is_some() {
             return Err(not_there("records are put in order on one machine"));

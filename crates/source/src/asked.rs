@@ -94,6 +94,14 @@ impl AskedSource {
         self.storage_options.keys().map(String::as_str)
     }
 
+    /// The endpoints that its storage options name.
+    pub fn endpoints(&self) -> impl Iterator<Item = &str> {
+        let named = self.storage_options.iter();
+        named
+            .filter(|(name, _)| name.to_ascii_lowercase().contains("endpoint"))
+            .map(|(_, value)| value.as_str())
+    }
+
     /// Whether files go through a program.
     pub fn has_program(&self) -> bool {
         !self.exec.is_empty()

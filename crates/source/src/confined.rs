@@ -1,8 +1,8 @@
 //! Which files and programs may a process use for somebody else?
 //!
 //! A process that reads for whoever asks over a network is confined once, and from then on reads what is below some folders
-//! alone, whatever names it: a URL, a pattern, a link, a split that was described elsewhere. What is elsewhere is reached by
-//! its own credentials, and is no matter of this. There is no way out of it but the process's end.
+//! alone, whatever names it: a URL, a pattern, a link, a split that was described elsewhere. It asks no addresses that tell a
+//! machine who it is (`remote/guard.rs`). There is no way out of it but the process's end.
 //!
 //! A name is judged before the disk is asked about it, so that nobody learns which files there are; what a pattern or a folder
 //! stands for is judged again as it is found and as it is opened, by where its links lead.
@@ -40,6 +40,7 @@ pub fn confine(folders: &[PathBuf], may_run_programs: bool) -> Result<()> {
             false => Err(Error::usage(format!("`{}` is no folder", folder.display()))),
         }
     });
+    tidemill_remote::guard::guard();
     let confined = Confined { folders: resolved.collect::<Result<_>>()?, may_run_programs };
     match CONFINED.set(confined) {
         Ok(()) => Ok(()),

@@ -93,10 +93,11 @@ def up(
     Examples
     --------
     >>> import tidemill as tm
-    >>> standing = tm.ray.up(workers=1)  # doctest: +SKIP
+    >>> import tidemill.ray
+    >>> standing = tidemill.ray.up(workers=1)  # doctest: +SKIP
     >>> tm.query("SELECT 1 AS one", on=standing.address).to_pylist()  # doctest: +SKIP
     [{'one': 1}]
-    >>> tm.ray.down()  # doctest: +SKIP
+    >>> tidemill.ray.down()  # doctest: +SKIP
     """
     if workers is not None and workers < 1:
         raise UsageError(f"`workers={workers}` is no number of workers: at least 1")
@@ -169,8 +170,8 @@ def down(on: str = "master") -> None:
 
     Examples
     --------
-    >>> import tidemill as tm
-    >>> tm.ray.down()  # doctest: +SKIP
+    >>> import tidemill.ray
+    >>> tidemill.ray.down()  # doctest: +SKIP
     """
     if on == "ray" or on.startswith("ray://"):
         if not kill(on):
@@ -195,8 +196,8 @@ def status(on: str = "master") -> dict[str, Any]:
 
     Examples
     --------
-    >>> import tidemill as tm
-    >>> tm.ray.status()["workers"]  # doctest: +SKIP
+    >>> import tidemill.ray
+    >>> tidemill.ray.status()["workers"]  # doctest: +SKIP
     3
     """
     told: dict[str, Any] = json.loads(_tidemill.ask_master(on, "status"))
@@ -219,8 +220,8 @@ def jobs(on: str = "master") -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> import tidemill as tm
-    >>> [job["state"] for job in tm.ray.jobs()]  # doctest: +SKIP
+    >>> import tidemill.ray
+    >>> [job["state"] for job in tidemill.ray.jobs()]  # doctest: +SKIP
     ['running', 'done']
     """
     told: list[dict[str, Any]] = json.loads(_tidemill.ask_master(on, "jobs"))
@@ -232,8 +233,8 @@ def token() -> str:
 
     Examples
     --------
-    >>> import tidemill as tm
-    >>> token = tm.ray.token()  # doctest: +SKIP
+    >>> import tidemill.ray
+    >>> token = tidemill.ray.token()  # doctest: +SKIP
     """
     left = _tidemill.master_token()
     if left is None:

@@ -226,7 +226,7 @@ class RayJob:
         self._job: _Job | None = None
 
     def reach(self) -> tuple[int, int, int, bool]:
-        """Give how many machines, workers and threads there are; whether all are on this machine."""
+        """Give how many machines, workers and threads there are; whether all are here."""
         return self._workers.reach()
 
     def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
@@ -370,7 +370,7 @@ class RayWorkers:
         return [place[:2] for place in self._places]
 
     def reach(self) -> tuple[int, int, int, bool]:
-        """Give how many machines, workers and threads there are; whether all are on this machine."""
+        """Give how many machines, workers and threads there are; whether all are here."""
         machines = {node for _, _, node in self._places}
         is_here = {name for name, _, _ in self._places} == {socket.gethostname()}
         return len(machines), len(self._actors), sum(self._threads), is_here

@@ -11,6 +11,7 @@ use tidemill_base::cores::Priority;
 use tidemill_base::error::{Error, Result, without_secrets};
 use tidemill_base::{MaxBad, Settings};
 use tidemill_query::{Failure, NamedSource, Query, Workers};
+use tidemill_remote::guard::names_private_address;
 use tidemill_source::asked::AskedSource;
 
 use super::{
@@ -138,6 +139,12 @@ fn judge_source(source: &AskedSource, may_run_programs: bool) -> Result<()> {
     }
     let has = |name: &str| names.iter().any(|other| other == name);
     let is_elsewhere = names.iter().any(|name| name.starts_with("endpoint"));
+    if source.endpoints().any(names_private_address) {
+        return Err(Error::usage_hint(
+            "an endpoint is for the machine alone that asks it",
+            "name a store's",
+        ));
+    }
     let is_own = has("skip_signature") || (has("access_key_id") && has("secret_access_key"));
     match is_elsewhere && !is_own {
         false => Ok(()),

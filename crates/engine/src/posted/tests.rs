@@ -405,6 +405,11 @@ fn what_may_not_be_asked_is_refused_by_name() {
         "",
         Some("credentials of your own"),
     );
+    check(
+        "\"storage_options\":{\"endpoint\":\"http://169.254.169.254\",\"skip_signature\":\"true\"}",
+        "",
+        Some("for the machine alone"),
+    );
     check("\"exec\":[\"sh\"]", "", Some("runs no programs"));
     check("\"format\":\"no-such\"", "", Some("no-such"));
     check("\"path\":\"x\"", "", Some("is no question"));
