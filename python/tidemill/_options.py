@@ -483,7 +483,7 @@ def on(
     }
     if on is None:
         for name in ("max_attempts", "scratch", "scratch_above"):
-            if of_workers[name] is not None:  # type: ignore[literal-required]
+            if of_workers[name] is not None:
                 message = (
                     f"`{name}` is of workers on a cluster\nhint: name one by `on`, or leave it out"
                 )

@@ -676,7 +676,7 @@ pub(crate) struct ClusterArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterVerb {
     Up(ClusterUpArgs),
-    Status(ClusterLookArgs),
+    Status(ClusterStatusArgs),
     Jobs(ClusterJobsArgs),
     Down(ClusterDownArgs),
     Token(ClusterTokenArgs),
@@ -731,7 +731,7 @@ pub(crate) struct ClusterUpArgs {
 #[command(
     after_help = "Examples:\n  tidemill cluster status\n  tidemill cluster status --on https://head:8443 --format json"
 )]
-pub(crate) struct ClusterLookArgs {
+pub(crate) struct ClusterStatusArgs {
     #[command(flatten)]
     pub master: MasterArgs,
     /// How to show it
@@ -744,7 +744,10 @@ pub(crate) struct ClusterLookArgs {
 #[command(after_help = "Examples:\n  tidemill cluster jobs\n  tidemill cluster jobs --format json")]
 pub(crate) struct ClusterJobsArgs {
     #[command(flatten)]
-    pub look: ClusterLookArgs,
+    pub master: MasterArgs,
+    /// How to show them
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
 }
 
 /// Ends a master, its workers and what they run.

@@ -95,8 +95,9 @@ def up(
     >>> import tidemill as tm
     >>> import tidemill.ray
     >>> standing = tidemill.ray.up(workers=1)  # doctest: +SKIP
-    >>> tm.query("SELECT 1 AS one", on=standing.address).to_pylist()  # doctest: +SKIP
-    [{'one': 1}]
+    >>> sql = "SELECT count() AS n FROM 's3://logs/web.csv'"
+    >>> tm.query(sql, on=standing.address).to_pylist()  # doctest: +SKIP
+    [{'n': 1204}]
     >>> tidemill.ray.down()  # doctest: +SKIP
     """
     if workers is not None and workers < 1:

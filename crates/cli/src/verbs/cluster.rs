@@ -7,9 +7,7 @@ use tidemill_engine::standing::{self, Up};
 use tidemill_engine::{Cancel, Error, memory};
 
 use super::{Outcome, print};
-use crate::args::{
-    ClusterArgs, ClusterDownArgs, ClusterLookArgs, ClusterUpArgs, ClusterVerb, MasterArgs, Plain,
-};
+use crate::args::{ClusterArgs, ClusterDownArgs, ClusterUpArgs, ClusterVerb, MasterArgs, Plain};
 use crate::terminal;
 
 /// `tidemill cluster`.
@@ -18,8 +16,8 @@ pub(super) fn cluster(args: ClusterArgs) -> anyhow::Result<Outcome> {
     terminal::watch_signals(&cancel)?;
     match args.verb {
         ClusterVerb::Up(args) => up(args, &cancel),
-        ClusterVerb::Status(args) => look(&args, "status", status, &cancel),
-        ClusterVerb::Jobs(args) => look(&args.look, "jobs", jobs, &cancel),
+        ClusterVerb::Status(args) => look((&args.master, args.format), "status", status, &cancel),
+        ClusterVerb::Jobs(args) => look((&args.master, args.format), "jobs", jobs, &cancel),
         ClusterVerb::Down(args) => down(args, &cancel),
         ClusterVerb::Token(_) => {
             let left = Left::find()?.ok_or_else(no_master)?;
@@ -89,15 +87,15 @@ fn down(args: ClusterDownArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
 }
 
 fn look(
-    args: &ClusterLookArgs,
+    (master, format): (&MasterArgs, Plain),
     what: &str,
     text: impl FnOnce(&Value) -> String,
     cancel: &Cancel,
 ) -> anyhow::Result<Outcome> {
-    let MasterArgs { on, token_file } = &args.master;
+    let MasterArgs { on, token_file } = master;
     let master = Master::find(on, token_file.as_deref())?;
     let told = master.told(what, cancel)?;
-    let text = match (args.format, &told) {
+    let text = match (format, &told) {
         (Plain::Text, told) => text(told),
         (Plain::Json, Value::Array(all)) => all.iter().map(|one| format!("{one}\n")).collect(),
         (Plain::Json, one) => format!("{one}\n"),
