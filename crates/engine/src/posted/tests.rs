@@ -134,6 +134,10 @@ fn serve<T: Send + 'static>(
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 fn piece(client: &mut TcpStream, bytes: &[u8]) {
+    // An empty one is the end.
+    if bytes.is_empty() {
+        return;
+    }
     // A client that has heard enough is gone.
     let _ = write!(client, "{:x}\r\n", bytes.len());
     let _ = client.write_all(bytes);
