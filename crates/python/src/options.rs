@@ -78,6 +78,7 @@ impl SourceOptions {
             recover: self.recover,
             given: None,
             unhidden: Vec::new(),
+            below: None,
         })
     }
 }

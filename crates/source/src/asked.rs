@@ -135,6 +135,7 @@ impl AskedSource {
             recover: self.recover,
             given: None,
             unhidden: self.unhidden,
+            below: None,
         })
     }
 }
