@@ -94,7 +94,8 @@ def recorded(sql: str, workers: RayJob) -> Recorder:
 def measured(workers: RayWorkers, recorder: Recorder, tasks: int) -> dict[str, float]:
     assert recorder.job is not None and recorder.task is not None
     job = workers.job()
-    job.begin(*recorder.job)
+    # The scratch folder that it had is gone by now.
+    job.begin(*recorder.job[:2], [])
     _, _, size, name, content = recorder.task
     processes = [os.getpid(), *(process for _, process in workers.places())]
 
