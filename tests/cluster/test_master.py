@@ -288,7 +288,7 @@ def test_what_is_too_large_or_no_request_is_refused(standing):
 
 def test_who_sends_nothing_keeps_nobody_out(standing, logs):
     with contextlib.ExitStack() as held:
-        for _ in range(60):
+        for _ in range(200):
             client = socket.create_connection((standing.host, int(standing.port)), timeout=60)
             held.enter_context(client)
             client.sendall(b"POST /v1/jobs HTTP/1.1\r\n")
@@ -320,6 +320,9 @@ def test_files_outside_and_programs_are_refused(standing, logs, tmp_path):
         assert "below the folders" in asked.stderr or "standard input" in asked.stderr, asked.stderr
         assert "root:" not in asked.stdout + asked.stderr
     link.unlink()
+    for url in ["http://169.254.169.254/latest/meta-data/a.csv", "http://0xa9fea9fe/a.csv"]:
+        asked = standing.run("query", f"SELECT * FROM '{url}'", "--on", "master")
+        assert asked.returncode == 1 and "for the machine alone" in asked.stderr, asked.stderr
     sql = f"SELECT count(*) AS n FROM '{logs}/0.csv'"
     asked = standing.run("query", sql, "--source-exec", "cat", "--on", "master")
     assert asked.returncode == 2 and "runs no programs" in asked.stderr
@@ -411,7 +414,9 @@ def test_several_ask_at_once(standing, logs):
             for _ in range(3)
             for sql in STATEMENTS
         ]
-        assert [query.result().stdout for query in asked] == here * 3
+        for query, expected in zip(asked, here * 3, strict=True):
+            assert query.result().returncode == 0, query.result().stderr
+            assert query.result().stdout == expected
 
 
 def test_a_worker_that_is_killed_takes_nothing_with_it(standing, logs, cluster):
@@ -454,6 +459,37 @@ def test_there_is_one_master_and_down_ends_all_of_it(standing, cluster, logs):
         "query", "SELECT 1", "--on", standing.address, TIDEMILL_TOKEN=standing.token
     )
     assert gone.returncode == 1 and "not reached" in gone.stderr
+
+
+def test_a_master_that_is_killed_leaves_nothing(cluster, logs, tmp_path):
+    much = logs / "much"
+    standing = Standing(cluster, tmp_path / "home", "--allow-paths", logs)
+    output = tmp_path / "out.csv"
+    client = subprocess.Popen(
+        [
+            *[standing.program, "query", SLOW.format(f"{much}/*.csv"), "--on", "master"],
+            *["--output", output],
+        ],
+        env=standing.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: standing.status()["running"] == 1)
+    (master,) = _processes(b"ray::Master")
+    os.kill(master, signal.SIGKILL)
+    _, said = client.communicate()
+    assert client.returncode == 1, said
+    assert "connection was lost" in said or "ends in the middle" in said, said
+    assert not output.exists()
+    until(lambda: not _workers() and not _processes(b"ray::Master"))
+    # Its address is left, and another takes its place.
+    asked = standing.run("query", STATEMENTS[0].format(logs=logs), "--on", "master")
+    assert asked.returncode == 1 and "not reached" in asked.stderr
+    anew = Standing(cluster, standing.home, "--allow-paths", logs)
+    asked = anew.run("query", STATEMENTS[0].format(logs=logs), "--on", "master")
+    assert asked.returncode == 0, asked.stderr
+    assert anew.run("cluster", "down").returncode == 0
+    until(lambda: not _workers() and not _processes(b"ray::Master"))
 
 
 def test_what_listens_beyond_this_machine_needs_a_certificate(cluster, logs, tmp_path):

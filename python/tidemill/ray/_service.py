@@ -21,7 +21,7 @@ import socketserver
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,7 @@ _REQUEST_SECONDS = 10.0
 #: A client that takes nothing for so many seconds is gone: somebody may look at the first page.
 _TAKE_SECONDS = 600.0
 
-#: So many connections may be without a token that was looked at.
+#: So many connections may be without a token that was looked at; of more, the first is closed.
 _STRANGERS_MAX = 64
 
 #: So many jobs run at once, by priority: low, normal, high; and so many wait.
@@ -93,7 +93,9 @@ class _Job:
     """A question, from when it came until it is forgotten."""
 
     number: int
-    answering: _tidemill.RawAnswering
+    verb: str
+    priority: int
+    shown: str
     state: str = "waiting"
     came: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -103,11 +105,11 @@ class _Job:
         until = time.monotonic() if self.ended is None else self.ended
         return {
             "id": self.number,
-            "verb": self.answering.verb,
+            "verb": self.verb,
             "state": self.state,
-            "priority": _PRIORITIES[self.answering.priority],
+            "priority": _PRIORITIES[self.priority],
             "seconds": round(until - self.came, 3),
-            "shown": self.answering.shown,
+            "shown": self.shown,
         }
 
 
@@ -131,7 +133,7 @@ class _Book:
                     f"{_WAITING_MAX} jobs wait for their turn, and no more are taken",
                     "ask again once some have ended: tidemill cluster jobs",
                 )
-            job = _Job(next(self._numbers), answering)
+            job = _Job(next(self._numbers), answering.verb, answering.priority, answering.shown)
             self._waiting.append(job)
             return job
 
@@ -145,7 +147,7 @@ class _Book:
             return None
 
     def _starts(self, job: _Job) -> bool:
-        most = _RUNNING_MAX[job.answering.priority]
+        most = _RUNNING_MAX[job.priority]
         if min(self._waiting, key=_order) is not job or len(self._running) >= most:
             return False
         self._waiting.remove(job)
@@ -183,7 +185,7 @@ class _Book:
 
 
 def _order(job: _Job) -> tuple[int, int]:
-    return -job.answering.priority, job.number
+    return -job.priority, job.number
 
 
 @dataclass
@@ -208,7 +210,7 @@ class _Handler(socketserver.BaseRequestHandler):
         until = time.monotonic() + _REQUEST_SECONDS
         with contextlib.suppress(OSError, _GoneError):
             try:
-                with self.server.strangers():
+                with self.server.stranger(self.request):
                     self.server.secure(self, until)
                     request = self._read_head(until)
                     self._judge_token(request)
@@ -405,6 +407,8 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.address_family, _, _, _, place = found[0]
         super().__init__(place[:2], _Handler)  # type: ignore[arg-type]
         scheme = "http" if self._context is None else "https"
+        # Of all addresses of the machine none can be asked at, but by its name.
+        host = socket.getfqdn() if host in ("0.0.0.0", "::") else host
         shown = f"[{host}]" if ":" in host else host
         self.address = f"{scheme}://{shown}:{self.server_address[1]}"
         self.workers = workers
@@ -416,17 +420,24 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.memory_bytes = max(share, 64 << 20)
         self._end = end
         self._began = time.monotonic()
-        self._strangers = threading.Semaphore(_STRANGERS_MAX)
+        self._strangers: collections.deque[socket.socket] = collections.deque()
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def strangers(self) -> Any:
-        """Hold a place of those whose token was not looked at."""
-        if not self._strangers.acquire(blocking=False):
-            raise _GoneError
+    def stranger(self, connection: socket.socket) -> Iterator[None]:
+        """Hold a place of those without a token that was looked at; of many, the first loses it."""
+        with self._lock:
+            self._strangers.append(connection)
+            first = self._strangers.popleft() if len(self._strangers) > _STRANGERS_MAX else None
+            if first is not None:
+                # Its thread hears of it, and closes it.
+                with contextlib.suppress(OSError):
+                    first.shutdown(socket.SHUT_RDWR)
         try:
             yield
         finally:
-            self._strangers.release()
+            with self._lock, contextlib.suppress(ValueError):
+                self._strangers.remove(connection)
 
     def secure(self, handler: _Handler, until: float) -> None:
         """Agree on TLS, within a time."""
