@@ -30,6 +30,7 @@ SOMEWHERE_ELSE = {
     "salvage": "recover, and in a job that of its source",
     "stats": "Result.stats, Written.stats, File.stats and read_stats()",
     "storage_option": "storage_options",
+    "token_file": "TIDEMILL_TOKEN, or what tidemill.ray.up() has left in the state folder",
     "thousands": "a terminal's; Python gives numbers",
     "version": "__version__",
 }
@@ -57,8 +58,9 @@ def test_every_verb_is_a_function(helped):
     commands = re.search(r"^Commands:\n((?:  .*\n)+)", helped(), re.MULTILINE)[1]
     verbs = set(re.findall(r"^  (\w+)", commands, re.MULTILINE)) - {"completions"}
     assert "query" in verbs and "merge" in verbs
-    # A sketch is an object, and the verbs of `fs` are all verbs themselves.
-    verbs = verbs - {"hll", "fs"} | {"Hll"}
+    # A sketch is an object, the verbs of `fs` are all verbs themselves, and those of `cluster` are
+    # functions of `tidemill.ray`.
+    verbs = verbs - {"hll", "fs", "cluster"} | {"Hll"}
     assert sorted(verb for verb in verbs if not callable(getattr(tm, verb, None))) == []
 
 
@@ -85,6 +87,15 @@ def test_every_report_of_the_job_log_is_one_of_python(helped):
     for report in ("list", "show", "top", "compare"):
         wanted = flags(helped("jobs", report)) - set(SOMEWHERE_ELSE)
         assert sorted(wanted - set(inspect.signature(tm.jobs).parameters)) == []
+
+
+@pytest.mark.parametrize("verb", ["up", "status", "jobs", "down", "token"])
+def test_every_verb_of_clusters_is_a_function_of_ray(verb, helped):
+    from tidemill import ray
+
+    wanted = flags(helped("cluster", verb)) - set(SOMEWHERE_ELSE)
+    parameters = set(inspect.signature(getattr(ray, verb)).parameters)
+    assert sorted(wanted - parameters) == []
 
 
 def test_what_is_done_with_sketches_is_a_method(helped):

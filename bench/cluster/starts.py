@@ -41,7 +41,7 @@ class Recorder:
         self.job: tuple[bytes, Any, Any] | None = None
         self.task: tuple[Any, ...] | None = None
 
-    def reach(self) -> tuple[int, int, int]:
+    def reach(self) -> tuple[int, int, int, bool]:
         return self.workers.reach()
 
     def begin(self, job: bytes, secrets: Any, paths: Any) -> None:
@@ -82,7 +82,7 @@ def recorded(sql: str, workers: RayJob) -> Recorder:
     import tidemill._options as options
 
     recorder = Recorder(workers)
-    on = {"workers": recorder, "may_run_here": False, "max_attempts": None}
+    on = options.on(None) | {"workers": recorder}
     before, options.on = options.on, lambda *_: on
     try:
         tm.query(sql, on="ray").to_pylist()
@@ -94,7 +94,8 @@ def recorded(sql: str, workers: RayJob) -> Recorder:
 def measured(workers: RayWorkers, recorder: Recorder, tasks: int) -> dict[str, float]:
     assert recorder.job is not None and recorder.task is not None
     job = workers.job()
-    job.begin(*recorder.job)
+    # The scratch folder that it had is gone by now.
+    job.begin(*recorder.job[:2], [])
     _, _, size, name, content = recorder.task
     processes = [os.getpid(), *(process for _, process in workers.places())]
 

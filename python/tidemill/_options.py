@@ -48,6 +48,7 @@ class OnOptions(TypedDict):
     """Who reads the splits."""
 
     workers: Workers | None
+    master: str | None
     may_run_here: bool
     max_attempts: int | None
     scratch: str | None
@@ -474,6 +475,7 @@ def on(
     """Give who reads the splits, by what ``on`` names."""
     of_workers: OnOptions = {
         "workers": None,
+        "master": None,
         "may_run_here": on == "auto",
         "max_attempts": max_attempts,
         "scratch": None if scratch is None else os.fspath(scratch),
@@ -481,19 +483,22 @@ def on(
     }
     if on is None:
         for name in ("max_attempts", "scratch", "scratch_above"):
-            if of_workers[name] is not None:  # type: ignore[literal-required]
+            if of_workers[name] is not None:
                 message = (
                     f"`{name}` is of workers on a cluster\nhint: name one by `on`, or leave it out"
                 )
                 raise UsageError(message)
         return of_workers
-    if on not in ("ray", "auto") and not on.startswith("ray://"):
-        message = (
-            f"`on={on!r}` names no cluster\nhint: ray, ray:// with a host and its port, or auto"
-        )
-        raise UsageError(message)
     if max_attempts is not None and max_attempts < 1:
         raise UsageError(f"`max_attempts={max_attempts}` is no number of attempts: at least 1")
+    if on == "master" or on.startswith(("http://", "https://")):
+        return {**of_workers, "master": on}
+    if on not in ("ray", "auto") and not on.startswith("ray://"):
+        message = (
+            f"`on={on!r}` names no cluster\nhint: ray, ray:// with a host and its port, or auto; "
+            "a master's address, http:// or https://, or master"
+        )
+        raise UsageError(message)
     from tidemill import ray
 
     address = "ray" if on == "auto" else on

@@ -350,7 +350,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         Read on a Ray cluster: ``ray://host:port``, or ``ray`` for the one that ``RAY_ADDRESS``
         names or that the process is connected to, or else one that is started here; ``auto`` is
         ``ray``, but what cannot run there runs here, with a warning. ``memory`` is each worker's
-        then. Needs ``pip install tidemill[ray]``. This process alone, if left out.
+        then. Needs ``pip install tidemill[ray]``. Or have a master run it, without Ray here:
+        ``http://host:port``, or ``master`` for the one that ``tidemill cluster up`` started on this
+        machine. This process alone, if left out.
     max_attempts : int, optional
         With ``on``: fail once so many workers ended over the same splits. Default: 4.
     scratch : path or str, optional

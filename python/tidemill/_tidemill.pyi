@@ -16,6 +16,7 @@ from tidemill._parameters import Given
 from tidemill._progress import Display
 
 __all__ = [
+    "RawAnswering",
     "RawAnswers",
     "RawBatch",
     "RawFile",
@@ -33,10 +34,12 @@ __all__ = [
     "RawWorker",
     "RawWritten",
     "__version__",
+    "ask_master",
     "cat",
     "check",
     "check_schema",
     "combine_ids",
+    "confine",
     "convert",
     "du",
     "explain_job",
@@ -47,6 +50,7 @@ __all__ = [
     "jobs",
     "leave_python",
     "ls",
+    "master_token",
     "memory_bytes",
     "merge",
     "merge_partial",
@@ -64,6 +68,7 @@ __all__ = [
     "sort",
     "sort_files",
     "stat",
+    "state_folder",
     "table_of_rows",
     "unknown_tables",
 ]
@@ -126,6 +131,24 @@ class RawWorker:
     ) -> RawWorker: ...
     def run(self, task: bytes) -> bytes: ...
     def cancel(self) -> None: ...
+
+@final
+class RawAnswering:
+    def __new__(cls, question: bytes, may_run_programs: bool) -> RawAnswering: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def verb(self) -> str: ...
+    @property
+    def shown(self) -> str: ...
+    def begin(self, workers: object, memory_bytes: int) -> None: ...
+    def next(self, seconds: float) -> bytes | None: ...
+    def cancel(self) -> None: ...
+    def has_failed(self) -> bool: ...
+    @staticmethod
+    def waiting(before: int) -> bytes: ...
+    @staticmethod
+    def failed(why: str) -> bytes: ...
 
 @final
 class RawStream:
@@ -467,3 +490,7 @@ def register_format(
     is_splittable: bool,
     takes_columns: bool,
 ) -> None: ...
+def confine(folders: list[str], may_run_programs: bool) -> None: ...
+def state_folder() -> str | None: ...
+def ask_master(address: str, what: str) -> str: ...
+def master_token() -> str | None: ...

@@ -189,7 +189,7 @@ def test_a_machine_that_is_gone_takes_nothing_with_it(cluster, named, monkeypatc
     try:
         cluster.wait_for_nodes()
         workers = connect("ray", memory=None)
-        assert workers.reach() == (4, 4, 4)
+        assert workers.reach() == (4, 4, 4, True)
         is_gone = []
 
         def goes(*_):

@@ -4,6 +4,7 @@
 //! $TIDEMILL_HOME              else $XDG_STATE_HOME/tidemill, else ~/.local/state/tidemill
 //! ├── cores/                  whose turn it is among the runs on the machine
 //! ├── jobs/                   the job log
+//! ├── master.json             where the master is that was started here, and its token
 //! ├── reads/                  what runs saw of buckets and web servers
 //! ├── uploads/
 //! │   └── 20261120T212055-1a2b3c4d/     one folder per run that writes to a bucket

@@ -10,6 +10,7 @@ use clap::{Arg, Args, Command, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tidemill_engine::formats::Format;
 use tidemill_engine::on::{Bridge, On};
+use tidemill_engine::posted::asking::{Master, is_master};
 use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::sink::OutputFormat;
 use tidemill_engine::{Cancel, Elsewhere, Error, Query, Result, Turbo, memory};
@@ -69,6 +70,7 @@ pub(crate) enum Verb {
     Stat(StatArgs),
     Du(DuArgs),
     Fs(FsArgs),
+    Cluster(ClusterArgs),
     Completions(CompletionsArgs),
 }
 
@@ -651,6 +653,137 @@ pub(crate) enum JobsVerb {
     Compare(JobsCompareArgs),
 }
 
+/// Keeps workers on a Ray cluster, with a master that answers queries at once.
+///
+/// The master is asked over HTTP: `tidemill query … --on http://host:port` needs neither Python nor Ray, and none of the
+/// time that they take to start. Whoever asks needs its token.
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  ray start --head && tidemill cluster up
+  tidemill cluster status
+  tidemill cluster down"
+)]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    pub verb: ClusterVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterVerb {
+    Up(ClusterUpArgs),
+    Status(ClusterStatusArgs),
+    Jobs(ClusterJobsArgs),
+    Down(ClusterDownArgs),
+    Token(ClusterTokenArgs),
+}
+
+/// Starts a master and its workers, which stay until `tidemill cluster down`.
+///
+/// Its address is printed; its token is left in the state folder, where only you may read it, so that nothing has to be
+/// said on this machine.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tidemill cluster up
+  tidemill cluster up --on ray://head:10001 --workers 8 --allow-paths /data
+  tidemill cluster up --listen 10.0.0.1:8443 --certificate cert.pem --key key.pem --token-file token")]
+pub(crate) struct ClusterUpArgs {
+    /// The cluster: ray://host:port, or ray for the one that RAY_ADDRESS names or that runs on this machine
+    #[arg(long, value_name = "CLUSTER", default_value = "ray")]
+    pub on: String,
+    /// The Python that has Ray and tidemill [env: TIDEMILL_PYTHON] [default: an active virtual environment's, else python3]
+    #[arg(long, value_name = "PYTHON")]
+    pub python: Option<PathBuf>,
+    /// How many workers at most [default: one for each four cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub workers: Option<usize>,
+    /// Memory of each worker: 512M, 2GiB [default: half of its machine's by its share of the cores]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// The address and the port to listen at; beyond this machine with a certificate alone [default: 127.0.0.1 and a
+    /// free port]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
+    /// A file with the certificate for TLS, and those that vouch for it
+    #[arg(long, value_name = "PEM", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// A file with the certificate's key
+    #[arg(long, value_name = "PEM", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// Write the token to a file too, which only you may read
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Let those who ask run programs (`exec`) on the cluster, as the user that it runs as
+    #[arg(long)]
+    pub allow_programs: bool,
+    /// Let those who ask read files of the cluster's machines below this folder (repeatable)
+    #[arg(long, value_name = "DIR")]
+    pub allow_paths: Vec<PathBuf>,
+}
+
+/// Tells whether a master answers, and what it has.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  tidemill cluster status\n  tidemill cluster status --on https://head:8443 --format json"
+)]
+pub(crate) struct ClusterStatusArgs {
+    #[command(flatten)]
+    pub master: MasterArgs,
+    /// How to show it
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+}
+
+/// Lists what a master runs, what waits for its turn, and the last that have ended.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tidemill cluster jobs\n  tidemill cluster jobs --format json")]
+pub(crate) struct ClusterJobsArgs {
+    #[command(flatten)]
+    pub master: MasterArgs,
+    /// How to show them
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Plain,
+}
+
+/// Ends a master, its workers and what they run.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tidemill cluster down\n  tidemill cluster down --on ray")]
+pub(crate) struct ClusterDownArgs {
+    /// The master's address; or the cluster, ray or ray://host:port, for a master that does not answer [default: master,
+    /// the one that was started here]
+    #[arg(long, value_name = "ADDRESS", default_value = "master")]
+    pub on: String,
+    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: what `tidemill cluster up` left
+    /// on this machine]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// The Python that has Ray and tidemill, for a master that does not answer
+    #[arg(long, value_name = "PYTHON")]
+    pub python: Option<PathBuf>,
+}
+
+/// Prints the token of the master that was started on this machine.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  tidemill cluster token > token && chmod 600 token")]
+pub(crate) struct ClusterTokenArgs {}
+
+/// Which master is asked.
+#[derive(Debug, Args)]
+pub(crate) struct MasterArgs {
+    /// The master's address [default: master, the one that was started here]
+    #[arg(long, value_name = "ADDRESS", default_value = "master")]
+    pub on: String,
+    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: what `tidemill cluster up` left
+    /// on this machine]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
 /// Lists the last runs, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -1215,12 +1348,17 @@ impl TurboArgs {
 #[command(next_help_heading = "On a cluster")]
 pub(crate) struct OnArgs {
     /// Read on a Ray cluster: ray://host:port, or ray for the one that RAY_ADDRESS names, or else one that is started
-    /// here for the run; auto is ray, but what cannot run there runs here [default: this machine, without Ray]
+    /// here for the run; auto is ray, but what cannot run there runs here. Or have a master run it: http://host:port, or
+    /// master for the one that `tidemill cluster up` started here [default: this machine, without Ray]
     #[arg(long, value_name = "CLUSTER")]
     pub on: Option<String>,
     /// The Python that has Ray and tidemill [env: TIDEMILL_PYTHON] [default: an active virtual environment's, else python3]
     #[arg(long, value_name = "PYTHON", requires = "on")]
     pub python: Option<PathBuf>,
+    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: what `tidemill cluster up` left
+    /// on this machine]
+    #[arg(long, value_name = "FILE", requires = "on")]
+    pub token_file: Option<PathBuf>,
     /// Fail once so many workers ended over the same splits, one after the other [default: 4]
     #[arg(long, value_name = "N", requires = "on", value_parser = at_least_one)]
     pub max_attempts: Option<usize>,
@@ -1264,11 +1402,25 @@ impl OnArgs {
         cancel: &Cancel,
     ) -> Result<Option<Elsewhere>> {
         let Some(address) = &self.on else { return Ok(None) };
+        if is_master(address) {
+            return Err(Error::usage_hint(
+                format!(
+                    "a master, as `--on {address}` names one, gives results of queries and jobs, and nothing else"
+                ),
+                "--on ray, or leave `--on` out",
+            ));
+        }
         let may_run_here = address == "auto";
         if !may_run_here && address != "ray" && !address.starts_with("ray://") {
             return Err(Error::usage_hint(
                 format!("`--on {address}` names no cluster"),
-                "ray, ray:// with a host and its port, or auto",
+                "ray, ray:// with a host and its port, or auto; a master's address, http:// or https://, or master",
+            ));
+        }
+        if self.token_file.is_some() {
+            return Err(Error::usage_hint(
+                format!("`--token-file` is for a master, and `--on {address}` is none"),
+                "leave it out",
             ));
         }
         let budget = |text: &str| memory::budget(Some(text), None);
@@ -1277,6 +1429,12 @@ impl OnArgs {
         let on = On { address, python: self.python.clone(), memory_bytes };
         let workers: Arc<dyn Workers> = Arc::new(Bridge::new(on, cancel));
         Ok(Some(Elsewhere { workers, may_run_here, attempts_max: self.max_attempts }))
+    }
+
+    /// The master that is named, if one is.
+    pub(crate) fn master(&self) -> Result<Option<Master>> {
+        let address = self.on.as_deref().filter(|address| is_master(address));
+        address.map(|address| Master::find(address, self.token_file.as_deref())).transpose()
     }
 }
 

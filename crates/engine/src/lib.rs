@@ -20,11 +20,13 @@ pub mod ids;
 pub mod job;
 mod kept;
 pub mod on;
+pub mod posted;
 #[cfg(test)]
 mod reference;
 pub mod rowfiles;
 pub mod running;
 pub mod spans;
+pub mod standing;
 mod worker;
 
 pub use tidemill_base::{
@@ -44,6 +46,7 @@ pub use query::{
     Cluster, Explain, Forecast, Glimpse, Merge, NamedSource, Plan, Query, Repeats, Results, Turbo,
     Watch,
 };
+pub use tidemill_base::cores::Priority;
 pub use tidemill_base::{
     BadRecord, Cancel, Coverage, Error, Home, Kind, Progress, Result, RunDir, RunId, Settings,
 };

@@ -78,7 +78,7 @@ enum Said<'a> {
 }
 
 /// The Python to be started, and what says so.
-fn python(named: Option<&Path>) -> (PathBuf, &'static str) {
+pub(crate) fn python(named: Option<&Path>) -> (PathBuf, &'static str) {
     if let Some(path) = named {
         return (path.to_owned(), "--python names it");
     }
@@ -224,7 +224,7 @@ fn gone() -> Error {
     Error::Query("the process that reaches the cluster has ended".to_owned())
 }
 
-fn failed(why: &str) -> Error {
+pub(crate) fn failed(why: &str) -> Error {
     let (message, hint) = match why.split_once("\nhint: ") {
         Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
         None => (format!("the cluster failed: {why}"), None),

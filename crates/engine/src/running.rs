@@ -30,6 +30,8 @@ use tidemill_query::{Glimpse, Merge, Plan, Query, Repeats, Results, Turbo, Watch
 use tidemill_sink::{Room, Sink, SinkSpec, Written};
 
 use crate::job::Limits;
+use crate::posted::Question;
+use crate::posted::asking::{Master, Taken};
 use crate::rowfiles::Rowfiles;
 
 /// How long a cancelled run may take to end by itself before its owner lets go of it.
@@ -122,6 +124,16 @@ fn cores(own: Option<&str>, job: Option<&str>) -> Result<(Option<Cores>, Option<
             (None, Some(warning))
         }
     })
+}
+
+/// The priority that a run asks for: the caller's own, then the environment's, then the job's.
+///
+/// # Errors
+/// [`Error::Usage`] for what is none.
+pub fn priority_of(own: &Limits, job: &Limits) -> Result<Priority> {
+    let variable = std::env::var(PRIORITY_VARIABLE).ok();
+    let said = priority(own.priority.as_deref(), variable.as_deref(), job.priority.as_deref())?;
+    Ok(said.unwrap_or_default())
 }
 
 /// The first priority that is said.
@@ -281,6 +293,23 @@ impl Running {
         Ok(running)
     }
 
+    /// Has a master on a cluster run a query.
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub fn posted(master: Master, question: Question, settings: Settings) -> Result<Running> {
+        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
+            master.carry_out(&question, &settings, |taken| {
+                let message = match taken {
+                    Taken::Schema(schema) => Message::Schema(schema),
+                    Taken::Rows(batch) => Message::Batch(batch),
+                    Taken::Warning(text) => Message::Warning(text),
+                };
+                messages.send(message).map_err(|_| Error::Interrupted)
+            })
+        })
+    }
+
     /// Merges partial tables and finishes them.
     ///
     /// # Errors
@@ -401,6 +430,11 @@ impl Running {
                 }
             }
         }
+    }
+
+    /// The result's columns, if they are known by now.
+    pub(crate) fn schema_so_far(&self) -> Option<&SchemaRef> {
+        self.schema.as_ref()
     }
 
     /// The next rows, if there are any within `limit`.

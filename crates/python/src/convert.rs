@@ -66,11 +66,13 @@ pub(crate) fn convert<'py>(
     };
     if !conversion.is_to_folder() {
         let query = conversion.check_one().and_then(|()| conversion.query());
+        let master = on.master().map_err(|error| raise(py, error))?;
         let query = query.and_then(|query| on.over(query)).map_err(|error| raise(py, error))?;
         let sink = Some(conversion.sink);
-        let written = run_query(py, query, sink, limits, &Limits::default(), about)?;
+        let written = run_query(py, (query, master), sink, limits, &Limits::default(), about)?;
         return Ok((written, 0));
     }
+    on.refuse_master().map_err(|error| raise(py, error))?;
     let conversion = Conversion { elsewhere: on.elsewhere(), ..conversion };
     let (limits, display) = limits.split();
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));
@@ -132,7 +134,7 @@ pub(crate) fn sort_files<'py>(
         Ok((Query { keeps_columns: sink.keeps_columns(), ..query }, sink, about))
     });
     let (query, sink, about) = request.map_err(|error| raise(py, error))?;
-    run_query(py, query, Some(sink), limits, &Limits::default(), about)
+    run_query(py, (query, None), Some(sink), limits, &Limits::default(), about)
 }
 
 /// What was found of each rowfile, as JSON.

@@ -53,6 +53,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
+use tidemill_engine::posted::Question;
+use tidemill_engine::posted::asking::Master;
 use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare};
 use tidemill_engine::sink::{self, SinkSpec};
@@ -68,7 +70,7 @@ use crate::options::{JobText, LimitOptions, OnOptions, SinkOptions, SourceOption
 use crate::parameters::{GivenParameter, parameters};
 use crate::result::{RawAnswers, RawResult, RawSchema, coverage_json};
 use crate::wait::{Display, Waiter, on_a_thread};
-use crate::workers::RawWorker;
+use crate::workers::{RawAnswering, RawWorker};
 
 /// What the job log calls this way in.
 const VIA: &str = "python";
@@ -124,17 +126,21 @@ fn query<'py>(
     let sources = named(py, objects)?;
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
-    let (query, sink) = py
+    let (query, sink, master) = py
         .detach(|| -> Result<_> {
             let turbo = turbo.over(&Turbo::default(), began)?;
             let defaults = source.spec(String::new())?;
+            if progressive {
+                on.refuse_master()?;
+            }
+            let master = on.master()?;
             let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() })?;
-            Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?))
+            Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?, master))
         })
         .map_err(|error| raise(py, error))?;
     match progressive {
         true => watch_query(py, query, limits, about),
-        false => run_query(py, query, sink, limits, &Limits::default(), about),
+        false => run_query(py, (query, master), sink, limits, &Limits::default(), about),
     }
 }
 
@@ -155,7 +161,7 @@ fn read_text<'py>(
         .map_err(|error| raise(py, error))?;
     let mapper = Some(query.sql.clone());
     let about = About { verb: "read_text", mapper, sources, ..About::default() };
-    run_query(py, query, None, limits, &Limits::default(), about)
+    run_query(py, (query, None), None, limits, &Limits::default(), about)
 }
 
 /// The first rows of files. A look, which the job log does not keep.
@@ -203,8 +209,9 @@ fn run<'py>(
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let sink = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
+    let master = on.master().map_err(|error| raise(py, error))?;
     let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
-    run_query(py, query, sink, limits, &job.limits, job.about(output))
+    run_query(py, (query, master), sink, limits, &job.limits, job.about(output))
 }
 
 /// Runs a job up to its tables, and keeps these as a partial table.
@@ -222,10 +229,17 @@ fn run_partial(
     let job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let about = job.about(Some(out.display().to_string()));
+    on.refuse_master().map_err(|error| raise(py, error))?;
     let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
     keep(py, limits, &job.limits, about, &out.clone(), move |preparation| {
         Plan::new(&query, &preparation.settings)?.run_partial(&out, overwrite, &preparation.id)
     })
+}
+
+/// The folder of Tidemill's own state, made if it is missing; none where there can be none.
+#[pyfunction]
+fn state_folder() -> Option<PathBuf> {
+    Home::open().0.map(|home| home.path().to_owned())
 }
 
 /// A size of memory in bytes: `512M`, `2GiB`, `50%`.
@@ -306,6 +320,7 @@ fn explain_query(
     let cluster = cluster.as_deref().map(Cluster::parse).transpose();
     let cluster = cluster.map_err(|error| raise(py, error))?;
     explain(py, limits, cluster, move || {
+        on.refuse_master()?;
         let turbo = turbo.over(&Turbo::default(), began)?;
         let defaults = source.spec(String::new())?;
         let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() })?;
@@ -344,6 +359,7 @@ fn explain_job(
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
     explain(py, limits, None, move || {
+        on.refuse_master()?;
         let job = job.job()?;
         let turbo = turbo.over(&job.turbo, began)?;
         let sink = sink.over(job.sink.as_ref())?;
@@ -402,7 +418,7 @@ fn job_log(
 
 fn run_query<'py>(
     py: Python<'py>,
-    query: Query,
+    (query, master): (Query, Option<Master>),
     sink: Option<SinkSpec>,
     limits: LimitOptions,
     job: &Limits,
@@ -410,7 +426,16 @@ fn run_query<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let output = sink.as_ref().map(|sink| sink.url.clone());
     let about = About { output, ..about };
-    run_or_write(py, sink, limits, job, about, move |settings| Running::query(query, settings))
+    let Some(master) = master else {
+        let begin = move |settings| Running::query(query, settings);
+        return run_or_write(py, sink, limits, job, about, begin);
+    };
+    let priority = limits.priority_of(job).map_err(|error| raise(py, error))?;
+    let (verb, shown) = (about.verb, about.mapper.clone().unwrap_or_else(|| query.sql.clone()));
+    run_or_write(py, sink, limits, job, about, move |settings| {
+        let question = Question::new(verb, &shown, &query, &settings, priority)?;
+        Running::posted(master, question, settings)
+    })
 }
 
 /// Begins a query whose answers are given as they stand.
@@ -644,6 +669,11 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<RawAnswers>()?;
     module.add_class::<RawWorker>()?;
+    module.add_class::<RawAnswering>()?;
+    module.add_function(wrap_pyfunction!(workers::confine, module)?)?;
+    module.add_function(wrap_pyfunction!(workers::ask_master, module)?)?;
+    module.add_function(wrap_pyfunction!(workers::master_token, module)?)?;
+    module.add_function(wrap_pyfunction!(state_folder, module)?)?;
     module.add_class::<RawResult>()?;
     module.add_class::<RawWritten>()?;
     module.add_class::<RawSource>()?;

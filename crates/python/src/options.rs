@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::posted::asking::Master;
 use tidemill_engine::program::Program;
 use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
-use tidemill_engine::{Elsewhere, Query, Turbo};
+use tidemill_engine::{Elsewhere, Priority, Query, Turbo};
 
 use crate::result::RawSchema;
 use crate::workers::Called;
@@ -77,6 +78,7 @@ impl SourceOptions {
             recover: self.recover,
             given: None,
             unhidden: Vec::new(),
+            below: None,
         })
     }
 }
@@ -99,6 +101,12 @@ pub(crate) struct LimitOptions {
 }
 
 impl LimitOptions {
+    /// The priority that they ask for, or the environment or the job.
+    pub(crate) fn priority_of(&self, job: &Limits) -> tidemill_engine::Result<Priority> {
+        let own = Limits { priority: self.priority.clone(), ..Limits::default() };
+        tidemill_engine::running::priority_of(&own, job)
+    }
+
     /// The limits, and the display.
     pub(crate) fn split(self) -> (Limits, Option<Py<PyAny>>) {
         let limits = Limits {
@@ -119,6 +127,8 @@ impl LimitOptions {
 #[pyo3(from_item_all)]
 pub(crate) struct OnOptions {
     workers: Option<Py<PyAny>>,
+    /// A master's address, which runs it.
+    master: Option<String>,
     may_run_here: bool,
     max_attempts: Option<usize>,
     scratch: Option<String>,
@@ -126,18 +136,40 @@ pub(crate) struct OnOptions {
 }
 
 impl OnOptions {
+    /// The master that runs it, if one is named.
+    pub(crate) fn master(&self) -> tidemill_engine::Result<Option<Master>> {
+        self.master.as_deref().map(|address| Master::find(address, None)).transpose()
+    }
+
+    /// Refuses a master for what it does not do.
+    pub(crate) fn refuse_master(&self) -> tidemill_engine::Result<()> {
+        match &self.master {
+            None => Ok(()),
+            Some(address) => Err(tidemill_engine::Error::usage_hint(
+                format!(
+                    "a master, as `on={address}` names one, gives results of queries and jobs, and nothing else"
+                ),
+                "on=\"ray\", or leave `on` out",
+            )),
+        }
+    }
+
     /// The query as these have it.
     ///
     /// # Errors
     /// Where a size is none.
     pub(crate) fn over(self, query: Query) -> tidemill_engine::Result<Query> {
-        let Some(object) = self.workers else { return Ok(query) };
-        let workers: Arc<dyn Workers> = Arc::new(Called::new(object));
         let attempts_max = self.max_attempts.or(query.attempts_max);
         let own = ScratchSpec::of(self.scratch, self.scratch_above.as_deref())?;
         let scratch = own.over(query.scratch);
+        if self.master.is_some() {
+            return Ok(Query { attempts_max, scratch, ..query });
+        }
+        let query = Query { attempts_max, scratch, ..query };
+        let Some(object) = self.workers else { return Ok(query) };
+        let workers: Arc<dyn Workers> = Arc::new(Called::new(object));
         let may_run_here = self.may_run_here;
-        Ok(Query { workers: Some(workers), may_run_here, attempts_max, scratch, ..query })
+        Ok(Query { workers: Some(workers), may_run_here, ..query })
     }
 
     /// Who converts inputs to files of a folder, if not this process.

@@ -1,20 +1,25 @@
 //! How do tasks reach workers elsewhere, and what is a worker there?
 //!
 //! Whoever starts processes is a Python object ([`Called`]); what runs in them is a [`RawWorker`]. Jobs, tasks and parts are
-//! bytes to Python.
+//! bytes to Python. So are what a master is asked, and what it answers: a [`RawAnswering`] makes one of the other.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use tidemill_engine::posted::answering::{Answering, Judged, failed, judge, waiting};
+use tidemill_engine::posted::asking::{Left, Master};
 use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{Cancel, Error, Result, Settings, Worker};
 
 use crate::errors::raise;
+use crate::wait::on_a_thread;
 
 /// A job as one process does its tasks.
 #[pyclass(frozen, module = "tidemill._tidemill")]
@@ -135,4 +140,123 @@ impl Workers for Called {
             let _ = self.object.bind(py).call_method0("end");
         });
     }
+}
+
+/// Confines this process to files below folders, and to no programs of the user's unless it may run them.
+#[pyfunction]
+pub(crate) fn confine(
+    py: Python<'_>,
+    folders: Vec<PathBuf>,
+    may_run_programs: bool,
+) -> PyResult<()> {
+    let confined = tidemill_engine::source::confine(&folders, may_run_programs);
+    confined.map_err(|error| raise(py, error.into()))
+}
+
+/// What a master was asked, and its answer.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub(crate) struct RawAnswering {
+    /// None once it was begun.
+    judged: Mutex<Option<Judged>>,
+    answering: Mutex<Option<Answering>>,
+    cancel: Cancel,
+    /// 0, 1 or 2; the highest goes first.
+    #[pyo3(get)]
+    priority: u8,
+    #[pyo3(get)]
+    verb: String,
+    #[pyo3(get)]
+    shown: String,
+}
+
+#[pymethods]
+impl RawAnswering {
+    /// Judges a question.
+    #[new]
+    fn new(py: Python<'_>, question: PyBackedBytes, may_run_programs: bool) -> PyResult<Self> {
+        let judged = py.detach(|| judge(&question, may_run_programs));
+        let judged = judged.map_err(|error| raise(py, error))?;
+        Ok(RawAnswering {
+            priority: judged.priority as u8,
+            verb: judged.verb.clone(),
+            shown: judged.shown.clone(),
+            judged: Mutex::new(Some(judged)),
+            answering: Mutex::new(None),
+            cancel: Cancel::new(),
+        })
+    }
+
+    /// Begins the run, by workers that a Python object reaches.
+    fn begin(&self, py: Python<'_>, workers: Py<PyAny>, memory_bytes: u64) -> PyResult<()> {
+        let judged = self.judged.lock().take();
+        let judged = judged.ok_or_else(|| raise(py, Error::usage("it was begun already")))?;
+        let settings = Settings { cancel: self.cancel.clone(), ..Settings::new(memory_bytes) };
+        let workers: Arc<dyn Workers> = Arc::new(Called::new(workers));
+        let begun = py.detach(|| Answering::start(judged, workers, settings));
+        *self.answering.lock() = Some(begun.map_err(|error| raise(py, error))?);
+        Ok(())
+    }
+
+    /// The next frames, none within so many seconds as empty bytes; `None` behind the last.
+    fn next<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let frames = py.detach(|| match self.answering.lock().as_mut() {
+            Some(answering) if !answering.has_ended() => answering.next(limit).map(Some),
+            _ => Ok(None),
+        });
+        let frames = frames.map_err(|error| raise(py, error))?;
+        Ok(frames.map(|frames| PyBytes::new(py, &frames)))
+    }
+
+    /// Ends the run.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Whether its last frame told of an error.
+    fn has_failed(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.answering.lock().as_ref().is_some_and(Answering::has_failed))
+    }
+
+    /// The frame that says that a run waits for its turn.
+    #[staticmethod]
+    fn waiting(py: Python<'_>, before: usize) -> PyResult<Bound<'_, PyBytes>> {
+        let frame = waiting(before).map_err(|error| raise(py, error))?;
+        Ok(PyBytes::new(py, &frame))
+    }
+
+    /// The frame that says what the master itself met.
+    #[staticmethod]
+    fn failed<'py>(py: Python<'py>, why: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let error = match why.split_once("\nhint: ") {
+            Some((message, hint)) => Error::usage_hint(message, hint),
+            None => Error::Query(format!("the master failed: {why}")),
+        };
+        let frame = failed(error).map_err(|error| raise(py, error))?;
+        Ok(PyBytes::new(py, &frame))
+    }
+}
+
+/// What a master tells of itself as JSON: `status` or `jobs`; or what it says when it is to end: `down`.
+#[pyfunction]
+pub(crate) fn ask_master(py: Python<'_>, address: String, what: String) -> PyResult<String> {
+    let cancel = Cancel::new();
+    let flag = cancel.clone();
+    let told = on_a_thread(py, cancel, move || {
+        let master = Master::find(&address, None)?;
+        if what != "down" {
+            return master.told(&what, &flag);
+        }
+        let told = master.end(&flag)?;
+        Left::forget(&master)?;
+        Ok(told)
+    });
+    Ok(told?.to_string())
+}
+
+/// The token of the master that was started on this machine, if one was.
+#[pyfunction]
+pub(crate) fn master_token(py: Python<'_>) -> PyResult<Option<String>> {
+    let left = Left::find().map_err(|error| raise(py, error))?;
+    Ok(left.map(|left| left.token))
 }

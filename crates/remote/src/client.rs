@@ -26,6 +26,7 @@ use reqwest::tls::Certificate;
 use reqwest::{Client, NoProxy, Proxy};
 use tidemill_prefetch::Endpoint;
 
+use super::guard;
 use super::options::{is_true, seconds};
 
 const USER_AGENT: &str = concat!("tidemill/", env!("CARGO_PKG_VERSION"));
@@ -155,24 +156,36 @@ pub(super) fn client(options: &ClientOptions) -> Result<Client> {
     } else if is_set(Key::Http1Only) {
         builder = builder.http1_only();
     }
-    if is_set(Key::RandomizeAddresses) {
-        builder = builder.dns_resolver(Arc::new(Shuffled));
+    let shuffles = is_set(Key::RandomizeAddresses);
+    if shuffles || guard::is_guarded() {
+        builder = builder.dns_resolver(Arc::new(Resolver { shuffles }));
     }
     builder.build().map_err(|error| {
         Error::usage(format!("the storage options make no client: {}", root_cause(&error)))
     })
 }
 
-/// Spreads connections over the addresses that a name has.
+/// Spreads connections over the addresses that a name has, if it is to, and does not know those that a guarded process does
+/// not ask.
 #[derive(Debug)]
-struct Shuffled;
+struct Resolver {
+    shuffles: bool,
+}
 
-impl Resolve for Shuffled {
+impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
+        let shuffles = self.shuffles;
         Box::pin(async move {
             let found = tokio::task::spawn_blocking(move || {
                 let mut found: Vec<SocketAddr> = (name.as_str(), 0).to_socket_addrs()?.collect();
-                for last in (1..found.len()).rev() {
+                if guard::is_guarded() {
+                    found.retain(|address| !guard::is_private_to_machine(address.ip()));
+                    if found.is_empty() {
+                        let why = "its host is for the machine alone that asks";
+                        return Err(std::io::Error::other(why));
+                    }
+                }
+                for last in (1..found.len()).rev().take_while(|_| shuffles) {
                     let random = getrandom::u32().unwrap_or_default() as usize;
                     found.swap(last, random % (last + 1));
                 }

@@ -43,6 +43,7 @@ use tidemill_prefetch::met::note;
 
 use super::client::{client, endpoint, root_cause};
 use super::counted;
+use super::guard;
 use super::options::{StorageOptions, seconds};
 use super::s3::network_hint;
 use super::tuning::{Auto, Tuning};
@@ -203,6 +204,9 @@ impl Web {
         address: &Address,
         headers: &[(&'static str, &str)],
     ) -> Result<HttpResponse, Failure> {
+        if guard::refuses(&address.url) {
+            return Err(Failure::for_good("its host is for the machine alone that asks".into()));
+        }
         let mut request = HttpRequest::new(HttpRequestBody::empty());
         let url = address.url.parse();
         *request.uri_mut() = url.map_err(|_| Failure::for_good("not a valid URL".into()))?;

@@ -17,6 +17,8 @@
 //! - `pattern`: which names does a pattern stand for?
 //! - `s3`, `http`: how is one asked, and what do its refusals mean?
 //! - `requests`: what is asked of a bucket that `object_store` does not ask?
+//! - `guard`: which addresses are not asked for somebody else?
+//! - `post`: how is a service asked that answers while it works?
 //! - `object`: one version of one object, by ranges.
 //! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
 //! - `counted`: what is fetched without its help?
@@ -40,11 +42,13 @@ mod client;
 mod counted;
 pub mod error;
 pub mod files;
+pub mod guard;
 pub mod http;
 pub mod location;
 pub mod object;
 mod options;
 pub mod pattern;
+pub mod post;
 pub mod reader;
 pub mod requests;
 pub mod s3;

@@ -235,6 +235,11 @@ impl StorageOptions {
         all
     }
 
+    /// What is set, by name. The values may be secrets.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.all.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Whether none is set.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()

@@ -31,6 +31,7 @@ use tidemill_text::access_log::Shape;
 
 use super::columns::{Columns, Layout, Layouts};
 use super::compression::Compression;
+use super::confined;
 use super::dialect::{Dialect, TextOptions, log_format};
 use super::error::{Error, Result};
 use super::fault::Fault;
@@ -433,6 +434,7 @@ impl Reopener {
         options: &StorageOptions,
         cancel: &Cancel,
     ) -> Result<Self> {
+        confined::check_program(description.exec.is_some())?;
         let format: Format = description.format.parse()?;
         let log = match &description.log {
             Log::Plain => LogLines::Plain,
@@ -624,6 +626,7 @@ impl Reopener {
 /// The identity of a file here, which must have the size and the time that were planned: on another machine the same
 /// file has another device.
 fn same_version(path: &std::path::Path, shown: &str, planned: Identity) -> Result<Identity> {
+    let path = &*confined::resolved(path, shown)?;
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::Changed {
             path: shown.to_owned(),
@@ -724,14 +727,14 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 }
 
 /// Columns as the head of an Arrow stream, in hexadecimal digits.
-mod ipc {
+pub(crate) mod ipc {
     use serde::de::Error as _;
     use serde::ser::Error as _;
     use serde::{Deserializer, Serializer};
 
     use super::{Deserialize, SchemaRef, StreamReader, StreamWriter, bytes_of, digits};
 
-    pub(super) fn serialize<S: Serializer>(schema: &SchemaRef, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(schema: &SchemaRef, to: S) -> Result<S::Ok, S::Error> {
         let write = || {
             let mut stream = StreamWriter::try_new(Vec::new(), schema)?;
             stream.finish()?;
@@ -740,7 +743,7 @@ mod ipc {
         to.serialize_str(&digits(&write().map_err(S::Error::custom)?))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SchemaRef, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SchemaRef, D::Error> {
         let text = String::deserialize(from)?;
         let bytes = bytes_of(&text).ok_or_else(|| D::Error::custom("no hexadecimal digits"))?;
         let stream = StreamReader::try_new(&bytes[..], None).map_err(D::Error::custom)?;

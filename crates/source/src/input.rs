@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicU64;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::progress::Progress;
 
+use super::confined;
 use super::error::{Error, Result};
 use crate::program::{FEED_BYTES, Filter, Program};
 pub(crate) use tidemill_remote::reader::Access;
@@ -97,7 +98,10 @@ impl OpenFile {
             }
         };
         // What has become a pipe since is not waited for.
-        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let opened = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(confined::resolved(path, shown)?);
         let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

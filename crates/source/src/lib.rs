@@ -61,11 +61,13 @@ use tidemill_remote::object::Object;
 
 use crate::program::Program;
 
+pub mod asked;
 mod assembly;
 mod blocks;
 mod columns;
 pub mod compatible;
 mod compression;
+mod confined;
 mod course;
 mod description;
 mod dialect;
@@ -101,6 +103,7 @@ pub mod whole;
 
 pub use columns::Layouts;
 pub use compression::{Compression, MAGIC_BYTES, decoded_reader};
+pub use confined::confine;
 pub use description::{
     FileDescription, Reopener, SourceDescription, SpecDescription, SplitDescription,
     StatsDescription,

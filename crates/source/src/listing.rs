@@ -35,6 +35,7 @@ use tidemill_remote::s3::{Bucket, End};
 use tidemill_remote::wait;
 use tidemill_text::values;
 
+use super::confined;
 use super::error::{Error, Result};
 use super::formats::Format;
 use super::input::Identity;
@@ -597,6 +598,7 @@ fn walk(
 /// A file; by a path that is as it is or is one below a folder.
 fn found(path: PathBuf, below: Option<&Path>) -> Result<ListedFile> {
     let place = below.map_or_else(|| path.clone(), |folder| folder.join(&path));
+    confined::resolved(&place, &path.to_string_lossy())?;
     let metadata = std::fs::metadata(&place).map_err(|error| Error::io("read", &path, error))?;
     let shown: Arc<str> = path.to_string_lossy().into();
     if !metadata.is_file() {

@@ -11,6 +11,7 @@ use tidemill_text::{sql_type, values};
 
 use super::columns::Columns;
 use super::compression::{Compression, MAGIC_BYTES, STORED_BUFFER_BYTES, decode};
+use super::confined;
 use super::dialect::{Dialect, TextOptions};
 use super::error::{Error, Result};
 use super::formats::batches;
@@ -81,6 +82,7 @@ fn open_files(
     asking: Option<Arc<Asking>>,
     pipe_until: Option<Instant>,
 ) -> Result<Source> {
+    confined::check(spec)?;
     let asked = asking.as_deref();
     if !spec.more.is_empty() && spec.urls().any(|url| url == "-") {
         return Err(Error::usage_hint(

@@ -5,10 +5,24 @@ extra ``tidemill[ray]`` and is imported when it is asked for.
 
 - ``_workers``: how do tasks reach actors, and what becomes of one that is gone?
 - ``_actor``: what is an actor? It holds the engine.
+- ``_master``: how does one stay that answers at once?
+- ``_service``: what does it answer over HTTP?
 """
 
 from __future__ import annotations
 
+from tidemill.ray._master import Standing, down, jobs, status, token, up
 from tidemill.ray._workers import RayJob, RayWorkers, connect, disconnect
 
-__all__ = ["RayJob", "RayWorkers", "connect", "disconnect"]
+__all__ = [
+    "RayJob",
+    "RayWorkers",
+    "Standing",
+    "connect",
+    "disconnect",
+    "down",
+    "jobs",
+    "status",
+    "token",
+    "up",
+]

@@ -4,10 +4,13 @@ A frame is the length of its head (4 bytes, little-endian), its head (JSON), the
 content (8 bytes) and its content. The command line says ``start``, ``begin``, ``submit`` and
 ``end``; what it is told are ``ready``, ``done`` and ``failed``. It ends this process by closing its
 input.
+
+With ``up`` or ``down`` behind it, it starts or ends a master instead.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import queue
@@ -48,10 +51,13 @@ def _pump(
 
 
 def main() -> None:
-    """Deal tasks until the input is closed."""
+    """Deal tasks until the input is closed; or start or end a master."""
     # What libraries print is no frame.
     target = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    if len(sys.argv) > 1:
+        _stand(target, sys.argv[1])
+        return
     frames: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
     threading.Thread(target=_pump, args=(sys.stdin.buffer, frames), daemon=True).start()
     try:
@@ -62,6 +68,24 @@ def main() -> None:
         is_known = isinstance(error, TidemillError)
         said = str(error) if is_known else f"{type(error).__name__}: {error}"
         _write(target, {"is": "failed", "why": said})
+
+
+def _stand(target: IO[bytes], verb: str) -> None:
+    """Start or end a master: what is asked and what is told are JSON."""
+    from tidemill.ray import _master
+
+    asked = json.loads(sys.stdin.buffer.read())
+    try:
+        if verb == "up":
+            told = dataclasses.asdict(_master.up(**asked))
+        else:
+            told = {"was_there": _master.kill(asked["on"])}
+    except TidemillError as error:
+        told = {"failed": str(error)}
+    except Exception as error:
+        told = {"failed": f"{type(error).__name__}: {error}"}
+    target.write(json.dumps(told).encode())
+    target.flush()
 
 
 def _serve(

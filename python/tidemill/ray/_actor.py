@@ -24,13 +24,21 @@ class Worker:
     Tasks are done one after the other; what is asked beside them is answered by another thread.
     """
 
-    def __init__(self, version: str, memory: int | None, threads: int) -> None:
+    def __init__(
+        self,
+        version: str,
+        memory: int | None,
+        threads: int,
+        confined: tuple[list[str], bool] | None = None,
+    ) -> None:
         if tidemill.__version__ != version:
             msg = (
                 f"tidemill {tidemill.__version__} is on {socket.gethostname()}, not {version}: "
                 "the same release has to be on all machines"
             )
             raise RuntimeError(msg)
+        if confined is not None:
+            _tidemill.confine(*confined)
         # Half of the machine's memory is its workers', by their cores.
         all_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         share = threads / max(os.cpu_count() or 1, threads)

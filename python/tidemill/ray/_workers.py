@@ -8,7 +8,9 @@ When an actor has nothing to do, tasks that have been at hand elsewhere for much
 took are given to it as well; the first to end counts.
 
 Several queries of a process may be on a cluster at once, in threads of their own: the actors are
-theirs together, and whichever has the fewest calls in work is dealt next.
+theirs together. Of those whose tasks wait the one of the highest priority is dealt next, and among
+these the one that has the fewest calls in work. One of the threads waits for calls to end and sees
+to all that have; the others wait for it.
 """
 
 from __future__ import annotations
@@ -68,6 +70,9 @@ _SLOW_FIRST_SECONDS = 10.0
 #: What tasks take in the middle is that of so many.
 _TOOK = 64
 
+#: Where several queries wait, what others have dealt is looked at after so many seconds.
+_TOGETHER_SECONDS = 0.005
+
 #: Threads of an actor that answer beside its tasks.
 _CONTROL = "control"
 
@@ -83,6 +88,24 @@ def _ray() -> ModuleType:
         raise MissingPackageError(
             f"Ray is not installed for {sys.executable}\nhint: pip install 'tidemill[ray]'"
         ) from error
+
+
+def _start_ray(ray: ModuleType, address: str | None, *, may_start: bool = True) -> None:
+    """Connect this process to a cluster; to one that is started here, if that may be."""
+    # A cluster that is started here tells nobody of it.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if ray.is_initialized():
+        return
+    address = address or os.environ.get("RAY_ADDRESS") or (None if may_start else "auto")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(
+            address=address,
+            namespace="tidemill",
+            log_to_driver=False,
+            logging_level="error",
+            include_dashboard=False if address is None else None,
+        )
 
 
 def connect(on: str, *, memory: int | None) -> RayWorkers:
@@ -121,6 +144,8 @@ class _Job:
     #: machine, and does not come with the call.
     description: list[Any]
     secrets: dict[str, str]
+    #: The highest is dealt first.
+    priority: int = 1
     #: The actors that were told of it, by the call that did.
     told: dict[int, Any] = field(default_factory=dict)
     #: Tasks that nobody does, the largest first.
@@ -195,12 +220,13 @@ class _Call:
 class RayJob:
     """A query's own side of the workers, which the engine asks."""
 
-    def __init__(self, workers: RayWorkers) -> None:
+    def __init__(self, workers: RayWorkers, priority: int) -> None:
         self._workers = workers
+        self._priority = priority
         self._job: _Job | None = None
 
     def reach(self) -> tuple[int, int, int, bool]:
-        """Give how many machines, workers and threads there are; whether all are on this machine."""
+        """Give how many machines, workers and threads there are; whether all are here."""
         return self._workers.reach()
 
     def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
@@ -210,7 +236,7 @@ class RayJob:
         may be spilled.
         """
         self.end()
-        self._job = self._workers.begin(job, secrets, paths)
+        self._job = self._workers.begin(job, secrets, paths, self._priority)
 
     def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
         """Hand in a task."""
@@ -232,10 +258,19 @@ class RayJob:
 class RayWorkers:
     """Actors of a cluster, each of which holds the engine."""
 
-    def __init__(self, on: str, *, memory: int | None) -> None:
+    def __init__(
+        self,
+        on: str,
+        *,
+        memory: int | None,
+        most: int | None = None,
+        confined: tuple[list[str], bool] | None = None,
+    ) -> None:
         self._ray = _ray()
-        # Held by the query that deals or waits; those of other threads wait for a tick.
-        self._lock = threading.RLock()
+        # Held by the query that deals; it is let go of while it is waited for calls to end.
+        self._lock = threading.Condition(threading.RLock())
+        # Whether one of the queries waits for calls to end.
+        self._is_waited = False
         self._jobs: list[_Job] = []
         self._running: dict[Any, _Call] = {}
         self._actors: list[Any] = []
@@ -245,23 +280,17 @@ class RayWorkers:
         # Actors that are being started anew or do not answer, by the call that tells when they are
         # there, with the job that asked for paths by it.
         self._coming: dict[Any, tuple[int, _Job | None]] = {}
-        self._start(on, memory)
+        self._start(on, memory, most, confined)
 
-    def _start(self, on: str, memory: int | None) -> None:
+    def _start(
+        self,
+        on: str,
+        memory: int | None,
+        most: int | None,
+        confined: tuple[list[str], bool] | None,
+    ) -> None:
         ray = self._ray
-        address = None if on == "ray" else on
-        # A cluster that is started here tells nobody of it.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if not ray.is_initialized():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ray.init(
-                    address=address or os.environ.get("RAY_ADDRESS"),
-                    namespace="tidemill",
-                    log_to_driver=False,
-                    logging_level="error",
-                    include_dashboard=False if address is None else None,
-                )
+        _start_ray(ray, None if on == "ray" else on)
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         from tidemill.ray._actor import Worker
@@ -271,14 +300,14 @@ class RayWorkers:
         for node in ray.nodes():
             cores = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
             strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
-            while cores > 0:
+            while cores > 0 and (most is None or len(self._actors) < most):
                 threads = min(cores, _CORES)
                 cores -= threads
                 actor = remote.options(
                     num_cpus=threads,
                     max_restarts=-1,
                     scheduling_strategy=strategy,
-                ).remote(version, memory, threads)
+                ).remote(version, memory, threads, confined)
                 self._actors.append(actor)
                 self._at_hand.append(0)
                 self._threads.append(threads)
@@ -341,20 +370,22 @@ class RayWorkers:
         return [place[:2] for place in self._places]
 
     def reach(self) -> tuple[int, int, int, bool]:
-        """Give how many machines, workers and threads there are; whether all are on this machine."""
+        """Give how many machines, workers and threads there are; whether all are here."""
         machines = {node for _, _, node in self._places}
         is_here = {name for name, _, _ in self._places} == {socket.gethostname()}
         return len(machines), len(self._actors), sum(self._threads), is_here
 
-    def job(self) -> RayJob:
-        """Give a query its own side."""
-        return RayJob(self)
+    def job(self, priority: int = 1) -> RayJob:
+        """Give a query its own side: tasks of the highest priority are dealt first."""
+        return RayJob(self, priority)
 
-    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> _Job:
+    def begin(
+        self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str], priority: int
+    ) -> _Job:
         """Take a job, whose tasks are handed in behind this."""
         with self._lock:
             description = [self._ray.put(job)]
-            begun = _Job(next(_sessions), description, dict(secrets))
+            begun = _Job(next(_sessions), description, dict(secrets), priority)
             self._check(begun, paths)
             self._refuse(begun)
             self._jobs.append(begun)
@@ -433,7 +464,7 @@ class RayWorkers:
             actor = min(there, key=lambda place: (self._at_hand[place], -self._threads[place]))
             if not waiting or self._at_hand[actor] >= _AT_HAND:
                 return
-            job = min(waiting, key=lambda job: job.in_work)
+            job = min(waiting, key=lambda job: (-job.priority, job.in_work))
             self._call(actor, job.next_tasks(len(there)))
 
     def _call(self, actor: int, tasks: list[_Task]) -> None:
@@ -474,28 +505,46 @@ class RayWorkers:
     ) -> tuple[int, int, bytes | None, str | None, str] | None:
         """Give what became of a task of a job; None where nothing has after so long."""
         with self._lock:
-            if not job.done:
-                self._take_in(seconds)
+            if not job.done and job.refused is None:
+                if self._is_waited:
+                    # Whoever waits for calls takes in those of all.
+                    self._lock.wait(seconds)
+                else:
+                    self._take_in(seconds)
             self._refuse(job)
             return job.done.popleft() if job.done else None
 
     def _take_in(self, seconds: float) -> None:
-        """Wait for calls to end, and see to those that have."""
-        ray = self._ray
+        """Wait for calls to end, and see to those that have; others may deal meanwhile."""
         calls = [*self._running, *self._coming]
         if not calls:
             return
+        if len(self._jobs) > 1:
+            seconds = min(seconds, _TOGETHER_SECONDS)
+        self._is_waited = True
+        self._lock.release()
+        try:
+            ready = self._ready(calls, seconds)
+        finally:
+            self._lock.acquire()
+            self._is_waited = False
+        for call in ready:
+            if call in self._coming:
+                self._has_come(call)
+            elif call in self._running:
+                self._has_ended(call)
+        self._deal()
+        self._second_starts()
+        self._lock.notify_all()
+
+    def _ready(self, calls: list[Any], seconds: float) -> list[Any]:
+        """Give the calls that have ended, once one has or the time is over."""
+        ray = self._ray
         ready, _ = ray.wait(calls, num_returns=1, timeout=seconds)
         if ready:
             # Whatever else has ended is taken in at once.
             ready, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
-        for call in ready:
-            if call in self._coming:
-                self._has_come(call)
-            else:
-                self._has_ended(call)
-        self._deal()
-        self._second_starts()
+        return list(ready)
 
     def _has_ended(self, call: Any) -> None:
         """Take what came of tasks at an actor."""

@@ -1,6 +1,7 @@
 //! `convert`: files of one format to files of another.
 
 use tidemill_engine::convert::Conversion;
+use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
 use tidemill_engine::source::SourceSpec;
@@ -8,7 +9,7 @@ use tidemill_engine::{Error, coverage};
 
 use super::Outcome;
 use super::output::{CoverageSink, Say, finish, wait};
-use super::query::begin;
+use super::query::{Posting, begin};
 use crate::args::{ConvertArgs, ShowArgs};
 use crate::terminal;
 
@@ -44,8 +45,15 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
         conversion.check_one()?;
         let query = conversion.query()?;
         let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
-        let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-        let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
+        let posting = Posting { verb: "convert", shown: &query.sql, job: &Limits::default() };
+        let running = match posting.begin((&args.on, &args.limits), &query, &preparation)? {
+            Some(running) => running,
+            None => {
+                let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
+                Running::query(query, preparation.settings.clone())?
+            }
+        };
+        let running = running.recorded(recorder);
         let how = (Say::All, ShowArgs::default().showing());
         return finish(running, &preparation, &conversion.sink, &coverage_sink, how);
     }

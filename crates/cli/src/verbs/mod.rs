@@ -2,6 +2,7 @@
 
 mod beside;
 mod check;
+mod cluster;
 mod convert;
 mod fs;
 mod hll;
@@ -86,6 +87,7 @@ fn perform_verb(verb: Verb) -> anyhow::Result<Outcome> {
         Verb::Ls(args) | Verb::Fs(FsArgs { verb: FsVerb::Ls(args) }) => fs::ls(&args),
         Verb::Stat(args) | Verb::Fs(FsArgs { verb: FsVerb::Stat(args) }) => fs::stat(&args),
         Verb::Du(args) | Verb::Fs(FsArgs { verb: FsVerb::Du(args) }) => fs::du(&args),
+        Verb::Cluster(args) => cluster::cluster(args),
         Verb::Completions(args) => completions(&args),
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{About, Recorder};
+use tidemill_engine::posted::Question;
 use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::MaxBad;
@@ -12,7 +13,7 @@ use tidemill_engine::{Cluster, Error, Merge, Plan, Query, Repeats, Turbo};
 
 use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal, is_watched};
 use super::{Outcome, print, read_text};
-use crate::args::{MergeArgs, QueryArgs, RunArgs};
+use crate::args::{LimitArgs, MergeArgs, OnArgs, QueryArgs, RunArgs};
 use crate::{memory, terminal};
 
 /// `tidemill query SQL`.
@@ -29,6 +30,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let query = Query { sql, defaults: args.source.spec()?, turbo, ..Query::default() };
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
+    let shown = query.sql.clone();
     let query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
     let query = args.scratch.over(query)?;
     let cluster = args.cluster.as_deref().map(Cluster::parse).transpose()?;
@@ -57,9 +59,41 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     if args.limits.max_bad.is_none() && is_terminal(&sink) {
         preparation.settings.max_bad = MaxBad::Shown;
     }
-    let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-    let running = started(query, &preparation, &sink)?.recorded(recorder);
+    let posting = Posting { verb: "query", shown: &shown, job: &Limits::default() };
+    let running = match posting.begin((&args.on, &args.limits), &query, &preparation)? {
+        Some(running) => running,
+        None => {
+            let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
+            started(query, &preparation, &sink)?
+        }
+    };
+    let running = running.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
+}
+
+/// A query that is asked of a master, if one is named.
+pub(super) struct Posting<'a> {
+    pub(super) verb: &'static str,
+    /// What those see of it who look at the master's jobs.
+    pub(super) shown: &'a str,
+    pub(super) job: &'a Limits,
+}
+
+impl Posting<'_> {
+    pub(super) fn begin(
+        &self,
+        (on, limits): (&OnArgs, &LimitArgs),
+        query: &Query,
+        preparation: &Preparation,
+    ) -> anyhow::Result<Option<Running>> {
+        let Some(master) = on.master()? else { return Ok(None) };
+        let attempts_max = on.max_attempts.or(query.attempts_max);
+        let query = Query { attempts_max, ..query.clone() };
+        let settings = preparation.settings.clone();
+        let priority = running::priority_of(&limits.limits(), self.job)?;
+        let question = Question::new(self.verb, self.shown, &query, &settings, priority)?;
+        Ok(Some(Running::posted(master, question, settings)?))
+    }
 }
 
 /// `tidemill run JOB`.
@@ -108,8 +142,15 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     if query.turbo.is_some() {
         terminal::answer_first(&preparation.settings.enough);
     }
-    let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-    let running = started(query, &preparation, &sink)?.recorded(recorder);
+    let posting = Posting { verb: "run", shown: &query.sql, job: &job.limits };
+    let running = match posting.begin((&args.on, &args.limits), &query, &preparation)? {
+        Some(running) => running,
+        None => {
+            let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
+            started(query, &preparation, &sink)?
+        }
+    };
+    let running = running.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::All, args.show.showing()))
 }
 

@@ -1,0 +1,319 @@
+//! A query that a master on a cluster runs, asked for over HTTP (`docs/formats/posted.md`).
+//!
+//! ```text
+//!   whoever asks                               the master
+//!     question: SQL, sources, options  ──────►  judged · planned · run by its workers
+//!     progress · rows · sink · job log ◄──────  frames: schema, rows, progress, warnings, the end or an error
+//! ```
+//!
+//! Who asks needs neither Python nor Ray. To it the run is as any other ([`Running::posted`](crate::running::Running::posted)): its
+//! rows are written by the same code, and its errors have the same kinds. What is asked is judged by the master
+//! ([`answering`]), which trusts nothing of it: no programs, no files of its machines and no settings that lead to its own
+//! credentials, unless whoever started it said so.
+//!
+//! - [`asking`]: where is a master, who may ask it, and what comes back?
+//! - [`answering`]: what may be asked, and how is it answered?
+
+pub mod answering;
+pub mod asking;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use serde::{Deserialize, Serialize};
+use tidemill_base::cores::Priority;
+use tidemill_base::coverage::Coverage;
+use tidemill_base::error::{BadRecord, Error, Result};
+use tidemill_base::progress::{Elsewhere, Planned, Progress};
+use tidemill_base::{MaxBad, Settings};
+use tidemill_query::{Failure, NamedSource, Query};
+use tidemill_source::asked::AskedSource;
+use tidemill_tables::sections;
+
+/// The version of questions and frames.
+const FORMAT: u32 = 1;
+/// A question has so many bytes at most.
+pub const QUESTION_BYTES_MAX: usize = 1 << 20;
+/// How any number of malformed records is written.
+const ANY: &str = "any";
+
+/// A question on its way to a master. It may hold secrets.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Question {
+    format: u32,
+    /// `query`, `run` or `convert`.
+    verb: String,
+    /// What those who look at the master's jobs see: the statement as it was written.
+    #[serde(default)]
+    shown: String,
+    sql: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    sources: Vec<(String, AskedSource)>,
+    #[serde(default)]
+    defaults: AskedSource,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    map: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    per_record: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    keeps_columns: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schema: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<usize>,
+    #[serde(default = "none")]
+    max_bad: String,
+    #[serde(default = "normal")]
+    priority: String,
+}
+
+fn none() -> String {
+    MaxBad::default().to_string()
+}
+
+fn normal() -> String {
+    Priority::default().to_string()
+}
+
+impl Question {
+    /// A query for a master. `shown` is what those who look at its jobs see of it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what a master does not do.
+    pub fn new(
+        verb: &str,
+        shown: &str,
+        query: &Query,
+        settings: &Settings,
+        priority: Priority,
+    ) -> Result<Question> {
+        if query.turbo.is_some() {
+            return Err(not_there(
+                "an answer that rests on a part of the input is found on one machine",
+            ));
+        }
+        if query.scratch.url.is_some() {
+            return Err(not_there(
+                "a scratch folder is the cluster's own, and no one else's to name",
+            ));
+        }
+        if query.stable.is_some() {
+            return Err(not_there("records are put in order on one machine"));
+        }
+        let sources = query.sources.iter();
+        let sources =
+            sources.map(|NamedSource { name, spec }| Ok((name.clone(), AskedSource::new(spec)?)));
+        Ok(Question {
+            format: FORMAT,
+            verb: verb.to_owned(),
+            shown: shown.to_owned(),
+            sql: query.sql.clone(),
+            sources: sources.collect::<Result<_>>()?,
+            defaults: AskedSource::new(&query.defaults)?,
+            map: query.map.clone(),
+            per_record: query.per_record,
+            keeps_columns: query.keeps_columns,
+            schema: query.schema.clone(),
+            max_attempts: query.attempts_max,
+            max_bad: settings.max_bad.to_string(),
+            priority: priority.to_string(),
+        })
+    }
+
+    fn encoded(&self) -> Result<Vec<u8>> {
+        let bytes = json(self)?;
+        match bytes.len() <= QUESTION_BYTES_MAX {
+            true => Ok(bytes),
+            false => Err(not_there(&format!(
+                "what is asked has {} bytes, and a master takes {QUESTION_BYTES_MAX} at most",
+                bytes.len()
+            ))),
+        }
+    }
+}
+
+/// That a master does not do something.
+fn not_there(why: &str) -> Error {
+    Error::usage_hint(
+        format!("the query cannot be asked of a master: {why}"),
+        "on one machine it can: leave `on` out",
+    )
+}
+
+fn json<T: Serialize>(of: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(of).map_err(|error| Error::Internal(format!("no JSON: {error}")))
+}
+
+/// What a frame says; rows and columns are its content.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+enum Head {
+    /// It waits for its turn, with so many before it.
+    Waiting {
+        before: usize,
+    },
+    Schema {
+        planned: PlannedSaid,
+    },
+    Rows,
+    Progress(Counted),
+    Warning {
+        text: String,
+    },
+    End {
+        coverage: Box<Coverage>,
+        rejected: Vec<BadRecord>,
+        counted: Counted,
+        workers: Vec<WorkerSaid>,
+        planned: PlannedSaid,
+    },
+    Failed {
+        error: Failure,
+    },
+}
+
+/// Counters of a run so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Counted {
+    bytes_total: u64,
+    bytes_done: u64,
+    rows_done: u64,
+    map_rows: u64,
+    map_cpu_ns: u64,
+    tables_rows: u64,
+    tables_cpu_ns: u64,
+    spilled_bytes: u64,
+}
+
+impl Counted {
+    fn of(progress: &Progress) -> Counted {
+        Counted {
+            bytes_total: progress.bytes_total(),
+            bytes_done: progress.bytes_done(),
+            rows_done: progress.rows_done(),
+            map_rows: progress.map().rows(),
+            map_cpu_ns: progress.map().cpu_ns(),
+            tables_rows: progress.tables().rows(),
+            tables_cpu_ns: progress.tables().cpu_ns(),
+            spilled_bytes: progress.spilled_bytes(),
+        }
+    }
+
+    /// Has a run's counters be these.
+    fn take(self, progress: &Progress) {
+        progress.set_bytes_total(self.bytes_total);
+        progress.add_bytes(self.bytes_done.saturating_sub(progress.bytes_done()));
+        progress.add_rows(self.rows_done.saturating_sub(progress.rows_done()));
+        progress.add_spilled(self.spilled_bytes.saturating_sub(progress.spilled_bytes()));
+        for (step, rows, cpu_ns) in [
+            (progress.map(), self.map_rows, self.map_cpu_ns),
+            (progress.tables(), self.tables_rows, self.tables_cpu_ns),
+        ] {
+            step.add_rows(rows.saturating_sub(step.rows()));
+            let cpu_ns = cpu_ns.saturating_sub(step.cpu_ns());
+            step.add_cpu_elsewhere(Duration::from_nanos(cpu_ns));
+        }
+    }
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct PlannedSaid {
+    path: Option<String>,
+    tables: Option<String>,
+    afterwards: Option<String>,
+}
+
+impl PlannedSaid {
+    fn of(progress: &Progress) -> PlannedSaid {
+        let Planned { path, tables, afterwards } = progress.planned();
+        PlannedSaid {
+            path: path.map(str::to_owned),
+            tables,
+            afterwards: afterwards.map(str::to_owned),
+        }
+    }
+
+    /// Words that this release has for the same.
+    fn take(self, progress: &Progress) {
+        let known = |word: &str| {
+            const WORDS: [&str; 4] = ["partial tables", "rows", "datafusion", "sorting"];
+            WORDS.into_iter().find(|known| *known == word)
+        };
+        progress.set_planned(Planned {
+            path: self.path.as_deref().and_then(known),
+            tables: self.tables,
+            afterwards: self.afterwards.as_deref().and_then(known),
+        });
+    }
+}
+
+/// What a worker did for a run.
+#[derive(Debug, Serialize, Deserialize)]
+struct WorkerSaid {
+    name: String,
+    tasks: u64,
+    lost: u64,
+    bytes: u64,
+    cpu_ns: u64,
+    /// From when until when it was at work, in microseconds before now.
+    spans_us: Vec<(u64, u64)>,
+}
+
+impl WorkerSaid {
+    fn all_of(progress: &Progress) -> Vec<WorkerSaid> {
+        let now = Instant::now();
+        let before = |then: Instant| micros(now.saturating_duration_since(then));
+        let all = progress.elsewhere().into_iter().map(|(name, done)| WorkerSaid {
+            name,
+            tasks: done.tasks,
+            lost: done.lost,
+            bytes: done.bytes,
+            cpu_ns: u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX),
+            spans_us: done.spans.iter().map(|(from, to)| (before(*from), before(*to))).collect(),
+        });
+        all.collect()
+    }
+
+    fn take(self, progress: &Progress) {
+        let now = Instant::now();
+        let then = |before| now.checked_sub(Duration::from_micros(before)).unwrap_or(now);
+        let done = Elsewhere {
+            tasks: self.tasks,
+            lost: self.lost,
+            bytes: self.bytes,
+            cpu: Duration::from_nanos(self.cpu_ns),
+            spans: self.spans_us.into_iter().map(|(from, to)| (then(from), then(to))).collect(),
+        };
+        progress.change_elsewhere(&self.name, |it| *it = done);
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A frame: the length of its head (4 bytes, little-endian), the head (JSON), the length of its content (8 bytes) and that.
+fn put(out: &mut Vec<u8>, head: &Head, content: &[u8]) -> Result<()> {
+    let head = json(head)?;
+    let length = u32::try_from(head.len()).map_err(|_| Error::Internal("a long head".into()))?;
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(&(content.len() as u64).to_le_bytes());
+    out.extend_from_slice(content);
+    Ok(())
+}
+
+/// Columns and rows as the content of a frame: an Arrow stream of one batch.
+fn content(batch: &RecordBatch) -> Result<Vec<u8>> {
+    sections::encoded(batch)
+}
+
+fn no_rows(schema: &SchemaRef) -> RecordBatch {
+    RecordBatch::new_empty(SchemaRef::clone(schema))
+}

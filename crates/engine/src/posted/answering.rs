@@ -1,0 +1,295 @@
+//! What may be asked of a master, and how is it answered?
+//!
+//! A [`Question`] is judged before anything is done: its form, what it may use, how its stores are reached. Files are judged
+//! again where they are found and opened, by the process that does (`source/confined.rs`). Then it is a run as any other,
+//! whose messages are made frames.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidemill_base::cores::Priority;
+use tidemill_base::error::{Error, Result, without_secrets};
+use tidemill_base::{MaxBad, Settings};
+use tidemill_query::{Failure, NamedSource, Query, Workers};
+use tidemill_remote::guard::names_private_address;
+use tidemill_source::asked::AskedSource;
+
+use super::{
+    ANY, Counted, FORMAT, Head, PlannedSaid, QUESTION_BYTES_MAX, Question, WorkerSaid, content,
+    no_rows, put,
+};
+use crate::running::{Next, Running};
+
+/// Whoever asks hears of the progress so often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// So many bytes of frames are handed on together at most, if there is more than one.
+const TOGETHER_BYTES: usize = 1 << 20;
+/// So much of a statement is shown.
+const SHOWN_CHARS: usize = 1000;
+
+/// What storage options may be about: which store, as whom, how fast. Not among them are those that name files of the
+/// machine, lead elsewhere what the cluster's own credentials sign, or take its disk and its memory.
+const STORAGE_OPTIONS: [&str; 22] = [
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "region",
+    "default_region",
+    "endpoint",
+    "endpoint_url",
+    "endpoint_url_s3",
+    "virtual_hosted_style_request",
+    "skip_signature",
+    "unsigned_payload",
+    "request_payer",
+    "s3_express",
+    "allow_http",
+    "connect_timeout",
+    "timeout",
+    "http1_only",
+    "http2_only",
+    "max_retries",
+    "retry_timeout",
+    "read_block",
+    "read_window",
+];
+
+/// A question that was judged.
+pub struct Judged {
+    query: Query,
+    max_bad: MaxBad,
+    /// Which go first.
+    pub priority: Priority,
+    /// `query`, `run` or `convert`.
+    pub verb: String,
+    /// What it is, for those who look at the master's jobs.
+    pub shown: String,
+}
+
+/// Reads and judges a question.
+///
+/// # Errors
+/// [`Error::Usage`] for what is none, and for what may not be asked.
+pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
+    if question.len() > QUESTION_BYTES_MAX {
+        return Err(Error::usage(format!(
+            "what is asked has {} bytes, and {QUESTION_BYTES_MAX} are the most",
+            question.len()
+        )));
+    }
+    let asked: Question = serde_json::from_slice(question).map_err(|error| {
+        Error::usage_hint(
+            format!("what is asked is no question: {error}"),
+            "the same release of tidemill should be here and on the cluster",
+        )
+    })?;
+    if asked.format != FORMAT {
+        return Err(Error::usage(format!(
+            "what is asked is of form {}, and this release of tidemill knows {FORMAT}",
+            asked.format
+        )));
+    }
+    for source in asked.sources.iter().map(|(_, source)| source).chain([&asked.defaults]) {
+        judge_source(source, may_run_programs)?;
+    }
+    let max_bad = match asked.max_bad.as_str() {
+        ANY => MaxBad::Shown,
+        text => text.parse()?,
+    };
+    let sources = asked.sources.into_iter();
+    let sources = sources.map(|(name, source)| Ok(NamedSource { name, spec: source.spec()? }));
+    let query = Query {
+        sources: sources.collect::<Result<_>>()?,
+        defaults: asked.defaults.spec()?,
+        sql: asked.sql,
+        map: asked.map,
+        per_record: asked.per_record,
+        keeps_columns: asked.keeps_columns,
+        schema: asked.schema,
+        attempts_max: asked.max_attempts.map(|count| count.max(1)),
+        ..Query::default()
+    };
+    let shown = without_secrets(&asked.shown);
+    Ok(Judged {
+        query,
+        max_bad,
+        priority: asked.priority.parse()?,
+        verb: asked.verb.chars().filter(char::is_ascii_lowercase).take(16).collect(),
+        shown: shown.chars().take(SHOWN_CHARS).collect(),
+    })
+}
+
+fn judge_source(source: &AskedSource, may_run_programs: bool) -> Result<()> {
+    if source.has_program() && !may_run_programs {
+        return Err(Error::usage_hint(
+            "this cluster runs no programs for those who ask it",
+            "leave `exec` out; or whoever started it: tidemill cluster up --allow-programs",
+        ));
+    }
+    let plain = |name: &str| name.to_ascii_lowercase().trim_start_matches("aws_").to_owned();
+    let names: Vec<String> = source.storage_names().map(plain).collect();
+    if let Some(other) = names.iter().find(|name| !STORAGE_OPTIONS.contains(&name.as_str())) {
+        return Err(Error::usage_hint(
+            format!("storage option `{other}` is not taken from those who ask a cluster"),
+            format!(
+                "whoever started it sets it in its environment; taken are {}",
+                STORAGE_OPTIONS.join(", ")
+            ),
+        ));
+    }
+    let has = |name: &str| names.iter().any(|other| other == name);
+    let is_elsewhere = names.iter().any(|name| name.starts_with("endpoint"));
+    if source.endpoints().any(names_private_address) {
+        return Err(Error::usage_hint(
+            "an endpoint is for the machine alone that asks it",
+            "name a store's",
+        ));
+    }
+    let is_own = has("skip_signature") || (has("access_key_id") && has("secret_access_key"));
+    match is_elsewhere && !is_own {
+        false => Ok(()),
+        true => Err(Error::usage_hint(
+            "an endpoint of your own goes with credentials of your own: the cluster's are for its own store",
+            "access_key_id and secret_access_key, or skip_signature=true",
+        )),
+    }
+}
+
+/// A run whose messages are frames.
+pub struct Answering {
+    running: Running,
+    settings: Settings,
+    /// The columns that were told.
+    said: Option<arrow::datatypes::SchemaRef>,
+    counted: Counted,
+    counted_at: Instant,
+    has_ended: bool,
+    has_failed: bool,
+}
+
+impl Answering {
+    /// Begins a run.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where there can be no thread for it.
+    pub fn start(
+        judged: Judged,
+        workers: Arc<dyn Workers>,
+        settings: Settings,
+    ) -> Result<Answering> {
+        let settings = Settings { max_bad: judged.max_bad, ..settings };
+        let query = Query { workers: Some(workers), ..judged.query };
+        let running = Running::query(query, settings.clone())?;
+        Ok(Answering {
+            running,
+            settings,
+            said: None,
+            counted: Counted::default(),
+            counted_at: Instant::now(),
+            has_ended: false,
+            has_failed: false,
+        })
+    }
+
+    /// Whether the last frame was given.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether that told of an error.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// The next frames, one behind the other; nothing where there are none within `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Internal`]; what the run met is a frame.
+    pub fn next(&mut self, limit: Duration) -> Result<Vec<u8>> {
+        let mut frames = Vec::new();
+        let mut wait = limit;
+        while !self.has_ended && frames.len() < TOGETHER_BYTES {
+            let next = self.running.next(wait);
+            wait = Duration::ZERO;
+            if let Some(text) = self.running.take_warning() {
+                put(&mut frames, &Head::Warning { text: without_secrets(&text) }, &[])?;
+            }
+            self.tell_schema(&mut frames)?;
+            match next {
+                Ok(Next::Batch(batch)) => {
+                    self.tell_progress(&mut frames)?;
+                    put(&mut frames, &Head::Rows, &content(&batch)?)?;
+                }
+                Ok(Next::Waiting | Next::Glimpse(_)) => {
+                    self.tell_progress(&mut frames)?;
+                    break;
+                }
+                Ok(Next::End) => {
+                    self.has_ended = true;
+                    self.tell_end(&mut frames)?;
+                }
+                Err(error) => {
+                    (self.has_ended, self.has_failed) = (true, true);
+                    put(&mut frames, &Head::Failed { error: error.into() }, &[])?;
+                }
+            }
+        }
+        Ok(frames)
+    }
+
+    fn tell_schema(&mut self, frames: &mut Vec<u8>) -> Result<()> {
+        match self.running.schema_so_far() {
+            Some(schema) if self.said.as_ref() != Some(schema) => {
+                let planned = PlannedSaid::of(&self.settings.progress);
+                put(frames, &Head::Schema { planned }, &content(&no_rows(schema))?)?;
+                self.said = Some(Arc::clone(schema));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn tell_progress(&mut self, frames: &mut Vec<u8>) -> Result<()> {
+        if self.counted_at.elapsed() < PROGRESS_EVERY {
+            return Ok(());
+        }
+        self.counted_at = Instant::now();
+        // Told again where it has not changed: whoever waits hears that somebody is there.
+        self.counted = Counted::of(&self.settings.progress);
+        put(frames, &Head::Progress(self.counted), &[])
+    }
+
+    fn tell_end(&mut self, frames: &mut Vec<u8>) -> Result<()> {
+        let coverage = self.running.coverage();
+        let coverage =
+            coverage.ok_or_else(|| Error::Internal("an end without a coverage".into()))?;
+        let end = Head::End {
+            rejected: coverage.first_rejected.clone(),
+            coverage: Box::new(coverage.clone()),
+            counted: Counted::of(&self.settings.progress),
+            workers: WorkerSaid::all_of(&self.settings.progress),
+            planned: PlannedSaid::of(&self.settings.progress),
+        };
+        put(frames, &end, &[])
+    }
+}
+
+/// The frame that says what went wrong before there was a run.
+///
+/// # Errors
+/// [`Error::Internal`].
+pub fn failed(error: Error) -> Result<Vec<u8>> {
+    let mut frame = Vec::new();
+    put(&mut frame, &Head::Failed { error: Failure::from(error) }, &[])?;
+    Ok(frame)
+}
+
+/// The frame that says that a run waits for its turn.
+///
+/// # Errors
+/// [`Error::Internal`].
+pub fn waiting(before: usize) -> Result<Vec<u8>> {
+    let mut frame = Vec::new();
+    put(&mut frame, &Head::Waiting { before }, &[])?;
+    Ok(frame)
+}

@@ -1,0 +1,430 @@
+//! Questions and answers, over connections of this machine: answers that are whole, cut, held up and nonsense.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidemill_base::cores::Priority;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::{Cancel, Settings};
+use tidemill_query::{Done, Handed, HandedJob, Query, Reach, Worker, Workers};
+use tidemill_remote::StorageOptions;
+
+use super::answering::{Answering, judge};
+use super::asking::Master;
+use super::{Head, Question, put};
+use crate::running::Running;
+
+const SQL: &str = "SELECT k, count(*) AS n, sum(x) AS x FROM source GROUP BY k ORDER BY k";
+
+/// A worker of this process, which does a task when it is handed in.
+#[derive(Default)]
+struct Here {
+    worker: Mutex<Option<Worker>>,
+    done: Mutex<VecDeque<Done>>,
+}
+
+impl std::fmt::Debug for Here {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Here")
+    }
+}
+
+impl Workers for Here {
+    fn reach(&self) -> Result<Reach> {
+        Ok(Reach { machines: 1, workers: 1, threads: 1, is_here: true })
+    }
+
+    fn begin(&self, job: HandedJob) -> Result<()> {
+        let worker = Worker::new(&job.content, &settings(), &StorageOptions::default())?;
+        *self.worker.lock() = Some(worker);
+        Ok(())
+    }
+
+    fn submit(&self, task: Handed) -> Result<()> {
+        let part = self.worker.lock().as_ref().map(|worker| worker.run(&task.content));
+        self.done.lock().push_back(Done {
+            number: task.number,
+            attempt: task.attempt,
+            worker: Some("here:1".into()),
+            outcome: part.ok_or_else(|| "no job".to_owned()),
+        });
+        Ok(())
+    }
+
+    fn next(&self, _: Duration) -> Result<Option<Done>> {
+        Ok(self.done.lock().pop_front())
+    }
+
+    fn end(&self) {}
+}
+
+fn settings() -> Settings {
+    Settings { threads: 1, ..Settings::new(64 << 20) }
+}
+
+fn asked(folder: &Path) -> Query {
+    let path = folder.join("a.csv");
+    let rows: String = (0..5000).map(|row| format!("{},{row}\n", row % 7)).collect();
+    std::fs::write(&path, format!("k,x\n{rows}")).unwrap();
+    let spec = tidemill_source::SourceSpec {
+        url: path.to_str().unwrap().to_owned(),
+        ..Default::default()
+    };
+    let sources = vec![tidemill_query::NamedSource { name: "source".into(), spec }];
+    Query { sql: SQL.into(), sources, ..Query::default() }
+}
+
+fn question(query: &Query) -> Question {
+    Question::new("query", SQL, query, &settings(), Priority::Normal).unwrap()
+}
+
+/// What a master answers to a question.
+fn answered(question: &[u8]) -> Vec<u8> {
+    let judged = judge(question, false).unwrap();
+    let workers: Arc<dyn Workers> = Arc::new(Here::default());
+    let mut answering = Answering::start(judged, workers, settings()).unwrap();
+    let mut frames = Vec::new();
+    while !answering.has_ended() {
+        frames.extend(answering.next(Duration::from_millis(50)).unwrap());
+    }
+    frames
+}
+
+/// Reads a request, whose head and body it gives.
+fn request(client: &mut TcpStream) -> (String, Vec<u8>) {
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&all).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned)
+            });
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return (head.to_owned(), body.as_bytes().to_vec());
+            }
+        }
+        let count = client.read(&mut piece).unwrap();
+        assert!(count > 0, "the request ends in the middle");
+        all.extend_from_slice(&piece[..count]);
+    }
+}
+
+/// A server that answers one connection so; what it gives comes behind that.
+fn serve<T: Send + 'static>(
+    answer: impl FnOnce(&mut TcpStream, (String, Vec<u8>)) -> T + Send + 'static,
+) -> (Master, Receiver<T>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (send, came) = channel();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let asked = request(&mut client);
+        let _ = send.send(answer(&mut client, asked));
+    });
+    (Master::new(&address, "a-token").unwrap(), came)
+}
+
+/// The head of an answer whose body is as long as the connection.
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+fn piece(client: &mut TcpStream, bytes: &[u8]) {
+    // An empty one is the end.
+    if bytes.is_empty() {
+        return;
+    }
+    // A client that has heard enough is gone.
+    let _ = write!(client, "{:x}\r\n", bytes.len());
+    let _ = client.write_all(bytes);
+    let _ = client.write_all(b"\r\n");
+}
+
+/// What comes of a question: rows as text, or the error.
+fn came(master: Master, question: Question, settings: Settings) -> Result<Vec<String>> {
+    let mut running = Running::posted(master, question, settings)?;
+    rows(&mut running)
+}
+
+fn rows(running: &mut Running) -> Result<Vec<String>> {
+    let mut rows = Vec::new();
+    running.schema(|| Ok(()))?;
+    running.drain(
+        |batch| {
+            for row in 0..batch.num_rows() {
+                let cells = batch.columns().iter().map(|column| {
+                    arrow::util::display::array_value_to_string(column, row).unwrap()
+                });
+                rows.push(cells.collect::<Vec<_>>().join(","));
+            }
+            Ok(())
+        },
+        || Ok(()),
+    )?;
+    Ok(rows)
+}
+
+#[test]
+fn an_answer_is_that_of_a_run_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = asked(folder.path());
+    let mut here = Running::query(query.clone(), settings()).unwrap();
+    let expected = rows(&mut here).unwrap();
+    assert_eq!(expected.len(), 7);
+    let (master, asked) = serve(|client, (head, body)| {
+        client.write_all(OK).unwrap();
+        // In pieces that are no frames.
+        answered(&body).chunks(7).for_each(|bytes| piece(client, bytes));
+        client.write_all(b"0\r\n\r\n").unwrap();
+        head
+    });
+    let settings = settings();
+    let progress = settings.progress.clone();
+    let mut there = Running::posted(master, question(&query), settings).unwrap();
+    assert_eq!(rows(&mut there).unwrap(), expected);
+    let (there, here) = (there.coverage().unwrap(), here.coverage().unwrap());
+    assert_eq!((there.rows, there.bytes, there.complete), (here.rows, here.bytes, true));
+    assert_eq!((progress.rows_done(), progress.map().rows()), (5000, 5000));
+    assert_eq!(progress.bytes_done(), progress.bytes_total());
+    assert_eq!(progress.planned().path, Some("partial tables"));
+    let workers = progress.elsewhere();
+    assert_eq!(workers["here:1"].bytes, progress.bytes_total());
+    let head = asked.recv().unwrap();
+    assert!(head.starts_with("POST /v1/jobs HTTP/1.1\r\n"), "{head}");
+    assert!(head.to_ascii_lowercase().contains("authorization: bearer a-token"), "{head}");
+}
+
+#[test]
+fn an_answer_that_is_cut_is_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = asked(folder.path());
+    let frames = answered(&super::json(&question(&query)).unwrap());
+    for end in (0..frames.len()).step_by(97).chain([frames.len() - 1]) {
+        for says_so in [true, false] {
+            let part = frames[..end].to_vec();
+            let (master, _) = serve(move |client, _| {
+                let _ = client.write_all(OK);
+                piece(client, &part);
+                if says_so {
+                    let _ = client.write_all(b"0\r\n\r\n");
+                }
+            });
+            let error = came(master, question(&query), settings()).unwrap_err();
+            assert!(matches!(error, Error::Remote { .. }), "{end}: {error}");
+        }
+    }
+}
+
+#[test]
+fn nonsense_is_told_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = asked(folder.path());
+    let of = |heads: &[(Head, &[u8])]| {
+        let mut frames = Vec::new();
+        heads.iter().for_each(|(head, content)| put(&mut frames, head, content).unwrap());
+        frames
+    };
+    let schema = || Head::Schema { planned: super::PlannedSaid::default() };
+    let frames = answered(&super::json(&question(&query)).unwrap());
+    let mut flipped = frames.clone();
+    let middle = frames.len() / 4;
+    flipped[middle] ^= 0xff;
+    for (name, sent) in [
+        ("a web page", b"<html>no such page</html>".to_vec()),
+        ("a long head", [&u32::MAX.to_le_bytes()[..], &[b' '; 100]].concat()),
+        ("a long content", {
+            let mut frame = of(&[(Head::Rows, &[])]);
+            let size = frame.len() - 8;
+            frame[size..].copy_from_slice(&u64::MAX.to_le_bytes());
+            frame
+        }),
+        ("rows before columns", of(&[(Head::Rows, b"ARROW1")])),
+        ("no columns", of(&[(schema(), b"")])),
+        ("no Arrow", of(&[(schema(), &[0xff; 64])])),
+        ("an unknown frame", {
+            let head = b"{\"is\":\"tide\"}";
+            [&13u32.to_le_bytes()[..], head, &0u64.to_le_bytes()].concat()
+        }),
+    ] {
+        let (master, _) = serve(move |client, _| {
+            let _ = client.write_all(OK);
+            piece(client, &sent);
+            let _ = client.write_all(b"0\r\n\r\n");
+        });
+        let error = came(master, question(&query), settings()).unwrap_err();
+        assert!(matches!(error, Error::Remote { .. }), "{name}: {error}");
+        assert!(!error.to_string().contains("a-token"), "{error}");
+    }
+}
+
+#[test]
+fn a_master_that_falls_silent_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = asked(folder.path());
+    let frames = answered(&super::json(&question(&query)).unwrap());
+    for (says, sent) in [(false, 0), (true, 0), (true, 10), (true, frames.len() - 1)] {
+        let part = frames[..sent].to_vec();
+        let (master, closed) = serve(move |client, _| {
+            if says {
+                client.write_all(OK).unwrap();
+                piece(client, &part);
+            }
+            client.read(&mut [0]).unwrap_or(0)
+        });
+        let master = master.with_patience(Duration::from_millis(20));
+        // Until it has a connection it is waited for longer.
+        if !says {
+            let settings = settings();
+            settings.cancel.cancel();
+            let error = came(master, question(&query), settings).unwrap_err();
+            assert!(matches!(error, Error::Interrupted), "{error}");
+            continue;
+        }
+        let error = came(master, question(&query), settings()).unwrap_err();
+        assert!(matches!(error, Error::Remote { .. }), "{error}");
+        assert!(error.to_string().contains("nothing came"), "{error}");
+        assert_eq!(closed.recv().unwrap(), 0);
+    }
+}
+
+#[test]
+fn who_stops_waiting_closes_the_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = asked(folder.path());
+    let (begun, has_begun) = channel();
+    let (master, closed) = serve(move |client, _| {
+        client.write_all(OK).unwrap();
+        begun.send(()).unwrap();
+        client.read(&mut [0]).unwrap_or(0)
+    });
+    let settings = settings();
+    let cancel = settings.cancel.clone();
+    let mut running = Running::posted(master, question(&query), settings).unwrap();
+    has_begun.recv().unwrap();
+    cancel.cancel();
+    assert!(matches!(rows(&mut running), Err(Error::Interrupted)));
+    assert_eq!(closed.recv().unwrap(), 0);
+}
+
+#[test]
+fn refusals_say_whose_mistake_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = asked(folder.path());
+    for (status, body, is_usage, expected) in [
+        (401, "{\"message\":\"no\",\"hint\":null}", true, "does not take this token"),
+        (400, "{\"message\":\"bad `x`\",\"hint\":\"do y\"}", true, "bad `x`\nhint: do y"),
+        (413, "{\"message\":\"large\",\"hint\":null}", true, "large"),
+        (503, "{\"message\":\"many wait\",\"hint\":null}", false, "many wait"),
+        (404, "<html>", false, "status 404, as no master does"),
+        (302, "", false, "status 302"),
+    ] {
+        let (master, _) = serve(move |client, _| {
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} No\r\nLocation: http://127.0.0.1:1/\r\n");
+            let _ = client.write_all(head.as_bytes());
+            let _ = write!(client, "Connection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        });
+        let error = came(master, question(&query), settings()).unwrap_err();
+        assert_eq!(matches!(error, Error::Usage { .. }), is_usage, "{status}: {error}");
+        assert!(error.to_string().contains(expected), "{status}: {error}");
+    }
+    let (master, _) = serve(|client, _| {
+        let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    });
+    assert_eq!(master.told("status", &Cancel::new()).unwrap(), serde_json::json!({}));
+    // Nobody is there.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let master = Master::new(&address, "a-token").unwrap();
+    let error = master.told("status", &Cancel::new()).unwrap_err();
+    assert!(error.to_string().contains("it is not reached"), "{error}");
+}
+
+#[test]
+fn an_error_there_is_the_same_error_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = Query { sql: "SELECT nothing FROM source".into(), ..asked(folder.path()) };
+    let here = rows(&mut Running::query(query.clone(), settings()).unwrap()).unwrap_err();
+    let (master, _) = serve(|client, (_, body)| {
+        client.write_all(OK).unwrap();
+        piece(client, &answered(&body));
+        client.write_all(b"0\r\n\r\n").unwrap();
+    });
+    let there = came(master, question(&query), settings()).unwrap_err();
+    assert_eq!((there.to_string(), there.kind()), (here.to_string(), here.kind()));
+}
+
+#[test]
+fn what_may_not_be_asked_is_refused_by_name() {
+    let check = |source: &str, more: &str, expected: Option<&str>| {
+        let text = format!(
+            "{{\"format\":1,\"verb\":\"query\",\"sql\":\"SELECT 1\",\"defaults\":{{{source}}}{more}}}"
+        );
+        match (judge(text.as_bytes(), false), expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(expected)) => {
+                assert!(matches!(error, Error::Usage { .. }), "{text}: {error}");
+                assert!(error.to_string().contains(expected), "{text}: {error}");
+                assert!(!error.to_string().contains("hush"), "{text}: {error}");
+            }
+            (Ok(_), Some(_)) => panic!("{text} is taken"),
+            (Err(error), None) => panic!("{text}: {error}"),
+        }
+    };
+    let option = |name: &str| format!("\"storage_options\":{{\"{name}\":\"hush\"}}");
+    check("", "", None);
+    check("\"url\":\"s3://b/k.csv\"", ",\"priority\":\"high\",\"max_bad\":\"any\"", None);
+    check(&option("region"), "", None);
+    check(&option("AWS_REGION"), "", None);
+    check(
+        "\"storage_options\":{\"endpoint\":\"http://127.0.0.1:1\",\"skip_signature\":\"true\"}",
+        "",
+        None,
+    );
+    for name in [
+        "web_identity_token_file",
+        "aws_web_identity_token_file",
+        "Container_Authorization_Token_File",
+        "metadata_endpoint",
+        "proxy_url",
+        "proxy_ca_certificate",
+        "allow_invalid_certificates",
+        "read_cache",
+        "read_cache_dir",
+        "read_memory",
+        "role_arn",
+        "endpoint_url_sts",
+        "no_such_option",
+    ] {
+        check(&option(name), "", Some("is not taken from those who ask"));
+    }
+    check(&option("endpoint_url"), "", Some("credentials of your own"));
+    check(
+        "\"storage_options\":{\"aws_endpoint_url_s3\":\"x\",\"access_key_id\":\"a\"}",
+        "",
+        Some("credentials of your own"),
+    );
+    check(
+        "\"storage_options\":{\"endpoint\":\"http://169.254.169.254\",\"skip_signature\":\"true\"}",
+        "",
+        Some("for the machine alone"),
+    );
+    check("\"exec\":[\"sh\"]", "", Some("runs no programs"));
+    check("\"format\":\"no-such\"", "", Some("no-such"));
+    check("\"path\":\"x\"", "", Some("is no question"));
+    check("", ",\"sink\":\"x\"", Some("is no question"));
+    check("", ",\"priority\":\"urgent\"", Some("`urgent` is not a priority"));
+    check("", ",\"max_bad\":\"some\"", Some("`some`"));
+    let sourced = ",\"sources\":[[\"a\",{\"exec\":[\"sh\"]}]]";
+    check("", sourced, Some("runs no programs"));
+    for text in ["", "{", "[]", "null", &"[".repeat(100_000), &" ".repeat(2 << 20)] {
+        assert!(matches!(judge(text.as_bytes(), true), Err(Error::Usage { .. })));
+    }
+    let programs = b"{\"format\":1,\"verb\":\"q\",\"sql\":\"\",\"defaults\":{\"exec\":[\"sh\"]}}";
+    assert!(judge(programs, true).is_ok());
+}

@@ -1,0 +1,258 @@
+//! A question that a service answers while it works: a request, and a body that comes piece by piece.
+//!
+//! Whoever asks proves by a token that it may. The token is sent beyond this machine through TLS alone, to the host that was
+//! named alone, and is in no message. Nothing is asked twice: a question may be work. An [`Answer`] that is dropped closes its
+//! connection, by which the service knows that nobody waits for it any more.
+//!
+//! A piece is asked for while the one before it is worked on.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response};
+use tidemill_base::cancel::Tick;
+use url::{Host, Url};
+
+use crate::Fetch;
+use crate::client::root_cause;
+use crate::error::{Error, Result};
+
+/// How long it is waited for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of an answer that refuses so many bytes are read at most.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+
+/// Where a service is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    url: Url,
+    is_here: bool,
+}
+
+impl Service {
+    /// The service at `http://host:port` of this machine, or at `https://host:port`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what is no such address.
+    pub fn new(address: &str) -> Result<Service> {
+        let refused = |why: &str| {
+            Error::usage_hint(
+                format!("`{}` names no master: {why}", tidemill_base::redact::shown(address)),
+                "http:// or https:// with a host and its port, as `tidemill cluster up` has told it",
+            )
+        };
+        let url = Url::parse(address).map_err(|error| refused(&error.to_string()))?;
+        let is_here = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => return Err(refused("it has no host")),
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(refused("it is neither http:// nor https://"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(refused("a token takes the place of a name and a password"));
+        }
+        if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+            return Err(refused("something is behind its port"));
+        }
+        if url.scheme() == "http" && !is_here {
+            return Err(Error::usage_hint(
+                format!(
+                    "`{address}` is another machine, and http:// shows the token to whoever is between"
+                ),
+                "https://, or a tunnel: ssh -L PORT:localhost:PORT HOST, and http://localhost:PORT",
+            ));
+        }
+        Ok(Service { url, is_here })
+    }
+
+    /// The address as messages show it, and as addresses are compared.
+    pub fn address(&self) -> String {
+        self.url.as_str().trim_end_matches('/').to_owned()
+    }
+
+    fn client(&self) -> Result<Client> {
+        let mut builder = Client::builder()
+            .user_agent(concat!("tidemill/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::none())
+            .referer(false)
+            .http1_only()
+            .connect_timeout(CONNECT_TIMEOUT);
+        if self.is_here {
+            builder = builder.no_proxy();
+        }
+        if self.url.scheme() == "http" {
+            // They take longer to be read than a query.
+            builder = builder.tls_built_in_root_certs(false);
+        }
+        builder.build().map_err(|error| {
+            Error::usage(format!("no client can be made for HTTP: {}", root_cause(&error)))
+        })
+    }
+
+    /// Asks; a body is posted, without one it is a look. An answer, or its next piece, is waited for so long at most.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a token that can be none; [`Error::Remote`] where nobody answers, and what `tick` says.
+    pub fn ask(
+        &self,
+        path: &str,
+        token: &str,
+        body: Option<Vec<u8>>,
+        patience: Duration,
+        tick: Tick<'_>,
+    ) -> Result<Answer> {
+        let token = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut token =
+            token.map_err(|_| Error::usage("the master's token has a line end in it"))?;
+        token.set_sensitive(true);
+        let mut url = self.url.clone();
+        url.set_path(path);
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let mut request = self
+            .client()?
+            .request(method, url)
+            .header(AUTHORIZATION, token)
+            .header(ACCEPT_ENCODING, "identity");
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let address = self.address();
+        let shown = address.clone();
+        let asked = Fetch::start(async move {
+            let answer = tokio::time::timeout(patience + CONNECT_TIMEOUT, request.send()).await;
+            match answer {
+                Ok(Ok(answer)) => Ok(answer),
+                Ok(Err(error)) => Err(unreached(&shown, &error)),
+                Err(_) => Err(silent(&shown, patience)),
+            }
+        })?;
+        let response = asked.wait_with(tick)?;
+        let status = response.status().as_u16();
+        let next = Some(next_piece(response, &address, patience)?);
+        Ok(Answer { address, status, patience, next })
+    }
+}
+
+/// What a service answers.
+pub struct Answer {
+    address: String,
+    /// Its HTTP status.
+    pub status: u16,
+    patience: Duration,
+    next: Option<Fetch<Piece>>,
+}
+
+type Piece = (Response, Option<Bytes>);
+
+impl Answer {
+    /// The next piece of its body, of any length; none at its end.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] where the connection is lost or nothing comes for too long, and what `tick` says.
+    pub fn next(&mut self, tick: Tick<'_>) -> Result<Option<Bytes>> {
+        let Some(next) = self.next.take() else { return Ok(None) };
+        let (response, piece) = next.wait_with(tick)?;
+        if piece.is_some() {
+            self.next = Some(next_piece(response, &self.address, self.patience)?);
+        }
+        Ok(piece)
+    }
+
+    /// Its whole body, if that has so many bytes at most.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next); [`Error::Remote`] for a larger one.
+    pub fn whole(mut self, bytes_max: usize, tick: Tick<'_>) -> Result<Vec<u8>> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.next(tick)? {
+            whole.extend_from_slice(&piece);
+            if whole.len() > bytes_max {
+                let why = format!("its answer has more than {bytes_max} bytes");
+                return Err(failed(&self.address, Some(self.status), why));
+            }
+        }
+        Ok(whole)
+    }
+
+    /// The words of one that refuses.
+    ///
+    /// # Errors
+    /// As [`whole`](Self::whole).
+    pub fn refusal(self, tick: Tick<'_>) -> Result<Vec<u8>> {
+        self.whole(REFUSAL_BYTES_MAX, tick)
+    }
+}
+
+fn next_piece(mut response: Response, address: &str, patience: Duration) -> Result<Fetch<Piece>> {
+    let address = address.to_owned();
+    Fetch::start(async move {
+        match tokio::time::timeout(patience, response.chunk()).await {
+            Ok(Ok(piece)) => Ok((response, piece)),
+            Ok(Err(error)) => {
+                let why = format!("the connection was lost: {}", root_cause(&error));
+                Err(failed(&address, None, why))
+            }
+            Err(_) => Err(silent(&address, patience)),
+        }
+    })
+}
+
+fn failed(address: &str, status: Option<u16>, reason: String) -> Error {
+    Error::Remote {
+        action: "ask",
+        url: address.to_owned(),
+        offset: None,
+        status,
+        reason,
+        hint: Some("tidemill cluster status tells whether it is there".into()),
+    }
+}
+
+fn unreached(address: &str, error: &reqwest::Error) -> Error {
+    failed(address, None, format!("it is not reached: {}", root_cause(error)))
+}
+
+fn silent(address: &str, patience: Duration) -> Error {
+    failed(address, None, format!("nothing came for {} s", patience.as_secs_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_goes_through_tls_alone_beyond_this_machine() {
+        for (address, expected) in [
+            ("http://127.0.0.1:8080", Some("http://127.0.0.1:8080")),
+            ("http://127.7.7.7:80/", Some("http://127.7.7.7")),
+            ("http://localhost:1", Some("http://localhost:1")),
+            ("http://[::1]:1", Some("http://[::1]:1")),
+            ("https://head.example.org:8443", Some("https://head.example.org:8443")),
+            ("http://head.example.org:8080", None),
+            ("http://localhost.example.org:8080", None),
+            ("http://10.0.0.1:8080", None),
+            ("http://user:hush@127.0.0.1:8080", None),
+            ("http://127.0.0.1:8080/v1", None),
+            ("http://127.0.0.1:8080/?x=1", None),
+            ("ftp://127.0.0.1", None),
+            ("http://", None),
+            ("head:8080", None),
+            ("", None),
+        ] {
+            let service = Service::new(address);
+            match (service, expected) {
+                (Ok(service), expected) => assert_eq!(Some(service.address().as_str()), expected),
+                (Err(error), None) => {
+                    assert!(matches!(error, Error::Usage { .. }), "{address}: {error}");
+                    assert!(!error.to_string().contains("hush"), "{error}");
+                }
+                (Err(error), Some(_)) => panic!("{address}: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What is asked of a source, in words: as it travels to whoever is to read it.
+//!
+//! A [`SourceSpec`] says nothing of what is there; it is what somebody wrote, and is judged by whoever gets it. Storage options
+//! are among it, which may be secrets: what is made of it is for no log.
+
+use std::collections::BTreeMap;
+
+use arrow::datatypes::SchemaRef;
+use serde::{Deserialize, Serialize};
+use tidemill_remote::StorageOptions;
+
+use super::SourceSpec;
+use super::columns::Layouts;
+use super::description::ipc;
+use super::dialect::TextOptions;
+use super::error::{Error, Result};
+use super::hidden::Hidden;
+use super::program::Program;
+use super::promote::Promote;
+
+/// A [`SourceSpec`] in words.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AskedSource {
+    /// As [`SourceSpec::url`].
+    pub url: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    more: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<String>,
+    options: TextOptions,
+    /// Whether quoting is turned off, which `options` cannot say in JSON.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_unquoted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<AskedSchema>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layouts: Option<Layouts>,
+    /// A column each, and what its fields' names begin with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    promote: Vec<(String, String)>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    exec: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    storage_options: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    recover: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unhidden: Vec<(Hidden, String)>,
+}
+
+/// Columns.
+#[derive(Serialize, Deserialize)]
+struct AskedSchema(#[serde(with = "ipc")] SchemaRef);
+
+impl AskedSource {
+    /// A source as whoever is elsewhere is asked for it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for rows that are in this process alone.
+    pub fn new(spec: &SourceSpec) -> Result<AskedSource> {
+        if spec.given.is_some() {
+            return Err(Error::usage_hint(
+                format!(
+                    "`{}` is in this program's memory, and whoever is elsewhere cannot read it",
+                    spec.url
+                ),
+                "write it to a bucket first, or run on this machine: leave `on` out",
+            ));
+        }
+        let promote = spec.promote.iter();
+        Ok(AskedSource {
+            url: spec.url.clone(),
+            more: spec.more.clone(),
+            format: spec.format.map(|format| format.name().to_owned()),
+            options: spec.options.clone(),
+            is_unquoted: spec.options.quote == Some(None),
+            schema: spec.schema.clone().map(AskedSchema),
+            layouts: spec.layouts,
+            promote: promote.map(|it| (it.column.clone(), it.prefix.clone())).collect(),
+            exec: spec.exec.as_ref().map_or(Vec::new(), |program| program.words().to_vec()),
+            storage_options: spec
+                .storage_options
+                .pairs()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            recover: spec.recover,
+            unhidden: spec.unhidden.clone(),
+        })
+    }
+
+    /// The names of its storage options.
+    pub fn storage_names(&self) -> impl Iterator<Item = &str> {
+        self.storage_options.keys().map(String::as_str)
+    }
+
+    /// The endpoints that its storage options name.
+    pub fn endpoints(&self) -> impl Iterator<Item = &str> {
+        let named = self.storage_options.iter();
+        named
+            .filter(|(name, _)| name.to_ascii_lowercase().contains("endpoint"))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Whether files go through a program.
+    pub fn has_program(&self) -> bool {
+        !self.exec.is_empty()
+    }
+
+    /// The source that is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what this release does not know.
+    pub fn spec(self) -> Result<SourceSpec> {
+        let mut storage_options = StorageOptions::default();
+        for (name, value) in self.storage_options {
+            storage_options.set(&name, value)?;
+        }
+        let mut options = self.options;
+        if self.is_unquoted {
+            options.quote = Some(None);
+        }
+        let program = (!self.exec.is_empty()).then(|| Program::new(self.exec)).transpose();
+        let promote = self.promote.into_iter();
+        Ok(SourceSpec {
+            url: self.url,
+            more: self.more,
+            format: self.format.as_deref().map(str::parse).transpose()?,
+            options,
+            schema: self.schema.map(|AskedSchema(schema)| schema),
+            layouts: self.layouts,
+            promote: promote.map(|(column, prefix)| Promote { column, prefix }).collect(),
+            exec: program.map_err(Error::from)?,
+            storage_options,
+            recover: self.recover,
+            given: None,
+            unhidden: self.unhidden,
+            below: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_comes_back_as_it_was() {
+        let mut storage_options = StorageOptions::default();
+        storage_options.set("region", "eu-west-1").unwrap();
+        let options = TextOptions {
+            quote: Some(None),
+            delimiter: Some(b';'),
+            nulls: vec!["NA".into()],
+            ..TextOptions::default()
+        };
+        let full = SourceSpec {
+            url: "s3://logs/*.csv".into(),
+            more: vec!["s3://logs/other.csv".into()],
+            format: Some("csv".parse().unwrap()),
+            options,
+            layouts: Some(Layouts::Same),
+            promote: vec!["input=in_".parse().unwrap()],
+            exec: Some(Program::new(vec!["cat".into(), "-v".into()]).unwrap()),
+            storage_options,
+            recover: true,
+            unhidden: vec![(Hidden::Filename, "file".into())],
+            ..SourceSpec::default()
+        };
+        for spec in [SourceSpec::default(), full] {
+            let json = serde_json::to_string(&AskedSource::new(&spec).unwrap()).unwrap();
+            let back: AskedSource = serde_json::from_str(&json).unwrap();
+            assert_eq!(format!("{:?}", back.spec().unwrap()), format!("{spec:?}"));
+        }
+        assert!(serde_json::from_str::<AskedSource>("{\"given\":1}").is_err());
+    }
+}
