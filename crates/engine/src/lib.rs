@@ -20,6 +20,7 @@ pub mod ids;
 pub mod job;
 mod kept;
 pub mod on;
+pub mod program_files;
 #[cfg(test)]
 mod reference;
 pub mod rowfiles;

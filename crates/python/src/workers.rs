@@ -10,7 +10,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Workers};
+use tidemill_engine::query::{Done, Handed, HandedFile, HandedJob, Reach, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{Cancel, Error, Result, Settings, Worker};
 
@@ -27,7 +27,8 @@ pub(crate) struct RawWorker {
 impl RawWorker {
     /// Plans a job.
     #[new]
-    #[pyo3(signature = (job, memory_bytes, threads, spill_dirs, storage))]
+    #[pyo3(signature = (job, memory_bytes, threads, spill_dirs, storage, files = Vec::new()))]
+    #[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
     fn new(
         py: Python<'_>,
         job: PyBackedBytes,
@@ -35,6 +36,7 @@ impl RawWorker {
         threads: usize,
         spill_dirs: Vec<PathBuf>,
         storage: BTreeMap<String, String>,
+        files: Vec<(String, PathBuf)>,
     ) -> PyResult<Self> {
         let cancel = Cancel::new();
         let defaults = Settings::new(memory_bytes);
@@ -46,7 +48,7 @@ impl RawWorker {
             for (name, value) in storage {
                 options.set(&name, value)?;
             }
-            Worker::new(&job, &settings, &options)
+            Worker::new(&job, &settings, &options, &files)
         });
         Ok(RawWorker { worker: planned.map_err(|error| raise(py, error))?, cancel })
     }
@@ -64,7 +66,7 @@ impl RawWorker {
 }
 
 /// Workers that a Python object reaches: it has `reach()`, which
-/// gives how many machines, workers and threads there are and whether all are on this machine, `begin(job, secrets, paths)`, `submit(number, attempt, bytes, name, content)`,
+/// gives how many machines, workers and threads there are and whether all are on this machine, `begin(job, secrets, paths)`, with files that programs find by name behind these, `submit(number, attempt, bytes, name, content)`,
 /// `next(seconds)`, which gives `None` or `(number, attempt, part, None, worker)` or `(number, attempt, None, why, worker)`, and `end()`.
 #[derive(Debug)]
 pub(crate) struct Called {
@@ -98,9 +100,18 @@ impl Workers for Called {
 
     fn begin(&self, job: HandedJob) -> Result<()> {
         Python::attach(|py| {
-            let HandedJob { content, secrets, paths } = job;
-            let arguments = (PyBytes::new(py, &content), secrets, paths);
-            let called = self.object.bind(py).call_method1("begin", arguments);
+            let HandedJob { content, secrets, paths, files } = job;
+            let content = PyBytes::new(py, &content);
+            let files = files.into_iter().map(|file| {
+                let HandedFile { name, path, shown, bytes, modified_ns, is_executable } = file;
+                (name, path.display().to_string(), shown, bytes, modified_ns, is_executable)
+            });
+            let files: Vec<_> = files.collect();
+            let object = self.object.bind(py);
+            let called = match files.is_empty() {
+                true => object.call_method1("begin", (content, secrets, paths)),
+                false => object.call_method1("begin", (content, secrets, paths, files)),
+            };
             called.map(drop).map_err(|error| Self::failed(py, error))
         })
     }

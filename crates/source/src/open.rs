@@ -82,6 +82,9 @@ fn open_files(
     pipe_until: Option<Instant>,
 ) -> Result<Source> {
     let asked = asking.as_deref();
+    if let Some(program) = &spec.exec {
+        program.open_files(cancel)?;
+    }
     if !spec.more.is_empty() && spec.urls().any(|url| url == "-") {
         return Err(Error::usage_hint(
             "standard input is not one of several files",

@@ -5,6 +5,7 @@ extra ``tidemill[ray]`` and is imported when it is asked for.
 
 - ``_workers``: how do tasks reach actors, and what becomes of one that is gone?
 - ``_actor``: what is an actor? It holds the engine.
+- ``_files``: how does a file that programs find by name come to each machine once?
 """
 
 from __future__ import annotations
