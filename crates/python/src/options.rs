@@ -89,6 +89,7 @@ impl SourceOptions {
             recover: self.recover,
             given: None,
             unhidden: Vec::new(),
+            below: None,
         })
     }
 }
