@@ -239,7 +239,7 @@ def main() -> None:
         handed("to the last worker, in pieces")
         handed_to("the same once all machines have it")
         handed("in pieces, all machines in one order", one_order=True)
-        handed("as one object", piece_bytes=1 << 40)
+        handed("as one object", piece_bytes=size)
         before = server.sent
         began = time.monotonic()
         ray.get([actor.__ray_call__.remote(fetch, url) for actor in workers._actors])

@@ -121,7 +121,7 @@ def test_a_mistake_in_a_job_file_has_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("section", "keys"),
     [
-        ({"zzz": 1}, ["name", "source", "map", "tables", "sink", "run", "turbo"]),
+        ({"zzz": 1}, ["name", "files", "source", "map", "tables", "sink", "run", "turbo"]),
         ({"source": {"url": "a", "zzz": 1}}, _job.SourceSection),
         ({"source": {"url": "a", "options": {"zzz": 1}}}, _job.TextOptions),
         ({"map": {"sql": "a", "zzz": 1}}, _job.MapSection),
@@ -288,7 +288,7 @@ def test_programs_find_files_by_name(tmp_path):
     assert (tmp_path / "out.csv").read_text() == "ann;Oslo\nbob;Rome\n"
     with pytest.raises(tm.UsageError, match="no program would find"):
         tm.query("SELECT 1", files=[geo / "cities.dat"])
-    with pytest.raises(tm.UsageError, match="would both be `cities.dat`"):
+    with pytest.raises(tm.UsageError, match=r"would both be `cities\.dat`"):
         tm.Job(source=source, files=["cities.dat", geo / "cities.dat"])
     with pytest.raises(FileNotFoundError, match="no such file"):
         tm.query(sql, files="missing.dat", **given).to_pylist()

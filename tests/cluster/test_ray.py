@@ -340,7 +340,21 @@ def test_programs_find_files_that_come_with_the_job_to_each_machine_once(
     assert there.stdout == said.stdout and there.stdout.count("\n") == len(here) + 1
 
 
+def test_workers_that_convert_to_a_folder_have_the_files(cluster, looked_up, tmp_path):
+    source, files = looked_up["source"], looked_up["files"]
+    given = {"source_exec": source["exec"], "source_format": "csv", "files": files}
+    given |= {"sink_exec": ["sh", "-c", "cat - look.sh"], "format": "json"}
+    outs = [tmp_path / "here", tmp_path / "there"]
+    for out, on in zip(outs, [None, "ray"], strict=True):
+        out.mkdir()
+        tm.convert(source["url"], f"{out}/", on=on, **given)
+    here, there = [{path.name: path.read_bytes() for path in sorted(out.iterdir())} for out in outs]
+    assert here == there and len(here) == 6
+    assert all(files[1].read_bytes() in content for content in here.values())
+
+
 def test_files_are_there_again_for_a_worker_that_was_killed(cluster, looked_up):
+    disconnect()
     here = rows(tm.run(looked_up))
     assert rows(tm.run(looked_up, on="ray")) == here
     workers = connect("ray", memory=None)
