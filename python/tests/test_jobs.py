@@ -121,7 +121,7 @@ def test_a_mistake_in_a_job_file_has_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("section", "keys"),
     [
-        ({"zzz": 1}, ["name", "source", "map", "tables", "sink", "run", "turbo"]),
+        ({"zzz": 1}, ["name", "files", "source", "map", "tables", "sink", "run", "turbo"]),
         ({"source": {"url": "a", "zzz": 1}}, _job.SourceSection),
         ({"source": {"url": "a", "options": {"zzz": 1}}}, _job.TextOptions),
         ({"map": {"sql": "a", "zzz": 1}}, _job.MapSection),
@@ -260,6 +260,38 @@ def test_a_plan_says_what_would_be_run_and_written(hits, tmp_path):
     assert tm.jobs() == []
     with pytest.raises(tm.UsageError, match="did you mean `user`"):
         tm.explain(f"SELECT usr FROM '{hits}'")
+
+
+def test_programs_find_files_by_name(tmp_path):
+    (tmp_path / "a.dat").write_text("ann;3\nbob;4\n")
+    geo = tmp_path / "geo"
+    geo.mkdir()
+    (geo / "cities.dat").write_text("ann;Oslo\nbob;Rome\n")
+    look = ["sh", "-c", "echo city,n; join -t ';' -o 1.2,2.2 cities.dat - | tr ';' ,"]
+    expected = [{"city": "Oslo", "n": 3}, {"city": "Rome", "n": 4}]
+    sql = f"SELECT city, n FROM '{tmp_path}/a.dat'"
+    given = {"source_format": "csv", "source_exec": look}
+    assert tm.query(sql, files=geo / "cities.dat", **given).to_pylist() == expected
+    assert tm.explain(sql, files=[geo / "cities.dat"], **given).path == "rows"
+    tm.convert(
+        tmp_path / "a.dat", tmp_path / "out.json", files=[geo / "cities.dat"], select="n", **given
+    )
+    assert (tmp_path / "out.json").read_text() == '{"n":3}\n{"n":4}\n'
+    source = {"url": tmp_path / "a.dat", "exec": look, "format": "csv"}
+    job = tm.Job(source=source, files=[geo / "cities.dat"])
+    assert job.run().to_pylist() == expected
+    assert tm.Job(**job.to_dict()) == job
+    found = tm.Job(source=source).run(
+        files=[geo / "cities.dat"], output=tmp_path / "out.csv", sink_exec=["cat", "cities.dat"]
+    )
+    assert found.rows == 2
+    assert (tmp_path / "out.csv").read_text() == "ann;Oslo\nbob;Rome\n"
+    with pytest.raises(tm.UsageError, match="no program would find"):
+        tm.query("SELECT 1", files=[geo / "cities.dat"])
+    with pytest.raises(tm.UsageError, match=r"would both be `cities\.dat`"):
+        tm.Job(source=source, files=["cities.dat", geo / "cities.dat"])
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        tm.query(sql, files="missing.dat", **given).to_pylist()
 
 
 def test_bytes_go_through_programs_on_the_way_in_and_out(tmp_path):

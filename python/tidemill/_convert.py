@@ -43,6 +43,7 @@ def convert(
     framing: str | None = None,
     log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
+    files: Path | Sequence[Path] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
     read_window: str | int | None = None,
@@ -89,6 +90,8 @@ def convert(
         The most files that a name with columns may stand for. Default: 10,000.
     sink_exec, source_exec : str or sequence of str, optional
         As in `query`.
+    files : path or sequence of paths, optional
+        As in `query`: what programs find by name.
     source_format, schema, layouts : optional
         As in `query`.
     null, header, delimiter, quote, escape, comment, strict, mismatch : optional
@@ -143,6 +146,7 @@ def convert(
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
+        files=files,
         storage_options=_options.read_ahead(
             storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
         ),

@@ -116,6 +116,8 @@ class Job:
     ----------
     name : str, optional
         What people call it.
+    files : path or sequence of paths, optional
+        Files and URLs that the programs of ``exec`` find by the last part of their names.
     source : mapping or sequence of mappings, optional
         ``url`` (one, or a list), and ``name``, ``format``, ``schema``, ``layouts``, ``promote``
         and ``exec`` (lists), ``recover``, ``options`` (a mapping: ``header``, ``delimiter``, …) and
@@ -164,6 +166,7 @@ class Job:
         self,
         *,
         name: str | None = None,
+        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         source: SourceSection | Sequence[SourceSection] | None = None,
         map: MapSection | None = None,
         tables: Mapping[str, str | Sequence[str]] | None = None,
@@ -175,6 +178,7 @@ class Job:
     ) -> None:
         tree = {
             "name": name,
+            "files": files,
             "source": source,
             "map": map,
             "tables": tables,
@@ -306,6 +310,7 @@ class Job:
         overwrite: bool | None = None,
         max_files: int | None = None,
         sink_exec: str | Sequence[str] = (),
+        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         partial: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, object] | None = None,
         read_block: str | int | None = None,
@@ -352,6 +357,7 @@ class Job:
             overwrite=overwrite,
             max_files=max_files,
             sink_exec=sink_exec,
+            files=files,
             partial=partial,
             storage_options=storage_options,
             read_block=read_block,
@@ -391,6 +397,7 @@ class Job:
         overwrite: bool | None = None,
         max_files: int | None = None,
         sink_exec: str | Sequence[str] = (),
+        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         storage_options: Mapping[str, object] | None = None,
         read_block: str | int | None = None,
         read_window: str | int | None = None,
@@ -433,6 +440,7 @@ class Job:
             text_of(
                 self,
                 set=set,
+                files=files,
                 storage_options=_options.read_ahead(
                     storage_options,
                     read_block,
@@ -529,6 +537,7 @@ def text_of(
     is_path: bool | None = None,
     set: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, object] | None = None,
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> JobText:
     """Give a job as the native module takes it."""
     text: JobText = {
@@ -538,6 +547,7 @@ def text_of(
         "origin": "job",
         "overrides": [(key, _toml_override(key, value)) for key, value in (set or {}).items()],
         "storage_options": _options.storage(storage_options),
+        "files": _options.paths(files),
     }
     if isinstance(job, Job):
         text["text"], text["is_json"] = json.dumps(job._tree), True
@@ -647,6 +657,7 @@ def carry_out(
     overwrite: bool | None,
     max_files: int | None,
     sink_exec: str | Sequence[str],
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     partial: str | os.PathLike[str] | None,
     storage_options: Mapping[str, object] | None,
     read_block: str | int | None,
@@ -679,7 +690,7 @@ def carry_out(
     reading = _options.read_ahead(
         storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
     )
-    text = text_of(job, set=set, storage_options=reading)
+    text = text_of(job, set=set, storage_options=reading, files=files)
     limits = _options.limits(
         memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
     )

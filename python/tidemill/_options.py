@@ -76,6 +76,7 @@ class SourceOptions(TypedDict):
     framing: str | None
     log_format: str | None
     source_exec: list[str]
+    files: list[str]
     storage_options: list[tuple[str, str]]
 
 
@@ -126,6 +127,7 @@ class JobText(TypedDict):
     origin: str
     overrides: list[tuple[str, str]]
     storage_options: list[tuple[str, str]]
+    files: list[str]
 
 
 class Limits(TypedDict, total=False):
@@ -208,6 +210,7 @@ class Writing(TypedDict, total=False):
 class QueryWriting(Reading, Turbo, Writing, total=False):
     """What `query` takes with ``output``."""
 
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     params: Mapping[str, object] | Sequence[object] | None
     replacement_scans: bool | None
     on: str | None
@@ -225,6 +228,7 @@ class MergeWriting(Limits, Writing, total=False):
 class JobWriting(MergeWriting, Turbo, total=False):
     """What `run` takes."""
 
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     set: Mapping[str, Any] | None
     on: str | None
     max_attempts: int | None
@@ -256,6 +260,7 @@ def source(
     framing: str | None,
     log_format: str | None,
     source_exec: str | Sequence[str],
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     storage_options: Mapping[str, object] | None,
 ) -> SourceOptions:
     """Say how files are read."""
@@ -283,8 +288,15 @@ def source(
         "framing": framing,
         "log_format": log_format,
         "source_exec": _words(source_exec),
+        "files": paths(files),
         "storage_options": storage(storage_options),
     }
+
+
+def paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Give one path or several as texts."""
+    several = [files] if isinstance(files, str | os.PathLike) else files
+    return [os.fspath(file) for file in several]
 
 
 def sink(

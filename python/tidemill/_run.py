@@ -48,6 +48,7 @@ def query(
     framing: str | None = None,
     log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
+    files: Path | Sequence[Path] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
     read_window: str | int | None = None,
@@ -100,6 +101,7 @@ def query(
     framing: str | None = None,
     log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
+    files: Path | Sequence[Path] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
     read_window: str | int | None = None,
@@ -152,6 +154,7 @@ def query(
     framing: str | None = None,
     log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
+    files: Path | Sequence[Path] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
     read_window: str | int | None = None,
@@ -211,6 +214,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     framing: str | None = None,
     log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
+    files: Path | Sequence[Path] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
     read_window: str | int | None = None,
@@ -297,6 +301,10 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         tells.
     source_exec : str or sequence of str, optional
         A program that each file's bytes go through before they are read, and its arguments.
+    files : path or sequence of paths, optional
+        Files and URLs that the programs of ``source_exec`` and ``sink_exec`` find by the last part
+        of their names. Each run of a program then has a working folder of its own. A cluster is
+        given them once a machine.
     storage_options : mapping, optional
         How ``s3://``, ``http://`` and ``https://`` are reached, beyond what the environment's
         ``AWS_*`` variables say: ``{"region": "eu-west-1", "timeout": "10s"}``.
@@ -453,6 +461,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
+        files=files,
         storage_options=_options.read_ahead(
             storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
         ),
@@ -792,6 +801,7 @@ def explain(
     framing: str | None = None,
     log_format: str | None = None,
     source_exec: str | Sequence[str] = (),
+    files: Path | Sequence[Path] = (),
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
     read_window: str | int | None = None,
@@ -870,6 +880,7 @@ def explain(
         framing=framing,
         log_format=log_format,
         source_exec=source_exec,
+        files=files,
         storage_options=_options.read_ahead(
             storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
         ),
@@ -932,6 +943,7 @@ def run(
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    files: Path | Sequence[Path] = (),
     partial: Path | None = None,
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
@@ -973,6 +985,8 @@ def run(
         Where the result goes instead of the job's ``sink.url``.
     format, compression, overwrite, max_files, sink_exec : optional
         As in the job's ``[sink]``.
+    files : path or sequence of paths, optional
+        As in `query`, beside the job's ``files``.
     partial : path or str, optional
         Write the partial table to this file, for `merge`, instead of the result.
     storage_options : mapping, optional
@@ -1020,6 +1034,7 @@ def run(
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
+        files=files,
         partial=partial,
         storage_options=storage_options,
         read_block=read_block,

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import tempfile
 
 import pytest
 
@@ -263,3 +264,124 @@ def test_without_ray_it_is_said_what_to_install(named, tidemill, tmp_path, monke
     assert asked.returncode == 2
     assert "No module named tidemill" in asked.stderr
     assert "pip install 'tidemill[ray]'" in asked.stderr
+
+
+@pytest.fixture
+def looked_up(tmp_path):
+    """A job whose program looks words up in a file of some MB, and what becomes of them."""
+    known = "\n".join(f"w{word};name {word}" for word in range(300_000)) + "\n"
+    names = tmp_path / "far" / "names.csv"
+    names.parent.mkdir()
+    names.write_text(known)
+    script = names.with_name("look.sh")
+    look = 'BEGIN {print "name"} NR == FNR {names[$1] = $2; next} {print names[$1]}'
+    script.write_text(f"#!/bin/sh\nexec awk -F ';' '{look}' names.csv -\n")
+    script.chmod(0o755)
+    for file in range(6):
+        words = [f"w{(row * 37 + file) % 300_000}" for row in range(2_000)]
+        (tmp_path / f"{file}.txt").write_text("\n".join(words) + "\n")
+    return {
+        "files": [names, script],
+        "source": {
+            "url": str(tmp_path / "*.txt"),
+            "exec": ["./look.sh"],
+            "format": "csv",
+        },
+        "tables": {"by": "name", "n": "count()"},
+    }
+
+
+def rows(result):
+    return sorted((row["name"], row["n"]) for row in result.to_pylist())
+
+
+def test_programs_find_files_that_come_with_the_job_to_each_machine_once(
+    cluster, looked_up, tmp_path, tidemill
+):
+    here = rows(tm.run(looked_up))
+    assert len(here) > 1_000 and here[0][0].startswith("name ")
+    disconnect()
+    assert rows(tm.run(looked_up, on="ray")) == here
+    workers = connect("ray", memory=None)
+    assert workers.reach()[:2] == (3, 3)
+
+    def written():
+        return [workers._ray.get(actor.written.remote()) for actor in workers._actors]
+
+    # Read once by this process, whoever was dealt how many tasks.
+    assert workers.shelf.reads == 2
+    before = written()
+    assert any(len(own) == 2 for own in before) and all(len(own) in (0, 2) for own in before)
+    # Found again by the next job, under another name too; what is another file by now is read.
+    again = pathlib.Path(tmp_path, "names.csv")
+    os.link(looked_up["files"][0], again)
+    job = {**looked_up, "files": [again, looked_up["files"][1]]}
+    assert rows(tm.run(job, on="ray")) == here
+    assert workers.shelf.reads == 2
+    again.unlink()
+    again.write_text(looked_up["files"][0].read_text().replace("name 37\n", "other\n"))
+    assert ("other", 1) in rows(tm.run(job, on="ray"))
+    assert workers.shelf.reads == 3
+    after = written()
+    # What was there is not put together again.
+    for old, new in zip(before, after, strict=True):
+        assert {digest: new[digest] for digest in old} == old
+    disconnect()
+    # The command line: the same files by flags.
+    sql = f"SELECT name, count() AS n FROM '{tmp_path}/*.txt' GROUP BY name ORDER BY name"
+    flags = ["--source-format", "csv"]
+    flags += [flag for file in looked_up["files"] for flag in ("--files", str(file))]
+    flags += [flag for word in looked_up["source"]["exec"] for flag in ("--source-exec", word)]
+    said = tidemill("query", sql, *flags, home=tmp_path / "home")
+    there = tidemill(
+        "query", sql, *flags, "--on", "ray", address=cluster.address, home=tmp_path / "home"
+    )
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == said.stdout and there.stdout.count("\n") == len(here) + 1
+
+
+def test_workers_that_convert_to_a_folder_have_the_files(cluster, looked_up, tmp_path):
+    source, files = looked_up["source"], looked_up["files"]
+    given = {"source_exec": source["exec"], "source_format": "csv", "files": files}
+    given |= {"sink_exec": ["sh", "-c", "cat - look.sh"], "format": "json"}
+    outs = [tmp_path / "here", tmp_path / "there"]
+    for out, on in zip(outs, [None, "ray"], strict=True):
+        out.mkdir()
+        tm.convert(source["url"], f"{out}/", on=on, **given)
+    here, there = [{path.name: path.read_bytes() for path in sorted(out.iterdir())} for out in outs]
+    assert here == there and len(here) == 6
+    assert all(files[1].read_bytes() in content for content in here.values())
+
+
+def test_files_are_there_again_for_a_worker_that_was_killed(cluster, looked_up):
+    disconnect()
+    here = rows(tm.run(looked_up))
+    assert rows(tm.run(looked_up, on="ray")) == here
+    workers = connect("ray", memory=None)
+    for place in range(len(workers.places())):
+        os.kill(workers.places()[place][1], signal.SIGKILL)
+        assert rows(tm.run(looked_up, on="ray")) == here
+        workers.look()
+    assert workers.shelf.reads == 2
+    disconnect()
+
+
+def test_a_session_leaves_no_files_behind(cluster, looked_up):
+    root = pathlib.Path(tempfile.gettempdir(), f"tidemill-files-{os.getuid()}")
+    disconnect()
+    tm.run(looked_up, on="ray").to_pylist()
+    nodes = {node["NodeID"] for node in connect("ray", memory=None)._ray.nodes()}
+    assert any((root / node).is_dir() for node in nodes)
+    disconnect()
+    assert not any((root / node).exists() for node in nodes)
+
+
+def test_a_file_that_cannot_be_given_is_refused_as_on_one_machine(cluster, looked_up, tmp_path):
+    for name in ["missing.csv", "folder"]:
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        said = []
+        for on in [None, "ray"]:
+            with pytest.raises(tm.TidemillError) as raised:
+                tm.run({**looked_up, "files": [tmp_path / name]}, on=on).to_pylist()
+            said.append((type(raised.value), str(raised.value)))
+        assert said[0] == said[1] and name in said[0][1]

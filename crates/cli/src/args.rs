@@ -308,6 +308,8 @@ pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
+    pub files: ProgramFileArgs,
+    #[command(flatten)]
     pub show: ShowArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -349,6 +351,8 @@ pub(crate) struct RunArgs {
     pub turbo: TurboArgs,
     #[command(flatten)]
     pub sink: SinkArgs,
+    #[command(flatten)]
+    pub files: ProgramFileArgs,
     #[command(flatten)]
     pub show: ShowArgs,
     #[command(flatten)]
@@ -422,6 +426,8 @@ pub(crate) struct ConvertArgs {
     pub source: SourceArgs,
     #[command(flatten)]
     pub sink: WriteArgs,
+    #[command(flatten)]
+    pub program_files: ProgramFileArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
 }
@@ -1280,6 +1286,15 @@ pub(crate) struct WriteArgs {
     /// program, then each of its arguments)
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     pub sink_exec: Vec<String>,
+}
+
+/// What programs find in their working folder.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ProgramFileArgs {
+    /// A file or object that the programs of --source-exec and --sink-exec find by the last part of its name, in a
+    /// working folder of their own (repeatable)
+    #[arg(long = "files", id = "program_files", value_name = "PATH")]
+    pub named: Vec<String>,
 }
 
 /// Answers that may rest on a part of the input (docs/turbo.md); without one of the first four they are exact.

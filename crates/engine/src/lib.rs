@@ -21,6 +21,7 @@ pub mod job;
 mod kept;
 pub mod on;
 pub mod posted;
+pub mod program_files;
 #[cfg(test)]
 mod reference;
 pub mod rowfiles;

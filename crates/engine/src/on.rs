@@ -16,7 +16,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
-use tidemill_query::{Done, Handed, HandedJob, Reach, Workers};
+use tidemill_query::{Done, Handed, HandedFile, HandedJob, Reach, Workers};
 
 /// The variable that names a Python.
 const VARIABLE: &str = "TIDEMILL_PYTHON";
@@ -72,7 +72,7 @@ enum Head {
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Said<'a> {
     Start { on: &'a str, memory: Option<u64> },
-    Begin { secrets: &'a BTreeMap<String, String>, paths: &'a [String] },
+    Begin { secrets: &'a BTreeMap<String, String>, paths: &'a [String], files: &'a [HandedFile] },
     Submit { number: usize, attempt: usize, bytes: u64, name: &'a str },
     End,
 }
@@ -257,8 +257,9 @@ impl Workers for Bridge {
     }
 
     fn begin(&self, job: HandedJob) -> Result<()> {
-        let HandedJob { content, secrets, paths } = job;
-        self.reached()?.say(&Said::Begin { secrets: &secrets, paths: &paths }, &content)
+        let HandedJob { content, secrets, paths, files } = job;
+        let begin = Said::Begin { secrets: &secrets, paths: &paths, files: &files };
+        self.reached()?.say(&begin, &content)
     }
 
     fn submit(&self, task: Handed) -> Result<()> {

@@ -96,7 +96,7 @@ impl Question {
                 "an answer that rests on a part of the input is found on one machine",
             ));
         }
-        if query.scratch.url.is_some() {
+        if query.scratch != tidemill_query::ScratchSpec::default() {
             return Err(not_there(
                 "a scratch folder is the cluster's own, and no one else's to name",
             ));

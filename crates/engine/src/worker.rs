@@ -1,5 +1,7 @@
 //! Who does tasks for somebody else: of a query, or of a conversion to a folder.
 
+use std::path::PathBuf;
+
 use tidemill_base::Settings;
 use tidemill_base::error::Result;
 use tidemill_remote::StorageOptions;
@@ -15,16 +17,22 @@ enum Job {
 }
 
 impl Worker {
-    /// Takes a job; what is elsewhere is reached by `storage`, beyond what the environment says.
+    /// Takes a job; what is elsewhere is reached by `storage`, beyond what the environment says. Of the files that come
+    /// with the job, each is on this machine at a path.
     ///
     /// # Errors
     /// Where the job is of another release, or is planned otherwise here.
-    pub fn new(job: &[u8], settings: &Settings, storage: &StorageOptions) -> Result<Self> {
+    pub fn new(
+        job: &[u8],
+        settings: &Settings,
+        storage: &StorageOptions,
+        files: &[(String, PathBuf)],
+    ) -> Result<Self> {
         if job.starts_with(elsewhere::MAGIC) {
-            let worker = elsewhere::Worker::new(job, settings, storage)?;
+            let worker = elsewhere::Worker::new(job, settings, storage, files)?;
             return Ok(Worker(Job::Conversion(Box::new(worker))));
         }
-        let worker = tidemill_query::Worker::new(job, settings, storage)?;
+        let worker = tidemill_query::Worker::new(job, settings, storage, files)?;
         Ok(Worker(Job::Query(Box::new(worker))))
     }
 

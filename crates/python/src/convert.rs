@@ -12,7 +12,7 @@ use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{SinkSpec, StagedFile};
 use tidemill_engine::source::whole::Files;
 use tidemill_engine::source::{SourceSpec, compatible};
-use tidemill_engine::{Cancel, Error, Progress, Query, Result, RunId};
+use tidemill_engine::{Cancel, Error, Progress, Query, Result, RunId, program_files};
 
 use crate::errors::{raise, warn};
 use crate::options::{LimitOptions, OnOptions, SinkOptions, SourceOptions, storage};
@@ -52,8 +52,12 @@ pub(crate) fn convert<'py>(
     on: OnOptions,
 ) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let conversion = py.detach(|| -> Result<Conversion> {
-        let source = spec(source, urls)?;
-        let sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
+        let files = source.program_files(&limits)?;
+        let mut source = spec(source, urls)?;
+        let mut sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
+        program_files::give(files.as_ref(), &mut source.exec);
+        program_files::give(files.as_ref(), &mut sink.exec);
+        program_files::check(files.as_ref(), &[source.exec.as_ref(), sink.exec.as_ref()])?;
         Ok(Conversion { source, select, condition, sink, skip_existing, elsewhere: None })
     });
     let conversion = conversion.map_err(|error| raise(py, error))?;

@@ -51,17 +51,19 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tidemill_engine::job::Limits;
+use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
 use tidemill_engine::posted::Question;
 use tidemill_engine::posted::asking::Master;
+use tidemill_engine::program::Program;
 use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare};
 use tidemill_engine::sink::{self, SinkSpec};
+use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
     Cancel, Cluster, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats, Result,
-    Settings, Turbo, memory,
+    Settings, Turbo, memory, program_files,
 };
 
 use crate::errors::{raise, warn};
@@ -129,13 +131,18 @@ fn query<'py>(
     let (query, sink, master) = py
         .detach(|| -> Result<_> {
             let turbo = turbo.over(&Turbo::default(), began)?;
-            let defaults = source.spec(String::new())?;
+            let files = source.program_files(&limits)?;
+            let mut defaults = source.spec(String::new())?;
+            let mut sink = sink.over(None)?;
             if progressive {
                 on.refuse_master()?;
             }
             let master = on.master()?;
+            program_files::give(files.as_ref(), &mut defaults.exec);
+            let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
+            program_files::check(files.as_ref(), &[defaults.exec.as_ref(), of_sink])?;
             let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() })?;
-            Ok((query.with_parameters(&parameters(given)?)?, sink.over(None)?, master))
+            Ok((query.with_parameters(&parameters(given)?)?, sink, master))
         })
         .map_err(|error| raise(py, error))?;
     match progressive {
@@ -194,6 +201,26 @@ fn head<'py>(
     begun.into_result(py)
 }
 
+/// Has a sink's program find files, and gives it.
+fn give_to_sink<'a>(
+    files: Option<&Arc<ProgramFiles>>,
+    sink: Option<&'a mut SinkSpec>,
+) -> Option<&'a Program> {
+    let sink = sink?;
+    program_files::give(files, &mut sink.exec);
+    sink.exec.as_ref()
+}
+
+/// Has all programs of a job find its files; where its result goes.
+fn job_and_sink(job: &mut Job, sink: SinkOptions, limits: &Limits) -> Result<Option<SinkSpec>> {
+    let files = job.give_files(limits)?;
+    let mut sink = sink.over(job.sink.as_ref())?;
+    let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
+    let programs = job.programs().chain([of_sink]).collect::<Vec<_>>();
+    program_files::check(files.as_ref(), &programs)?;
+    Ok(sink)
+}
+
 /// Runs a job.
 #[pyfunction]
 fn run<'py>(
@@ -205,9 +232,9 @@ fn run<'py>(
     on: OnOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
-    let job = on_a_thread(py, Cancel::new(), move || job.job())?;
+    let mut job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
-    let sink = sink.over(job.sink.as_ref()).map_err(|error| raise(py, error))?;
+    let sink = job_and_sink(&mut job, sink, &limits.folders()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
     let master = on.master().map_err(|error| raise(py, error))?;
     let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
@@ -226,8 +253,12 @@ fn run_partial(
     on: OnOptions,
 ) -> PyResult<RawWritten> {
     let began = Instant::now();
-    let job = on_a_thread(py, Cancel::new(), move || job.job())?;
+    let mut job = on_a_thread(py, Cancel::new(), move || job.job())?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
+    let checked = job.give_files(&limits.folders()).and_then(|files| {
+        program_files::check(files.as_ref(), &job.programs().collect::<Vec<_>>())
+    });
+    checked.map_err(|error| raise(py, error))?;
     let about = job.about(Some(out.display().to_string()));
     on.refuse_master().map_err(|error| raise(py, error))?;
     let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
@@ -319,10 +350,12 @@ fn explain_query(
     let sources = named(py, objects)?;
     let cluster = cluster.as_deref().map(Cluster::parse).transpose();
     let cluster = cluster.map_err(|error| raise(py, error))?;
+    let files = source.program_files(&limits).map_err(|error| raise(py, error))?;
     explain(py, limits, cluster, move || {
         on.refuse_master()?;
         let turbo = turbo.over(&Turbo::default(), began)?;
-        let defaults = source.spec(String::new())?;
+        let mut defaults = source.spec(String::new())?;
+        program_files::give(files.as_ref(), &mut defaults.exec);
         let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() })?;
         Ok((query.with_parameters(&parameters(given)?)?, None, Limits::default()))
     })
@@ -358,11 +391,12 @@ fn explain_job(
     on: OnOptions,
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
+    let folders = limits.folders();
     explain(py, limits, None, move || {
         on.refuse_master()?;
-        let job = job.job()?;
+        let mut job = job.job()?;
         let turbo = turbo.over(&job.turbo, began)?;
-        let sink = sink.over(job.sink.as_ref())?;
+        let sink = job_and_sink(&mut job, sink, &folders)?;
         Ok((on.over(Query { turbo, ..job.query() })?, sink, job.limits))
     })
 }

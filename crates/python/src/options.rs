@@ -12,8 +12,9 @@ use tidemill_engine::program::Program;
 use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
+use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
-use tidemill_engine::{Elsewhere, Priority, Query, Turbo};
+use tidemill_engine::{Elsewhere, Priority, Query, Turbo, program_files};
 
 use crate::result::RawSchema;
 use crate::workers::Called;
@@ -44,10 +45,21 @@ pub(crate) struct SourceOptions {
     promote: Vec<String>,
     /// A program's words; none for no program.
     source_exec: Vec<String>,
+    /// What programs find by name.
+    files: Vec<String>,
     storage_options: Vec<(String, String)>,
 }
 
 impl SourceOptions {
+    /// The files that programs find by name, kept where these limits say.
+    pub(crate) fn program_files(
+        &self,
+        limits: &LimitOptions,
+    ) -> tidemill_engine::Result<Option<Arc<ProgramFiles>>> {
+        let storage = storage(&self.storage_options)?;
+        program_files::named(&self.files, &storage, &[&limits.folders()])
+    }
+
     /// How the files of `url` are read.
     pub(crate) fn spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
         Ok(SourceSpec {
@@ -105,6 +117,11 @@ impl LimitOptions {
     pub(crate) fn priority_of(&self, job: &Limits) -> tidemill_engine::Result<Priority> {
         let own = Limits { priority: self.priority.clone(), ..Limits::default() };
         tidemill_engine::running::priority_of(&own, job)
+    }
+
+    /// Where what does not fit memory goes.
+    pub(crate) fn folders(&self) -> Limits {
+        Limits { spill_dirs: self.spill_dirs.clone(), ..Limits::default() }
     }
 
     /// The limits, and the display.
@@ -280,6 +297,8 @@ pub(crate) struct JobText {
     overrides: Vec<(String, String)>,
     /// For the sources, over what the job says.
     storage_options: Vec<(String, String)>,
+    /// What programs find by name beside what the job says.
+    files: Vec<String>,
 }
 
 impl JobText {
@@ -303,6 +322,7 @@ impl JobText {
         for source in &mut job.sources {
             source.spec.storage_options = source.spec.storage_options.with(&over);
         }
+        job.files.append(&mut self.files);
         Ok((job, tree))
     }
 }

@@ -14,7 +14,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use tidemill_engine::posted::answering::{Answering, Judged, failed, judge, waiting};
 use tidemill_engine::posted::asking::{Left, Master};
-use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Workers};
+use tidemill_engine::query::{Done, Handed, HandedFile, HandedJob, Reach, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{Cancel, Error, Result, Settings, Worker};
 
@@ -32,7 +32,8 @@ pub(crate) struct RawWorker {
 impl RawWorker {
     /// Plans a job.
     #[new]
-    #[pyo3(signature = (job, memory_bytes, threads, spill_dirs, storage))]
+    #[pyo3(signature = (job, memory_bytes, threads, spill_dirs, storage, files = Vec::new()))]
+    #[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
     fn new(
         py: Python<'_>,
         job: PyBackedBytes,
@@ -40,6 +41,7 @@ impl RawWorker {
         threads: usize,
         spill_dirs: Vec<PathBuf>,
         storage: BTreeMap<String, String>,
+        files: Vec<(String, PathBuf)>,
     ) -> PyResult<Self> {
         let cancel = Cancel::new();
         let defaults = Settings::new(memory_bytes);
@@ -51,7 +53,7 @@ impl RawWorker {
             for (name, value) in storage {
                 options.set(&name, value)?;
             }
-            Worker::new(&job, &settings, &options)
+            Worker::new(&job, &settings, &options, &files)
         });
         Ok(RawWorker { worker: planned.map_err(|error| raise(py, error))?, cancel })
     }
@@ -69,7 +71,7 @@ impl RawWorker {
 }
 
 /// Workers that a Python object reaches: it has `reach()`, which
-/// gives how many machines, workers and threads there are and whether all are on this machine, `begin(job, secrets, paths)`, `submit(number, attempt, bytes, name, content)`,
+/// gives how many machines, workers and threads there are and whether all are on this machine, `begin(job, secrets, paths)`, with files that programs find by name behind these, `submit(number, attempt, bytes, name, content)`,
 /// `next(seconds)`, which gives `None` or `(number, attempt, part, None, worker)` or `(number, attempt, None, why, worker)`, and `end()`.
 #[derive(Debug)]
 pub(crate) struct Called {
@@ -103,9 +105,18 @@ impl Workers for Called {
 
     fn begin(&self, job: HandedJob) -> Result<()> {
         Python::attach(|py| {
-            let HandedJob { content, secrets, paths } = job;
-            let arguments = (PyBytes::new(py, &content), secrets, paths);
-            let called = self.object.bind(py).call_method1("begin", arguments);
+            let HandedJob { content, secrets, paths, files } = job;
+            let content = PyBytes::new(py, &content);
+            let files = files.into_iter().map(|file| {
+                let HandedFile { name, path, shown, bytes, modified_ns, is_executable } = file;
+                (name, path.display().to_string(), shown, bytes, modified_ns, is_executable)
+            });
+            let files: Vec<_> = files.collect();
+            let object = self.object.bind(py);
+            let called = match files.is_empty() {
+                true => object.call_method1("begin", (content, secrets, paths)),
+                false => object.call_method1("begin", (content, secrets, paths, files)),
+            };
             called.map(drop).map_err(|error| Self::failed(py, error))
         })
     }

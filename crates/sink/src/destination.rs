@@ -74,6 +74,9 @@ pub(crate) fn open(
         threads: room.threads,
         cancel: cancel.clone(),
     };
+    if let Some(program) = &spec.exec {
+        program.open_files(cancel)?;
+    }
     let writing = Writing { format, encoding, exec: spec.exec.clone() };
     let Some(template) = template else {
         let output = File::from(descriptor_copy(1, &spec.url)?);

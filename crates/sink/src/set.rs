@@ -72,6 +72,9 @@ impl FileSet {
         cancel: &Cancel,
         tick: Tick<'_>,
     ) -> Result<Self> {
+        if let Some(program) = &spec.exec {
+            program.open_files(cancel)?;
+        }
         // Two runs that write other names of one format to a folder are told apart by nothing.
         let staging = Staging::open(root, &format!("*.{format}"), run, tick)?;
         let writer = SetWriter::new(staging.folder(), spec, format, memory_limit, cancel)?;

@@ -68,6 +68,12 @@ impl AskedSource {
                 "write it to a bucket first, or run on this machine: leave `on` out",
             ));
         }
+        if spec.exec.as_ref().is_some_and(|program| program.files().is_some()) {
+            return Err(Error::usage_hint(
+                "files that a program finds by name do not go to a master",
+                "leave `files` out; or ask the cluster itself: on = \"ray\"",
+            ));
+        }
         let promote = spec.promote.iter();
         Ok(AskedSource {
             url: spec.url.clone(),

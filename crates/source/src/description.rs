@@ -40,6 +40,7 @@ use super::hidden::Hidden;
 use super::input::Identity;
 use super::opener::{NestedKind, Promoted, Promotion};
 use super::program::Program;
+use super::program_files::ProgramFiles;
 use super::promote::Promote;
 use super::read::SplitStats;
 use super::reject::Refused;
@@ -57,6 +58,9 @@ pub struct SourceDescription {
     options: TextOptions,
     layouts: Option<Layouts>,
     exec: Option<Vec<String>>,
+    /// What the program finds in its working folder.
+    #[serde(default)]
+    program_files: Vec<String>,
     recover: bool,
     dialect: Dialect,
     log: Log,
@@ -137,7 +141,7 @@ impl SourceSpec {
             schema: self.schema.iter().cloned().map(Described).collect(),
             layouts: self.layouts,
             promote: self.promote.iter().map(|it| (it.column.clone(), it.prefix.clone())).collect(),
-            exec: self.exec.as_ref().map(|program| program.words().to_vec()),
+            exec: self.exec.as_ref().map(Program::words_elsewhere).transpose()?,
             recover: self.recover,
             unhidden: self.unhidden.clone(),
         })
@@ -290,7 +294,11 @@ impl Source {
             format: self.format.name().to_owned(),
             options: self.spec.options.clone(),
             layouts: self.spec.layouts,
-            exec: self.spec.exec.as_ref().map(|program| program.words().to_vec()),
+            exec: self.spec.exec.as_ref().map(Program::words_elsewhere).transpose()?,
+            program_files: {
+                let files = self.spec.exec.as_ref().and_then(Program::files);
+                files.map(|files| files.names().map(str::to_owned).collect()).unwrap_or_default()
+            },
             recover: self.spec.recover,
             dialect: self.dialect.clone(),
             log: match &self.log {
@@ -425,16 +433,25 @@ struct KeptFile {
 }
 
 impl Reopener {
-    /// For the files of a source; those that are elsewhere are reached by `options`.
+    /// For the files of a source; those that are elsewhere are reached by `options`, and those that its program finds
+    /// by name are `program_files`.
     ///
     /// # Errors
-    /// [`Error::Usage`] where the description is of another release, which knows other formats.
+    /// [`Error::Usage`] where the description is of another release, which knows other formats, and where the program is
+    /// to find other files than there are.
     pub fn new(
         description: SourceDescription,
         options: &StorageOptions,
+        program_files: Option<Arc<ProgramFiles>>,
         cancel: &Cancel,
     ) -> Result<Self> {
         confined::check_program(description.exec.is_some())?;
+        let is_there = |name: &String| {
+            program_files.iter().flat_map(|files| files.names()).any(|other| other == name)
+        };
+        if let Some(name) = description.program_files.iter().find(|name| !is_there(name)) {
+            return Err(Error::Internal(format!("`{name}`, which a program finds, did not come")));
+        }
         let format: Format = description.format.parse()?;
         let log = match &description.log {
             Log::Plain => LogLines::Plain,
@@ -455,7 +472,11 @@ impl Reopener {
             format: Some(format),
             options: description.options.clone(),
             layouts: description.layouts,
-            exec: description.exec.clone().map(Program::new).transpose()?,
+            exec: description
+                .exec
+                .clone()
+                .map(|words| Ok::<_, Error>(Program::new(words)?.with_files(program_files)))
+                .transpose()?,
             recover: description.recover,
             storage_options: options.clone(),
             ..SourceSpec::default()

@@ -85,6 +85,7 @@ mod opener;
 mod options;
 mod patience;
 pub mod program;
+pub mod program_files;
 pub mod projection;
 mod promote;
 mod read;

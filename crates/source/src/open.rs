@@ -84,6 +84,9 @@ fn open_files(
 ) -> Result<Source> {
     confined::check(spec)?;
     let asked = asking.as_deref();
+    if let Some(program) = &spec.exec {
+        program.open_files(cancel)?;
+    }
     if !spec.more.is_empty() && spec.urls().any(|url| url == "-") {
         return Err(Error::usage_hint(
             "standard input is not one of several files",

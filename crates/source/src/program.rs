@@ -8,18 +8,23 @@
 //! of them, for the error if it fails; a program that succeeds has nothing to say.
 //!
 //! The program is an argument vector, never a shell's line. It runs in a process group of its own,
-//! which is killed as one: what a script has started goes with it.
+//! which is killed as one: what a script has started goes with it. Where files are named for it it
+//! runs in a folder of its own that they are in ([`program_files`](crate::program_files)), else in
+//! that of the run.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemill_base::cancel::{Cancel, Interrupted};
 use tidemill_base::redact;
+
+use crate::program_files::{ProgramFiles, WorkFolder};
 
 /// What comes of a program.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -58,14 +63,37 @@ pub enum Error {
         /// The operating system's answer.
         source: io::Error,
     },
+    /// There is no file where one is named for it.
+    #[error("no such file: `{path}`")]
+    NotFound {
+        /// As the user wrote it.
+        path: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A file that is named for it is another by now.
+    #[error("`{path}` changed while it was read: {reason}")]
+    Changed {
+        /// The file.
+        path: String,
+        /// What differs.
+        reason: String,
+    },
+    /// A file that is named for it is elsewhere, and cannot be fetched.
+    #[error(transparent)]
+    Remote(tidemill_remote::Error),
     /// The run was asked to stop.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+
+    pub(crate) fn io_at(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Error::Io { action, path: path.display().to_string(), source }
     }
 
     fn io(action: &'static str, path: &str, source: io::Error) -> Self {
@@ -79,6 +107,16 @@ impl From<Interrupted> for Error {
     }
 }
 
+impl From<tidemill_remote::Error> for Error {
+    fn from(error: tidemill_remote::Error) -> Self {
+        match error {
+            tidemill_remote::Error::Interrupted => Error::Interrupted,
+            tidemill_remote::Error::Usage { message, hint } => Error::Usage { message, hint },
+            other => Error::Remote(other),
+        }
+    }
+}
+
 impl From<Error> for tidemill_base::Error {
     fn from(error: Error) -> Self {
         use tidemill_base::Error as Told;
@@ -88,14 +126,20 @@ impl From<Error> for tidemill_base::Error {
                 Told::Program { program, file, reason, said }
             }
             Error::Io { action, path, source } => Told::io(action, path, source),
+            Error::NotFound { path, hint } => Told::NotFound { path, hint },
+            Error::Changed { path, reason } => Told::Changed { path, reason },
+            Error::Remote(error) => error.into(),
             Error::Interrupted => Told::Interrupted,
         }
     }
 }
 
-/// An argument vector: the program, then its arguments.
+/// An argument vector: the program, then its arguments; and files that it finds in its working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program(Arc<[String]>);
+pub struct Program {
+    words: Arc<[String]>,
+    files: Option<Arc<ProgramFiles>>,
+}
 
 /// The variable that tells the program which file its bytes are of.
 const FILE_VARIABLE: &str = "TIDEMILL_FILE";
@@ -123,18 +167,52 @@ impl Program {
             Some(_) if words.iter().any(|word| word.contains('\0')) => {
                 Err(Error::usage_hint("`exec` has a NUL character in it", hint))
             }
-            Some(_) => Ok(Program(words.into())),
+            Some(_) => Ok(Program { words: words.into(), files: None }),
         }
+    }
+
+    /// The same, which runs in a folder of its own that these files are in; without any in that of the run.
+    #[must_use]
+    pub fn with_files(self, files: Option<Arc<ProgramFiles>>) -> Self {
+        Program { files, ..self }
+    }
+
+    /// The files that it finds in its working folder.
+    pub fn files(&self) -> Option<&Arc<ProgramFiles>> {
+        self.files.as_ref()
+    }
+
+    /// Looks at its files, and fetches those that are elsewhere.
+    ///
+    /// # Errors
+    /// As [`ProgramFiles::files`].
+    pub fn open_files(&self, cancel: &Cancel) -> Result<()> {
+        match &self.files {
+            None => Ok(()),
+            Some(files) => files.files(cancel).map(drop),
+        }
+    }
+
+    /// The words by which a process finds it that was started in another folder, where files are named for it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the current folder is not known.
+    pub fn words_elsewhere(&self) -> Result<Vec<String>> {
+        let mut words = self.words.to_vec();
+        if let (Some(files), Some(first)) = (&self.files, words.first_mut()) {
+            *first = files.started(first)?.display().to_string();
+        }
+        Ok(words)
     }
 
     /// Its name, as messages say it.
     pub fn name(&self) -> &str {
-        self.0.first().map_or("", String::as_str)
+        self.words.first().map_or("", String::as_str)
     }
 
     /// The words.
     pub fn words(&self) -> &[String] {
-        &self.0
+        &self.words
     }
 }
 
@@ -157,6 +235,8 @@ pub(crate) struct Filter {
     eager: bool,
     /// How many bytes it gave.
     pub(crate) gave: Arc<AtomicU64>,
+    /// Where it works, if not where the run does. Behind the rest, so that it goes last.
+    work: Option<WorkFolder>,
 }
 
 /// What a program can do now.
@@ -176,8 +256,16 @@ impl Filter {
     ) -> Result<Self> {
         cancel.check()?;
         let name = program.name().to_owned();
-        let words = &program.0;
-        let mut command = Command::new(&words[0]);
+        let words = program.words();
+        let first = match &program.files {
+            None => words[0].clone().into(),
+            Some(files) => files.started(&words[0])?,
+        };
+        let work = program.files.as_ref().map(|files| files.work(cancel)).transpose()?;
+        let mut command = Command::new(first);
+        if let Some(work) = &work {
+            command.current_dir(work.path());
+        }
         command
             .args(&words[1..])
             .env(FILE_VARIABLE, file)
@@ -203,6 +291,7 @@ impl Filter {
             ended: false,
             eager: false,
             gave: Arc::default(),
+            work,
         };
         for pipe in [&filter.stdin, &filter.stdout].into_iter().flatten() {
             widen(pipe);
@@ -395,7 +484,7 @@ impl Filter {
         }
         self.ended = true;
         if status.success() {
-            return Ok(());
+            return self.work.as_ref().map_or(Ok(()), WorkFolder::verify);
         }
         Err(Error::Failed {
             program: self.name.clone(),
@@ -628,6 +717,27 @@ mod tests {
         for words in [vec![], vec![String::new()], vec!["a\0".to_owned()]] {
             assert!(Program::new(words).is_err());
         }
+    }
+
+    #[test]
+    fn a_program_finds_its_files_by_name_and_writes_in_a_folder_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("known.dat");
+        std::fs::write(&path, "known").unwrap();
+        let urls = [path.display().to_string()];
+        let storage = tidemill_remote::StorageOptions::default();
+        let files = ProgramFiles::new(&urls, &storage, folder.path()).unwrap();
+        let sh = |script: &str| sh(script).with_files(files.clone());
+        let script = "cat > /dev/null; echo > written; ls; cat known.dat";
+        assert_eq!(through(&sh(script), b"x", 99).unwrap(), b"known.dat\nwritten\nknown");
+        assert_eq!(written(&sh("cat > x; cat known.dat x"), b"!").unwrap(), b"known!");
+        let here = std::fs::read_dir(".").unwrap();
+        assert!(here.flatten().all(|entry| entry.file_name() != "written"));
+        // It is changed by somebody, or by the program itself.
+        let error = through(&sh("cat; echo more >> known.dat"), b"x", 99).unwrap_err();
+        assert!(matches!(error, Told::Changed { .. }), "{error}");
+        let error = written(&sh("cat"), b"x").unwrap_err();
+        assert!(matches!(error, Told::Changed { .. }), "{error}");
     }
 
     #[test]

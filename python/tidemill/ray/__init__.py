@@ -7,6 +7,7 @@ extra ``tidemill[ray]`` and is imported when it is asked for.
 - ``_actor``: what is an actor? It holds the engine.
 - ``_master``: how does one stay that answers at once?
 - ``_service``: what does it answer over HTTP?
+- ``_files``: how does a file that programs find by name come to each machine once?
 """
 
 from __future__ import annotations

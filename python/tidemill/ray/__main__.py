@@ -21,6 +21,9 @@ from typing import IO, Any
 
 from tidemill._errors import TidemillError
 
+#: What is said of a file that programs find by name.
+_FILE = ("name", "path", "shown", "bytes", "modified_ns", "is_executable")
+
 #: How long it is waited for a task before it is looked what else there is to do, in seconds.
 _TICK = 0.02
 
@@ -120,7 +123,8 @@ def _serve(
         match head["is"]:
             case "begin":
                 in_work = 0
-                workers.begin(content, head["secrets"], head["paths"])
+                files = [tuple(file[key] for key in _FILE) for file in head["files"]]
+                workers.begin(content, head["secrets"], head["paths"], files)
             case "submit":
                 in_work += 1
                 place = (head["number"], head["attempt"], head["bytes"], head["name"])

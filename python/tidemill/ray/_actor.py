@@ -10,6 +10,7 @@ from typing import Any
 
 import tidemill
 from tidemill import _tidemill
+from tidemill.ray._files import MachineFolder, SharedFile
 
 #: So many jobs are kept; the one that was told first is let go of.
 _JOBS_MAX = 4
@@ -46,6 +47,8 @@ class Worker:
         self._threads = threads
         self._jobs: dict[int, _tidemill.RawWorker] = {}
         self._ended: deque[int] = deque(maxlen=_ENDED_MAX)
+        # Made when a job has files.
+        self._folder: MachineFolder | None = None
 
     def ready(self) -> tuple[str, int, str]:
         """Give the name of its machine, its process, and the node of the cluster."""
@@ -57,7 +60,13 @@ class Worker:
         """Give those of the paths that are not on its machine."""
         return [path for path in paths if not os.path.exists(path)]
 
-    def begin(self, job: int, description: Sequence[Any], secrets: Mapping[str, str]) -> None:
+    def begin(
+        self,
+        job: int,
+        description: Sequence[Any],
+        secrets: Mapping[str, str],
+        files: Sequence[SharedFile] = (),
+    ) -> None:
         """Take the job that tasks behind this are of; its description is an object of the store."""
         if job in self._ended:
             return
@@ -66,9 +75,29 @@ class Worker:
         # What there is too much of is let go of first.
         while len(self._jobs) >= _JOBS_MAX:
             self._jobs.pop(next(iter(self._jobs)))
+        paths = [(file.name, self._path(file)) for file in files]
         content = bytes(ray.get(description[0]))
-        worker = _tidemill.RawWorker(content, self._memory, self._threads, [], dict(secrets))
+        limits = (self._memory, self._threads)
+        worker = _tidemill.RawWorker(content, *limits, [], dict(secrets), paths)
         self._jobs[job] = worker
+
+    def _path(self, file: SharedFile) -> str:
+        """Give where a file is on the machine."""
+        import ray
+
+        if self._folder is None:
+            self._folder = MachineFolder(ray.get_runtime_context().get_node_id())
+        return self._folder.path(file, ray.get)
+
+    def written(self) -> dict[str, float]:
+        """Give the files that it has put together for its machine, and the seconds that took."""
+        return {} if self._folder is None else self._folder.written
+
+    def leave(self) -> None:
+        """Let go of the machine's files: no job needs them any more."""
+        if self._folder is not None:
+            self._folder.leave()
+            self._folder = None
 
     def run(self, job: int, tasks: Sequence[bytes]) -> list[bytes] | None:
         """Do tasks of a job; None where it does not know the job, or that has ended."""

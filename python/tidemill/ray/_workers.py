@@ -15,6 +15,7 @@ to all that have; the others wait for it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import heapq
 import importlib
@@ -32,6 +33,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidemill._errors import MissingPackageError, UsageError
+from tidemill.ray._files import NamedFile, SharedFile, Shelf
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -144,6 +146,8 @@ class _Job:
     #: machine, and does not come with the call.
     description: list[Any]
     secrets: dict[str, str]
+    #: What its programs find by name, as objects of the store.
+    files: list[SharedFile]
     #: The highest is dealt first.
     priority: int = 1
     #: The actors that were told of it, by the call that did.
@@ -229,14 +233,20 @@ class RayJob:
         """Give how many machines, workers and threads there are; whether all are here."""
         return self._workers.reach()
 
-    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
-        """Say what all tasks that follow are of, and how stores are reached.
+    def begin(
+        self,
+        job: bytes,
+        secrets: Mapping[str, str],
+        paths: Sequence[str],
+        files: Sequence[NamedFile] = (),
+    ) -> None:
+        """Say what all tasks that follow are of, how stores are reached, and what programs find.
 
         Secrets go to each worker with a call, and are in memory alone: what is put into the store
         may be spilled.
         """
         self.end()
-        self._job = self._workers.begin(job, secrets, paths, self._priority)
+        self._job = self._workers.begin(job, secrets, paths, files, self._priority)
 
     def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
         """Hand in a task."""
@@ -280,6 +290,8 @@ class RayWorkers:
         # Actors that are being started anew or do not answer, by the call that tells when they are
         # there, with the job that asked for paths by it.
         self._coming: dict[Any, tuple[int, _Job | None]] = {}
+        #: Files that were put into the store.
+        self.shelf = Shelf(self._ray)
         self._start(on, memory, most, confined)
 
     def _start(
@@ -340,11 +352,19 @@ class RayWorkers:
         """End the actors, whose cores are others' then."""
         for job in list(self._jobs):
             self.end(job)
+        self._leave()
         for actor in self._actors:
             with contextlib.suppress(Exception):
                 self._ray.kill(actor)
         self._actors = []
         self._threads = []
+
+    def _leave(self) -> None:
+        """Have the machines remove the files of this session."""
+        if self.shelf.reads and self._actors and self.is_connected():
+            with contextlib.suppress(Exception):
+                asked = [self._ask(place, "leave").remote() for place in self._there()]
+                self._ray.wait(asked, num_returns=len(asked), timeout=_ANSWER_SECONDS)
 
     def look(self) -> None:
         """See which processes the workers are now: one that was killed is another."""
@@ -380,12 +400,21 @@ class RayWorkers:
         return RayJob(self, priority)
 
     def begin(
-        self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str], priority: int
+        self,
+        job: bytes,
+        secrets: Mapping[str, str],
+        paths: Sequence[str],
+        files: Sequence[NamedFile] = (),
+        priority: int = 1,
     ) -> _Job:
         """Take a job, whose tasks are handed in behind this."""
+        if files and not self.shelf.reads:
+            # Before Ray's own, which was told earlier.
+            atexit.register(self._leave)
+        shared = self.shelf.put(files)
         with self._lock:
             description = [self._ray.put(job)]
-            begun = _Job(next(_sessions), description, dict(secrets), priority)
+            begun = _Job(next(_sessions), description, dict(secrets), shared, priority)
             self._check(begun, paths)
             self._refuse(begun)
             self._jobs.append(begun)
@@ -472,7 +501,8 @@ class RayWorkers:
         if actor not in job.told:
             # Before the tasks: calls of one caller are done in their order.
             told = self._actors[actor].begin
-            job.told[actor] = told.remote(job.number, job.description, job.secrets)
+            of_job = (job.description, job.secrets, job.files)
+            job.told[actor] = told.remote(job.number, *of_job)
         more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
         run = self._actors[actor].run.options(name=f"tidemill {tasks[0].name}{more}")
         call = run.remote(job.number, [task.content for task in tasks])
@@ -613,6 +643,7 @@ class RayWorkers:
                 with contextlib.suppress(Exception):
                     self._ask(actor, "end").remote(job.number)
             job.description = []
+            job.files = []
 
 
 def _version() -> str:

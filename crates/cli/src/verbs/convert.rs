@@ -5,7 +5,7 @@ use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Error, coverage};
+use tidemill_engine::{Error, coverage, program_files};
 
 use super::Outcome;
 use super::output::{CoverageSink, Say, finish, wait};
@@ -19,9 +19,15 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     let output = inputs.pop().unwrap_or_default();
     let mut inputs = inputs.into_iter();
     let (url, more) = (inputs.next().unwrap_or_default(), inputs.collect::<Vec<_>>());
-    let source = SourceSpec { url, more, ..args.source.spec()? };
+    let mut source = SourceSpec { url, more, ..args.source.spec()? };
     let mut sink = args.sink.sink(Some(&output), None)?;
     sink.storage_options = source.storage_options.clone();
+    let limits = args.limits.limits();
+    let files = &args.program_files.named;
+    let files = program_files::named(files, &source.storage_options, &[&limits])?;
+    program_files::give(files.as_ref(), &mut source.exec);
+    program_files::give(files.as_ref(), &mut sink.exec);
+    program_files::check(files.as_ref(), &[source.exec.as_ref(), sink.exec.as_ref()])?;
     let conversion = Conversion {
         source,
         select: args.select,
@@ -39,7 +45,6 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
         output: Some(url.clone()),
         ..About::default()
     };
-    let limits = args.limits.limits();
     let coverage_sink = CoverageSink::new(args.limits.coverage.as_deref(), Some(&url))?;
     if !conversion.is_to_folder() {
         conversion.check_one()?;

@@ -9,7 +9,7 @@ use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::{self, SinkSpec};
-use tidemill_engine::{Cluster, Error, Merge, Plan, Query, Repeats, Turbo};
+use tidemill_engine::{Cluster, Error, Merge, Plan, Query, Repeats, Turbo, program_files};
 
 use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal, is_watched};
 use super::{Outcome, print, read_text};
@@ -27,7 +27,11 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let parameters = args.param.iter();
     let parameters = parameters.map(|(name, text)| (name.clone(), Parameter::from_text(text)));
     let turbo = args.turbo.over(&Turbo::default())?;
-    let query = Query { sql, defaults: args.source.spec()?, turbo, ..Query::default() };
+    let limits = args.limits.limits();
+    let mut defaults = args.source.spec()?;
+    let files = program_files::named(&args.files.named, &defaults.storage_options, &[&limits])?;
+    program_files::give(files.as_ref(), &mut defaults.exec);
+    let query = Query { sql, defaults, turbo, ..Query::default() };
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
     let shown = query.sql.clone();
@@ -49,6 +53,8 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     }
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = args.source.storage.options()?;
+    program_files::give(files.as_ref(), &mut sink.exec);
+    program_files::check(files.as_ref(), &[query.defaults.exec.as_ref(), sink.exec.as_ref()])?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = About { output: Some(sink.url.clone()), ..about };
     let (mut preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
@@ -105,9 +111,12 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         source.spec.storage_options = source.spec.storage_options.with(&of_sources);
         source.spec.recover |= args.salvage;
     }
+    job.files.extend(args.files.named.iter().cloned());
+    let files = job.give_files(&args.limits.limits())?;
     let query = Query { turbo: args.turbo.over(&job.turbo)?, ..job.query() };
     let query = args.scratch.over(query)?;
     if let Some(out) = &args.partial {
+        program_files::check(files.as_ref(), &job.programs().collect::<Vec<_>>())?;
         if args.dry_run {
             let preparation = prepare(&args.limits.limits(), &job.limits)?;
             let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
@@ -131,6 +140,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     }
     let mut sink = args.sink.sink(job.sink.as_ref())?;
     sink.storage_options = sink.storage_options.with(&storage);
+    program_files::give(files.as_ref(), &mut sink.exec);
+    let programs = job.programs().chain([sink.exec.as_ref()]).collect::<Vec<_>>();
+    program_files::check(files.as_ref(), &programs)?;
     if args.dry_run {
         let preparation = prepare(&args.limits.limits(), &job.limits)?;
         let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;

@@ -209,3 +209,113 @@ fn the_time_of_the_program_that_takes_the_answer_counts() {
     let coverage = fs::read_to_string(place.path().join("coverage.json")).unwrap();
     assert!(!coverage.contains("\"late_seconds\": null"), "{coverage}");
 }
+
+/// A job whose programs look words up in files that they find by name.
+const LOOKED_UP: &str = r#"
+files = ["geo/names.csv", "tools/look.sh"]
+[source]
+url    = "*.dat"
+exec   = ["sh", "./look.sh"]
+format = "csv"
+[tables]
+by = ["word"]
+n  = "count()"
+[sink]
+url  = "out.csv"
+exec = ["sh", "-c", "cat - names.csv"]
+"#;
+
+#[test]
+fn programs_find_files_by_name_wherever_the_run_is() {
+    let place = place();
+    place.write("geo/names.csv", "w0;zero\n");
+    // What it leaves behind goes with its folder.
+    let script = "echo word; echo > left; while read line; do case $line in w0*) cut -d ';' -f 2 \
+                  names.csv;; *) echo other;; esac; done; test $(ls | wc -l) = 3";
+    place.write("tools/look.sh", script);
+    place.write("job.toml", LOOKED_UP);
+    let spilled = place.write("spill/x", "").parent().unwrap().to_owned();
+    place.ok(&["run", "job.toml", "--spill-dir", "spill"]);
+    assert_eq!(place.read("out.csv"), "word,n\nother,6857\nzero,1143\nw0;zero\n");
+    assert!(!place.path().join("left").exists());
+    assert_eq!(fs::read_dir(&spilled).unwrap().count(), 1);
+    // By flags; a program on the path, and one by its path.
+    let sql = "SELECT word, count() AS n FROM '*.dat' GROUP BY word ORDER BY word";
+    place.write("tools/run", format!("#!/bin/sh\n{script}"));
+    let run = place.path().join("tools/run");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&run, mode).unwrap();
+    let named = ["--source-format", "csv", "--files", "geo/names.csv", "--files", "tools/look.sh"];
+    for program in [&["sh", "look.sh"][..], &["tools/run"], &["./tools/run"]] {
+        let mut words = [&["query", sql][..], &named].concat();
+        program.iter().for_each(|word| words.extend(["--source-exec", word]));
+        assert_eq!(place.ok(&words), "word,n\nother,6857\nzero,1143\n", "{program:?}");
+    }
+    let convert = ["convert", "a.dat", "out.json", "--files", "geo/names.csv", "--sink-exec"];
+    let script = ["sh", "--sink-exec", "-c", "--sink-exec", "cat > /dev/null; cat names.csv"];
+    place.ok(&[&convert[..], &script, &["--source-format", "lines"]].concat());
+    assert_eq!(place.read("out.json"), "w0;zero\n");
+    place.ok(&["run", "job.toml", "--files", "b.dat", "--set", "source.exec=['cat', 'b.dat']"]
+        .iter()
+        .chain(&["--set", "source.url=a.dat", "--overwrite", "--set", "source.format=lines"])
+        .chain(&["--set", "tables.by=[]"])
+        .copied()
+        .collect::<Vec<_>>());
+    assert_eq!(place.read("out.csv"), "n\n4000\nw0;zero\n");
+}
+
+#[test]
+fn files_that_no_program_can_be_given_are_refused_before_anything_starts() {
+    let place = place();
+    place.write("a/x.csv", "1");
+    place.write("b/x.csv", "2");
+    place.write("folder/y", "3");
+    assert!(place.program("mkfifo").arg("fifo").status().unwrap().success());
+    for (files, status, part) in [
+        ("['a/x.csv', 'b/x.csv']", 2, "job.toml:1: `a/x.csv` and `b/x.csv` would both be `x.csv`"),
+        ("['missing.csv']", 1, "no such file"),
+        ("['../../missing.csv']", 1, "no such file"),
+        ("['folder']", 2, "`folder` is a folder"),
+        ("['folder/']", 2, "job.toml:1: `folder/` names no file"),
+        ("['..']", 2, "names no file"),
+        ("['/']", 2, "names no file"),
+        ("['']", 2, "url is empty"),
+        ("['-']", 2, "standard input"),
+        ("['fifo']", 2, "a stream"),
+        ("['https://host/%2e%2e']", 2, "names no file"),
+        ("['ftp://host/x']", 2, "`ftp://` is not known"),
+        ("[1]", 2, "files"),
+    ] {
+        let exec = "exec = ['sh', '-c', 'touch started']";
+        let job = format!(
+            "files = {files}\n[source]\nurl = 'a.dat'\n{exec}\n[sink]\nurl = 'out.csv'\n{exec}\n"
+        );
+        place.write("job.toml", job);
+        let output = place.tidemill(&["run", "job.toml"]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(part), "{files}: {stderr}");
+        assert_eq!(output.status.code(), Some(status), "{files}: {stderr}");
+        assert!(!place.path().join("out.csv").exists() && !place.path().join("started").exists());
+    }
+    for words in [
+        &["query", "SELECT count() AS n FROM 'a.dat'", "--source-format", "lines"][..],
+        &["convert", "a.dat", "out.csv", "--source-format", "lines"],
+    ] {
+        let output = place.tidemill(&[words, &["--files", "a/x.csv"]].concat()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("no program would find `a/x.csv`"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_is_written_to_while_programs_have_it_fails_the_run() {
+    let place = place();
+    place.write("x.csv", "1");
+    let job = "files = ['x.csv']\n[source]\nurl = 'a.dat'\nformat = 'lines'\nexec = ['sh', '-c', \
+               'cat; echo 2 >> x.csv']\n[sink]\nurl = 'out.csv'\n";
+    place.write("job.toml", job);
+    let output = place.tidemill(&["run", "job.toml"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("`x.csv` changed while it was read"), "{stderr}");
+    assert!(!output.status.success() && !place.path().join("out.csv").exists());
+}

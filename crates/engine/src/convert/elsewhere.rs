@@ -26,12 +26,15 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::home::create_private;
 use tidemill_base::progress::{Progress, process_cpu_seconds};
 use tidemill_base::{MaxBad, Settings};
-use tidemill_query::{Came, Failure, HandedJob, NewTask, Tasks, Took, Unordered};
+use tidemill_query::{Came, Failure, HandedFile, HandedJob, NewTask, Tasks, Took, Unordered};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::{FileSet, OutputFormat, SetWriter, SinkSpec, StagedPart, Written};
 use tidemill_source::SpecDescription;
 use tidemill_source::program::Program;
+use tidemill_source::program_files::ProgramFiles;
 use tidemill_tables::sections::{self, Sections};
+
+use crate::program_files;
 
 use super::{Conversion, Converted, Done, Elsewhere, RunId, Share, Target, Task};
 
@@ -178,7 +181,7 @@ impl Conversion {
             format: format.name().to_owned(),
             compression: self.sink.compression.as_ref().map(ToString::to_string),
             null: self.sink.null.clone(),
-            exec: self.sink.exec.as_ref().map(|program| program.words().to_vec()),
+            exec: self.sink.exec.as_ref().map(Program::words_elsewhere).transpose()?,
             max_bad: settings.max_bad.to_string(),
         };
         let local = |task: &&Task| !task.url.contains("://");
@@ -194,6 +197,8 @@ impl Conversion {
             content: message(JOB, &job)?,
             secrets: self.source.storage_options.for_workers(),
             paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            // Both find the same.
+            files: HandedFile::of(self.source.exec.as_ref().or(self.sink.exec.as_ref()), cancel)?,
         })?;
         let ends = Ends(there);
         let threads = there.workers.reach()?.threads;
@@ -358,20 +363,30 @@ impl Worker {
     ///
     /// # Errors
     /// Where it is of another release.
-    pub(crate) fn new(job: &[u8], settings: &Settings, storage: &StorageOptions) -> Result<Worker> {
+    pub(crate) fn new(
+        job: &[u8],
+        settings: &Settings,
+        storage: &StorageOptions,
+        files: &[(String, PathBuf)],
+    ) -> Result<Worker> {
         let job: Job = first(&mut opened(job)?, JOB)?;
         let format: OutputFormat = job.format.parse()?;
-        let sink = SinkSpec {
+        let mut sink = SinkSpec {
             format: Some(format),
             compression: job.compression.as_deref().map(str::parse).transpose()?,
             null: job.null,
             exec: job.exec.map(Program::new).transpose()?,
             ..SinkSpec::new(job.output)
         };
+        let mut source = job.source.spec(String::new(), storage)?;
+        let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
+        let files = ProgramFiles::kept(files, &parent)?;
+        program_files::give(files.as_ref(), &mut source.exec);
+        program_files::give(files.as_ref(), &mut sink.exec);
         let max_bad: MaxBad = job.max_bad.parse()?;
         let settings = Settings { max_bad, cores: None, ..settings.clone() };
         let conversion = Conversion {
-            source: job.source.spec(String::new(), storage)?,
+            source,
             select: job.select,
             condition: job.condition,
             sink,

@@ -12,6 +12,7 @@ mod tree;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
 use tidemill_jobs::About;
@@ -19,10 +20,12 @@ use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, Turbo};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::SinkSpec;
 use tidemill_source::program::{self, Program};
+use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{Promote, SourceSpec, TextOptions};
 use tidemill_sql::statement::schema_from_sql;
 use toml::de::DeTable;
 
+use crate::program_files;
 use section::Section;
 use tree::{Lines, Node, Tree, Value, table_from_toml, value_from_json};
 
@@ -34,6 +37,9 @@ pub const SOURCE_NAME: &str = "source";
 pub struct Job {
     /// What people call it. Default: none.
     pub name: Option<String>,
+    /// Files and objects that the programs of its sources and its sink find by name in their working folder. Default:
+    /// none, and they work in the run's.
+    pub files: Vec<String>,
     /// The named sources; further files may be quoted in the map's SQL.
     pub sources: Vec<NamedSource>,
     /// The map's SQL. Default: every row of the only source as it is.
@@ -180,6 +186,7 @@ impl Job {
         }
         let mut root = Section { origin, title: None, tree };
         let name = root.text("name")?;
+        let files = files(&mut root)?;
         let mut sources = sources(&mut root)?;
         for source in &mut sources {
             source.spec.storage_options.set_job(name.as_deref().unwrap_or_default());
@@ -196,9 +203,10 @@ impl Job {
         let sink = sink(&mut root)?;
         let limits = limits(&mut root)?;
         let turbo = turbo(&mut root)?;
-        root.finish(&["name", "source", "map", "tables", "sink", "run", "turbo"])?;
+        root.finish(&["name", "files", "source", "map", "tables", "sink", "run", "turbo"])?;
 
-        let job = Job { name, sources, map, tables, sink, limits, turbo };
+        let mut job = Job { name, files, sources, map, tables, sink, limits, turbo };
+        job.give_files(&Limits::default())?;
         if job.map.is_none() && job.sources.len() != 1 {
             let (found, hint) = match job.sources.len() {
                 0 => ("no `[source]`", "add a [source] with its `url`"),
@@ -210,6 +218,30 @@ impl Job {
             ));
         }
         Ok(job)
+    }
+
+    /// Has the programs of its sources and its sink find its files, and gives these for others. To be called again when
+    /// files or storage options were added; what is elsewhere is reached as the first source is. Limits of the caller's
+    /// go before its own.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what has no name, and for two of one name.
+    pub fn give_files(&mut self, own: &Limits) -> Result<Option<Arc<ProgramFiles>>> {
+        let storage = self.sources.first().map(|source| source.spec.storage_options.clone());
+        let limits = [own, &self.limits];
+        let files = program_files::named(&self.files, &storage.unwrap_or_default(), &limits)?;
+        for source in &mut self.sources {
+            program_files::give(files.as_ref(), &mut source.spec.exec);
+        }
+        if let Some(sink) = &mut self.sink {
+            program_files::give(files.as_ref(), &mut sink.exec);
+        }
+        Ok(files)
+    }
+
+    /// Its sources' programs.
+    pub fn programs(&self) -> impl Iterator<Item = Option<&Program>> {
+        self.sources.iter().map(|source| source.spec.exec.as_ref())
     }
 
     /// The job as a question to the planner.
@@ -346,6 +378,19 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
         sources.push(NamedSource { name, spec });
     }
     Ok(sources)
+}
+
+/// The files that programs find by name.
+fn files(root: &mut Section) -> Result<Vec<String>> {
+    let Some(place) = root.tree.get("files").map(|node| node.place.clone()) else {
+        return Ok(Vec::new());
+    };
+    let files = root.texts("files")?.unwrap_or_default();
+    let checked = ProgramFiles::new(&files, &StorageOptions::default(), Path::new(""));
+    checked.map(|_| files).map_err(|error| match error {
+        program::Error::Usage { message, hint } => root.error_at(&place, message, hint.as_deref()),
+        other => other.into(),
+    })
 }
 
 /// The columns whose records' fields are columns.
@@ -788,7 +833,7 @@ as_seen     = true
             (
                 "source.url = 'a'\n[tabels]\nn = 'count()'",
                 "job.toml:2: unknown key `tabels`; did you mean `tables`?\n\
-                 keys: name, source, map, tables, sink, run, turbo",
+                 keys: name, files, source, map, tables, sink, run, turbo",
             ),
             (
                 "[source]\nulr = 'a.csv'",

@@ -41,7 +41,7 @@ impl Workers for Here {
     }
 
     fn begin(&self, job: HandedJob) -> Result<()> {
-        let worker = Worker::new(&job.content, &settings(), &StorageOptions::default())?;
+        let worker = Worker::new(&job.content, &settings(), &StorageOptions::default(), &[])?;
         *self.worker.lock() = Some(worker);
         Ok(())
     }

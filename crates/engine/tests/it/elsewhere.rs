@@ -11,14 +11,16 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use tidemill_engine::convert::{Conversion, Converted};
+use tidemill_engine::program::Program;
 use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
+use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::{
     Elsewhere, Error, NamedSource, Plan, Progress, Query, Result, RunId, Settings, Worker,
 };
 
-use crate::common::{Answer, Folder, Random, answered, settings};
+use crate::common::{Answer, Folder, Random, answered, settings, text};
 
 /// Workers of this process, each of which plans for itself; tasks are done one by one, in any order.
 #[derive(Debug)]
@@ -73,7 +75,9 @@ impl Workers for Dealt {
         state.waiting.clear();
         for threads in [1, 3] {
             let settings = Settings { threads, ..Settings::new(64 << 20) };
-            let worker = Worker::new(&state.job, &settings, &StorageOptions::default())?;
+            let files: Vec<_> =
+                job.files.iter().map(|file| (file.name.clone(), file.path.clone())).collect();
+            let worker = Worker::new(&state.job, &settings, &StorageOptions::default(), &files)?;
             state.workers.push(worker);
         }
         Ok(())
@@ -571,4 +575,28 @@ fn a_driver_with_little_memory_has_all_groups_that_workers_merge() {
             }
         }
     }
+}
+
+#[test]
+fn files_that_programs_find_come_with_the_job() {
+    let folder = Folder::new();
+    folder.write("geo.dat", "found\n");
+    for file in 0..5 {
+        folder.write(&format!("{file}.txt"), "line\n".repeat(100 * (file + 1)));
+    }
+    let urls = [folder.sql("$/geo.dat")];
+    let files = ProgramFiles::new(&urls, &StorageOptions::default(), folder.path()).unwrap();
+    let script = "while read line; do cat geo.dat; done";
+    let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+    let exec = Program::new(words).unwrap().with_files(files);
+    let sql = "SELECT line, count() AS n FROM source GROUP BY line";
+    let mut here = of(&folder, "?.txt", sql, None);
+    here.sources[0].spec.exec = Some(exec);
+    let workers = Dealt::new(5, 4, 0);
+    let there = Query { workers: Some(workers.clone()), ..here.clone() };
+    let [here, there] = [here, there]
+        .map(|query| answered(Plan::new(&query, &settings()).unwrap().run().unwrap()).unwrap());
+    assert_eq!(whole(&there), whole(&here));
+    assert!(workers.done() > 1);
+    assert_eq!(there.rows(), text(&[&["found", "1500"]]));
 }

@@ -20,7 +20,7 @@ use super::parted::Parting;
 use super::reduction::{self, Reduction};
 use super::rows::RowsElsewhere;
 use super::unordered::ATTEMPTS_MAX;
-use super::{HandedJob, Workers, not_elsewhere};
+use super::{HandedFile, HandedJob, Workers, not_elsewhere};
 use crate::build_sides::{BuildSide, scanned};
 use crate::explain::Elsewhere;
 use crate::plan::Plan;
@@ -259,6 +259,7 @@ fn start(
         content: job(plan, stream, sides, (asked, parting), &scan)?.encoded()?,
         secrets: scan.source().spec().storage_options.for_workers(),
         paths,
+        files: HandedFile::of(scan.source().spec().exec.as_ref(), &plan.settings.cancel)?,
     };
     let run = (&plan.settings.cancel, &plan.settings.progress);
     let dealer = Dealer::start(workers, job, Arc::clone(&scan), run, cutting)?;

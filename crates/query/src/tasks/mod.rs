@@ -38,11 +38,15 @@ pub use unordered::{Came, NewTask, Tasks, Unordered};
 pub use worker::Worker;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidemill_base::cancel::Cancel;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory::{self, Size};
+use tidemill_source::program::Program;
+use tidemill_source::program_files::ProgramFile;
 
 /// That a query is not run by workers elsewhere.
 pub(crate) fn not_elsewhere(why: &str) -> Error {
@@ -154,6 +158,44 @@ pub struct HandedJob {
     pub secrets: BTreeMap<String, String>,
     /// Files that are read from a disk, the first and the last of each folder, and some more: all machines have to see them.
     pub paths: Vec<String>,
+    /// Files that programs find by name, which come with the job: no machine but this one has to see them.
+    pub files: Vec<HandedFile>,
+}
+
+/// A file on its way to workers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedFile {
+    /// What a program calls it, by which a [`Worker`] is told where it is.
+    pub name: String,
+    /// Where it is on this machine.
+    pub path: PathBuf,
+    /// What messages call it.
+    pub shown: String,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was last written to, in nanoseconds since 1970.
+    pub modified_ns: i64,
+    /// Whether it may be run.
+    pub is_executable: bool,
+}
+
+impl HandedFile {
+    /// What a program finds by name; what is elsewhere is fetched.
+    ///
+    /// # Errors
+    /// As [`ProgramFiles::files`](tidemill_source::program_files::ProgramFiles::files).
+    pub fn of(program: Option<&Program>, cancel: &Cancel) -> Result<Vec<HandedFile>> {
+        let Some(files) = program.and_then(Program::files) else { return Ok(Vec::new()) };
+        let handed = |file: ProgramFile| HandedFile {
+            name: file.name,
+            path: file.path,
+            shown: file.shown,
+            bytes: file.identity.size,
+            modified_ns: i64::try_from(file.identity.modified_ns).unwrap_or(0),
+            is_executable: file.is_executable,
+        };
+        Ok(files.files(cancel)?.into_iter().map(handed).collect())
+    }
 }
 
 /// A task on its way to a worker.

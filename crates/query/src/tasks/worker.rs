@@ -1,5 +1,6 @@
 //! Who reads splits for somebody else.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_remote::scratch::Scratch;
 use tidemill_remote::{Budget, StorageOptions};
+use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{Rejects, Reopener};
 use tidemill_sql::statement::one_select;
 use tidemill_tables::Table;
@@ -46,17 +48,30 @@ pub struct Worker {
 type Mapped = Option<(Map, Arc<Scan>)>;
 
 impl Worker {
-    /// Plans a job; what is elsewhere is reached by `storage`, beyond what the environment says.
+    /// Plans a job; what is elsewhere is reached by `storage`, beyond what the environment says. Of the files that come
+    /// with the job, each is on this machine at a path.
     ///
     /// # Errors
     /// Where the job is of another release, or is planned otherwise here.
-    pub fn new(job: &[u8], settings: &Settings, storage: &StorageOptions) -> Result<Self> {
-        on_large_stack(PLAN_STACK_BYTES, || Self::planned(job, settings, storage))
+    pub fn new(
+        job: &[u8],
+        settings: &Settings,
+        storage: &StorageOptions,
+        files: &[(String, PathBuf)],
+    ) -> Result<Self> {
+        on_large_stack(PLAN_STACK_BYTES, || Self::planned(job, settings, storage, files))
     }
 
-    fn planned(job: &[u8], settings: &Settings, storage: &StorageOptions) -> Result<Self> {
+    fn planned(
+        job: &[u8],
+        settings: &Settings,
+        storage: &StorageOptions,
+        files: &[(String, PathBuf)],
+    ) -> Result<Self> {
         let Job { said, schemas, sides } = Job::decoded(job)?;
-        let reopener = Reopener::new(said.source, storage, &settings.cancel)?;
+        let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
+        let files = ProgramFiles::kept(files, &parent)?;
+        let reopener = Reopener::new(said.source, storage, files, &settings.cancel)?;
         let nothing = Arc::new(reopener.open(&[])?);
         let mut sources = said.names.into_iter().zip(schemas);
         let (source, schema) = sources.next().ok_or_else(|| bad("it has no source"))?;

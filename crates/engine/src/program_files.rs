@@ -1,0 +1,50 @@
+//! Which files do which programs of a run find by name? All of them the same.
+
+use std::sync::Arc;
+
+use tidemill_base::error::{Error, Result};
+use tidemill_base::redact::shown;
+use tidemill_remote::StorageOptions;
+use tidemill_source::program::Program;
+use tidemill_source::program_files::ProgramFiles;
+
+use crate::job::Limits;
+
+/// Files and objects for the programs of a run; none for no URL. What is elsewhere is reached by `storage`, and kept in the
+/// first folder for what does not fit memory that one of the limits names.
+///
+/// # Errors
+/// [`Error::Usage`] for what has no name, and for two of one name.
+pub fn named(
+    urls: &[String],
+    storage: &StorageOptions,
+    limits: &[&Limits],
+) -> Result<Option<Arc<ProgramFiles>>> {
+    let parent = limits.iter().find_map(|limits| limits.spill_dirs.first());
+    let parent = parent.cloned().unwrap_or_else(std::env::temp_dir);
+    Ok(ProgramFiles::new(urls, storage, &parent)?)
+}
+
+/// Has a program find them, if there is one.
+pub fn give(files: Option<&Arc<ProgramFiles>>, program: &mut Option<Program>) {
+    if let (Some(files), Some(own)) = (files, program.as_mut()) {
+        *own = own.clone().with_files(Some(Arc::clone(files)));
+    }
+}
+
+/// Refuses files that no program finds.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn check(files: Option<&Arc<ProgramFiles>>, programs: &[Option<&Program>]) -> Result<()> {
+    match files.and_then(|files| files.urls().next()) {
+        Some(url) if programs.iter().all(Option::is_none) => Err(Error::usage_hint(
+            format!(
+                "no program would find `{}`: neither the source nor the sink has one",
+                shown(url)
+            ),
+            "`files` are for the programs of `exec`; what a query reads stands in its SQL",
+        )),
+        _ => Ok(()),
+    }
+}
