@@ -143,7 +143,7 @@ def test_a_scratch_folder_that_cannot_be_written_to_says_so(cluster, named, tmp_
     with pytest.raises(tm.TidemillError, match="file"):
         tm.query(
             STATEMENTS[4].format(logs=named), on="ray", scratch=tmp_path / "file", scratch_above=0
-        )
+        ).to_pylist()
 
 
 def test_what_cannot_run_there_runs_here_if_it_may(cluster, named):

@@ -13,7 +13,7 @@ from tidemill import _tidemill
 from tidemill.ray._files import MachineFolder, SharedFile
 
 #: So many jobs are kept; the one that was told first is let go of.
-_JOBS_MAX = 4
+_JOBS_MAX = 16
 
 #: Of so many jobs it is known that they have ended, if what they are comes later.
 _ENDED_MAX = 256
