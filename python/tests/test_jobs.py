@@ -1,8 +1,11 @@
 """`Job`: what a job file says, as an object."""
 
+import http.server
 import json
 import pathlib
 import random
+import re
+import threading
 
 import pytest
 
@@ -292,6 +295,63 @@ def test_programs_find_files_by_name(tmp_path):
         tm.Job(source=source, files=["cities.dat", geo / "cities.dat"])
     with pytest.raises(FileNotFoundError, match="no such file"):
         tm.query(sql, files="missing.dat", **given).to_pylist()
+
+
+class Served(http.server.BaseHTTPRequestHandler):
+    """A web server with one file, which counts the bytes that it sends."""
+
+    content = bytes(range(256)) * 8_000
+    sent = 0
+    is_cut_off = False
+
+    def do_GET(self):
+        found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        start, end = (int(found[1]), int(found[2] or 1 << 40) + 1) if found else (0, 1 << 40)
+        part = self.content[start:end]
+        self.send_response(206 if found else 200)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("ETag", '"1"')
+        if found:
+            last, total = start + len(part) - 1, len(self.content)
+            self.send_header("Content-Range", f"bytes {start}-{last}/{total}")
+        self.end_headers()
+        part = part[: len(part) // 2] if self.is_cut_off else part
+        Served.sent += len(part)
+        self.wfile.write(part)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_file_of_the_web_is_fetched_once_for_all_programs_and_whole_or_not_at_all(
+    tmp_path, monkeypatch
+):
+    for file in range(5):
+        (tmp_path / f"{file}.txt").write_text("line\n" * 3)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Served)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/geo/ip%20geo.dat?sig=hush"
+        job = {
+            "files": [url],
+            "source": {
+                "url": f"{tmp_path}/*.txt",
+                "exec": ["sh", "-c", "while read line; do wc -c < 'ip geo.dat'; done"],
+            },
+            "tables": {"by": "line", "n": "count()"},
+        }
+        (tmp_path / "spill").mkdir()
+        found = tm.run(job, spill_dir=tmp_path / "spill").to_pylist()
+        assert [(int(row["line"]), row["n"]) for row in found] == [(len(Served.content), 15)]
+        assert Served.sent == len(Served.content)
+        monkeypatch.setattr(Served, "is_cut_off", True)
+        job["source"]["exec"] = ["touch", str(tmp_path / "started")]
+        with pytest.raises(tm.TidemillError) as raised:
+            tm.run(job, spill_dir=tmp_path / "spill").to_pylist()
+        assert "hush" not in str(raised.value)
+        assert not (tmp_path / "started").exists()
+    finally:
+        server.shutdown()
 
 
 def test_bytes_go_through_programs_on_the_way_in_and_out(tmp_path):

@@ -597,6 +597,6 @@ fn files_that_programs_find_come_with_the_job() {
     let [here, there] = [here, there]
         .map(|query| answered(Plan::new(&query, &settings()).unwrap().run().unwrap()).unwrap());
     assert_eq!(whole(&there), whole(&here));
-    assert!(workers.done() > 1);
+    assert!(workers.done() > 0);
     assert_eq!(there.rows(), text(&[&["found", "1500"]]));
 }
