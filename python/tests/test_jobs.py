@@ -347,7 +347,9 @@ def test_a_file_of_the_web_is_fetched_once_for_all_programs_and_whole_or_not_at_
         monkeypatch.setattr(Served, "is_cut_off", True)
         job["source"]["exec"] = ["touch", str(tmp_path / "started")]
         with pytest.raises(tm.TidemillError) as raised:
-            tm.run(job, spill_dir=tmp_path / "spill").to_pylist()
+            tm.run(
+                job, spill_dir=tmp_path / "spill", storage_options={"max_retries": 0}
+            ).to_pylist()
         assert "hush" not in str(raised.value)
         assert not (tmp_path / "started").exists()
     finally:
