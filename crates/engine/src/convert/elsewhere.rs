@@ -15,7 +15,7 @@
 //! A job is `TIDECONV` and a section `J`; a task and what comes of it are the same with `T` and `D`, behind which sections `B`
 //! are copies of refused records.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -274,9 +274,13 @@ impl Dealt<'_> {
         let Some(folder) = &self.settings.rejected_folder else { return Ok(()) };
         let folder = folder.join(task.folder_of_copies());
         for (name, content) in copies {
-            let name = Path::new(&name).file_name().ok_or_else(|| bad("a copy without a name"))?;
+            let name = Path::new(&name);
+            if !name.components().all(|part| matches!(part, Component::Normal(_))) {
+                return Err(bad("a copy's name leads elsewhere"));
+            }
             let path = folder.join(name);
-            let written = create_private(&folder).and_then(|()| std::fs::write(&path, content));
+            let parent = path.parent().unwrap_or(&folder);
+            let written = create_private(parent).and_then(|()| std::fs::write(&path, content));
             written.map_err(|error| Error::io("write", &path, error))?;
         }
         Ok(())
@@ -492,19 +496,25 @@ fn copies_folder(settings: &Settings) -> Result<Removed> {
     Ok(Removed(folder))
 }
 
-/// The files in a folder, which need not be there, and what they hold.
+/// The files below a folder, which need not be there, and what they hold.
 fn files_in(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let failed = |error| Error::io("read", folder, error);
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        files.push((name, std::fs::read(entry.path()).map_err(failed)?));
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        let failed = |error| Error::io("read", &next, error);
+        let entries = match std::fs::read_dir(&next) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
+            files.push((name, std::fs::read(&path).map_err(failed)?));
+        }
     }
     files.sort();
     Ok(files)

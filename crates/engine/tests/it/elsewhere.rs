@@ -176,7 +176,12 @@ pub(crate) fn converted_again(conversion: &Conversion, here: &Result<Converted>)
             };
             assert_eq!(said(&there), said(here));
         }
-        (Err(there), Err(here)) => assert_eq!(there.to_string(), here.to_string()),
+        // What is there already is not there in the other folder.
+        (_, Err(Error::Exists { .. })) => {}
+        (Err(there), Err(here)) => {
+            let said = there.to_string().replace(&again.sink.url, &conversion.sink.url);
+            assert_eq!(said, here.to_string());
+        }
         (there, here) => panic!("{conversion:?}: {there:?} with workers, and here {here:?}"),
     }
 }
@@ -186,7 +191,9 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
-        for entry in std::fs::read_dir(&next).unwrap() {
+        // Nothing may have been written.
+        let Ok(entries) = std::fs::read_dir(&next) else { continue };
+        for entry in entries {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
