@@ -130,8 +130,10 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
 #[derive(Debug, Clone)]
 pub(crate) struct ShownBounds {
     column: String,
-    /// The widest half of an interval's width, as a share of its estimate, which is not 0 …
+    /// The farthest end of an interval, as a share of its estimate, which is not 0, …
     widest: f64,
+    /// … and the widest half of an interval's width …
+    half_width: f64,
     /// … and whether one that is 0 has any.
     is_around_zero: bool,
     /// Rows with an interval, those with one bound and those with none.
@@ -151,6 +153,7 @@ pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
         shown.extend(places.iter().map(|low| ShownBounds {
             column: schema.field(low - 1).name().clone(),
             widest: 0.0,
+            half_width: 0.0,
             is_around_zero: false,
             whole: 0,
             half: 0,
@@ -175,10 +178,14 @@ pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
                 let number =
                     |index: usize| batch.column(index).as_primitive::<Float64Type>().value(row);
                 let (value, low, high) = (number(low - 1), number(low), number(low + 1));
-                let half = (high - low) / 2.0;
+                let farthest = (high - value).max(value - low);
                 match value == 0.0 {
-                    true => shown.is_around_zero |= half > 0.0,
-                    false => shown.widest = shown.widest.max(half / value.abs()),
+                    true => shown.is_around_zero |= farthest > 0.0,
+                    false => {
+                        let share = |of: f64| of / value.abs();
+                        shown.widest = shown.widest.max(share(farthest));
+                        shown.half_width = shown.half_width.max(share((high - low) / 2.0));
+                    }
                 }
             }
         }
@@ -188,7 +195,7 @@ pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
 impl ShownBounds {
     /// Whether all rows have an interval, half of which is within such a share of the estimate.
     pub(crate) fn is_within(&self, share: f64) -> bool {
-        self.none == 0 && self.half == 0 && !self.is_around_zero && self.widest <= share
+        self.none == 0 && self.half == 0 && !self.is_around_zero && self.half_width <= share
     }
 
     /// Whether it is of the column that SQL calls so.
@@ -229,7 +236,7 @@ impl ShownBounds {
             method,
             exact: false,
             interval: said.join(", "),
-            error: self.widest,
+            error: self.half_width,
         }
     }
 }
