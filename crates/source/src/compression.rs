@@ -141,6 +141,9 @@ struct Stored {
     buffer: Vec<u8>,
     at: usize,
     filled: usize,
+    /// Whether the last byte that has come is handed on by itself: a decoder that asks for more before it has given all
+    /// that it has would wait for it.
+    eager: bool,
     state: Arc<Mutex<StoredState>>,
 }
 
@@ -173,7 +176,8 @@ impl BufRead for Stored {
                 }
             }
         }
-        Ok(&self.buffer[self.at..self.filled])
+        let held = usize::from(self.eager && self.filled - self.at > 1);
+        Ok(&self.buffer[self.at..self.filled - held])
     }
 
     fn consume(&mut self, count: usize) {
@@ -296,8 +300,8 @@ pub(crate) fn decode(
     }
     let state = Arc::new(Mutex::new(StoredState::default()));
     let eager = input.is_eager();
-    let mut stored =
-        Stored { input, buffer: vec![0; buffer_bytes], at: 0, filled: 0, state: state.clone() };
+    let (buffer, own) = (vec![0; buffer_bytes], state.clone());
+    let mut stored = Stored { input, buffer, at: 0, filled: 0, eager, state: own };
     // A compressed file of zero bytes holds zero bytes, as everywhere else.
     let (empty, window_bytes) = match stored.fill_buf() {
         Ok(bytes) => (bytes.is_empty(), window_bytes(bytes)),

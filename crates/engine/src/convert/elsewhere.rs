@@ -85,15 +85,22 @@ struct AllDone {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum OneDone {
-    Converted {
-        part: StagedPart,
-        coverage: Box<Coverage>,
-        warning: Option<String>,
-        /// The names of its copies of refused records, which follow in this order.
-        copies: Vec<String>,
-    },
+struct OneDone {
+    came: Outcome,
+    /// The names of its copies of refused records, which follow in this order.
+    copies: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Outcome {
+    Converted { part: StagedPart, coverage: Box<Coverage>, warning: Option<String> },
     Failed(Failure),
+}
+
+impl From<Error> for Outcome {
+    fn from(error: Error) -> Self {
+        Outcome::Failed(error.into())
+    }
 }
 
 fn bad(why: &str) -> Error {
@@ -310,17 +317,17 @@ impl Tasks for Dealt<'_> {
         }
         let (mut bytes, mut goes_on) = (0, true);
         self.tried += tasks.len();
-        for (task, one) in tasks.iter().zip(done) {
-            match one {
-                OneDone::Converted { part, coverage, warning, copies } => {
-                    let copies = copies
-                        .into_iter()
-                        .map(|name| match sections.next().map_err(bad)? {
-                            Some((COPY, content)) => Ok((name, content)),
-                            _ => Err(bad("a copy is missing")),
-                        })
-                        .collect::<Result<Vec<_>>>()?;
-                    self.keep(task, copies)?;
+        for (task, OneDone { came, copies }) in tasks.iter().zip(done) {
+            let copies = copies
+                .into_iter()
+                .map(|name| match sections.next().map_err(bad)? {
+                    Some((COPY, content)) => Ok((name, content)),
+                    _ => Err(bad("a copy is missing")),
+                })
+                .collect::<Result<Vec<_>>>()?;
+            self.keep(task, copies)?;
+            match came {
+                Outcome::Converted { part, coverage, warning } => {
                     self.set.adopt(part)?;
                     bytes += coverage.bytes.done;
                     self.settings.progress.add_bytes(coverage.bytes.done);
@@ -328,7 +335,7 @@ impl Tasks for Dealt<'_> {
                     let written = Written { warning, ..Written::default() };
                     self.all.add(*coverage, written, self.settings);
                 }
-                OneDone::Failed(failure) => match Error::from(failure) {
+                Outcome::Failed(failure) => match Error::from(failure) {
                     Error::Interrupted => return Err(Error::Interrupted),
                     error => goes_on &= self.all.fail(error, task),
                 },
@@ -408,7 +415,7 @@ impl Worker {
         let count = tasks.as_ref().map_or(1, |inputs| inputs.tasks.len());
         let done = tasks.and_then(|inputs| caught(|| self.convert(&inputs.tasks)));
         done.or_else(|error| {
-            let failed = |_| OneDone::Failed(Failure::from(error.copy()));
+            let failed = |_| OneDone { came: error.copy().into(), copies: Vec::new() };
             message(
                 DONE,
                 &AllDone { done: (0..count).map(failed).collect(), cpu_us: 0, wall_us: 0 },
@@ -443,23 +450,22 @@ impl Worker {
         cancel.check()?;
         let (mut said, mut kept) = (Vec::with_capacity(tasks.len()), Vec::new());
         for (task, one) in tasks.iter().zip(done) {
-            said.push(match one.into_inner() {
+            let came = match one.into_inner() {
                 Some(Ok(Done { mut coverage, written, part: Some(part) })) => {
                     coverage.rejected_copy = coverage.rejected_copy.map(|_| String::new());
-                    let folder = settings.rejected_folder.as_ref();
-                    let own = folder.map(|folder| folder.join(task.folder_of_copies()));
-                    let files = own.map_or(Ok(Vec::new()), |own| files_in(&own))?;
-                    let copies = files.iter().map(|(name, _)| name.clone()).collect();
-                    kept.extend(files.into_iter().map(|(_, content)| content));
                     let (coverage, warning) = (Box::new(coverage), written.warning);
-                    OneDone::Converted { part, coverage, warning, copies }
+                    Outcome::Converted { part, coverage, warning }
                 }
-                Some(Ok(_)) => {
-                    OneDone::Failed(Error::Internal("nothing was written".into()).into())
-                }
-                Some(Err(error)) => OneDone::Failed(error.into()),
-                None => OneDone::Failed(Error::Interrupted.into()),
-            });
+                Some(Ok(_)) => Error::Internal("nothing was written".into()).into(),
+                Some(Err(error)) => error.into(),
+                None => Error::Interrupted.into(),
+            };
+            let folder = settings.rejected_folder.as_ref();
+            let own = folder.map(|folder| folder.join(task.folder_of_copies()));
+            let files = own.map_or(Ok(Vec::new()), |own| files_in(&own))?;
+            let copies = files.iter().map(|(name, _)| name.clone()).collect();
+            kept.extend(files.into_iter().map(|(_, content)| content));
+            said.push(OneDone { came, copies });
         }
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let cpu = (process_cpu_seconds() - cpu_before).max(0.0);

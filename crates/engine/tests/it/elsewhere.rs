@@ -174,7 +174,10 @@ pub(crate) fn converted_again(conversion: &Conversion, here: &Result<Converted>)
                 said.sort();
                 said
             };
-            assert_eq!(said(&there), said(here));
+            // Of many only the first that were tried are known.
+            if here.untried == 0 {
+                assert_eq!(said(&there), said(here));
+            }
         }
         // What is there already is not there in the other folder.
         (_, Err(Error::Exists { .. })) => {}
