@@ -314,11 +314,9 @@ fn a_compressed_pipe_that_stays_open_has_given_what_has_come() {
         let lines: String = (0..rows).map(|row| format!("{{\"x\":{row}}}\n")).collect();
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(lines.as_bytes()).unwrap();
-        // Without the end of the stream, and with it.
-        gzip.flush().unwrap();
-        let flushed = gzip.get_ref().clone();
         let whole = gzip.finish().unwrap();
-        for bytes in [flushed, whole] {
+        // Without the stream's last bytes, a checksum and a length, and with them.
+        for bytes in [&whole[..whole.len() - 8], &whole] {
             let sql = match stops[0] {
                 "--find" => "SELECT x FROM '-'",
                 _ => "SELECT count(*) AS n FROM '-'",
@@ -329,7 +327,7 @@ fn a_compressed_pipe_that_stays_open_has_given_what_has_come() {
             let mut child = piped.spawn().unwrap();
             let mut stdin = child.stdin.take().unwrap();
             // Whoever has enough closes its end.
-            let _ = stdin.write_all(&bytes);
+            let _ = stdin.write_all(bytes);
             let mut stdout = child.stdout.take().unwrap();
             let (ended, stderr) = ended(child);
             let mut text = String::new();

@@ -17,7 +17,7 @@ use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::{
-    Elsewhere, Error, NamedSource, Plan, Progress, Query, Result, RunId, Settings, Worker,
+    Coverage, Elsewhere, Error, NamedSource, Plan, Progress, Query, Result, RunId, Settings, Worker,
 };
 
 use crate::common::{Answer, Folder, Random, answered, settings, text};
@@ -136,7 +136,12 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
         (Ok(there), Ok(here)) => {
             assert_eq!(whole(&there), whole(here), "{}", query.sql);
             let (one, two) = (&there.coverage, &here.coverage);
-            assert_eq!((one.rows, one.bytes), (two.rows, two.bytes), "{}", query.sql);
+            // Of what a subquery reads the rest may not be wanted any more, or have been read by then.
+            let is_all = |of: &Coverage| of.bytes.done == of.bytes.total;
+            let has_subquery = query.sql.matches("FROM").count() > 1;
+            if !has_subquery || is_all(one) && is_all(two) {
+                assert_eq!((one.rows, one.bytes), (two.rows, two.bytes), "{}", query.sql);
+            }
             assert_eq!(one.first_rejected, two.first_rejected, "{}", query.sql);
         }
         (Err(Error::Usage { message, .. }), _)
