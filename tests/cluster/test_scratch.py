@@ -1,0 +1,92 @@
+"""Where large tables go between workers: a bucket, whole and busy."""
+
+import pathlib
+import sys
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+import tidemill as tm
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "remote"))
+
+from faulty import Proxy, Status, always, first
+
+SQL = "SELECT user, ms, count(*) AS n, unique(page) AS pages FROM '{logs}/*.csv' GROUP BY user, ms"
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def bucket(server):
+    client = boto3.client(
+        "s3",
+        endpoint_url=server,
+        aws_access_key_id="key-id",
+        aws_secret_access_key="hush-hush",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket="scratch")
+    return client
+
+
+def options(endpoint, retries):
+    return {
+        "endpoint_url": endpoint,
+        "allow_http": "true",
+        "access_key_id": "key-id",
+        "secret_access_key": "hush-hush",
+        "region": "us-east-1",
+        "max_retries": retries,
+    }
+
+
+def asked(logs, output, endpoint, retries="6"):
+    return tm.query(
+        SQL.format(logs=logs),
+        output=output,
+        on="ray",
+        scratch="s3://scratch/some/place",
+        scratch_above=0,
+        storage_options=options(endpoint, retries),
+    )
+
+
+def left(bucket):
+    found = bucket.list_objects_v2(Bucket="scratch").get("Contents", [])
+    uploads = bucket.list_multipart_uploads(Bucket="scratch").get("Uploads", [])
+    return [it["Key"] for it in [*found, *uploads]]
+
+
+def test_a_bucket_takes_large_tables_and_is_empty_in_the_end(
+    cluster, logs, server, bucket, tmp_path
+):
+    tm.query(SQL.format(logs=logs), output=tmp_path / "here.csv")
+    with Proxy(server) as proxy:
+        proxy.rules.append(
+            first(5, Status(503), when=lambda it: it.method in ("PUT", "GET", "POST"))
+        )
+        asked(logs, tmp_path / "there.csv", proxy.url)
+        assert sum(request.method == "PUT" for request in proxy.requests) > 3
+    assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()
+    assert left(bucket) == []
+
+
+def test_a_bucket_that_takes_nothing_is_named_and_nothing_is_written(
+    cluster, logs, server, bucket, tmp_path
+):
+    with Proxy(server) as proxy:
+        proxy.rules.append(always(Status(503), when=lambda it: it.method in ("PUT", "POST")))
+        with pytest.raises(tm.TidemillError, match=r"s3://scratch/some/place/.* 503") as refused:
+            asked(logs, tmp_path / "there.csv", proxy.url, retries="1")
+    assert "hush" not in str(refused.value)
+    assert not (tmp_path / "there.csv").exists()
+    assert left(bucket) == []
