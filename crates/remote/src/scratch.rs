@@ -82,12 +82,7 @@ impl Scratch {
                 bucket: Bucket::open(&bucket, storage, cancel)?,
                 prefix: key.trim_end_matches('/').to_owned(),
             },
-            Some(Location::Http(_)) => {
-                return Err(Error::usage_hint(
-                    format!("`{}` is no place for scratch files", shown(url)),
-                    "name a folder that all machines see, or s3://bucket/prefix",
-                ));
-            }
+            Some(Location::Http(_)) => return Err(no_place(url)),
         };
         Ok(Scratch { place, cancel: cancel.clone() })
     }
@@ -143,6 +138,24 @@ impl Scratch {
         };
         Ok(ScratchReader { from, range, cancel: self.cancel.clone() })
     }
+}
+
+/// Refuses what is no place for scratch files.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn check(url: &str) -> Result<()> {
+    match Location::parse(url)? {
+        Some(Location::Http(_)) => Err(no_place(url)),
+        _ => Ok(()),
+    }
+}
+
+fn no_place(url: &str) -> Error {
+    Error::usage_hint(
+        format!("`{}` is no place for scratch files", shown(url)),
+        "name a folder that all machines see, or s3://bucket/prefix",
+    )
 }
 
 /// A path as it is written, or by a `file://` URL.

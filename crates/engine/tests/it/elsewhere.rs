@@ -539,6 +539,18 @@ fn a_folder_of_inputs_is_converted_by_workers_as_by_one_process() {
 }
 
 #[test]
+fn what_is_no_place_for_scratch_files_is_refused_before_anything_is_read() {
+    let folder = Folder::new();
+    folder.write("a.csv", "n\n1\n");
+    for url in ["https://host/x", " "] {
+        let query = of(&folder, "a.csv", "SELECT count(*) FROM source", Some(Dealt::new(1, 1, 0)));
+        let scratch = ScratchSpec { url: Some(url.into()), part_bytes_max: None };
+        let error = Plan::new(&Query { scratch, ..query }, &settings()).err().unwrap().to_string();
+        assert!(error.contains("scratch files"), "{error}");
+    }
+}
+
+#[test]
 fn a_conversion_of_which_inputs_end_their_workers_commits_nothing() {
     let folder = Folder::new();
     for file in 0..5 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use tidemill_base::error::Result;
 use tidemill_base::progress::Progress;
-use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchFolder};
+use tidemill_remote::scratch::{self, Scratch, ScratchFile, ScratchFolder};
 use tidemill_tables::Precision;
 use tidemill_tables::merge::{Answers, Merged};
 use tidemill_tables::ranges::Ranges;
@@ -231,10 +231,11 @@ fn place(plan: &Plan, reach: Reach) -> Option<String> {
 /// [`Error::Usage`](tidemill_base::error::Error::Usage).
 pub(super) fn check(plan: &Plan) -> Result<()> {
     let Some(url) = &plan.query.scratch.url else { return Ok(()) };
-    match url.trim().is_empty() {
-        true => Err(not_elsewhere("the place for scratch files is empty")),
-        false => Ok(()),
+    if url.trim().is_empty() {
+        return Err(not_elsewhere("the place for scratch files is empty"));
     }
+    // Also where nothing is too large to be sent.
+    Ok(scratch::check(url)?)
 }
 
 /// How large tables go, in words; none where they are sent as others are.
