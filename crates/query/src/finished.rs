@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -81,41 +82,83 @@ impl PartitionStream for Finished {
             let error = Error::Internal("a finished table was read twice".into());
             Box::new(std::iter::once(Err(error)))
         });
-        let batches = answers.flat_map(move |answer| {
-            let schema = Arc::clone(&schema);
-            let answer = answer.and_then(|answer| named(answer, &schema)).map_err(external);
-            in_batches(answer, batch_rows)
-        });
-        let schema = Arc::clone(&self.schema);
+        let batches = Batches {
+            answers,
+            gathered: BatchCoalescer::new(Arc::clone(&schema), batch_rows),
+            schema: Arc::clone(&schema),
+            batch_rows,
+            has_begun: false,
+            has_ended: false,
+        };
         Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)))
     }
 }
 
-/// A batch goes on as it is up to so many times as many rows as one should have …
+/// A table of one answer goes on as it is, up to so many times as many rows as a batch should have …
 const WHOLE_TIMES: usize = 8;
 /// … and so many bytes.
 const WHOLE_BYTES: usize = 4 << 20;
 
-/// A large batch as parts of at most `step` rows: each is a copy, unless all of it goes on.
-fn in_batches(
-    answer: PlanResult<RecordBatch>,
-    step: usize,
-) -> impl Iterator<Item = PlanResult<RecordBatch>> + Send {
-    let rows = answer.as_ref().map_or(1, RecordBatch::num_rows);
-    let is_small = |batch: &RecordBatch| {
-        batch.columns().iter().map(compact::shown_bytes).sum::<usize>() <= WHOLE_BYTES
-    };
-    let is_whole = rows <= WHOLE_TIMES * step && answer.as_ref().is_ok_and(is_small);
-    let step = if is_whole { rows.max(1) } else { step };
-    let mut answer = Some(answer);
-    (0..rows.div_ceil(step).max(1)).map_while(move |index| match answer.as_ref()? {
-        Ok(batch) if batch.num_rows() <= step => Some(Ok(batch.clone())),
-        Ok(batch) => {
-            let start = index * step;
-            // A slice keeps the whole batch alive, and counts as such where it is held.
-            let slice = batch.slice(start, step.min(batch.num_rows() - start));
-            Some(compact::compacted(&slice).map_err(Into::into))
+/// Answers as batches of so many rows each, but the last: in whichever parts a table was merged, and wherever, what is
+/// made of them is cut alike.
+struct Batches {
+    answers: Answers,
+    gathered: BatchCoalescer,
+    schema: SchemaRef,
+    batch_rows: usize,
+    has_begun: bool,
+    has_ended: bool,
+}
+
+impl Batches {
+    fn next_answer(&mut self) -> Result<Option<RecordBatch>> {
+        let answer = self.answers.next().transpose()?;
+        answer.map(|answer| named(answer, &self.schema)).transpose()
+    }
+
+    /// Whether a table of this answer alone goes on as it is.
+    fn is_small(&self, answer: &RecordBatch) -> bool {
+        let bytes = || answer.columns().iter().map(compact::shown_bytes).sum::<usize>();
+        answer.num_rows() <= WHOLE_TIMES * self.batch_rows && bytes() <= WHOLE_BYTES
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if !self.has_begun {
+            self.has_begun = true;
+            let Some(first) = self.next_answer()? else { return Ok(None) };
+            match self.next_answer()? {
+                None if self.is_small(&first) => return Ok(Some(first)),
+                None => self.gathered.push_batch(first)?,
+                Some(second) => {
+                    self.gathered.push_batch(first)?;
+                    self.gathered.push_batch(second)?;
+                }
+            }
         }
-        Err(_) => answer.take(),
-    })
+        loop {
+            if let Some(batch) = self.gathered.next_completed_batch() {
+                return Ok(Some(batch));
+            }
+            if self.has_ended {
+                return Ok(None);
+            }
+            match self.next_answer()? {
+                Some(answer) => self.gathered.push_batch(answer)?,
+                None => {
+                    self.has_ended = true;
+                    self.gathered.finish_buffered_batch()?;
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Batches {
+    type Item = PlanResult<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_batch();
+        self.has_ended |= next.is_err();
+        next.map_err(external).transpose()
+    }
 }
