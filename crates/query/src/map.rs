@@ -7,6 +7,7 @@
 //! executed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
@@ -35,7 +36,12 @@ pub(crate) struct Map {
     scan: Arc<Scan>,
     /// The steps from the scan on, where there are no others than these.
     steps: Option<Arc<[Step]>>,
+    /// Of how many splits the plan was executed.
+    executed: Arc<AtomicUsize>,
 }
+
+/// A plan is executed of so many splits: what it has counted of each is kept as long as it is.
+const EXECUTED_MAX: usize = 4096;
 
 enum Step {
     Filter {
@@ -62,15 +68,24 @@ impl Map {
     ) -> Result<Self> {
         let mut steps = Vec::new();
         let is_known = add_steps(&plan, &scan, &mut steps).told()?;
-        Ok(Map { plan, context, scan, steps: is_known.then(|| steps.into()) })
+        let steps = is_known.then(|| steps.into());
+        Ok(Map { plan, context, scan, steps, executed: Arc::default() })
     }
 
-    /// The same over other splits, whose scan is [`Scan::over`] this one's; none where the plan has to be executed,
-    /// which is of its own splits.
+    /// The same over other splits, whose scan is [`Scan::over`] this one's, and which are read in the place of this one's
+    /// from now on; none where it has to be planned anew.
     pub(crate) fn over(&self, scan: &Arc<Scan>) -> Option<Map> {
-        let steps = Some(Arc::clone(self.steps.as_ref()?));
-        let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
-        Some(Map { plan, context, scan: Arc::clone(scan), steps })
+        let is_kept = match self.steps {
+            Some(_) => true,
+            None => self.executed.load(Ordering::Relaxed) < EXECUTED_MAX && scan.make_current(),
+        };
+        is_kept.then(|| Map {
+            plan: Arc::clone(&self.plan),
+            context: Arc::clone(&self.context),
+            scan: Arc::clone(scan),
+            steps: self.steps.clone(),
+            executed: Arc::clone(&self.executed),
+        })
     }
 
     /// Whether its steps are applied to batches.
@@ -91,6 +106,7 @@ impl Map {
     /// Where the plan cannot be executed.
     pub(crate) fn rows(&self, index: usize) -> Result<MapRows> {
         let Some(steps) = &self.steps else {
+            self.executed.fetch_add(1, Ordering::Relaxed);
             let stream = self.plan.execute(index, Arc::clone(&self.context)).told()?;
             return Ok(MapRows::Executed(stream));
         };

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -387,12 +387,14 @@ impl SourceTable {
             course: OnceLock::new(),
             eager: AtomicBool::new(false),
             told: is_given.then(Mutex::default),
+            current: is_given.then(Current::default),
         });
+        scan.make_current();
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
         let mode = state.config().get_extension::<ScanMode>();
         let partitions: Vec<Arc<dyn PartitionStream>> = match mode.as_deref() {
-            Some(ScanMode::PerSplit) => (0..scan.splits.len())
+            Some(ScanMode::PerSplit) => (0..scan.partitions())
                 .map(|index| Arc::new(OneSplit { scan: Arc::clone(&scan), index }) as _)
                 .collect(),
             mode => {
@@ -456,7 +458,15 @@ pub(crate) struct Scan {
     eager: AtomicBool,
     /// What came of splits, where somebody else counts them.
     told: Option<Mutex<Vec<ReadSplit>>>,
+    /// Which splits a plan over this scan reads when it is executed, where these are others from time to time.
+    current: Option<Current>,
 }
+
+/// The scan whose splits a plan reads that is kept: what is joined in it is put into a table once.
+type Current = Arc<Mutex<Weak<Scan>>>;
+
+/// So many splits a plan that is kept reads at once, at most.
+const KEPT_PARTITIONS: usize = 256;
 
 impl fmt::Debug for Scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -526,7 +536,25 @@ impl Scan {
             course: OnceLock::new(),
             eager: AtomicBool::new(self.is_eager()),
             told: Some(Mutex::default()),
+            current: self.current.clone(),
         })
+    }
+
+    /// Has plans over the scan that this one is of read its splits; false where they cannot.
+    pub(crate) fn make_current(self: &Arc<Self>) -> bool {
+        let current = self.current.as_ref().filter(|_| self.splits.len() <= KEPT_PARTITIONS);
+        if let Some(current) = current {
+            *current.lock() = Arc::downgrade(self);
+        }
+        current.is_some()
+    }
+
+    /// How many partitions a plan over it has that reads a split in each.
+    pub(crate) fn partitions(&self) -> usize {
+        match self.current {
+            Some(_) => self.splits.len().max(KEPT_PARTITIONS),
+            None => self.splits.len(),
+        }
     }
 
     /// The source that is read.
@@ -788,7 +816,9 @@ impl PartitionStream for OneSplit {
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let batches = SplitBatches::new(Arc::clone(&self.scan), self.index);
+        let current = self.scan.current.as_ref().and_then(|current| current.lock().upgrade());
+        let scan = current.unwrap_or_else(|| Arc::clone(&self.scan));
+        let batches = SplitBatches::new(scan, self.index);
         let schema = Arc::clone(&self.scan.schema);
         Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)))
     }
