@@ -39,8 +39,8 @@ pub struct Elsewhere {
     /// Who reads.
     #[serde(flatten)]
     pub reach: Reach,
-    /// How many tasks.
-    pub tasks: u64,
+    /// How many tasks; none where they are cut as they are handed in.
+    pub tasks: Option<u64>,
     /// Splits of all tasks.
     pub splits: u64,
     /// Their stored bytes.
@@ -65,10 +65,11 @@ impl fmt::Display for Elsewhere {
             count(machines as u64, "machine"),
             count(threads as u64, "thread"),
         )?;
+        let tasks = self.tasks.map(|tasks| format!("{}, ", coverage::grouped(tasks)));
         writeln!(
             f,
-            "  tasks: {}, of {} with {} together; the job has {}",
-            coverage::grouped(self.tasks),
+            "  tasks: {}of {} with {} together; the job has {}",
+            tasks.unwrap_or_default(),
             count(self.splits, "split"),
             coverage::human_bytes(self.bytes),
             coverage::human_bytes(self.job_bytes),

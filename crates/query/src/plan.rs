@@ -505,7 +505,7 @@ impl Plan {
     /// A source's splits as they would be read.
     fn splits_of(&self, name: &str, source: &Source) -> Result<Vec<Split>> {
         let turbo = self.query.turbo.as_ref().filter(|turbo| match &self.route {
-            Route::Tables(parts) => parts.stream.table() == name && turbo.cuts_finely(&parts.spec),
+            Route::Tables(parts) => parts.stream.table() == name && turbo.cuts(&self.route),
             Route::Rows { stream, .. } => stream.table() == name,
             Route::Engine { .. } => false,
         });
@@ -710,8 +710,8 @@ impl Plan {
                     return self.finish(parts, merged, account, None);
                 }
             },
-            Route::Rows { stream, map, skip, fetch, .. } if self.query.turbo.is_some() => {
-                RowSource::Found(self.find_rows(stream, map, (*skip, *fetch))?)
+            Route::Rows { stream, sides, map, skip, fetch } if self.query.turbo.is_some() => {
+                self.find_rows((stream, map, sides), (*skip, *fetch))?
             }
             Route::Rows { stream, sides, map, skip, fetch } => match &self.query.workers {
                 Some(workers) => {
@@ -1104,7 +1104,7 @@ impl Plan {
             .and_then(|(_, table)| table.scans().pop())
             .ok_or_else(|| Error::Internal("a map without a source".into()))?;
         let partitions = physical.properties().partitioning.partition_count();
-        if partitions != scan.splits().len() {
+        if partitions != scan.partitions() {
             return Err(Error::Internal(format!(
                 "a map of {partitions} partitions over {} splits",
                 scan.splits().len()

@@ -20,6 +20,7 @@ use crate::question::column_with_dot;
 use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
 use crate::tasks::RowsElsewhere;
+use crate::turbo::elsewhere::FoundElsewhere;
 use crate::turbo::found::FoundRows;
 use crate::turbo::shown::{PartRead, ShownBounds, note_bounds};
 
@@ -38,6 +39,7 @@ pub(crate) enum RowSource {
     Rows(OrderedRows),
     Elsewhere(Box<RowsElsewhere>),
     Found(FoundRows),
+    FoundElsewhere(Box<FoundElsewhere>),
     Engine(Background),
 }
 
@@ -82,6 +84,7 @@ impl Results {
             RowSource::Rows(rows) => rows.next().transpose()?,
             RowSource::Elsewhere(rows) => rows.next().transpose()?,
             RowSource::Found(rows) => rows.next().transpose()?,
+            RowSource::FoundElsewhere(rows) => rows.next().transpose()?,
             RowSource::Engine(background) => background.next(&self.cancel)?,
         };
         if let Some(batch) = next {
@@ -94,6 +97,7 @@ impl Results {
             RowSource::Rows(rows) => self.account.cut_short = rows.is_cut_short(),
             RowSource::Elsewhere(rows) => self.account.cut_short = rows.is_cut_short(),
             RowSource::Found(rows) => self.account.part = rows.account(),
+            RowSource::FoundElsewhere(rows) => self.account.part = rows.account(),
             RowSource::Engine(_) => {}
         }
         if self.account.part.as_ref().is_none_or(|part| part.stopped.is_none()) {

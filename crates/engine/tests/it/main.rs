@@ -14,6 +14,7 @@ mod comparisons;
 mod conversion;
 mod counts;
 mod dialects;
+mod drawn_elsewhere;
 mod elsewhere;
 mod emitted;
 mod estimates;

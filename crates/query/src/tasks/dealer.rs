@@ -246,7 +246,7 @@ impl Dealer {
             attempt: self.attempts.get(&number).copied().unwrap_or(0),
             bytes: bytes(splits),
             name: format!("{} of {}", number + 1, self.tasks.len()),
-            content: Task { files, splits: described }.encoded()?,
+            content: Task { files, splits: described, patience_ms: None }.encoded()?,
         })
     }
 

@@ -11,11 +11,12 @@ use tidemill_base::progress::ThreadClock;
 use tidemill_base::redact::shown;
 use tidemill_source::{Split, SplitStats};
 use tidemill_sql::statement::one_select;
-use tidemill_tables::Table;
 use tidemill_tables::merge::{Merged, Merger};
+use tidemill_tables::{Table, TableSpec};
 
 use super::dealer::{Cutting, Dealer, cut};
-use super::job::{Asked, Job, Said};
+use super::drawn::Drawn;
+use super::job::{Asked, DrawnSaid, Job, Said};
 use super::parted::Parting;
 use super::reduction::{self, Reduction};
 use super::rows::RowsElsewhere;
@@ -41,11 +42,6 @@ const PATHS_MAX: usize = 64;
 /// # Errors
 /// [`Error::Usage`], with the reason.
 pub(crate) fn check(plan: &Plan) -> Result<()> {
-    if plan.query.turbo.is_some() {
-        return Err(not_elsewhere(
-            "an answer that rests on a part of the input is found on one machine",
-        ));
-    }
     // A worker plans what stands in the SQL.
     one_select(&plan.query.sql)
         .map_err(|_| not_elsewhere("SUMMARIZE is answered on one machine"))?;
@@ -77,22 +73,32 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
         }
         Route::Engine { .. } => return Ok(None),
     };
+    let turbo = plan.query.turbo.as_ref();
+    if let Some(turbo) = turbo.filter(|turbo| turbo.cuts(&plan.route))
+        && let Some(table) = plan.table(stream.table())
+    {
+        table.cut_finely(turbo.split_bytes);
+    }
     let before = plan.settings.progress.bytes_total();
     let (_, scan) = plan.per_split(stream, map)?;
     // Nothing is read now.
     plan.tables.iter().for_each(|(_, table)| table.forget_scans());
     plan.settings.progress.set_bytes_total(before);
     // What is joined is read when it runs.
-    let job = job(plan, stream, &sides[..0], (asked, None), &scan)?.encoded()?;
+    let job = job(plan, stream, &sides[..0], (asked, None, None), &scan)?.encoded()?;
     let reach = workers.reach()?;
-    let mut parts = match &plan.route {
-        Route::Tables(_) => {
+    let mut parts = match (&plan.route, turbo) {
+        (Route::Tables(_), None) => {
             "a table each, merged by the driver in the order of the input as they come"
         }
-        _ => "rows, written by the driver in the order of the input",
+        (Route::Tables(_), Some(_)) => {
+            "a table each, of splits in a drawn order, merged by the driver as they come"
+        }
+        (_, None) => "rows, written by the driver in the order of the input",
+        (_, Some(_)) => "rows, of splits in a drawn order, written by the driver as they come",
     }
     .to_owned();
-    if let Route::Tables(tables) = &plan.route
+    if let (Route::Tables(tables), None) = (&plan.route, turbo)
         && let Some(large) = reduction::explained(plan, tables, reach)
     {
         parts.push_str(&format!("; {large}"));
@@ -100,7 +106,7 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
     let splits = scan.splits();
     Ok(Some(Elsewhere {
         reach,
-        tasks: cut(splits, reach.threads, &cutting).len() as u64,
+        tasks: turbo.is_none().then(|| cut(splits, reach.threads, &cutting).len() as u64),
         splits: splits.len() as u64,
         bytes: splits.iter().map(|split| split.bytes).sum(),
         job_bytes: job.len() as u64,
@@ -253,17 +259,69 @@ fn start(
     let (stream, map, sides) = of;
     let (_, scan) = plan.per_split(stream, map)?;
     let (parting, lock) = large.unzip();
-    let mut paths = paths(scan.splits())?;
-    paths.extend(lock.flatten().map(|lock| lock.to_string_lossy().into_owned()));
-    let job = HandedJob {
-        content: job(plan, stream, sides, (asked, parting), &scan)?.encoded()?,
-        secrets: scan.source().spec().storage_options.for_workers(),
-        paths,
-        files: HandedFile::of(scan.source().spec().exec.as_ref(), &plan.settings.cancel)?,
-    };
+    let said = (asked, parting, None);
+    let mut job = handed(plan, job(plan, stream, sides, said, &scan)?, &scan)?;
+    job.paths.extend(lock.flatten().map(|lock| lock.to_string_lossy().into_owned()));
     let run = (&plan.settings.cancel, &plan.settings.progress);
     let dealer = Dealer::start(workers, job, Arc::clone(&scan), run, cutting)?;
     Ok((dealer, scan))
+}
+
+/// A job with what workers need beside it.
+fn handed(plan: &Plan, job: Job, scan: &Scan) -> Result<HandedJob> {
+    Ok(HandedJob {
+        content: job.encoded()?,
+        secrets: scan.source().spec().storage_options.for_workers(),
+        paths: paths(scan.splits())?,
+        files: HandedFile::of(scan.source().spec().exec.as_ref(), &plan.settings.cancel)?,
+    })
+}
+
+/// Starts to have drawn splits read into tables of `spec`.
+///
+/// # Errors
+/// As [`fold`].
+pub(crate) fn drawn_tables(
+    plan: &Plan,
+    parts: &Tables,
+    spec: &TableSpec,
+    drawn: DrawnSaid,
+    scan: &Arc<Scan>,
+    workers: &Arc<dyn Workers>,
+) -> Result<Drawn> {
+    let said = (Asked::Tables(spec.describe()), None, Some(drawn));
+    let job = job(plan, &parts.stream, &parts.sides, said, scan)?;
+    start_drawn(plan, job, scan, workers, u64::MAX)
+}
+
+/// Starts to have rows of drawn splits found; `skip` of them are left out, then at most `fetch` are given.
+///
+/// # Errors
+/// As [`rows`].
+pub(crate) fn drawn_rows(
+    plan: &Plan,
+    (stream, sides): (&TableReference, &[BuildSide]),
+    (skip, fetch): (usize, Option<usize>),
+    scan: &Arc<Scan>,
+    workers: &Arc<dyn Workers>,
+) -> Result<Drawn> {
+    let asked = Asked::Rows { fetch: fetch.map(|fetch| fetch.saturating_add(skip)) };
+    let drawn = DrawnSaid { cells: None, is_careful: true };
+    let job = job(plan, stream, sides, (asked, None, Some(drawn)), scan)?;
+    start_drawn(plan, job, scan, workers, ROWS_BYTES_MAX)
+}
+
+fn start_drawn(
+    plan: &Plan,
+    job: Job,
+    scan: &Arc<Scan>,
+    workers: &Arc<dyn Workers>,
+    bytes_max: u64,
+) -> Result<Drawn> {
+    let job = handed(plan, job, scan)?;
+    let run = (&plan.settings.cancel, &plan.settings.progress);
+    let attempts_max = plan.query.attempts_max.unwrap_or(ATTEMPTS_MAX);
+    Drawn::start(workers, job, scan, run, (attempts_max, bytes_max))
 }
 
 /// Refuses a map that reads something besides its split: a worker has no more.
@@ -288,7 +346,7 @@ fn job(
     plan: &Plan,
     stream: &TableReference,
     sides: &[BuildSide],
-    (asked, parting): (Asked, Option<Parting>),
+    (asked, parting, drawn): (Asked, Option<Parting>, Option<DrawnSaid>),
     scan: &Scan,
 ) -> Result<Job> {
     let (mut streams, others): (Vec<_>, Vec<_>) = plan
@@ -307,6 +365,7 @@ fn job(
         source: scan.source().describe()?,
         sample: table.and_then(|table| table.sample()).map(Into::into),
         parting,
+        drawn,
     };
     let sides = sides.iter().map(|side| side.rows.filled()).collect();
     Ok(Job { said, schemas, sides })

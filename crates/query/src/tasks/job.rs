@@ -55,6 +55,18 @@ pub(super) struct Said {
     pub sample: Option<SampleSaid>,
     /// What becomes of large tables. None: they are sent as others are.
     pub parting: Option<Parting>,
+    /// That the answer may rest on a part of the input: tasks are of splits that were drawn. None: of runs of splits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drawn: Option<DrawnSaid>,
+}
+
+/// How drawn splits are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DrawnSaid {
+    /// Of how many splits the sums by place are, if they are kept.
+    pub cells: Option<usize>,
+    /// Whether splits begin where what stands before them says.
+    pub is_careful: bool,
 }
 
 /// What comes of a job's tasks.

@@ -21,6 +21,7 @@
 //! How a task reaches a worker is somebody else's: whoever can start processes is [`Workers`].
 
 mod dealer;
+mod drawn;
 mod driver;
 mod failure;
 mod job;
@@ -31,9 +32,12 @@ mod task;
 mod unordered;
 mod worker;
 
-pub(crate) use driver::{Gives, check, explained, fold, rows};
+pub(crate) use drawn::{Drawn, Returned};
+pub(crate) use driver::{Gives, check, drawn_rows, drawn_tables, explained, fold, rows};
 pub use failure::Failure;
+pub(crate) use job::DrawnSaid;
 pub(crate) use rows::RowsElsewhere;
+pub(crate) use task::Part;
 pub use unordered::{Came, NewTask, Tasks, Unordered};
 pub use worker::Worker;
 

@@ -1,7 +1,7 @@
 //! A task and what comes of it, as bytes.
 //!
 //! ```text
-//!   "TIDETASK"  section 'T' │ JSON: files, and splits of them that follow one another
+//!   "TIDETASK"  section 'T' │ JSON: files, and splits of them: those that follow one another, or drawn ones
 //!   or          section 'M' │ JSON: ranges of tables in scratch files that are to be merged
 //!
 //!   "TIDEPIEC"  section 'R' │ JSON: what was read of each split
@@ -42,11 +42,14 @@ const REDUCED: u8 = b'D';
 const SECTIONS: u8 = b'I';
 const ERROR: u8 = b'X';
 
-/// Some splits that follow one another, and the files that they are of.
+/// Some splits that follow one another or were drawn, and the files that they are of.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
     pub files: Vec<FileDescription>,
     pub splits: Vec<SplitDescription>,
+    /// Of drawn splits: after so long with nothing new the task ends without those that stall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_ms: Option<u64>,
 }
 
 impl Task {
@@ -98,7 +101,7 @@ pub(super) struct Read {
 
 /// Where a batch of rows is from.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct RowsPlace {
+pub(crate) struct RowsPlace {
     /// The place of their split among the task's.
     pub place: usize,
     /// Rows that had been read of it by then, …
@@ -113,6 +116,28 @@ struct AllRead<T> {
     splits: T,
     cpu_us: u64,
     wall_us: u64,
+    #[serde(default, skip_serializing_if = "NotRead::is_nothing")]
+    not_read: NotRead,
+}
+
+/// What was not read of drawn splits, by their places in the task.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct NotRead {
+    /// Those that cannot be read, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<(usize, Failure)>,
+    /// Those that stalled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stalled: Vec<usize>,
+    /// How many were found to begin elsewhere than they seem to.
+    #[serde(default)]
+    pub wrong_starts: u64,
+}
+
+impl NotRead {
+    fn is_nothing(&self) -> bool {
+        self.failed.is_empty() && self.stalled.is_empty() && self.wrong_starts == 0
+    }
 }
 
 /// A part in writing.
@@ -156,10 +181,10 @@ impl PartWriter {
     }
 
     /// The message, of splits of which so much was read, which took so long.
-    pub(super) fn finish(self, splits: &[Read], took: Took) -> Result<Vec<u8>> {
+    pub(super) fn finish(self, splits: &[Read], not_read: NotRead, took: Took) -> Result<Vec<u8>> {
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let (cpu_us, wall_us) = (us(took.cpu), us(took.wall));
-        let said = json(&AllRead { splits, cpu_us, wall_us })?;
+        let said = json(&AllRead { splits, cpu_us, wall_us, not_read })?;
         let mut out = Vec::with_capacity(PART_MAGIC.len() + said.len() + self.groups.len() + 64);
         out.extend_from_slice(PART_MAGIC);
         put(&mut out, READ, &said)?;
@@ -179,9 +204,11 @@ pub(super) fn failed(error: Error) -> Vec<u8> {
 }
 
 /// A part, as it came.
-pub(super) struct Part {
-    pub read: Vec<Read>,
-    pub took: Took,
+#[derive(Default)]
+pub(crate) struct Part {
+    pub(super) read: Vec<Read>,
+    pub(super) not_read: NotRead,
+    pub(super) took: Took,
     content: Vec<u8>,
     /// Where the sections begin that have not been read.
     at: usize,
@@ -204,10 +231,10 @@ impl Part {
             _ => return Err(bad("a part says nothing of what was read")),
         };
         let at = content.len() - sections.left();
-        let AllRead { splits: read, cpu_us, wall_us } = read;
+        let AllRead { splits: read, cpu_us, wall_us, not_read } = read;
         let took =
             Took { cpu: Duration::from_micros(cpu_us), wall: Duration::from_micros(wall_us) };
-        Ok(Part { read, took, content, at, batches: VecDeque::new(), place: None })
+        Ok(Part { read, not_read, took, content, at, batches: VecDeque::new(), place: None })
     }
 
     /// What it takes, in bytes.
@@ -254,7 +281,7 @@ impl Part {
     ///
     /// # Errors
     /// Where they cannot be read.
-    pub(super) fn next_batch(&mut self) -> Result<Option<(Option<RowsPlace>, RecordBatch)>> {
+    pub(crate) fn next_batch(&mut self) -> Result<Option<(Option<RowsPlace>, RecordBatch)>> {
         loop {
             if let Some(batch) = self.batches.pop_front() {
                 return Ok(Some((self.place, batch)));

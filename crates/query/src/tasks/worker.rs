@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tidemill_base::Settings;
+use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::process_cpu_seconds;
@@ -16,26 +17,33 @@ use tidemill_remote::{Budget, StorageOptions};
 use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{Rejects, Reopener};
 use tidemill_sql::statement::one_select;
-use tidemill_tables::Table;
 use tidemill_tables::merge::{Merger, together};
 use tidemill_tables::partial::Header;
 use tidemill_tables::ranges::Ranges;
+use tidemill_tables::{Switch, Table, TableSpec};
 
 use super::Took;
-use super::job::{Asked, Job, bad};
+use super::job::{Asked, DrawnSaid, Job, bad};
 use super::parted::{Parted, PartedWriter, Parting, Reduce, Reduced, Spool, Written, groups};
-use super::task::{PartWriter, Read, RowsPlace, Task, Told, failed};
+use super::task::{NotRead, PartWriter, Read, RowsPlace, Task, Told, failed};
 use crate::map::Map;
 use crate::plan::{Over, Plan};
 use crate::route::{Route, Tables};
 use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SoFar, SourceTable};
 use crate::tables::{self, Work};
+use crate::turbo::Turbo;
+use crate::turbo::found::{Finding, FoundRows};
+use crate::turbo::runner::{self, Guessed, Taken, Unseen, Until};
 
 /// A job as one process does its tasks: planned once, however many there are.
 pub struct Worker {
     plan: Plan,
     asked: Asked,
+    /// What is kept per group; none of rows.
+    spec: Option<Arc<TableSpec>>,
+    /// How splits are read that were drawn, and what was looked at of their starts.
+    drawn: Option<(DrawnSaid, Arc<Guessed>)>,
     stream: Arc<SourceTable>,
     reopener: Reopener,
     /// Where large tables go, and how they are put apart.
@@ -108,9 +116,13 @@ impl Worker {
             is_there = true;
             SourceTable::new(Arc::clone(&nothing), run.clone(), sample, planned_over.hidden())
         })?;
-        let own_sides = match (&plan.route, &said.asked) {
+        let (own_sides, spec) = match (&plan.route, &said.asked) {
             (Route::Tables(parts), Asked::Tables(asked)) => {
-                let found = parts.spec.describe();
+                let spec = match said.drawn.and_then(|drawn| drawn.cells) {
+                    Some(splits) => plan.spec_with_cells(parts, splits)?,
+                    None => Arc::clone(&parts.spec),
+                };
+                let found = spec.describe();
                 if &found != asked {
                     return Err(bad(&format!(
                         "its tables are `{}`, and here they are `{}`",
@@ -118,9 +130,9 @@ impl Worker {
                         found.join("; ")
                     )));
                 }
-                &parts.sides
+                (&parts.sides, Some(spec))
             }
-            (Route::Rows { sides, .. }, Asked::Rows { .. }) => sides,
+            (Route::Rows { sides, .. }, Asked::Rows { .. }) => (sides, None),
             _ => return Err(bad("it goes another way here")),
         };
         if own_sides.len() != sides.len() {
@@ -137,7 +149,8 @@ impl Worker {
         };
         let scratch = said.parting.map(open).transpose()?;
         let in_work = Mutex::new(None);
-        Ok(Worker { stream, reopener, asked: said.asked, plan, scratch, in_work })
+        let drawn = said.drawn.map(|drawn| (drawn, Arc::default()));
+        Ok(Worker { stream, reopener, asked: said.asked, spec, drawn, plan, scratch, in_work })
     }
 
     /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
@@ -150,7 +163,7 @@ impl Worker {
 
     /// The map over a task's splits.
     fn map(&self, task: Task, mapped: &mut Mapped) -> Result<(Map, Arc<Scan>)> {
-        let Task { files, splits } = task;
+        let Task { files, splits, .. } = task;
         let source = Arc::new(self.reopener.open(&files)?);
         let splits = splits
             .iter()
@@ -188,12 +201,22 @@ impl Worker {
         };
         let task = match Told::decoded(task)? {
             Told::Read(task) => task,
-            Told::Reduce(reduce) => return self.reduce(&reduce)?.finish(&[], took()),
+            Told::Reduce(reduce) => {
+                return self.reduce(&reduce)?.finish(&[], NotRead::default(), took());
+            }
         };
+        let patience = task.patience_ms.map(Duration::from_millis);
         let (map, scan) = self.map(task, mapped)?;
-        let writer = match (&self.plan.route, &self.asked) {
-            (Route::Tables(parts), Asked::Tables(_)) => self.groups(parts, map, &scan)?,
-            (Route::Rows { .. }, Asked::Rows { fetch }) => self.rows(map, &scan, *fetch)?,
+        let drawn = self.drawn.as_ref().zip(patience);
+        let (writer, not_read) = match (&self.plan.route, &self.asked) {
+            (Route::Tables(parts), Asked::Tables(_)) => match drawn {
+                Some((drawn, patience)) => self.drawn_groups(map, &scan, drawn, patience)?,
+                None => (self.groups(parts, map, &scan)?, NotRead::default()),
+            },
+            (Route::Rows { .. }, Asked::Rows { fetch }) => match drawn {
+                Some((_, patience)) => self.drawn_rows(map, &scan, *fetch, patience)?,
+                None => (self.rows(map, &scan, *fetch)?, NotRead::default()),
+            },
             _ => return Err(Error::Internal("a job that was planned otherwise".into())),
         };
         let read = scan.take_read().into_iter().map(|read| Read {
@@ -203,7 +226,89 @@ impl Worker {
             stats: read.outcome.stats.describe(&scan.splits()[read.index]),
         });
         let read = read.collect::<Vec<_>>();
-        writer.finish(&read, took())
+        writer.finish(&read, not_read, took())
+    }
+
+    /// The groups of some drawn splits, as far as these can be read.
+    fn drawn_groups(
+        &self,
+        map: Map,
+        scan: &Arc<Scan>,
+        (drawn, guessed): &(DrawnSaid, Arc<Guessed>),
+        patience: Duration,
+    ) -> Result<(PartWriter, NotRead)> {
+        let settings = &self.plan.settings;
+        let spec = self.spec.as_ref().ok_or_else(|| bad("there are no tables here"))?;
+        let work = runner::Work {
+            map,
+            scan: Arc::clone(scan),
+            spec: Arc::clone(spec),
+            threads: settings.threads,
+            budget_bytes: settings.share(3, 4),
+            spill_dirs: settings.spill_dirs.clone(),
+            cancel: settings.cancel.clone(),
+            enough: Cancel::new(),
+            progress: settings.progress.clone(),
+            interval_count: 0,
+            rows_max: usize::MAX,
+            watched: None,
+            cells: Switch::default(),
+            is_careful: drawn.is_careful,
+            patience: Some(patience),
+            guessed: Arc::clone(guessed),
+        };
+        let Taken { mut merged, read, failed } = runner::run(work, &Until::default(), &mut Unseen)?;
+        let mut writer = PartWriter::default();
+        while let Some(groups) = merged.next_groups()? {
+            writer.write(&groups)?;
+        }
+        let stalled = read.given_up.iter().filter(|it| it.error.is_none()).map(|it| it.split);
+        let stalled = stalled.chain(read.in_flight.iter().copied());
+        Ok((writer, not_read(failed, stalled, read.wrong_starts)))
+    }
+
+    /// The rows of some drawn splits, as they are found.
+    fn drawn_rows(
+        &self,
+        map: Map,
+        scan: &Arc<Scan>,
+        fetch: Option<usize>,
+        patience: Duration,
+    ) -> Result<(PartWriter, NotRead)> {
+        let settings = &self.plan.settings;
+        let finding = Finding {
+            map,
+            scan: Arc::clone(scan),
+            cancel: settings.cancel.clone(),
+            enough: Cancel::new(),
+            progress: settings.progress.clone(),
+            threads: settings.threads,
+            patience: Some(patience),
+        };
+        let mut rows = FoundRows::start(finding, Turbo::default(), (0, fetch))?;
+        let mut writer = PartWriter::default();
+        while let Some(batch) = rows.next().transpose()? {
+            let (place, SoFar { rows, rejected }) = rows.place();
+            writer.write_rows(RowsPlace { place, rows, rejected }, &batch)?;
+            self.check_size(&writer)?;
+        }
+        let failed = rows.take_failed();
+        Ok((writer, not_read(failed, rows.unread().into_iter(), 0)))
+    }
+
+    /// Refuses rows that are too many to be sent.
+    fn check_size(&self, writer: &PartWriter) -> Result<()> {
+        let bytes_max = self.plan.settings.share(1, 2);
+        if writer.bytes() <= bytes_max {
+            return Ok(());
+        }
+        Err(Error::Memory {
+            message: format!(
+                "the rows of a task take more than {}, half of a worker's memory",
+                human_bytes(bytes_max as u64)
+            ),
+            hint: Some("more --memory; or on one machine, where rows need not wait".into()),
+        })
     }
 
     /// The groups of some splits.
@@ -313,16 +418,22 @@ impl Worker {
         while let Some(batch) = rows.next().transpose()? {
             let (place, SoFar { rows, rejected }) = rows.place();
             writer.write_rows(RowsPlace { place, rows, rejected }, &batch)?;
-            if writer.bytes() > bytes_max {
-                return Err(Error::Memory {
-                    message: format!(
-                        "the rows of a task take more than {}, half of a worker's memory",
-                        human_bytes(bytes_max as u64)
-                    ),
-                    hint: Some("more --memory; or on one machine, where rows need not wait".into()),
-                });
-            }
+            self.check_size(&writer)?;
         }
         Ok(writer)
     }
+}
+
+/// What is told of splits that were not read: those that could not be, and those that stalled or were on their way.
+fn not_read(
+    failed: Vec<(usize, Error)>,
+    stalled: impl Iterator<Item = usize>,
+    wrong_starts: u64,
+) -> NotRead {
+    let mut stalled: Vec<usize> = stalled.collect();
+    stalled.retain(|place| failed.iter().all(|(other, _)| other != place));
+    stalled.sort_unstable();
+    stalled.dedup();
+    let failed = failed.into_iter().map(|(place, error)| (place, error.into())).collect();
+    NotRead { failed, stalled, wrong_starts }
 }

@@ -9,6 +9,7 @@ use tidemill_sampling::DrawnOrder;
 use tidemill_source::{LeftOut, Split, rows_known};
 
 use super::runner::{GivenUp, Until};
+use super::tally::Tally;
 use crate::scan::Scan;
 
 /// Of fewer splits there is no sample.
@@ -107,6 +108,25 @@ impl Drawing {
         })
     }
 
+    /// Splits that somebody else has drawn: all of them, in their order.
+    pub(crate) fn given(scan: &Scan) -> Self {
+        let sizes = sizes(scan.splits());
+        let total = sizes.iter().sum();
+        let number = |index| u32::try_from(index).unwrap_or(u32::MAX);
+        Drawing {
+            order: (0..sizes.len()).map(number).collect(),
+            count: sizes.len(),
+            in_order: false,
+            weight: total,
+            weights: sizes.clone(),
+            sizes,
+            total,
+            drop_bytes: 0,
+            advice: LEAVES_OUT,
+            next: AtomicUsize::new(0),
+        }
+    }
+
     /// The next split; none when as many have been begun as may be.
     pub(crate) fn next(&self) -> Option<usize> {
         let at = self.next.fetch_add(1, Ordering::Relaxed);
@@ -127,33 +147,32 @@ impl Drawing {
     ///
     /// # Errors
     /// The split's own, if it may not be.
-    pub(crate) fn give_up(
-        &self,
-        index: usize,
-        error: Error,
-        (given_up, bytes): (&mut Vec<GivenUp>, &mut u64),
-    ) -> Result<()> {
-        let may_be = matches!(
-            &error,
-            Error::Io { .. }
-                | Error::Corrupt { .. }
-                | Error::NotFound { .. }
-                | Error::Changed { .. }
-                | Error::Remote { .. }
-                | Error::Program { .. }
-                | Error::Rowfile { .. }
-                | Error::Format { .. }
-        );
-        if !may_be {
+    pub(super) fn give_up(&self, index: usize, error: Error, tally: &mut Tally) -> Result<()> {
+        if !may_be_left_out(&error) {
             return Err(error);
         }
-        if *bytes + self.sizes[index] > self.drop_bytes {
+        if tally.given_up_bytes + self.sizes[index] > self.drop_bytes {
             return Err(error.advised(self.advice));
         }
-        *bytes += self.sizes[index];
-        given_up.push(GivenUp { split: index, error: Some(error.to_string()) });
+        tally.given_up_bytes += self.sizes[index];
+        tally.given_up.push(GivenUp { split: index, error: Some(error.to_string()) });
         Ok(())
     }
+}
+
+/// Whether what was met is of a file, and not of the query or this machine.
+pub(crate) fn may_be_left_out(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Io { .. }
+            | Error::Corrupt { .. }
+            | Error::NotFound { .. }
+            | Error::Changed { .. }
+            | Error::Remote { .. }
+            | Error::Program { .. }
+            | Error::Rowfile { .. }
+            | Error::Format { .. }
+    )
 }
 
 /// The bytes of files that are in no split, where all splits together have so many: their own, or those of a file as others

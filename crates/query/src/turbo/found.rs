@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use super::drawing::{Drawing, TICK};
 use super::reading::{Reading, to_replace};
 use super::runner::{GivenUp, ReadPart, Until, Why};
 use super::shown::PartRead;
+use super::tally::Tally;
 use super::{Turbo, account_of};
 use crate::map::Map;
 use crate::rows::Limits;
@@ -38,6 +39,8 @@ pub(crate) struct FoundRows {
     limits: Limits,
     /// What had been read of splits when the last of their rows that were taken was made; of those that have not landed.
     open: HashMap<usize, SoFar>,
+    /// The split of the last rows, and what had been read of it.
+    place: (usize, SoFar),
     why: Option<Why>,
 }
 
@@ -59,20 +62,20 @@ struct Shared {
     drawing: Drawing,
     /// Whether a number of rows is wanted: then what was looked at is counted, and otherwise whose rows were taken.
     is_find: bool,
+    /// As in [`Finding`].
+    patience: Option<Duration>,
     is_over: AtomicBool,
     state: Mutex<State>,
     began: Instant,
 }
 
-#[derive(Default)]
 struct State {
     hands: Vec<Arc<Reading>>,
     /// Threads that have not ended.
     threads: usize,
-    landed: usize,
-    bytes: u64,
-    given_up: Vec<GivenUp>,
-    given_up_bytes: u64,
+    tally: Tally,
+    /// What cannot be read, where somebody else judges that.
+    failed: Vec<(usize, Error)>,
     /// Where rows are to be found: how far splits have been looked at that have not landed.
     looked: HashMap<usize, SoFar>,
 }
@@ -88,6 +91,9 @@ pub(crate) struct Finding {
     pub enough: Cancel,
     pub progress: Progress,
     pub threads: usize,
+    /// Of splits that somebody else has drawn: after so long with nothing new it ends without those that stall. What
+    /// cannot be read is told, and judged elsewhere.
+    pub patience: Option<Duration>,
 }
 
 impl FoundRows {
@@ -101,12 +107,22 @@ impl FoundRows {
         (skip, fetch): (usize, Option<usize>),
     ) -> Result<Self> {
         let until = turbo.until();
-        let drawing = Drawing::new(&finding.scan, &until)?;
+        let drawing = match finding.patience {
+            Some(_) => Drawing::given(&finding.scan),
+            None => Drawing::new(&finding.scan, &until)?,
+        };
         if drawing.in_order {
             // Whoever waits for the first rows has them as they come.
             finding.scan.set_eager();
         }
         let threads = finding.threads.clamp(1, drawing.count().max(1));
+        let state = Mutex::new(State {
+            hands: Vec::new(),
+            threads: 0,
+            tally: Tally::new(drawing.sizes.len()),
+            failed: Vec::new(),
+            looked: HashMap::new(),
+        });
         let shared = Arc::new(Shared {
             map: finding.map,
             scan: finding.scan,
@@ -114,9 +130,10 @@ impl FoundRows {
             enough: finding.enough,
             progress: finding.progress,
             drawing,
-            is_find: fetch.is_some(),
+            is_find: fetch.is_some() && finding.patience.is_none(),
+            patience: finding.patience,
             is_over: AtomicBool::new(false),
-            state: Mutex::default(),
+            state,
             began: Instant::now(),
         });
         let (sender, batches) = sync_channel(BATCHES_READY);
@@ -132,6 +149,7 @@ impl FoundRows {
             until,
             limits: Limits { skip, left: fetch },
             open,
+            place: (0, SoFar::default()),
             why: None,
         })
     }
@@ -140,7 +158,7 @@ impl FoundRows {
     pub(crate) fn account(&self) -> Option<PartRead> {
         let why = self.why?;
         let state = self.shared.state.lock();
-        let (mut given_up, mut in_flight) = (state.given_up.clone(), Vec::new());
+        let (mut given_up, mut in_flight) = (state.tally.given_up.clone(), Vec::new());
         for hand in &state.hands {
             let Some(split) = hand.split() else { continue };
             match hand.has_stalled() {
@@ -151,14 +169,32 @@ impl FoundRows {
         // What is read in order counts as far as it was read; where rows were found, how much that is is known in rows.
         let is_read_on = self.shared.drawing.in_order && why != Why::Found;
         let bytes = match is_read_on {
-            true => state.bytes.max(self.shared.progress.bytes_done()),
-            false => state.bytes,
+            true => state.tally.bytes.max(self.shared.progress.bytes_done()),
+            false => state.tally.bytes,
         };
         let sample = None;
         let left_out = self.shared.scan.source().left_out();
         let wrong_starts = 0;
         let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
         Some(account_of(&self.shared.scan, &self.turbo, &read))
+    }
+
+    /// The split of the last rows, and what had been read of it then.
+    pub(crate) fn place(&self) -> (usize, SoFar) {
+        self.place
+    }
+
+    /// The splits that are not read now that it has ended, though they were begun.
+    pub(crate) fn unread(&self) -> Vec<usize> {
+        let is_cut_short = self.why == Some(Why::Found);
+        let state = self.shared.state.lock();
+        let begun = state.hands.iter().filter_map(|hand| hand.split());
+        begun.filter(|split| !is_cut_short && !state.tally.has(*split)).collect()
+    }
+
+    /// The splits that could not be read, where somebody else judges that.
+    pub(crate) fn take_failed(&self) -> Vec<(usize, Error)> {
+        std::mem::take(&mut self.shared.state.lock().failed)
     }
 
     fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
@@ -200,6 +236,7 @@ impl FoundRows {
                     self.shared.land(split, outcome)?;
                 }
                 Message::Rows(batch, split, so_far) => {
+                    self.place = (split, so_far);
                     if !self.shared.is_find {
                         self.open.insert(split, so_far);
                     }
@@ -314,15 +351,14 @@ impl Shared {
     /// Whether enough was read, and why.
     fn is_enough(&self, until: &Until) -> Option<Why> {
         let state = self.state.lock();
-        let splits = self.drawing.sizes.len();
-        if state.landed == splits {
-            return Some(Why::Whole);
-        }
-        if until.drop.is_some() && state.bytes >= self.drawing.total - self.drawing.drop_bytes {
-            return Some(Why::Drop);
-        }
-        (state.landed + state.given_up.len() >= self.drawing.count())
-            .then_some(if self.drawing.count() < splits { Why::Sample } else { Why::Drop })
+        let enough = state.tally.enough(&self.drawing, until);
+        enough.or_else(|| {
+            let patience = self.patience?;
+            let mut at_work = state.hands.iter().filter(|hand| hand.split().is_some());
+            let has_stalled =
+                self.drawing.has_ended() && at_work.all(|hand| hand.idle() > patience);
+            has_stalled.then_some(Why::Asked)
+        })
     }
 
     fn take_splits(&self, hand: &Reading, sender: &SyncSender<Message>) -> Result<()> {
@@ -340,8 +376,12 @@ impl Shared {
             }
             if let Err(error) = read {
                 let state = &mut *self.state.lock();
-                let given_up = (&mut state.given_up, &mut state.given_up_bytes);
-                self.drawing.give_up(index, error, given_up)?;
+                if self.patience.is_some() {
+                    state.tally.given_up.push(GivenUp { split: index, error: None });
+                    state.failed.push((index, error));
+                } else {
+                    self.drawing.give_up(index, error, &mut state.tally)?;
+                }
             }
             if hand.is_replaced() {
                 return Ok(());
@@ -420,11 +460,10 @@ impl Shared {
         }
         // From here on all of it counts.
         state.looked.remove(&index);
+        state.tally.land(&self.scan, index, self.drawing.sizes[index], outcome.as_ref());
         if let Some(outcome) = outcome {
-            self.scan.accept(outcome.stats)?;
+            self.scan.take(index, 0, outcome)?;
         }
-        state.landed += 1;
-        state.bytes += self.drawing.sizes[index];
         Ok(())
     }
 }

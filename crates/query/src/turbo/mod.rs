@@ -9,12 +9,14 @@
 pub(crate) mod answer;
 pub(crate) mod bounds;
 pub(crate) mod drawing;
+pub(crate) mod elsewhere;
 pub(crate) mod found;
 pub(crate) mod intervals;
 pub(crate) mod reading;
 pub(crate) mod run;
 pub(crate) mod runner;
 pub(crate) mod shown;
+mod tally;
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +24,8 @@ use runner::Until;
 pub(crate) use shown::account_of;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory::{Size, parse_size};
-use tidemill_tables::TableSpec;
+
+use crate::route::Route;
 
 /// When a query may end before all of its input was read, and what is said of its answer.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -122,6 +125,30 @@ impl Turbo {
         Ok(())
     }
 
+    /// The options as [`set`](Self::set) takes them; a deadline is what is left of it.
+    pub fn texts(&self) -> Vec<(&'static str, String)> {
+        let left = self.deadline.map(|all| {
+            let spent = self.began.map_or(Duration::ZERO, |began| began.elapsed());
+            let left = all.saturating_sub(spent).max(Duration::from_millis(1));
+            format!("{:.3}ms", left.as_secs_f64() * 1e3)
+        });
+        let number = |number: f64| format!("{number:?}");
+        let flag = |is_set: bool| is_set.then(|| "true".to_owned());
+        let all = [
+            ("deadline", left),
+            ("drop", self.drop.map(number)),
+            ("error", self.error.map(number)),
+            ("sample", self.sample.map(number)),
+            ("find", self.find.map(|rows| rows.to_string())),
+            ("seed", self.seed.map(|seed| seed.to_string())),
+            ("confidence", self.confidence.map(number)),
+            ("split_bytes", self.split_bytes.map(|bytes| bytes.to_string())),
+            ("as_seen", flag(self.as_seen)),
+            ("no_intervals", flag(self.no_intervals)),
+        ];
+        all.into_iter().filter_map(|(option, text)| Some((option, text?))).collect()
+    }
+
     /// Whether the answer may be incomplete.
     pub fn may_stop(&self) -> bool {
         self.deadline.is_some()
@@ -129,10 +156,16 @@ impl Turbo {
             || [self.drop, self.error, self.sample].iter().any(Option::is_some)
     }
 
-    /// Whether the input of such tables is cut finely: not where whoever only watches has it cut as ever, nor where
-    /// answers depend on the cut.
-    pub(crate) fn cuts_finely(&self, spec: &TableSpec) -> bool {
-        self.may_stop() && (spec.is_order_free() || self.split_bytes.is_some())
+    /// Whether the input of a query is cut finely: not where whoever only watches has it cut as ever, nor where answers
+    /// depend on the cut.
+    pub(crate) fn cuts(&self, route: &Route) -> bool {
+        match route {
+            Route::Tables(parts) => {
+                self.may_stop() && (parts.spec.is_order_free() || self.split_bytes.is_some())
+            }
+            Route::Rows { .. } => true,
+            Route::Engine { .. } => false,
+        }
     }
 
     /// These, and where nothing is said those of `base`.
@@ -380,6 +413,39 @@ mod tests {
         assert_eq!(set("seed", "7").unwrap().seed, Some(7));
         assert!(set("seed", "-7").is_err());
         assert!(set("dead_line", "7s").unwrap_err().to_string().contains("deadline"));
+    }
+
+    #[test]
+    fn options_are_the_same_from_their_own_texts() {
+        let all = [
+            ("deadline", "7s"),
+            ("drop", "12.5%"),
+            ("error", "1e-3"),
+            ("sample", "100%"),
+            ("find", "3"),
+            ("seed", "18446744073709551615"),
+            ("confidence", "99.9%"),
+            ("split_bytes", "3k"),
+            ("as_seen", "true"),
+            ("no_intervals", "true"),
+        ];
+        let of = |options: &[(&str, &str)]| {
+            let mut turbo = Turbo::default();
+            options.iter().for_each(|(option, text)| turbo.set(option, text).unwrap());
+            turbo
+        };
+        for turbo in [of(&all), of(&all[1..4]), Turbo::default()] {
+            let texts = turbo.texts();
+            let texts: Vec<_> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+            assert_eq!(of(&texts), turbo);
+        }
+        let began = Instant::now().checked_sub(Duration::from_secs(5));
+        let left = of(&[of(&all[..1]), Turbo { began, ..of(&all[..1]) }][1]
+            .texts()
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect::<Vec<_>>());
+        assert!(left.deadline.unwrap() <= Duration::from_secs(2));
     }
 
     #[test]

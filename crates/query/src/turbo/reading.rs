@@ -74,9 +74,13 @@ impl Reading {
 
     /// Whether it waits for something that has not come for long.
     pub(crate) fn has_stalled(&self) -> bool {
-        let limit = u64::try_from(STALLED.as_millis()).unwrap_or(u64::MAX);
-        self.is_replaced()
-            || self.now_ms().saturating_sub(self.moved_ms.load(Ordering::Relaxed)) > limit
+        self.is_replaced() || self.idle() > STALLED
+    }
+
+    /// For how long it has had nothing.
+    pub(crate) fn idle(&self) -> Duration {
+        let moved_ms = self.moved_ms.load(Ordering::Relaxed);
+        Duration::from_millis(self.now_ms().saturating_sub(moved_ms))
     }
 }
 

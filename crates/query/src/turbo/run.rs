@@ -7,25 +7,28 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::TableReference;
 use datafusion::logical_expr::{FetchType, LogicalPlan};
+use tidemill_base::Settings;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::{Sample, look_confidence, look_splits};
-use tidemill_tables::Switch;
 use tidemill_tables::merge::Merged;
+use tidemill_tables::{Switch, TableSpec};
 
 use super::answer::Answering;
 use super::bounds::Known;
 use super::drawing::{can_be_sampled, splits_with_left_out};
+use super::elsewhere::{self, FoundElsewhere};
 use super::found::{Finding, FoundRows};
 use super::runner::{self, Look, ReadPart, Snapshot, Taken, Why};
 use super::shown::{ShownBounds, note_bounds};
-use super::{Turbo, account_of};
+use super::{Turbo, account_of, of_a_summary};
+use crate::build_sides::BuildSide;
 use crate::columns::named;
 use crate::plan::Plan;
-use crate::results::Account;
+use crate::results::{Account, RowSource};
 use crate::route::Tables;
 use crate::scan::Scan;
-use crate::tasks::Gives;
+use crate::tasks::{self, DrawnSaid, Gives};
 
 impl Plan {
     /// Fills tables with as much of the input as there is time for.
@@ -50,18 +53,19 @@ impl Plan {
         is_careful: bool,
     ) -> Result<(Merged, Answering, Account)> {
         let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
-        if let (Some((_, table)), true) = (stream, turbo.cuts_finely(&parts.spec)) {
+        if let (Some((_, table)), true) = (stream, turbo.cuts(&self.route)) {
             table.cut_finely(turbo.split_bytes);
         }
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
         let (map, scan) = self.per_split(&parts.stream, map)?;
         let switch = Switch::default();
-        let spec = match &self.bounds {
-            Some(bounds) if can_be_sampled(scan.splits()) && !turbo.as_seen => {
-                bounds.with_cells(&parts.spec, splits_with_left_out(&scan), &switch)
-            }
-            _ => Arc::clone(&parts.spec),
+        let is_scaled = can_be_sampled(scan.splits()) && !turbo.as_seen;
+        let bounds = self.bounds.as_ref().filter(|_| is_scaled);
+        let cells = bounds.map(|_| splits_with_left_out(&scan));
+        let spec = match bounds.zip(cells) {
+            Some((bounds, splits)) => bounds.with_cells(&parts.spec, splits, &switch),
+            None => Arc::clone(&parts.spec),
         };
         let carried = self.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried());
         let mut part = Answering {
@@ -90,6 +94,8 @@ impl Plan {
             watched: (!turbo.may_stop()).then(|| switch.clone()),
             cells: switch.clone(),
             is_careful,
+            patience: None,
+            guessed: Arc::default(),
         };
         let until = turbo.until();
         let mut watch = watch;
@@ -116,7 +122,15 @@ impl Plan {
             glimpse_at: Instant::now() + watch.as_ref().map_or(GLIMPSE_FIRST, |watch| watch.after),
             watch,
         };
-        let Taken { mut merged, read } = runner::run(work, &until, &mut looking)?;
+        let taken = match &self.query.workers {
+            None => runner::run(work, &until, &mut looking)?,
+            Some(workers) => {
+                let drawn = DrawnSaid { cells, is_careful };
+                let tasks = tasks::drawn_tables(self, parts, &work.spec, drawn, &scan, workers)?;
+                elsewhere::run(&work, tasks, &until, &mut looking)?
+            }
+        };
+        let Taken { mut merged, read, .. } = taken;
         if read.wrong_starts > 0 && !is_careful && !read.is_whole() && read.sample.is_some() {
             // Some rows are none: records begin elsewhere than they seem to.
             let watch = looking.watch.take();
@@ -174,23 +188,41 @@ impl Plan {
 }
 
 impl Plan {
+    /// What is kept per group beside sums by place in the input, of so many splits.
+    ///
+    /// # Errors
+    /// Where the query has no estimates.
+    pub(crate) fn spec_with_cells(&self, parts: &Tables, splits: usize) -> Result<Arc<TableSpec>> {
+        let bounds = parts.bounds(&self.logical, self.schema(), true);
+        let bounds = bounds.ok_or_else(of_a_summary)?;
+        Ok(bounds.with_cells(&parts.spec, splits, &Switch::default()))
+    }
+
     /// Starts to find rows, in no order.
     ///
     /// # Errors
     /// As planning, and where no thread can be started.
     pub(crate) fn find_rows(
         &self,
-        stream: &TableReference,
-        map: &LogicalPlan,
+        (stream, map, sides): (&TableReference, &LogicalPlan, &[BuildSide]),
         (skip, fetch): (usize, Option<usize>),
-    ) -> Result<FoundRows> {
+    ) -> Result<RowSource> {
         let turbo = self.query.turbo.clone().unwrap_or_default();
         if let Some((_, table)) = self.tables.iter().find(|(name, _)| name == stream.table()) {
             table.cut_finely(turbo.split_bytes);
         }
-        let (map, scan) = self.per_split(stream, map)?;
+        let (split_map, scan) = self.per_split(stream, map)?;
         let found = turbo.find.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let fetch = fetch.into_iter().chain(found).min();
+        if let Some(workers) = &self.query.workers {
+            let limits = (skip, fetch);
+            let tasks = tasks::drawn_rows(self, (stream, sides), limits, &scan, workers)?;
+            let Settings { progress, cancel, enough, .. } = &self.settings;
+            let run = (progress, cancel, enough);
+            let found = FoundElsewhere::start(&scan, tasks, turbo, limits, run)?;
+            return Ok(RowSource::FoundElsewhere(Box::new(found)));
+        }
+        let map = split_map;
         let finding = Finding {
             map,
             scan,
@@ -198,8 +230,9 @@ impl Plan {
             enough: self.settings.enough.clone(),
             progress: self.settings.progress.clone(),
             threads: self.settings.threads,
+            patience: None,
         };
-        FoundRows::start(finding, turbo, (skip, fetch))
+        Ok(RowSource::Found(FoundRows::start(finding, turbo, (skip, fetch))?))
     }
 }
 

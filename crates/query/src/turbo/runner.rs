@@ -28,11 +28,12 @@ use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sampling::Sample;
 use tidemill_source::{LeftOut, Piece};
 use tidemill_sql::Told;
-use tidemill_tables::merge::{Merged, Merger, Pending};
+use tidemill_tables::merge::{Load, Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
 
-use super::drawing::{Drawing, TICK, splits_with_left_out};
+use super::drawing::{Drawing, TICK};
 use super::reading::{Reading, to_replace};
+use super::tally::Tally;
 use crate::map::Map;
 use crate::scan::{Outcome, Scan, SoFar};
 use crate::tables::{Tables, placed};
@@ -68,6 +69,46 @@ pub(crate) struct Work {
     pub cells: Switch,
     /// Whether splits begin where what stands before them says, and not where their own first bytes look as if.
     pub is_careful: bool,
+    /// Of splits that somebody else has drawn: after so long with nothing new it ends without those that stall. What
+    /// cannot be read is told, and judged elsewhere.
+    pub patience: Option<Duration>,
+    /// What has been looked at of starts.
+    pub guessed: Arc<Guessed>,
+}
+
+/// What so many tables hold at most each.
+pub(super) struct Held {
+    pub groups: usize,
+    pub bytes: usize,
+    pub tables: usize,
+}
+
+impl Work {
+    /// What it takes from the last row to the answer of such tables, in a run that has so much time.
+    pub(super) fn reserve(&self, held: Held, load: Load, all: Duration) -> Duration {
+        let intervals = self.rows_max.min(held.groups) * self.interval_count;
+        let intervals = intervals.div_ceil(self.threads.max(1)) as u64;
+        let bytes = held.bytes.saturating_mul(held.tables) + load.bytes;
+        let tables = [
+            RESERVE_PER_GROUP_NS.saturating_mul((held.groups * held.tables) as u64),
+            RESERVE_PER_MERGED_GROUP_NS.saturating_mul(load.groups as u64),
+            RESERVE_PER_ROW_NS.saturating_mul(load.rows as u64),
+            RESERVE_PER_BYTE_NS.saturating_mul(bytes as u64),
+            RESERVE_PER_SPILLED_BYTE_NS.saturating_mul(self.progress.spilled_bytes()),
+        ];
+        let tables = Duration::from_nanos(tables.into_iter().fold(0, u64::saturating_add));
+        let intervals = RESERVE_PER_INTERVAL_NS.saturating_mul(intervals);
+        // Rather a longer look at the input than intervals of all of very many groups: the first rows have theirs.
+        let reserve = tables + Duration::from_nanos(intervals).min(all / INTERVALS_SHARE);
+        RESERVE + reserve.min(all - all / READING_SHARE)
+    }
+}
+
+/// Splits whose start was guessed, so far, and their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Guessed {
+    splits: AtomicUsize,
+    bytes: AtomicU64,
 }
 
 /// When the runner stops.
@@ -113,6 +154,8 @@ pub(crate) struct GivenUp {
 pub(crate) struct Taken {
     pub merged: Merged,
     pub read: ReadPart,
+    /// The splits that could not be read, where somebody else judges that.
+    pub failed: Vec<(usize, Error)>,
 }
 
 /// Which part of the input was read.
@@ -164,8 +207,25 @@ pub(crate) trait Look {
     fn look(&mut self, snapshot: Snapshot) -> Result<Option<f64>>;
 }
 
+/// Nobody looks.
+pub(crate) struct Unseen;
+
+impl Look for Unseen {
+    fn is_due(&self, _: u64) -> bool {
+        false
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    fn look(&mut self, _: Snapshot) -> Result<Option<f64>> {
+        Ok(None)
+    }
+}
+
 /// What it takes, at least, from the last row to the answer.
-const RESERVE: Duration = Duration::from_millis(20);
+pub(super) const RESERVE: Duration = Duration::from_millis(20);
 
 /// And for each group of a thread's table …
 const RESERVE_PER_GROUP_NS: u64 = 3_000;
@@ -207,10 +267,10 @@ const STARTS_CHECKED: usize = 16;
 const CHECKED_EACH_BYTES: u64 = 4 << 20;
 
 /// Looks take one part in so many of a run's time, at most.
-const LOOKS_SHARE: u32 = 6;
+pub(super) const LOOKS_SHARE: u32 = 6;
 
 /// So much longer a run is taken to be for that: of a short one looks are few.
-const LOOKS_FREE: Duration = Duration::from_secs(1);
+pub(super) const LOOKS_FREE: Duration = Duration::from_secs(1);
 
 /// Where rows of a split wait, at most so many bytes.
 const HELD_BYTES_MIN: usize = 8 << 20;
@@ -218,9 +278,6 @@ const HELD_BYTES_MIN: usize = 8 << 20;
 struct Runner {
     work: Work,
     drawing: Drawing,
-    /// Splits whose start was guessed, so far, and their bytes.
-    guesses: AtomicUsize,
-    guessed_bytes: AtomicU64,
     is_over: AtomicBool,
     /// Taken when no thread has a table any more.
     merger: RwLock<Option<Merger>>,
@@ -234,65 +291,23 @@ struct Runner {
     began: Instant,
 }
 
-#[derive(Default)]
 struct State {
     /// Threads that have not ended.
     threads: usize,
     /// Of each thread what it has at hand.
     hands: Vec<Arc<Hand>>,
-    landed: LandedSplits,
-    bytes: u64,
-    /// Rows of the source in what has landed.
-    rows: u64,
-    given_up: Vec<GivenUp>,
-    given_up_bytes: u64,
-    /// Whether a split began elsewhere than the one before it ended.
-    has_wrong_start: bool,
-    /// How many were found to by what stands before them.
-    checked_wrong: u64,
+    tally: Tally,
+    /// What reading met, where somebody else judges whether it may be left out.
+    failed: Vec<(usize, Error)>,
     /// Chunks of splits, where the order matters.
     chunks: BTreeMap<usize, Vec<Pending>>,
     error: Option<Error>,
 }
 
-#[derive(Clone, Copy)]
-struct Landed {
-    start: Option<u64>,
-    end: Option<u64>,
-    is_exact: bool,
-}
-
-/// Which splits count, and where each began and ended.
-#[derive(Default)]
-struct LandedSplits {
-    /// A place for each split.
-    places: Vec<Option<Landed>>,
-    count: usize,
-}
-
-impl LandedSplits {
-    fn insert(&mut self, index: usize, landed: Landed) {
-        self.count += usize::from(self.places[index].replace(landed).is_none());
-    }
-
-    fn get(&self, index: usize) -> Option<&Landed> {
-        self.places.get(index)?.as_ref()
-    }
-
-    fn len(&self) -> usize {
-        self.count
-    }
-
-    /// The splits that count, in the order of the data.
-    fn indices(&self) -> impl Iterator<Item = usize> {
-        self.places.iter().enumerate().filter(|(_, place)| place.is_some()).map(|(index, _)| index)
-    }
-}
-
 /// What a thread has at hand.
 struct Hand {
     /// None once it was taken away.
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<Filled>>,
     reading: Reading,
 }
 
@@ -304,7 +319,7 @@ struct Own<'a> {
 }
 
 /// A thread's table.
-struct Held {
+struct Filled {
     tables: Tables,
     /// Those of the split's chunks that have left it, where the order matters.
     chunks: Vec<Pending>,
@@ -317,7 +332,10 @@ struct Held {
 /// # Errors
 /// The first that reading, unless it may be left out, mapping or merging meets.
 pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Taken> {
-    let drawing = Drawing::new(&work.scan, until)?;
+    let drawing = match work.patience {
+        Some(_) => Drawing::given(&work.scan),
+        None => Drawing::new(&work.scan, until)?,
+    };
     if drawing.in_order {
         // Rows count as they come.
         work.scan.set_eager();
@@ -326,15 +344,19 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
     let merge_bytes = work.budget_bytes / 3 * 2;
     let merger =
         Merger::new(&work.spec, merge_bytes, &work.spill_dirs, &work.cancel, &work.progress)?;
-    let places = vec![None; drawing.sizes.len()];
-    let landed = LandedSplits { places, count: 0 };
+    let state = State {
+        threads: 0,
+        hands: Vec::new(),
+        tally: Tally::new(drawing.sizes.len()),
+        failed: Vec::new(),
+        chunks: BTreeMap::new(),
+        error: None,
+    };
     let runner = Arc::new(Runner {
         drawing,
-        guesses: AtomicUsize::new(0),
-        guessed_bytes: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
         merger: RwLock::new(Some(merger)),
-        state: Mutex::new(State { landed, ..State::default() }),
+        state: Mutex::new(state),
         changed: Condvar::new(),
         worker_bytes: work.budget_bytes / 6 / threads,
         held_bytes_max: (work.budget_bytes / 6 / threads).max(HELD_BYTES_MIN),
@@ -359,7 +381,7 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
 impl Runner {
     fn start_thread(self: &Arc<Self>) -> Result<()> {
         let tables = Tables::new(&self.work.spec, self.worker_bytes)?;
-        let held = Held { tables, chunks: Vec::new(), so_far: SoFar::default() };
+        let held = Filled { tables, chunks: Vec::new(), so_far: SoFar::default() };
         let hand =
             Arc::new(Hand { held: Mutex::new(Some(held)), reading: Reading::new(self.began) });
         let worker = {
@@ -422,8 +444,12 @@ impl Runner {
                     hand.held.lock().as_mut().map(|held| std::mem::take(&mut held.so_far));
                 self.work.scan.count_part(counted.unwrap_or_default());
                 let state = &mut *self.state.lock();
-                let given_up = (&mut state.given_up, &mut state.given_up_bytes);
-                self.drawing.give_up(index, error, given_up)?;
+                if self.work.patience.is_some() {
+                    state.tally.given_up.push(GivenUp { split: index, error: None });
+                    state.failed.push((index, error));
+                } else {
+                    self.drawing.give_up(index, error, &mut state.tally)?;
+                }
             }
             if self.may_be_enough() {
                 self.changed.notify_all();
@@ -440,8 +466,8 @@ impl Runner {
     fn may_be_enough(&self) -> bool {
         let state = self.state.lock();
         let has_dropped = self.drawing.drop_bytes > 0
-            && state.bytes >= self.drawing.total - self.drawing.drop_bytes;
-        has_dropped || state.landed.len() + state.given_up.len() >= self.drawing.count()
+            && state.tally.bytes >= self.drawing.total - self.drawing.drop_bytes;
+        has_dropped || state.tally.landed() + state.tally.given_up.len() >= self.drawing.count()
     }
 
     /// Reads a split; its rows count in the end, or as they come.
@@ -461,8 +487,8 @@ impl Runner {
             };
             if outcome.as_ref().is_some_and(other) {
                 let mut state = self.state.lock();
-                state.has_wrong_start = true;
-                state.checked_wrong += 1;
+                state.tally.has_wrong_start = true;
+                state.tally.checked_wrong += 1;
                 self.changed.notify_all();
             }
         }
@@ -480,7 +506,11 @@ impl Runner {
             outcome = scan.outcome(index);
         }
         // What a damaged file is decoded to may look like malformed records.
-        if matches!(read, Err(Error::BadRecords { .. })) && self.drawing.drop_bytes > 0 {
+        let is_refused = matches!(read, Err(Error::BadRecords { .. }));
+        let has_refused = || outcome.as_ref().is_some_and(|outcome| outcome.stats.rejected > 0);
+        if is_refused && self.drawing.drop_bytes > 0
+            || self.work.patience.is_some() && has_refused()
+        {
             scan.source().check_stored(&scan.splits()[index], &self.work.cancel)?;
         }
         let Some((row_count, waiting)) = read? else { return Ok(()) };
@@ -495,8 +525,9 @@ impl Runner {
             return false;
         }
         let bytes = self.drawing.sizes[index];
-        let number = self.guesses.fetch_add(1, Ordering::Relaxed);
-        let before = self.guessed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let Guessed { splits, bytes: before } = self.work.guessed.as_ref();
+        let number = splits.fetch_add(1, Ordering::Relaxed);
+        let before = before.fetch_add(bytes, Ordering::Relaxed);
         let is_far = before / CHECKED_EACH_BYTES != (before + bytes) / CHECKED_EACH_BYTES;
         let is_large = bytes.saturating_mul(STARTS_CHECKED as u64) >= CHECKED_EACH_BYTES;
         number < STARTS_CHECKED
@@ -529,7 +560,7 @@ impl Runner {
             map.add_cpu(clock);
             let mut batch = batch.told()?;
             if work.spec.has_positions() {
-                batch = placed(&batch, index, row_count)?;
+                batch = placed(&batch, work.scan.splits()[index].index, row_count)?;
             }
             row_count += batch.num_rows() as u64;
             match self.drawing.in_order {
@@ -630,27 +661,19 @@ impl Runner {
         }
         self.note_groups(&held.tables);
         held.so_far = SoFar::default();
-        let mut landed = Landed { start: None, end: None, is_exact: true };
-        let rows = outcome.as_ref().map_or(0, |outcome| outcome.stats.rows);
-        if let Some(outcome) = outcome {
-            landed = Landed {
-                start: outcome.stats.start,
-                end: outcome.stats.end,
-                is_exact: outcome.is_exact,
-            };
-            self.work.scan.accept(outcome.stats)?;
-        }
         self.work.progress.map().add_rows(row_count);
-        let mut state = self.state.lock();
-        state.landed.insert(index, landed);
-        let is_wrong = |index| self.is_wrong_start(&state.landed, index);
-        let has_wrong_start = is_wrong(index) || is_wrong(index + 1);
-        state.has_wrong_start |= has_wrong_start;
-        state.bytes += self.drawing.sizes[index];
-        state.rows += rows;
+        self.state.lock().tally.land(
+            &self.work.scan,
+            index,
+            self.drawing.sizes[index],
+            outcome.as_ref(),
+        );
+        if let Some(outcome) = outcome {
+            self.work.scan.take(index, row_count, outcome)?;
+        }
         if !is_order_free {
             let chunks = std::mem::take(&mut held.chunks);
-            state.chunks.insert(index, chunks);
+            self.state.lock().chunks.insert(index, chunks);
         }
         Ok(())
     }
@@ -662,7 +685,6 @@ impl Runner {
         gathered: &mut Table,
         look: &mut dyn Look,
     ) -> Result<Why> {
-        let enough_bytes = self.drawing.total - self.drawing.drop_bytes;
         // What the last look took: it has to be over before the deadline.
         let mut look_takes = Duration::ZERO;
         let mut looks_take = Duration::ZERO;
@@ -672,23 +694,15 @@ impl Runner {
                 return Err(error);
             }
             self.work.cancel.check()?;
-            let ended = state.landed.len() + state.given_up.len();
-            if state.landed.len() == self.drawing.sizes.len() {
-                return Ok(Why::Whole);
+            if let Some(why) = state.tally.enough(&self.drawing, until) {
+                return Ok(why);
             }
-            if until.drop.is_some() && state.bytes >= enough_bytes {
-                return Ok(Why::Drop);
-            }
-            if ended >= self.drawing.count() {
-                return Ok(if self.drawing.count() < self.drawing.sizes.len() {
-                    Why::Sample
-                } else {
-                    Why::Drop
-                });
+            if self.work.patience.is_some_and(|patience| self.have_stalled(&state, patience)) {
+                return Ok(Why::Asked);
             }
             // Whoever began this begins again.
             let begins_again =
-                state.has_wrong_start && !self.work.is_careful && !self.drawing.in_order;
+                state.tally.has_wrong_start && !self.work.is_careful && !self.drawing.in_order;
             if self.work.enough.is_cancelled() || begins_again {
                 return Ok(Why::Asked);
             }
@@ -718,7 +732,7 @@ impl Runner {
             if let Some(soon) = look.patience() {
                 patience = patience.min(soon);
             }
-            let is_due = may_look && look.is_due(state.landed.len() as u64);
+            let is_due = may_look && look.is_due(state.tally.landed() as u64);
             drop(state);
             let began = Instant::now();
             if is_due && let Some(snapshot) = self.snapshot(gathered, until.confidence)? {
@@ -743,26 +757,11 @@ impl Runner {
 
     /// What it takes from the last row to the answer.
     fn reserve(&self, ends_at: Instant) -> Duration {
-        let groups = self.groups.load(Ordering::Relaxed);
-        let intervals = self.work.rows_max.min(groups) * self.work.interval_count;
-        let intervals = intervals.div_ceil(self.work.threads.max(1)) as u64;
         let load = self.merger.read().as_ref().map(Merger::load).unwrap_or_default();
-        let bytes =
-            self.bytes.load(Ordering::Relaxed).saturating_mul(self.work.threads) + load.bytes;
-        let spilled = self.work.progress.spilled_bytes();
-        let tables = [
-            RESERVE_PER_GROUP_NS.saturating_mul((groups * self.work.threads) as u64),
-            RESERVE_PER_MERGED_GROUP_NS.saturating_mul(load.groups as u64),
-            RESERVE_PER_ROW_NS.saturating_mul(load.rows as u64),
-            RESERVE_PER_BYTE_NS.saturating_mul(bytes as u64),
-            RESERVE_PER_SPILLED_BYTE_NS.saturating_mul(spilled),
-        ];
-        let tables = Duration::from_nanos(tables.into_iter().fold(0, u64::saturating_add));
-        let intervals = RESERVE_PER_INTERVAL_NS.saturating_mul(intervals);
-        // Rather a longer look at the input than intervals of all of very many groups: the first rows have theirs.
-        let all = ends_at.saturating_duration_since(self.began);
-        let reserve = tables + Duration::from_nanos(intervals).min(all / INTERVALS_SHARE);
-        RESERVE + reserve.min(all - all / READING_SHARE)
+        let (groups, bytes) =
+            (self.groups.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let tables = Held { groups, bytes, tables: self.work.threads };
+        self.work.reserve(tables, load, ends_at.saturating_duration_since(self.began))
     }
 
     /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.
@@ -776,8 +775,8 @@ impl Runner {
         let mut locked: Vec<_> = hands.iter().map(|hand| hand.held.lock()).collect();
         let (sample, bytes) = {
             let state = self.state.lock();
-            let sample = || self.sample(&state.landed, confidence);
-            ((!self.drawing.in_order).then(sample), state.bytes)
+            let sample = || state.tally.sample(&self.work.scan, &self.drawing, confidence);
+            ((!self.drawing.in_order).then(sample), state.tally.bytes)
         };
         let bytes =
             if sample.is_none() { bytes.max(self.work.progress.bytes_done()) } else { bytes };
@@ -788,23 +787,13 @@ impl Runner {
         for chunk in chunks {
             merge_all(gathered, &chunk)?;
         }
-        // Answers use a table up.
-        let encoded = gathered.take()?.encode()?;
-        let mut other = Table::new(&self.work.spec)?;
-        let copy = other.decode(&encoded)?;
-        merge_all(&mut other, &copy)?;
-        let own = gathered.decode(&encoded)?;
-        merge_all(gathered, &own)?;
-        Ok(Some(Snapshot { answer: other.finish()?, sample, share }))
+        Ok(Some(Snapshot { answer: answer_of(gathered, &self.work.spec)?, sample, share }))
     }
 
-    fn sample(&self, landed: &LandedSplits, confidence: f64) -> Sample {
-        let splits = splits_with_left_out(&self.work.scan);
-        let mut sample = Sample::new(splits, self.drawing.weight as f64, confidence);
-        for index in landed.indices() {
-            sample.add(index, self.drawing.weights[index] as f64);
-        }
-        sample
+    /// Whether all that is left to read has given nothing for so long.
+    fn have_stalled(&self, state: &State, patience: Duration) -> bool {
+        let mut at_work = state.hands.iter().filter(|hand| hand.reading.split().is_some());
+        self.drawing.has_ended() && at_work.all(|hand| hand.reading.idle() > patience)
     }
 
     /// How many threads are to be started in the place of those that wait.
@@ -832,7 +821,8 @@ impl Runner {
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut begun = Vec::new();
         let mut clock = ThreadClock::start();
-        if why == Why::Whole && self.work.scan.source().left_out().is_empty() {
+        let is_all = self.work.patience.is_none() && why == Why::Whole;
+        if is_all && self.work.scan.source().left_out().is_empty() {
             // The answer is exact, and nobody asks how far off it is.
             self.work.cells.turn_off();
         }
@@ -853,8 +843,8 @@ impl Runner {
             let Some(split) = split else { continue };
             let (has_landed, is_known) = {
                 let state = self.state.lock();
-                let is_known = state.given_up.iter().any(|given_up| given_up.split == split);
-                (state.landed.get(split).is_some(), is_known)
+                let is_known = state.tally.given_up.iter().any(|given_up| given_up.split == split);
+                (state.tally.has(split), is_known)
             };
             // Without a deadline and `drop` nothing is given up: a thread may have had no core.
             match has_stalled && (until.ends_at.is_some() || until.drop.is_some()) {
@@ -876,8 +866,8 @@ impl Runner {
             return Err(error);
         }
         // What has landed since it was enough counts as well.
-        let why = if state.landed.len() == self.drawing.sizes.len() { Why::Whole } else { why };
-        given_up.append(&mut state.given_up);
+        let why = if state.tally.is_whole() { Why::Whole } else { why };
+        given_up.append(&mut state.tally.given_up);
         given_up.sort_by_key(|given_up| given_up.split);
         // In the order of the splits; those that are read in part are behind all others of theirs.
         chunks.extend(std::mem::take(&mut state.chunks));
@@ -887,41 +877,43 @@ impl Runner {
             }
             merger.work(0)?;
         }
-        let sample = (!self.drawing.in_order).then(|| self.sample(&state.landed, until.confidence));
-        let wrong_starts = self.wrong_starts(&state.landed).max(state.checked_wrong);
+        let sample = (!self.drawing.in_order)
+            .then(|| state.tally.sample(&self.work.scan, &self.drawing, until.confidence));
+        let wrong_starts = state.tally.wrong_starts(&self.work.scan);
         let bytes = match self.drawing.in_order {
-            true if why == Why::Whole => state.bytes.max(self.work.progress.bytes_done()),
-            true => self.bytes_in_order(&state, &begun),
-            false => state.bytes,
+            true if why == Why::Whole => state.tally.bytes.max(self.work.progress.bytes_done()),
+            true => self.bytes_in_order(&state.tally, &begun),
+            false => state.tally.bytes,
         };
+        let failed = std::mem::take(&mut state.failed);
         drop(state);
         self.work.cancel.check()?;
         let merged = merger.finish(threads);
         self.work.progress.tables().add_cpu(&mut clock);
         let left_out = self.work.scan.source().left_out();
         let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
-        Ok(Taken { merged: merged?, read })
+        Ok(Taken { merged: merged?, read, failed })
     }
 
     /// The bytes that count where rows do as they come: those of what has landed, and of each split that was begun as
     /// many as its rows take. Of what was given up there are none.
-    fn bytes_in_order(&self, state: &State, begun: &[(usize, u64)]) -> u64 {
+    fn bytes_in_order(&self, tally: &Tally, begun: &[(usize, u64)]) -> u64 {
         let splits = self.work.scan.splits();
         let is_unknown = |piece: &Piece| piece.file.is_stream();
         if splits.iter().flat_map(|split| &split.pieces).any(is_unknown) {
-            return state.bytes.max(self.work.progress.bytes_done());
+            return tally.bytes.max(self.work.progress.bytes_done());
         }
         // A program may have been given all of a file before the first row comes out of it.
-        let of_rows = |rows: u64| match u128::from(state.rows) {
+        let of_rows = |rows: u64| match u128::from(tally.rows) {
             0 => self.work.progress.bytes_done(),
             all => {
-                let bytes = u128::from(rows) * u128::from(state.bytes) / all;
+                let bytes = u128::from(rows) * u128::from(tally.bytes) / all;
                 u64::try_from(bytes).unwrap_or(u64::MAX)
             }
         };
         let begun = begun.iter().filter(|(_, rows)| *rows > 0);
         let of_begun = begun.map(|(split, rows)| of_rows(*rows).min(self.drawing.sizes[*split]));
-        state.bytes + of_begun.sum::<u64>()
+        tally.bytes + of_begun.sum::<u64>()
     }
 
     /// Waits for threads that read from programs, which end them.
@@ -933,27 +925,21 @@ impl Runner {
         let mut state = self.state.lock();
         while state.threads > 0 && !self.changed.wait_until(&mut state, until).timed_out() {}
     }
-
-    /// How many splits began elsewhere than those before them ended, among those of which both were read.
-    fn wrong_starts(&self, landed: &LandedSplits) -> u64 {
-        landed.indices().filter(|index| self.is_wrong_start(landed, *index)).count() as u64
-    }
-
-    /// Whether a split began elsewhere than the one before it ended, if both were read.
-    fn is_wrong_start(&self, landed: &LandedSplits, index: usize) -> bool {
-        let earlier = index.checked_sub(1).and_then(|before| landed.get(before));
-        let (Some(this), Some(earlier)) = (landed.get(index), earlier) else { return false };
-        if this.is_exact || earlier.end.is_none() || this.start == earlier.end {
-            return false;
-        }
-        let splits = self.work.scan.splits();
-        let before = splits[index - 1].pieces.last().map(|piece| piece.file.index());
-        let own = splits[index].pieces.first().map(|piece| piece.file.index());
-        before == own
-    }
 }
 
-fn merge_all(table: &mut Table, chunk: &Chunk) -> Result<()> {
+/// The answer of a table, which stays as it is.
+pub(super) fn answer_of(table: &mut Table, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
+    // Answers use a table up.
+    let encoded = table.take()?.encode()?;
+    let mut other = Table::new(spec)?;
+    let copy = other.decode(&encoded)?;
+    merge_all(&mut other, &copy)?;
+    let own = table.decode(&encoded)?;
+    merge_all(table, &own)?;
+    other.finish()
+}
+
+pub(super) fn merge_all(table: &mut Table, chunk: &Chunk) -> Result<()> {
     let rows: Vec<u32> = (0..chunk.group_count()).map(|row| row as u32).collect();
     table.merge(chunk, &rows)
 }

@@ -1,0 +1,136 @@
+//! Which splits count of those that are read, and whether that is enough.
+
+use tidemill_sampling::Sample;
+
+use super::drawing::{Drawing, splits_with_left_out};
+use super::runner::{GivenUp, Until, Why};
+use crate::scan::{Outcome, Scan};
+
+/// Where a split began and ended that counts.
+#[derive(Clone, Copy)]
+struct Landed {
+    start: Option<u64>,
+    end: Option<u64>,
+    is_exact: bool,
+}
+
+/// The splits of a run so far.
+pub(super) struct Tally {
+    /// A place for each split; none until it counts.
+    places: Vec<Option<Landed>>,
+    count: usize,
+    /// Bytes and rows of the source in what counts.
+    pub bytes: u64,
+    pub rows: u64,
+    /// Splits that are left out, and their bytes.
+    pub given_up: Vec<GivenUp>,
+    pub given_up_bytes: u64,
+    /// Whether a split began elsewhere than the one before it ended.
+    pub has_wrong_start: bool,
+    /// How many were found to by what stands before them.
+    pub checked_wrong: u64,
+}
+
+impl Tally {
+    /// Of so many splits.
+    pub(super) fn new(splits: usize) -> Self {
+        Tally {
+            places: vec![None; splits],
+            count: 0,
+            bytes: 0,
+            rows: 0,
+            given_up: Vec::new(),
+            given_up_bytes: 0,
+            has_wrong_start: false,
+            checked_wrong: 0,
+        }
+    }
+
+    /// Has a split of so many bytes count, with what came of it.
+    pub(super) fn land(
+        &mut self,
+        scan: &Scan,
+        index: usize,
+        bytes: u64,
+        outcome: Option<&Outcome>,
+    ) {
+        let landed = match outcome {
+            Some(Outcome { stats, is_exact }) => {
+                Landed { start: stats.start, end: stats.end, is_exact: *is_exact }
+            }
+            None => Landed { start: None, end: None, is_exact: true },
+        };
+        self.count += usize::from(self.places[index].replace(landed).is_none());
+        self.bytes += bytes;
+        self.rows += outcome.map_or(0, |outcome| outcome.stats.rows);
+        self.has_wrong_start |=
+            self.is_wrong_start(scan, index) || self.is_wrong_start(scan, index + 1);
+    }
+
+    /// Whether a split counts.
+    pub(super) fn has(&self, index: usize) -> bool {
+        self.places.get(index).is_some_and(Option::is_some)
+    }
+
+    /// How many count.
+    pub(super) fn landed(&self) -> usize {
+        self.count
+    }
+
+    /// The splits that count, in the order of the data.
+    fn indices(&self) -> impl Iterator<Item = usize> {
+        self.places.iter().enumerate().filter(|(_, place)| place.is_some()).map(|(index, _)| index)
+    }
+
+    /// Whether all of them count.
+    pub(super) fn is_whole(&self) -> bool {
+        self.count == self.places.len()
+    }
+
+    /// Why no more is to be read, if what has been is enough.
+    pub(super) fn enough(&self, drawing: &Drawing, until: &Until) -> Option<Why> {
+        if self.is_whole() {
+            return Some(Why::Whole);
+        }
+        if until.drop.is_some() && self.bytes >= drawing.total - drawing.drop_bytes {
+            return Some(Why::Drop);
+        }
+        if self.count + self.given_up.len() < drawing.count() {
+            return None;
+        }
+        Some(if drawing.count() < self.places.len() { Why::Sample } else { Why::Drop })
+    }
+
+    /// What counts, as a sample of all.
+    pub(super) fn sample(&self, scan: &Scan, drawing: &Drawing, confidence: f64) -> Sample {
+        let mut sample = Sample::new(splits_with_left_out(scan), drawing.weight as f64, confidence);
+        for index in self.indices() {
+            sample.add(index, drawing.weights[index] as f64);
+        }
+        sample
+    }
+
+    /// How many splits began elsewhere than those before them ended, among those of which both were read.
+    pub(super) fn wrong_starts(&self, scan: &Scan) -> u64 {
+        let wrong = self.indices().filter(|index| self.is_wrong_start(scan, *index)).count() as u64;
+        wrong.max(self.checked_wrong)
+    }
+
+    /// Whether a split began elsewhere than the one before it ended, if both were read.
+    fn is_wrong_start(&self, scan: &Scan, index: usize) -> bool {
+        let get = |index: usize| self.places.get(index).copied().flatten();
+        let earlier = index.checked_sub(1).and_then(get);
+        let (Some(this), Some(earlier)) = (get(index), earlier) else { return false };
+        if this.is_exact || earlier.end.is_none() || this.start == earlier.end {
+            return false;
+        }
+        let splits = scan.splits();
+        if splits[index - 1].index + 1 != splits[index].index {
+            // Others of which somebody else has drawn these.
+            return false;
+        }
+        let before = splits[index - 1].pieces.last().map(|piece| piece.file.index());
+        let own = splits[index].pieces.first().map(|piece| piece.file.index());
+        before == own
+    }
+}
