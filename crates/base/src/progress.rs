@@ -29,6 +29,8 @@ struct Counters {
     tables: StepCounters,
     planned: Mutex<Planned>,
     elsewhere: Mutex<BTreeMap<String, Elsewhere>>,
+    /// How many processes elsewhere somebody says that there are, and how many tasks they have lost.
+    told_elsewhere: Mutex<(u64, u64)>,
 }
 
 /// What a process elsewhere did for a run.
@@ -163,6 +165,19 @@ impl Progress {
     /// Changes what is known of a process elsewhere.
     pub fn change_elsewhere(&self, name: &str, change: impl FnOnce(&mut Elsewhere)) {
         change(self.counters.elsewhere.lock().entry(name.to_owned()).or_default());
+    }
+
+    /// How many processes elsewhere did something, and how many tasks were lost with those that are gone.
+    pub fn count_elsewhere(&self) -> (u64, u64) {
+        let known = self.counters.elsewhere.lock();
+        let lost = known.values().map(|it| it.lost).sum();
+        let told = *self.counters.told_elsewhere.lock();
+        (told.0.max(known.len() as u64), told.1.max(lost))
+    }
+
+    /// Takes what somebody who knows their names says of that.
+    pub fn set_count_elsewhere(&self, count: (u64, u64)) {
+        *self.counters.told_elsewhere.lock() = count;
     }
 
     /// What processes elsewhere did, by their names.

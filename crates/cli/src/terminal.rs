@@ -231,6 +231,7 @@ impl Bar {
             elapsed: self.started.elapsed(),
             afterwards: self.progress.planned().afterwards,
             spilled: self.progress.spilled_bytes(),
+            elsewhere: self.progress.count_elsewhere(),
         };
         // The spinner has two columns, and a terminal goes to the next line behind its last one.
         let columns = screen::size_of(libc::STDERR_FILENO).0;
@@ -272,6 +273,8 @@ struct Shown {
     elapsed: Duration,
     afterwards: Option<&'static str>,
     spilled: u64,
+    /// Workers on a cluster, and tasks that were lost with those that are gone.
+    elsewhere: (u64, u64),
 }
 
 /// The columns of the bar itself: as many as there are, up to so many, and at least so many.
@@ -285,6 +288,14 @@ impl Shown {
         let rate = format!("{}/s", human_bytes(self.per_second));
         let elapsed = indicatif::HumanDuration(self.elapsed).to_string();
         let is_read = self.total > 0 && self.bytes >= self.total;
+        let workers = match self.elsewhere {
+            (0, _) => String::new(),
+            (1, 0) => "1 worker".to_owned(),
+            (workers, 0) => format!("{} workers", grouped(workers)),
+            (workers, lost) => {
+                format!("{} workers, {} tasks again", grouped(workers), grouped(lost))
+            }
+        };
         let parts = match (is_read, self.total) {
             (true, _) => {
                 // What has been read is no measure of what comes now.
@@ -295,14 +306,14 @@ impl Shown {
                 };
                 vec![format!("all read, {what}"), rows, elapsed, spilled]
             }
-            (false, 0) => vec![human_bytes(self.bytes), rows, rate, elapsed],
+            (false, 0) => vec![human_bytes(self.bytes), rows, rate, elapsed, workers],
             (false, total) => {
                 let left = match self.left {
                     Some(left) => format!("{} left", indicatif::HumanDuration(left)),
                     None => "… left".to_owned(),
                 };
                 let read = format!("{} of {}", human_bytes(self.bytes), human_bytes(total));
-                vec![read, rows, rate, left]
+                vec![read, rows, rate, left, workers]
             }
         };
         let mut text = String::new();
@@ -359,6 +370,7 @@ mod tests {
             elapsed: Duration::from_secs(41),
             afterwards: Some("sorting"),
             spilled: 3_200_000_000,
+            elsewhere: (0, 0),
         }
     }
 
@@ -395,6 +407,14 @@ mod tests {
         }
         let unknown = Shown { total: 0, ..shown(615_000_000, 0) };
         assert_eq!(unknown.line(77), "615 MB, 12,345,678 rows, 123 MB/s, 41 seconds");
+        for (elsewhere, expected) in [
+            ((1, 0), "41 seconds, 1 worker"),
+            ((1_234, 0), "41 seconds, 1,234 workers"),
+            ((4, 17), "41 seconds, 4 workers, 17 tasks again"),
+        ] {
+            let there = Shown { total: 0, elsewhere, ..shown(615_000_000, 0) };
+            assert!(there.line(99).ends_with(expected), "{}", there.line(99));
+        }
         let early = Shown { left: None, ..shown(1, 2) };
         assert!(early.line(77).ends_with("… left"));
     }

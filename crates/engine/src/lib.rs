@@ -11,6 +11,7 @@
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
 pub mod convert;
+pub mod explanation;
 pub mod hashing {
     //! What a value's hash is in a sketch, whether SQL or a program adds it.
     pub use tidemill_tables::is_hashable;

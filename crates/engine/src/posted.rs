@@ -19,6 +19,7 @@ pub mod asking;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
@@ -27,9 +28,10 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::cores::Priority;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{BadRecord, Error, Result};
+use tidemill_base::home::RunId;
 use tidemill_base::progress::{Elsewhere, Planned, Progress};
 use tidemill_base::{MaxBad, Settings};
-use tidemill_query::{Failure, NamedSource, Query};
+use tidemill_query::{Failure, NamedSource, Query, Turbo};
 use tidemill_source::asked::AskedSource;
 use tidemill_tables::sections;
 
@@ -69,6 +71,40 @@ pub struct Question {
     max_bad: String,
     #[serde(default = "normal")]
     priority: String,
+    /// The options of an answer that may rest on a part of the input, as a job file has them; what is left of a deadline.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    turbo: BTreeMap<String, String>,
+    /// What is to come of it.
+    #[serde(default, skip_serializing_if = "Gives::are_rows")]
+    gives: Gives,
+    /// Whether whoever asks is shown the answer as it stands.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    watched: bool,
+    /// The options that the texts are of.
+    #[serde(skip)]
+    own_turbo: Option<Turbo>,
+}
+
+/// What comes of a question.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Gives {
+    /// The rows of its result.
+    #[default]
+    Rows,
+    /// A row that says how it would be run.
+    Explanation,
+    /// A partial table: rows of one column, whose values are the file's bytes one after the other.
+    Partial {
+        /// The run that asks.
+        run: String,
+    },
+}
+
+impl Gives {
+    fn are_rows(&self) -> bool {
+        *self == Gives::Rows
+    }
 }
 
 fn none() -> String {
@@ -91,11 +127,6 @@ impl Question {
         settings: &Settings,
         priority: Priority,
     ) -> Result<Question> {
-        if query.turbo.is_some() {
-            return Err(not_there(
-                "an answer that rests on a part of the input is found on one machine",
-            ));
-        }
         if query.scratch != tidemill_query::ScratchSpec::default() {
             return Err(not_there(
                 "a scratch folder is the cluster's own, and no one else's to name",
@@ -121,10 +152,37 @@ impl Question {
             max_attempts: query.attempts_max,
             max_bad: settings.max_bad.to_string(),
             priority: priority.to_string(),
+            turbo: BTreeMap::new(),
+            gives: Gives::Rows,
+            watched: false,
+            own_turbo: query.turbo.clone().map(Turbo::begun),
         })
     }
 
-    fn encoded(&self) -> Result<Vec<u8>> {
+    /// The same for somebody who is shown the answer as it stands, where that can be.
+    #[must_use]
+    pub fn watched(self, watched: bool) -> Question {
+        Question { watched, ..self }
+    }
+
+    /// The same question, of how it would be run.
+    pub(crate) fn explained(self) -> Question {
+        Question { gives: Gives::Explanation, ..self }
+    }
+
+    /// The same question, of its groups as a partial table; `run` is what the run is called that asks.
+    pub(crate) fn partial(self, run: &RunId) -> Question {
+        Question { gives: Gives::Partial { run: run.to_string() }, ..self }
+    }
+
+    /// When the answer is to be there.
+    pub(crate) fn ends_at(&self) -> Option<Instant> {
+        self.own_turbo.as_ref().and_then(Turbo::ends_at)
+    }
+
+    fn encoded(&mut self) -> Result<Vec<u8>> {
+        let texts = self.own_turbo.as_ref().map_or(Vec::new(), Turbo::texts);
+        self.turbo = texts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
         let bytes = json(self)?;
         match bytes.len() <= QUESTION_BYTES_MAX {
             true => Ok(bytes),
@@ -152,6 +210,10 @@ fn json<T: Serialize>(of: &T) -> Result<Vec<u8>> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Head {
+    /// Its number among the master's jobs.
+    Began {
+        id: u64,
+    },
     /// It waits for its turn, with so many before it.
     Waiting {
         before: usize,
@@ -160,6 +222,11 @@ enum Head {
         planned: PlannedSaid,
     },
     Rows,
+    /// The answer as it stands, which rests on such a share of the bytes.
+    Glimpse {
+        share: f64,
+        coverage: Box<Coverage>,
+    },
     Progress(Counted),
     Warning {
         text: String,
@@ -188,11 +255,17 @@ struct Counted {
     tables_rows: u64,
     tables_cpu_ns: u64,
     spilled_bytes: u64,
+    /// Workers that did something, and tasks that were lost with those that are gone.
+    workers: u64,
+    lost: u64,
 }
 
 impl Counted {
     fn of(progress: &Progress) -> Counted {
+        let (workers, lost) = progress.count_elsewhere();
         Counted {
+            workers,
+            lost,
             bytes_total: progress.bytes_total(),
             bytes_done: progress.bytes_done(),
             rows_done: progress.rows_done(),
@@ -206,6 +279,7 @@ impl Counted {
 
     /// Has a run's counters be these.
     fn take(self, progress: &Progress) {
+        progress.set_count_elsewhere((self.workers, self.lost));
         progress.set_bytes_total(self.bytes_total);
         progress.add_bytes(self.bytes_done.saturating_sub(progress.bytes_done()));
         progress.add_rows(self.rows_done.saturating_sub(progress.rows_done()));

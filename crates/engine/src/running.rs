@@ -10,13 +10,15 @@
 //! The output is the owner's, not the thread's: dropped, it removes what was staged whatever
 //! the thread is stuck in.
 
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, LargeBinaryArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tidemill_base::cancel::{Cancel, Interrupted};
@@ -27,8 +29,9 @@ use tidemill_base::home::{Home, RunId};
 use tidemill_base::{MaxBad, Settings, memory};
 use tidemill_jobs::{About, Ending, Recorder};
 use tidemill_query::{Glimpse, Merge, Plan, Query, Repeats, Results, Turbo, Watch, late_seconds};
-use tidemill_sink::{Room, Sink, SinkSpec, Written};
+use tidemill_sink::{Room, Sink, SinkSpec, StagedFile, Written};
 
+use crate::explanation::Explanation;
 use crate::job::Limits;
 use crate::posted::Question;
 use crate::posted::asking::{Master, Taken};
@@ -39,6 +42,9 @@ pub const GRACE: Duration = Duration::from_millis(500);
 
 /// The environment variable that stands between `--threads` and a job file's `threads`.
 pub const THREADS_VARIABLE: &str = "TIDEMILL_THREADS";
+
+/// A partial table is sent in pieces of so many bytes.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Batches that wait for the owner.
 const BATCHES_AHEAD: usize = 2;
@@ -293,21 +299,110 @@ impl Running {
         Ok(running)
     }
 
+    /// Says how a query would be run, as a row for [`Explanation::asked`].
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub(crate) fn explained(query: Query, settings: Settings) -> Result<Running> {
+        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
+            let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
+            let row = Explanation::new(&query, &settings, None)?.row()?;
+            send(Message::Schema(row.schema()))?;
+            send(Message::Batch(row))?;
+            Ok(Coverage::default())
+        })
+    }
+
+    /// Gives a query's groups as the bytes of a partial table, for [`Running::posted_partial`]; `run` is what whoever
+    /// asks calls it.
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub(crate) fn kept(query: Query, settings: Settings, run: RunId) -> Result<Running> {
+        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
+            let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
+            let plan = Plan::new(&query, &settings)?;
+            let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
+            let folder = tempfile::Builder::new().prefix("tidemill-partial-").tempdir_in(&parent);
+            let folder = folder.map_err(|e| Error::io("create a folder in", &parent, e))?;
+            let path = folder.path().join("part");
+            let coverage = plan.run_partial(&path, false, &run)?;
+            let mut file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
+            let mut is_told = false;
+            loop {
+                let mut piece = Vec::new();
+                let count = Read::by_ref(&mut file).take(PIECE_BYTES).read_to_end(&mut piece);
+                if count.map_err(|e| Error::io("read", &path, e))? == 0 {
+                    return Ok(coverage);
+                }
+                let piece = LargeBinaryArray::from_vec(vec![piece.as_slice()]);
+                let piece = RecordBatch::try_from_iter([("bytes", Arc::new(piece) as _)])?;
+                if !is_told {
+                    send(Message::Schema(piece.schema()))?;
+                    is_told = true;
+                }
+                send(Message::Batch(piece))?;
+            }
+        })
+    }
+
+    /// Has a master run a query up to its tables, and keeps these at `out`.
+    ///
+    /// # Errors
+    /// As [`Running::query`].
+    pub fn posted_partial(
+        master: Master,
+        question: Question,
+        settings: Settings,
+        (out, overwrite, run): (PathBuf, bool, RunId),
+    ) -> Result<Running> {
+        Running::without_rows(settings.cancel.clone(), move || {
+            let mut file = StagedFile::create(&out, overwrite, &run)?;
+            let mut bytes = 0;
+            let coverage = master.carry_out(question.partial(&run), &settings, |taken| {
+                let Taken::Rows(batch) = taken else { return Ok(()) };
+                let pieces = batch.columns().first().and_then(|it| it.as_binary_opt::<i64>());
+                for piece in pieces.into_iter().flatten().flatten() {
+                    file.write_all(piece).map_err(|e| Error::io("write", &out, e))?;
+                    bytes += piece.len() as u64;
+                }
+                Ok(())
+            })?;
+            settings.progress.set_partial_bytes(bytes);
+            file.commit(bytes)?;
+            Ok(coverage)
+        })
+    }
+
     /// Has a master on a cluster run a query.
     ///
     /// # Errors
     /// As [`Running::query`].
     pub fn posted(master: Master, question: Question, settings: Settings) -> Result<Running> {
-        Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
-            master.carry_out(&question, &settings, |taken| {
-                let message = match taken {
-                    Taken::Schema(schema) => Message::Schema(schema),
-                    Taken::Rows(batch) => Message::Batch(batch),
-                    Taken::Warning(text) => Message::Warning(text),
-                };
-                messages.send(message).map_err(|_| Error::Interrupted)
-            })
-        })
+        let (latest, ends_at) = (Latest::default(), question.ends_at());
+        let shown = Arc::clone(&latest);
+        let mut running =
+            Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
+                master.carry_out(question, &settings, |taken| {
+                    let message = match taken {
+                        Taken::Schema(schema) => Message::Schema(schema),
+                        Taken::Rows(batch) => {
+                            // The result takes the place of what was not taken.
+                            latest.lock().take();
+                            Message::Batch(batch)
+                        }
+                        Taken::Glimpse(glimpse) => {
+                            show(&latest, messages, glimpse);
+                            return Ok(());
+                        }
+                        Taken::Warning(text) => Message::Warning(text),
+                    };
+                    messages.send(message).map_err(|_| Error::Interrupted)
+                })
+            })?;
+        running.latest = shown;
+        running.ends_at = ends_at;
+        Ok(running)
     }
 
     /// Merges partial tables and finishes them.

@@ -51,13 +51,14 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tidemill_engine::explanation::Explanation;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
 use tidemill_engine::posted::Question;
 use tidemill_engine::posted::asking::Master;
 use tidemill_engine::program::Program;
 use tidemill_engine::remote::{self, Stats};
-use tidemill_engine::running::{Preparation, Running, deliver, prepare};
+use tidemill_engine::running::{Preparation, Running, deliver, prepare, priority_of};
 use tidemill_engine::sink::{self, SinkSpec};
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
@@ -134,9 +135,6 @@ fn query<'py>(
             let files = source.program_files(&limits)?;
             let mut defaults = source.spec(String::new())?;
             let mut sink = sink.over(None)?;
-            if progressive {
-                on.refuse_master()?;
-            }
             let master = on.master()?;
             program_files::give(files.as_ref(), &mut defaults.exec);
             let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
@@ -146,7 +144,7 @@ fn query<'py>(
         })
         .map_err(|error| raise(py, error))?;
     match progressive {
-        true => watch_query(py, query, limits, about),
+        true => watch_query(py, (query, master), limits, about),
         false => run_query(py, (query, master), sink, limits, &Limits::default(), about),
     }
 }
@@ -260,10 +258,18 @@ fn run_partial(
     });
     checked.map_err(|error| raise(py, error))?;
     let about = job.about(Some(out.display().to_string()));
-    on.refuse_master().map_err(|error| raise(py, error))?;
+    let master = on.master().map_err(|error| raise(py, error))?;
     let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
-    keep(py, limits, &job.limits, about, &out.clone(), move |preparation| {
-        Plan::new(&query, &preparation.settings)?.run_partial(&out, overwrite, &preparation.id)
+    let priority = limits.priority_of(&job.limits).map_err(|error| raise(py, error))?;
+    keep(py, limits, &job.limits, about, &out.clone(), move |Prepared { id, settings }| {
+        let Some(master) = master else {
+            let cancel = settings.cancel.clone();
+            return Running::without_rows(cancel, move || {
+                Plan::new(&query, &settings)?.run_partial(&out, overwrite, &id)
+            });
+        };
+        let question = Question::new("run", &query.sql, &query, &settings, priority)?;
+        Running::posted_partial(master, question, settings, (out, overwrite, id))
     })
 }
 
@@ -309,10 +315,12 @@ fn merge_partial(
     limits: LimitOptions,
 ) -> PyResult<RawWritten> {
     let about = About::merge(&partials, Some(out.display().to_string()));
-    keep(py, limits, &Limits::default(), about, &out.clone(), move |preparation| {
-        let repeats = repeats(allow_repeats);
-        let merge = Merge::with_repeats(&partials, repeats, &preparation.settings)?;
-        merge.run_partial(&out, overwrite, &preparation.id)
+    keep(py, limits, &Limits::default(), about, &out.clone(), move |Prepared { id, settings }| {
+        let cancel = settings.cancel.clone();
+        Running::without_rows(cancel, move || {
+            let merge = Merge::with_repeats(&partials, repeats(allow_repeats), &settings)?;
+            merge.run_partial(&out, overwrite, &id)
+        })
     })
 }
 
@@ -351,13 +359,12 @@ fn explain_query(
     let cluster = cluster.as_deref().map(Cluster::parse).transpose();
     let cluster = cluster.map_err(|error| raise(py, error))?;
     let files = source.program_files(&limits).map_err(|error| raise(py, error))?;
-    explain(py, limits, cluster, move || {
-        on.refuse_master()?;
+    explain(py, limits, cluster, on, move || {
         let turbo = turbo.over(&Turbo::default(), began)?;
         let mut defaults = source.spec(String::new())?;
         program_files::give(files.as_ref(), &mut defaults.exec);
-        let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() })?;
-        Ok((query.with_parameters(&parameters(given)?)?, None, Limits::default()))
+        let query = Query { sql, sources, defaults, turbo, ..Query::default() };
+        Ok(("query", query.with_parameters(&parameters(given)?)?, None, Limits::default()))
     })
 }
 
@@ -392,12 +399,11 @@ fn explain_job(
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
     let folders = limits.folders();
-    explain(py, limits, None, move || {
-        on.refuse_master()?;
+    explain(py, limits, None, on, move || {
         let mut job = job.job()?;
         let turbo = turbo.over(&job.turbo, began)?;
         let sink = job_and_sink(&mut job, sink, &folders)?;
-        Ok((on.over(Query { turbo, ..job.query() })?, sink, job.limits))
+        Ok(("run", Query { turbo, ..job.query() }, sink, job.limits))
     })
 }
 
@@ -475,14 +481,22 @@ fn run_query<'py>(
 /// Begins a query whose answers are given as they stand.
 fn watch_query<'py>(
     py: Python<'py>,
-    query: Query,
+    (query, master): (Query, Option<Master>),
     limits: LimitOptions,
     about: About,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let priority = limits.priority_of(&Limits::default()).map_err(|error| raise(py, error))?;
     let (limits, display) = limits.split();
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));
     let preparation = preparation.map_err(|error| raise(py, error))?;
-    let begin = |settings| Running::watched(query, settings);
+    let (verb, shown) = (about.verb, about.mapper.clone().unwrap_or_default());
+    let begin = |settings: Settings| match master {
+        None => Running::watched(query, settings),
+        Some(master) => {
+            let question = Question::new(verb, &shown, &query, &settings, priority)?;
+            Running::posted(master, question.watched(true), settings)
+        }
+    };
     let begun = Begun::new(py, preparation, Some(about), display, begin)?;
     let Settings { cancel, memory_bytes, .. } = begun.preparation.settings;
     let answers = RawAnswers::new(begun.running, cancel, begun.display, memory_bytes, begun.before);
@@ -617,16 +631,14 @@ fn keep(
     job: &Limits,
     about: About,
     out: &Path,
-    work: impl FnOnce(&Prepared) -> Result<Coverage> + Send + 'static,
+    begin: impl FnOnce(Prepared) -> Result<Running> + Send,
 ) -> PyResult<RawWritten> {
     let (limits, display) = limits.split();
     let preparation = py.detach(|| prepare(&limits, job)).map_err(|error| raise(py, error))?;
     let progress = preparation.settings.progress.clone();
     let id = preparation.id.clone();
-    let mut begun = Begun::new(py, preparation, Some(about), display, move |settings| {
-        let cancel = settings.cancel.clone();
-        Running::without_rows(cancel, move || work(&Prepared { id, settings }))
-    })?;
+    let begin = move |settings| begin(Prepared { id, settings });
+    let mut begun = Begun::new(py, preparation, Some(about), display, begin)?;
     begun.drain(py)?;
     let (coverage, coverage_line) = told(begun.running.coverage());
     let stats = begun.stats(py)?;
@@ -658,29 +670,32 @@ fn explain(
     py: Python<'_>,
     limits: LimitOptions,
     cluster: Option<Cluster>,
-    question: impl FnOnce() -> Result<(Query, Option<SinkSpec>, Limits)> + Send + 'static,
+    on: OnOptions,
+    question: impl FnOnce() -> Result<(&'static str, Query, Option<SinkSpec>, Limits)> + Send + 'static,
 ) -> PyResult<(String, String)> {
     let (limits, _) = limits.split();
     let cancel = Cancel::new();
     let flag = cancel.clone();
     on_a_thread(py, cancel, move || {
-        let (query, sink, job) = question()?;
+        let (verb, query, sink, job) = question()?;
         let mut settings = prepare(&limits, &job)?.settings;
         settings.cancel = flag;
-        let plan = Plan::new(&query, &settings)?;
-        let mut explained = plan.explain()?;
-        let sink = sink.map(|sink| sink::describe(&sink, plan.schema())).transpose()?;
-        if let Some(cluster) = &cluster {
-            explained.forecast = Some(plan.forecast(cluster)?);
-        }
-        let mut text = explained.to_string();
-        let mut json = serde_json::to_value(&explained)
-            .map_err(|error| Error::Internal(format!("a plan as JSON: {error}")))?;
-        if let Some(sink) = sink {
-            text.push_str(&format!("sink: {sink}\n"));
-            json["sink"] = sink.to_string().into();
-        }
-        Ok((text, json.to_string()))
+        let explained = match on.master()? {
+            Some(_) if cluster.is_some() => Err(Error::usage_hint(
+                "`cluster` runs a second of the query on this machine, and a master runs elsewhere",
+                "leave `on` out",
+            )),
+            Some(master) => {
+                let priority = priority_of(&limits, &job)?;
+                let query = on.over(query)?;
+                let sql = query.sql.clone();
+                let question = Question::new(verb, &sql, &query, &settings, priority)?;
+                Explanation::asked(&master, question, &settings)
+            }
+            None => Explanation::new(&on.over(query)?, &settings, cluster.as_ref()),
+        };
+        let explained = explained?.with_sink(sink.as_ref())?;
+        Ok((explained.text, explained.json))
     })
 }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tidemill_engine::posted::answering::{Answering, Judged, failed, judge, waiting};
+use tidemill_engine::posted::answering::{Answering, Judged, began, failed, judge, waiting};
 use tidemill_engine::posted::asking::{Left, Master};
 use tidemill_engine::query::{Done, Handed, HandedFile, HandedJob, Reach, Workers};
 use tidemill_engine::remote::StorageOptions;
@@ -171,6 +171,7 @@ pub(crate) struct RawAnswering {
     judged: Mutex<Option<Judged>>,
     answering: Mutex<Option<Answering>>,
     cancel: Cancel,
+    enough: Cancel,
     /// 0, 1 or 2; the highest goes first.
     #[pyo3(get)]
     priority: u8,
@@ -194,6 +195,7 @@ impl RawAnswering {
             judged: Mutex::new(Some(judged)),
             answering: Mutex::new(None),
             cancel: Cancel::new(),
+            enough: Cancel::new(),
         })
     }
 
@@ -201,7 +203,8 @@ impl RawAnswering {
     fn begin(&self, py: Python<'_>, workers: Py<PyAny>, memory_bytes: u64) -> PyResult<()> {
         let judged = self.judged.lock().take();
         let judged = judged.ok_or_else(|| raise(py, Error::usage("it was begun already")))?;
-        let settings = Settings { cancel: self.cancel.clone(), ..Settings::new(memory_bytes) };
+        let (cancel, enough) = (self.cancel.clone(), self.enough.clone());
+        let settings = Settings { cancel, enough, ..Settings::new(memory_bytes) };
         let workers: Arc<dyn Workers> = Arc::new(Called::new(workers));
         let begun = py.detach(|| Answering::start(judged, workers, settings));
         *self.answering.lock() = Some(begun.map_err(|error| raise(py, error))?);
@@ -227,6 +230,18 @@ impl RawAnswering {
     /// Whether its last frame told of an error.
     fn has_failed(&self, py: Python<'_>) -> bool {
         py.detach(|| self.answering.lock().as_ref().is_some_and(Answering::has_failed))
+    }
+
+    /// Takes the answer as it stands for the result.
+    fn is_enough(&self) {
+        self.enough.cancel();
+    }
+
+    /// The frame that says which of the master's jobs it is.
+    #[staticmethod]
+    fn began(py: Python<'_>, id: u64) -> PyResult<Bound<'_, PyBytes>> {
+        let frame = began(id).map_err(|error| raise(py, error))?;
+        Ok(PyBytes::new(py, &frame))
     }
 
     /// The frame that says that a run waits for its turn.

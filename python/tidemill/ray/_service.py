@@ -15,6 +15,7 @@ import hmac
 import itertools
 import json
 import math
+import re
 import select
 import socket
 import socketserver
@@ -57,6 +58,9 @@ _TICK = 0.05
 #: How often a client that waits for its turn hears of it.
 _WAITING_SECONDS = 1.0
 
+#: Where it is said that what a job has is enough.
+_ENOUGH = re.compile(r"/v1/jobs/([0-9]{1,15})/enough")
+
 _PRIORITIES = ("low", "normal", "high")
 
 _REASONS = {
@@ -96,6 +100,7 @@ class _Job:
     verb: str
     priority: int
     shown: str
+    answering: _tidemill.RawAnswering | None
     state: str = "waiting"
     came: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -133,7 +138,8 @@ class _Book:
                     f"{_WAITING_MAX} jobs wait for their turn, and no more are taken",
                     "ask again once some have ended: tidemill cluster jobs",
                 )
-            job = _Job(next(self._numbers), answering.verb, answering.priority, answering.shown)
+            told = (answering.verb, answering.priority, answering.shown)
+            job = _Job(next(self._numbers), *told, answering)
             self._waiting.append(job)
             return job
 
@@ -163,10 +169,19 @@ class _Book:
             for jobs in (self._waiting, self._running):
                 if job in jobs:
                     jobs.remove(job)
-            job.state, job.ended = state, time.monotonic()
+            job.state, job.ended, job.answering = state, time.monotonic(), None
             self._ended.append(job)
             self._count += 1
             self._changed.notify_all()
+
+    def is_enough(self, number: int) -> bool:
+        """Have a job take its answer as it stands; tell whether it is there."""
+        with self._changed:
+            jobs = [job for job in (*self._waiting, *self._running) if job.number == number]
+            for job in jobs:
+                if job.answering is not None:
+                    job.answering.is_enough()
+            return bool(jobs)
 
     def told(self) -> list[dict[str, Any]]:
         """Tell of all that are known, the newest first."""
@@ -228,6 +243,11 @@ class _Handler(socketserver.BaseRequestHandler):
                 self._tell(200, self.server.book.told())
             case "POST", "/v1/jobs":
                 self._run(self._read_body(request, until))
+            case "POST", path if enough := _ENOUGH.fullmatch(path):
+                self._read_body(request, until)
+                if not self.server.book.is_enough(int(enough[1])):
+                    raise _RefusedError(404, "the job has ended")
+                self._tell(200, {"enough": True})
             case "POST", "/v1/down":
                 self._read_body(request, until)
                 self._tell(200, {"ended": True})
@@ -350,6 +370,7 @@ class _Handler(socketserver.BaseRequestHandler):
         state = "cancelled"
         try:
             self._begin(200, "application/octet-stream", "Transfer-Encoding: chunked")
+            self._piece(answering.began(job.number))
             heard = time.monotonic()
             while (before := book.before(job, _TICK)) is not None:
                 self._look()

@@ -50,7 +50,8 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
         conversion.check_one()?;
         let query = conversion.query()?;
         let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
-        let posting = Posting { verb: "convert", shown: &query.sql, job: &Limits::default() };
+        let posting =
+            Posting { verb: "convert", shown: &query.sql, job: &Limits::default(), watched: false };
         let running = match posting.begin((&args.on, &args.limits), &query, &preparation)? {
             Some(running) => running,
             None => {

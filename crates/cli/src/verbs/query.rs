@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use tidemill_engine::explanation::Explanation;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{About, Recorder};
 use tidemill_engine::posted::Question;
+use tidemill_engine::posted::asking::Master;
 use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::MaxBad;
-use tidemill_engine::sink::{self, SinkSpec};
+use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::{Cluster, Error, Merge, Plan, Query, Repeats, Turbo, program_files};
 
 use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal, is_watched};
@@ -45,11 +47,18 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         )
         .into());
     }
+    let none = Limits::default();
+    let posting = |watched| Posting { verb: "query", shown: &shown, job: &none, watched };
     if args.explain {
-        let preparation = prepare(&args.limits.limits(), &Limits::default())?;
-        let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-        let format = args.sink.write.format.as_deref();
-        return explain(&query, &preparation, None, (format, cluster.as_ref()));
+        let preparation = prepare(&args.limits.limits(), &none)?;
+        let explaining = Explaining {
+            posting: posting(false),
+            on: &args.on,
+            limits: &args.limits,
+            format: args.sink.write.format.as_deref(),
+            cluster: cluster.as_ref(),
+        };
+        return explain(&explaining, query, &preparation, None);
     }
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = args.source.storage.options()?;
@@ -65,14 +74,14 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     if args.limits.max_bad.is_none() && is_terminal(&sink) {
         preparation.settings.max_bad = MaxBad::Shown;
     }
-    let posting = Posting { verb: "query", shown: &shown, job: &Limits::default() };
-    let running = match posting.begin((&args.on, &args.limits), &query, &preparation)? {
-        Some(running) => running,
-        None => {
-            let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-            started(query, &preparation, &sink)?
-        }
-    };
+    let running =
+        match posting(is_watched(&sink)).begin((&args.on, &args.limits), &query, &preparation)? {
+            Some(running) => running,
+            None => {
+                let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
+                started(query, &preparation, &sink)?
+            }
+        };
     let running = running.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
@@ -83,23 +92,48 @@ pub(super) struct Posting<'a> {
     /// What those see of it who look at the master's jobs.
     pub(super) shown: &'a str,
     pub(super) job: &'a Limits,
+    /// Whether somebody at a terminal watches it.
+    pub(super) watched: bool,
 }
 
 impl Posting<'_> {
-    pub(super) fn begin(
+    /// What a master is asked, if one is named.
+    fn question(
         &self,
         (on, limits): (&OnArgs, &LimitArgs),
         query: &Query,
         preparation: &Preparation,
-    ) -> anyhow::Result<Option<Running>> {
+    ) -> anyhow::Result<Option<(Master, Question)>> {
         let Some(master) = on.master()? else { return Ok(None) };
         let attempts_max = on.max_attempts.or(query.attempts_max);
         let query = Query { attempts_max, ..query.clone() };
-        let settings = preparation.settings.clone();
         let priority = running::priority_of(&limits.limits(), self.job)?;
-        let question = Question::new(self.verb, self.shown, &query, &settings, priority)?;
-        Ok(Some(Running::posted(master, question, settings)?))
+        let settings = &preparation.settings;
+        let question = Question::new(self.verb, self.shown, &query, settings, priority)?;
+        Ok(Some((master, question.watched(self.watched))))
     }
+
+    pub(super) fn begin(
+        &self,
+        on: (&OnArgs, &LimitArgs),
+        query: &Query,
+        preparation: &Preparation,
+    ) -> anyhow::Result<Option<Running>> {
+        let Some((master, question)) = self.question(on, query, preparation)? else {
+            return Ok(None);
+        };
+        Ok(Some(Running::posted(master, question, preparation.settings.clone())?))
+    }
+}
+
+/// How it is said how a query would be run.
+struct Explaining<'a> {
+    posting: Posting<'a>,
+    on: &'a OnArgs,
+    limits: &'a LimitArgs,
+    /// `text` or `json`.
+    format: Option<&'a str>,
+    cluster: Option<&'a Cluster>,
 }
 
 /// `tidemill run JOB`.
@@ -115,27 +149,41 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let files = job.give_files(&args.limits.limits())?;
     let query = Query { turbo: args.turbo.over(&job.turbo)?, ..job.query() };
     let query = args.scratch.over(query)?;
+    let sql = query.sql.clone();
+    let posting = |watched| Posting { verb: "run", shown: &sql, job: &job.limits, watched };
+    let explaining = Explaining {
+        posting: posting(false),
+        on: &args.on,
+        limits: &args.limits,
+        format: None,
+        cluster: None,
+    };
     if let Some(out) = &args.partial {
         program_files::check(files.as_ref(), &job.programs().collect::<Vec<_>>())?;
         if args.dry_run {
             let preparation = prepare(&args.limits.limits(), &job.limits)?;
-            let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-            return explain(&query, &preparation, None, (None, None));
+            return explain(&explaining, query, &preparation, None);
         }
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = job.about(Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
-        let query = args.on.over(query, &args.limits, &settings.cancel)?;
         let (target, overwrite) = (out.clone(), args.sink.write.overwrite);
-        let running = Running::without_rows(settings.cancel.clone(), move || {
-            let plan = Plan::new(&query, &settings)?;
-            if let Some(warning) = plan.warning() {
-                terminal::warn(&warning);
-            }
-            plan.run_partial(&target, overwrite, &id)
-        })?
-        .recorded(recorder);
+        let asked = posting(false).question((&args.on, &args.limits), &query, &preparation)?;
+        let running = if let Some((master, question)) = asked {
+            let to = (target, overwrite, id);
+            Running::posted_partial(master, question, settings, to)?
+        } else {
+            let query = args.on.over(query, &args.limits, &settings.cancel)?;
+            Running::without_rows(settings.cancel.clone(), move || {
+                let plan = Plan::new(&query, &settings)?;
+                if let Some(warning) = plan.warning() {
+                    terminal::warn(&warning);
+                }
+                plan.run_partial(&target, overwrite, &id)
+            })?
+        };
+        let running = running.recorded(recorder);
         return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
     }
     let mut sink = args.sink.sink(job.sink.as_ref())?;
@@ -145,8 +193,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     program_files::check(files.as_ref(), &programs)?;
     if args.dry_run {
         let preparation = prepare(&args.limits.limits(), &job.limits)?;
-        let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-        return explain(&query, &preparation, Some(&sink), (None, None));
+        return explain(&explaining, query, &preparation, Some(&sink));
     }
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = job.about(Some(sink.url.clone()));
@@ -154,7 +201,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     if query.turbo.is_some() {
         terminal::answer_first(&preparation.settings.enough);
     }
-    let posting = Posting { verb: "run", shown: &query.sql, job: &job.limits };
+    let posting =
+        Posting { verb: "run", shown: &query.sql, job: &job.limits, watched: is_watched(&sink) };
     let running = match posting.begin((&args.on, &args.limits), &query, &preparation)? {
         Some(running) => running,
         None => {
@@ -230,37 +278,38 @@ fn watch(preparation: &Preparation) -> anyhow::Result<()> {
 
 /// Prints how a query would be run and what would be written, and what it would take on a cluster.
 fn explain(
-    query: &Query,
+    explanation: &Explaining<'_>,
+    query: Query,
     preparation: &Preparation,
     sink: Option<&SinkSpec>,
-    (format, cluster): (Option<&str>, Option<&Cluster>),
 ) -> anyhow::Result<Outcome> {
-    let plan = Plan::new(query, &preparation.settings)?;
-    let mut explained = plan.explain()?;
-    let description = sink.map(|sink| sink::describe(sink, plan.schema())).transpose();
-    let description = description.map_err(Error::from)?;
-    if let (Some(cluster), None | Some("text" | "json")) = (cluster, format) {
-        explained.forecast = Some(plan.forecast(cluster)?);
+    let Explaining { posting, on, limits, format, cluster } = explanation;
+    let settings = &preparation.settings;
+    if let Some(other) = format.filter(|format| !matches!(*format, "text" | "json")) {
+        return Err(Error::usage_hint(
+            format!("a plan is not shown as `{other}`"),
+            "with --explain, --format is text or json",
+        )
+        .into());
     }
-    let text = match format {
-        None | Some("text") => {
-            let mut text = explained.to_string();
-            if let Some(description) = description {
-                text.push_str(&format!("sink: {description}\n"));
-            }
-            text
-        }
-        Some("json") => {
-            let json = serde_json::to_string_pretty(&explained)?;
-            format!("{json}\n")
-        }
-        Some(other) => {
+    let explained = match posting.question((on, limits), &query, preparation)? {
+        Some(_) if cluster.is_some() => {
             return Err(Error::usage_hint(
-                format!("a plan is not shown as `{other}`"),
-                "with --explain, --format is text or json",
+                "`--cluster` runs a second of the query on this machine, and a master runs elsewhere",
+                "leave --on out",
             )
             .into());
         }
+        Some((master, question)) => Explanation::asked(&master, question, settings)?,
+        None => {
+            let query = on.over(query, limits, &settings.cancel)?;
+            Explanation::new(&query, settings, *cluster)?
+        }
+    };
+    let explained = explained.with_sink(sink)?;
+    let text = match *format {
+        Some("json") => explained.json + "\n",
+        _ => explained.text,
     };
     print(text.as_bytes())?;
     Ok(Outcome::Complete)

@@ -7,16 +7,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow::compute::concat_batches;
 use tidemill_base::cores::Priority;
 use tidemill_base::error::{Error, Result, without_secrets};
 use tidemill_base::{MaxBad, Settings};
-use tidemill_query::{Failure, NamedSource, Query, Workers};
+use tidemill_query::{Failure, Glimpse, NamedSource, Query, Turbo, Workers};
 use tidemill_remote::guard::names_private_address;
 use tidemill_source::asked::AskedSource;
 
 use super::{
-    ANY, Counted, FORMAT, Head, PlannedSaid, QUESTION_BYTES_MAX, Question, WorkerSaid, content,
-    no_rows, put,
+    ANY, Counted, FORMAT, Gives, Head, PlannedSaid, QUESTION_BYTES_MAX, Question, WorkerSaid,
+    content, no_rows, put,
 };
 use crate::running::{Next, Running};
 
@@ -57,6 +58,10 @@ const STORAGE_OPTIONS: [&str; 22] = [
 /// A question that was judged.
 pub struct Judged {
     query: Query,
+    /// What is to come of it.
+    gives: Gives,
+    /// Whether whoever asks is shown the answer as it stands.
+    watched: bool,
     max_bad: MaxBad,
     /// Which go first.
     pub priority: Priority,
@@ -96,6 +101,8 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
         ANY => MaxBad::Shown,
         text => text.parse()?,
     };
+    let mut turbo = Turbo::default();
+    asked.turbo.iter().try_for_each(|(option, text)| turbo.set(option, text))?;
     let sources = asked.sources.into_iter();
     let sources = sources.map(|(name, source)| Ok(NamedSource { name, spec: source.spec()? }));
     let query = Query {
@@ -107,11 +114,15 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
         keeps_columns: asked.keeps_columns,
         schema: asked.schema,
         attempts_max: asked.max_attempts.map(|count| count.max(1)),
+        // Its time runs from now on.
+        turbo: turbo.checked()?.map(Turbo::begun),
         ..Query::default()
     };
     let shown = without_secrets(&asked.shown);
     Ok(Judged {
         query,
+        gives: asked.gives,
+        watched: asked.watched,
         max_bad,
         priority: asked.priority.parse()?,
         verb: asked.verb.chars().filter(char::is_ascii_lowercase).take(16).collect(),
@@ -179,7 +190,13 @@ impl Answering {
     ) -> Result<Answering> {
         let settings = Settings { max_bad: judged.max_bad, ..settings };
         let query = Query { workers: Some(workers), ..judged.query };
-        let running = Running::query(query, settings.clone())?;
+        let own = settings.clone();
+        let running = match (judged.gives, judged.watched) {
+            (Gives::Rows, true) => Running::watched(query, own)?,
+            (Gives::Rows, false) => Running::query(query, own)?,
+            (Gives::Explanation, _) => Running::explained(query, own)?,
+            (Gives::Partial { run }, _) => Running::kept(query, own, run.parse()?)?,
+        };
         Ok(Answering {
             running,
             settings,
@@ -220,7 +237,11 @@ impl Answering {
                     self.tell_progress(&mut frames)?;
                     put(&mut frames, &Head::Rows, &content(&batch)?)?;
                 }
-                Ok(Next::Waiting | Next::Glimpse(_)) => {
+                Ok(Next::Glimpse(glimpse)) => {
+                    self.tell_progress(&mut frames)?;
+                    tell_glimpse(&mut frames, *glimpse)?;
+                }
+                Ok(Next::Waiting) => {
                     self.tell_progress(&mut frames)?;
                     break;
                 }
@@ -272,6 +293,22 @@ impl Answering {
         };
         put(frames, &end, &[])
     }
+}
+
+fn tell_glimpse(frames: &mut Vec<u8>, glimpse: Glimpse) -> Result<()> {
+    let Glimpse { schema, batches, share, coverage } = glimpse;
+    let rows = concat_batches(&schema, &batches)?;
+    put(frames, &Head::Glimpse { share, coverage: Box::new(coverage) }, &content(&rows)?)
+}
+
+/// The frame that says which of the master's jobs it is.
+///
+/// # Errors
+/// [`Error::Internal`].
+pub fn began(id: u64) -> Result<Vec<u8>> {
+    let mut frame = Vec::new();
+    put(&mut frame, &Head::Began { id }, &[])?;
+    Ok(frame)
 }
 
 /// The frame that says what went wrong before there was a run.

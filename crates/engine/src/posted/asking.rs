@@ -14,6 +14,7 @@ use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::Home;
 use tidemill_base::{Cancel, Settings};
+use tidemill_query::Glimpse;
 use tidemill_remote::post::{Answer, Service};
 use tidemill_tables::sections;
 
@@ -178,6 +179,14 @@ impl Master {
         self.service.address()
     }
 
+    /// Says that what a job has is enough; one that has ended by then needs it no more.
+    fn is_enough(&self, id: u64, cancel: &Cancel) -> Result<()> {
+        match self.ask(&format!("{JOBS}/{id}/enough"), Some(b"{}".to_vec()), cancel) {
+            Err(Error::Remote { status: Some(404), .. }) => Ok(()),
+            asked => asked.map(drop),
+        }
+    }
+
     fn ask(&self, path: &str, body: Option<Vec<u8>>, cancel: &Cancel) -> Result<Answer> {
         let tick = &mut || cancel.check();
         let answer = self.service.ask(path, &self.token, body, self.patience, tick)?;
@@ -257,7 +266,7 @@ impl Master {
     /// `take` returns.
     pub(crate) fn carry_out(
         &self,
-        question: &Question,
+        mut question: Question,
         settings: &Settings,
         mut take: impl FnMut(Taken) -> Result<()>,
     ) -> Result<Coverage> {
@@ -265,11 +274,23 @@ impl Master {
         let mut answer = self.ask(JOBS, Some(question.encoded()?), cancel)?;
         let mut frames = Frames::default();
         let mut schema: Option<SchemaRef> = None;
+        // Until the master was told that what it has is enough.
+        let mut number = None;
         loop {
             while let Some((head, content)) = frames.next().map_err(|why| self.nonsense(&why))? {
                 let batches = || sections::batches(&content).map_err(|why| self.nonsense(&why));
                 match head {
+                    Head::Began { id } => number = Some(id),
                     Head::Waiting { .. } => {}
+                    Head::Glimpse { share, coverage } => {
+                        let batches = batches()?;
+                        let first = batches.first();
+                        let first =
+                            first.ok_or_else(|| self.nonsense("an answer without columns"))?;
+                        let schema = first.schema();
+                        let coverage = *coverage;
+                        take(Taken::Glimpse(Glimpse { schema, batches, share, coverage }))?;
+                    }
                     Head::Progress(counted) => counted.take(&settings.progress),
                     Head::Warning { text } => take(Taken::Warning(text))?,
                     Head::Schema { planned } => {
@@ -299,7 +320,19 @@ impl Master {
                     Head::Failed { error } => return Err(error.into()),
                 }
             }
-            match answer.next(&mut || cancel.check())? {
+            let mut untold = None;
+            let mut tick = || {
+                cancel.check()?;
+                if let Some(id) = number.take_if(|_| settings.enough.is_cancelled()) {
+                    untold = self.is_enough(id, cancel).err();
+                }
+                Ok(())
+            };
+            let next = answer.next(&mut tick)?;
+            if let Some(error) = untold {
+                return Err(error);
+            }
+            match next {
                 Some(piece) => frames.bytes.extend_from_slice(&piece),
                 None => {
                     return Err(Error::Remote {
@@ -322,6 +355,7 @@ impl Master {
 pub(crate) enum Taken {
     Schema(SchemaRef),
     Rows(RecordBatch),
+    Glimpse(Glimpse),
     Warning(String),
 }
 
@@ -363,4 +397,11 @@ impl Frames {
         self.at = 0;
         None
     }
+}
+
+/// All frames of an answer.
+#[cfg(test)]
+pub(super) fn heads(bytes: &[u8]) -> Vec<(Head, Vec<u8>)> {
+    let mut frames = Frames { bytes: bytes.to_vec(), at: 0 };
+    std::iter::from_fn(|| frames.next().ok().flatten()).collect()
 }

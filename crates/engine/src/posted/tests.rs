@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use tidemill_base::cores::Priority;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::{Cancel, Settings};
-use tidemill_query::{Done, Handed, HandedJob, Query, Reach, Worker, Workers};
+use tidemill_query::{Done, Handed, HandedJob, Query, Reach, Turbo, Worker, Workers};
 use tidemill_remote::StorageOptions;
 
 use super::answering::{Answering, judge};
 use super::asking::Master;
 use super::{Head, Question, put};
-use crate::running::Running;
+use crate::running::{Next, Running};
 
 const SQL: &str = "SELECT k, count(*) AS n, sum(x) AS x FROM source GROUP BY k ORDER BY k";
 
@@ -427,4 +427,117 @@ fn what_may_not_be_asked_is_refused_by_name() {
     }
     let programs = b"{\"format\":1,\"verb\":\"q\",\"sql\":\"\",\"defaults\":{\"exec\":[\"sh\"]}}";
     assert!(judge(programs, true).is_ok());
+}
+
+fn turbo(options: &[(&str, &str)]) -> Option<Turbo> {
+    let mut turbo = Turbo::default();
+    options.iter().for_each(|(option, text)| turbo.set(option, text).unwrap());
+    turbo.checked().unwrap()
+}
+
+#[test]
+fn an_answer_by_a_part_of_the_input_is_that_of_a_run_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = [("sample", "40%"), ("seed", "3"), ("split_bytes", "1k"), ("confidence", "0.9")];
+    let query = Query { turbo: turbo(&options), ..asked(folder.path()) };
+    // The bounds are sums of floats in another order.
+    let own = |rows: Vec<String>| -> Vec<String> {
+        let first = |row: String| row.split(',').take(2).collect::<Vec<_>>().join(",");
+        rows.into_iter().map(first).collect()
+    };
+    let mut here = Running::query(query.clone(), settings()).unwrap();
+    let expected = own(rows(&mut here).unwrap());
+    let question = question(&query).watched(true);
+    let (master, _) = serve(|client, (_, body)| {
+        client.write_all(OK).unwrap();
+        answered(&body).chunks(700).for_each(|bytes| piece(client, bytes));
+        client.write_all(b"0\r\n\r\n").unwrap();
+    });
+    let mut there = Running::posted(master, question, settings()).unwrap();
+    assert_eq!(own(rows(&mut there).unwrap()), expected);
+    let (there, here) = (there.coverage().unwrap(), here.coverage().unwrap());
+    assert!(!there.complete);
+    assert_eq!((there.rows, there.bytes, there.splits), (here.rows, here.bytes, here.splits));
+    let (there, here) = (there.sampled.as_ref().unwrap(), here.sampled.as_ref().unwrap());
+    assert_eq!((there.share, there.seed, there.confidence), (here.share, 3, 0.9));
+}
+
+#[test]
+fn what_stands_is_shown_and_is_enough_once_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = Query { turbo: turbo(&[("deadline", "1h")]), ..asked(folder.path()) };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (send, told) = channel();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let (_, body) = request(&mut client);
+        let deadline = String::from_utf8_lossy(&body).contains("\"deadline\":\"3599");
+        client.write_all(OK).unwrap();
+        let rows = tidemill_tables::sections::batches;
+        let frames = answered(&body);
+        let mut parts = super::asking::heads(&frames);
+        let (schema, content) = parts.remove(0);
+        assert!(matches!(schema, Head::Schema { .. }) && rows(&content).is_ok());
+        let mut first = super::answering::began(7).unwrap();
+        put(&mut first, &schema, &content).unwrap();
+        let glimpse = Head::Glimpse { share: 0.25, coverage: Box::default() };
+        put(&mut first, &glimpse, &content).unwrap();
+        piece(&mut client, &first);
+        // Whoever has enough says so on a connection of its own; then the end comes.
+        let (mut other, _) = listener.accept().unwrap();
+        let (head, _) = request(&mut other);
+        other.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+        let mut rest = Vec::new();
+        parts.iter().for_each(|(head, content)| put(&mut rest, head, content).unwrap());
+        piece(&mut client, &rest);
+        client.write_all(b"0\r\n\r\n").unwrap();
+        send.send((deadline, head)).unwrap();
+    });
+    let master = Master::new(&address, "a-token").unwrap();
+    let settings = settings();
+    let enough = settings.enough.clone();
+    let question = question(&query).watched(true);
+    let mut running = Running::posted(master, question, settings).unwrap();
+    running.schema(|| Ok(())).unwrap();
+    let (mut shares, mut count) = (Vec::new(), 0);
+    loop {
+        match running.next(Duration::from_secs(10)).unwrap() {
+            Next::Glimpse(glimpse) => {
+                assert_eq!(glimpse.schema.field(1).name(), "n");
+                shares.push(glimpse.share);
+                enough.cancel();
+            }
+            Next::Batch(batch) => count += batch.num_rows(),
+            Next::Waiting => {}
+            Next::End => break,
+        }
+    }
+    assert_eq!((shares, count), (vec![0.25], 7));
+    let (has_deadline, head) = told.recv().unwrap();
+    assert!(has_deadline);
+    assert!(head.starts_with("POST /v1/jobs/7/enough HTTP/1.1\r\n"), "{head}");
+}
+
+#[test]
+fn options_of_a_part_of_the_input_are_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = asked(folder.path());
+    let asked = |turbo: &str| {
+        let text = String::from_utf8(question(&query).encoded().unwrap()).unwrap();
+        let text = text.replacen('{', &format!("{{\"turbo\":{turbo},"), 1);
+        judge(text.as_bytes(), false).err().map(|error| error.to_string())
+    };
+    assert_eq!(asked("{\"sample\":\"1%\"}"), None);
+    for (turbo, why) in [
+        ("{\"sample\":\"500%\"}", "500%"),
+        ("{\"deadline\":\"0s\"}", "0s"),
+        ("{\"dead_line\":\"7s\"}", "dead_line"),
+        ("{\"seed\":\"7\"}", "exact"),
+        ("{\"sample\":1}", "no question"),
+        ("[]", "no question"),
+    ] {
+        let error = asked(turbo).expect(turbo);
+        assert!(error.contains(why), "{turbo}: {error}");
+    }
 }

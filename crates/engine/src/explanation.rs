@@ -1,0 +1,107 @@
+//! How a query would be run, in words: said here, or by the master that would run it.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BinaryArray, RecordBatch, StringArray};
+use arrow::datatypes::SchemaRef;
+use tidemill_base::Settings;
+use tidemill_base::error::{Error, Result};
+use tidemill_query::{Cluster, Plan, Query};
+use tidemill_sink::{self as sink, SinkSpec};
+use tidemill_tables::sections;
+
+use crate::posted::Question;
+use crate::posted::asking::{Master, Taken};
+
+/// How a query would be run.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// For people.
+    pub text: String,
+    /// The same as JSON, indented.
+    pub json: String,
+    /// The columns of its result.
+    schema: SchemaRef,
+}
+
+const COLUMNS: [&str; 3] = ["text", "json", "schema"];
+
+impl Explanation {
+    /// Plans a query; with a `cluster` also says what it would take there, by a second of running it here.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], [`Plan::explain`] and [`Plan::forecast`].
+    pub fn new(query: &Query, settings: &Settings, cluster: Option<&Cluster>) -> Result<Self> {
+        let plan = Plan::new(query, settings)?;
+        let mut explained = plan.explain()?;
+        let schema = Arc::clone(plan.schema());
+        explained.forecast = cluster.map(|cluster| plan.forecast(cluster)).transpose()?;
+        let json = serde_json::to_string_pretty(&explained)
+            .map_err(|error| Error::Internal(format!("a plan as JSON: {error}")))?;
+        Ok(Explanation { text: explained.to_string(), json, schema })
+    }
+
+    /// Has a master say it.
+    ///
+    /// # Errors
+    /// As [`Explanation::new`], and where the master is not reached.
+    pub fn asked(master: &Master, question: Question, settings: &Settings) -> Result<Self> {
+        let mut told = None;
+        master.carry_out(question.explained(), settings, |taken| {
+            if let Taken::Rows(batch) = taken {
+                told = Some(Self::of_row(&batch)?);
+            }
+            Ok(())
+        })?;
+        told.ok_or_else(|| Error::Internal("the master has explained nothing".into()))
+    }
+
+    /// The same with where the result goes.
+    ///
+    /// # Errors
+    /// As [`sink::describe`].
+    pub fn with_sink(mut self, spec: Option<&SinkSpec>) -> Result<Self> {
+        let Some(spec) = spec else { return Ok(self) };
+        let description = sink::describe(spec, &self.schema)?;
+        self.text.push_str(&format!("sink: {description}\n"));
+        let mut json: serde_json::Value = serde_json::from_str(&self.json)
+            .map_err(|error| Error::Internal(format!("a plan as JSON: {error}")))?;
+        json["sink"] = description.to_string().into();
+        self.json = format!("{json:#}");
+        Ok(self)
+    }
+
+    /// As a row, which a master gives.
+    pub(crate) fn row(&self) -> Result<RecordBatch> {
+        let nothing = RecordBatch::new_empty(Arc::clone(&self.schema));
+        let schema = sections::encoded(&nothing)?;
+        Ok(RecordBatch::try_from_iter([
+            (COLUMNS[0], Arc::new(StringArray::from(vec![self.text.as_str()])) as _),
+            (COLUMNS[1], Arc::new(StringArray::from(vec![self.json.as_str()])) as _),
+            (COLUMNS[2], Arc::new(BinaryArray::from_vec(vec![schema.as_slice()])) as _),
+        ])?)
+    }
+
+    fn of_row(row: &RecordBatch) -> Result<Self> {
+        let nonsense = || Error::Corrupt {
+            path: "a master's answer".to_owned(),
+            offset: None,
+            reason: "it is no plan".to_owned(),
+            hint: Some("the same release of tidemill should be here and on the cluster".into()),
+        };
+        let text = |name: &str| {
+            let column = row.column_by_name(name)?.as_string_opt::<i32>()?;
+            (!column.is_empty()).then(|| column.value(0).to_owned())
+        };
+        let schema = || {
+            let column = row.column_by_name(COLUMNS[2])?.as_binary_opt::<i32>()?;
+            let batches = sections::batches((!column.is_empty()).then(|| column.value(0))?);
+            Some(batches.ok()?.first()?.schema())
+        };
+        let (Some(text), Some(json), Some(schema)) = (text(COLUMNS[0]), text(COLUMNS[1]), schema())
+        else {
+            return Err(nonsense());
+        };
+        Ok(Explanation { text, json, schema })
+    }
+}
