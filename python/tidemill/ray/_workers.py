@@ -50,6 +50,9 @@ _CALL_SECONDS = 0.02
 #: An actor has so many cores, unless a machine has fewer.
 _CORES = 4
 
+#: It is looked for machines that have come to the cluster after so many seconds.
+_NEW_SECONDS = 5.0
+
 #: What is asked of an actor that is being started anew is asked so often.
 _RETRIES = 3
 
@@ -290,15 +293,20 @@ class RayWorkers:
         # Actors that are being started anew or do not answer, by the call that tells when they are
         # there, with the job that asked for paths by it.
         self._coming: dict[Any, tuple[int, _Job | None]] = {}
+        # The machines on which actors were started, when it was last looked for others, and how
+        # many actors there are to be at most.
+        self._nodes: set[str] = set()
+        self._gone: set[int] = set()
+        self._looked = 0.0
+        self._most = most
         #: Files that were put into the store.
         self.shelf = Shelf(self._ray)
-        self._start(on, memory, most, confined)
+        self._start(on, memory, confined)
 
     def _start(
         self,
         on: str,
         memory: int | None,
-        most: int | None,
         confined: tuple[list[str], bool] | None,
     ) -> None:
         ray = self._ray
@@ -309,21 +317,42 @@ class RayWorkers:
 
         remote = ray.remote(concurrency_groups={_CONTROL: 1})(Worker)
         version = _version()
-        for node in ray.nodes():
-            cores = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
-            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
-            while cores > 0 and (most is None or len(self._actors) < most):
+
+        def start(node: str, threads: int) -> Any:
+            strategy = NodeAffinitySchedulingStrategy(node, soft=True)
+            options = {"num_cpus": threads, "max_restarts": -1, "scheduling_strategy": strategy}
+            return remote.options(**options).remote(version, memory, threads, confined)
+
+        self._start_actor = start
+        self._add_new()
+        self._keep_ready()
+
+    def _add_new(self) -> list[int]:
+        """Start actors on machines on which none were started, and give their places."""
+        self._looked = time.monotonic()
+        first = len(self._actors)
+        for node in self._ray.nodes():
+            name = node["NodeID"]
+            if not node["Alive"] or name in self._nodes:
+                continue
+            self._nodes.add(name)
+            cores = int(node["Resources"].get("CPU", 0))
+            while cores > 0 and (self._most is None or len(self._actors) < self._most):
                 threads = min(cores, _CORES)
                 cores -= threads
-                actor = remote.options(
-                    num_cpus=threads,
-                    max_restarts=-1,
-                    scheduling_strategy=strategy,
-                ).remote(version, memory, threads, confined)
-                self._actors.append(actor)
+                self._actors.append(self._start_actor(name, threads))
                 self._at_hand.append(0)
                 self._threads.append(threads)
-        self._keep_ready()
+        return list(range(first, len(self._actors)))
+
+    def _look_for_new(self) -> None:
+        """Use machines that have come to the cluster since it was last looked."""
+        if time.monotonic() - self._looked < _NEW_SECONDS:
+            return
+        for actor in self._add_new():
+            # It is given nothing until it is there.
+            self._places.append(("", 0, ""))
+            self._coming[self._is_ready(actor)] = (actor, None)
 
     def _keep_ready(self) -> None:
         """Wait for the actors, and go without those for which the cluster has no core now."""
@@ -368,9 +397,11 @@ class RayWorkers:
 
     def look(self) -> None:
         """See which processes the workers are now: one that was killed is another."""
-        self._places = self._ray.get(
-            [self._is_ready(place) for place in range(len(self._actors))], timeout=_START_SECONDS
-        )
+        with self._lock:
+            there = self._there()
+            told = self._ray.get([self._is_ready(it) for it in there], timeout=_START_SECONDS)
+            for actor, place in zip(there, told, strict=True):
+                self._places[actor] = place
 
     def _ask(self, actor: int, method: str) -> Any:
         """Give a method that is called beside tasks; of an actor that is being started anew too."""
@@ -387,13 +418,15 @@ class RayWorkers:
 
     def places(self) -> list[tuple[str, int]]:
         """Give the machine and the process of each."""
-        return [place[:2] for place in self._places]
+        return [place[:2] for place in self._places if place[2]]
 
     def reach(self) -> tuple[int, int, int, bool]:
         """Give how many machines, workers and threads there are; whether all are here."""
-        machines = {node for _, _, node in self._places}
-        is_here = {name for name, _, _ in self._places} == {socket.gethostname()}
-        return len(machines), len(self._actors), sum(self._threads), is_here
+        there = [place for place in self._places if place[2]]
+        machines = {node for _, _, node in there}
+        is_here = {name for name, _, _ in there} == {socket.gethostname()}
+        threads = itertools.compress(self._threads, [place[2] for place in self._places])
+        return len(machines), len(there), sum(threads), is_here
 
     def job(self, priority: int = 1) -> RayJob:
         """Give a query its own side: tasks of the highest priority are dealt first."""
@@ -413,6 +446,7 @@ class RayWorkers:
             atexit.register(self._leave)
         shared = self.shelf.put(files)
         with self._lock:
+            self._look_for_new()
             description = [self._ray.put(job)]
             begun = _Job(next(_sessions), description, dict(secrets), shared, priority)
             self._check(begun, paths)
@@ -422,12 +456,7 @@ class RayWorkers:
 
     def _check(self, job: _Job, paths: Sequence[str]) -> None:
         """Look whether each machine sees the paths; who does not answer is given nothing yet."""
-        coming = self._away()
-        asked = {
-            self._ask(actor, "missing").remote(list(paths)): actor
-            for actor in range(len(self._actors))
-            if actor not in coming
-        }
+        asked = {self._ask(actor, "missing").remote(list(paths)): actor for actor in self._there()}
         for call, actor in asked.items():
             self._coming[call] = (actor, job)
         if asked:
@@ -441,7 +470,11 @@ class RayWorkers:
         try:
             told = self._ray.get(call)
         except self._ray.exceptions.RayActorError:
-            self._forgets(actor)
+            if self._places[actor][2]:
+                self._forgets(actor)
+            else:
+                # It has never been there, and will not be: another release is on its machine.
+                self._gone.add(actor)
             return
         if isinstance(told, tuple):
             self._places[actor] = told
@@ -477,7 +510,7 @@ class RayWorkers:
         return {actor for actor, _ in self._coming.values()}
 
     def _there(self) -> list[int]:
-        away = self._away()
+        away = self._away() | self._gone
         return [actor for actor in range(len(self._actors)) if actor not in away]
 
     def submit(self, task: _Task) -> None:
