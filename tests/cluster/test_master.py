@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -180,14 +181,108 @@ def test_python_asks_a_master_too(standing, logs, monkeypatch):
     assert tm.ray.status()["workers"] == 3
     assert tm.ray.jobs()[0]["state"] == "done"
     assert tm.ray.token() == standing.token
-    with pytest.raises(tm.UsageError, match="nothing else"):
-        tm.query(sql, on="master", progressive=True)
-    with pytest.raises(tm.UsageError, match="nothing else"):
-        tm.explain(sql, on="master")
-    with pytest.raises(tm.UsageError, match="a part of the input"):
-        tm.query(sql, on="master", deadline=1)
+    with pytest.raises(tm.UsageError, match="runs elsewhere"):
+        tm.explain(sql, on="master", cluster="cores=8")
     with pytest.raises(tm.UsageError, match="in this program's memory"):
         tm.query("SELECT * FROM rows", rows=[{"a": 1}], on="master")
+
+
+def own(rows):
+    """Rows without their bounds, which are sums of floats in whichever order."""
+    is_bound = re.compile("_(low|high)$").search
+    return [{name: it for name, it in row.items() if not is_bound(name)} for row in rows]
+
+
+def test_a_part_of_the_input_is_that_of_one_machine(standing, logs, monkeypatch, tmp_path):
+    monkeypatch.setenv("TIDEMILL_HOME", str(standing.home))
+    sql = STATEMENTS[0].format(logs=logs)
+    options = {"sample": 0.2, "seed": 5, "split_bytes": "8k"}
+    here = tm.query(sql, **options)
+    rows = own(here.to_pylist())
+    for on in ["master", "ray"]:
+        there = tm.query(sql, on=on, **options)
+        assert own(there.to_pylist()) == rows
+        for what in ["rows", "bytes", "splits"]:
+            assert there.coverage[what] == here.coverage[what]
+        assert there.coverage["sampled"]["share"] == here.coverage["sampled"]["share"]
+    disconnect()
+    words = ["--sample", "20%", "--seed", "5", "--split-bytes", "8k", "--no-intervals"]
+    here = standing.run("query", sql, *words)
+    there = standing.run("query", sql, *words, "--on", "master")
+    assert there.returncode == here.returncode == 3
+    assert there.stdout == here.stdout
+    # Rows that are found anywhere.
+    found = standing.run("query", STATEMENTS[3].format(logs=logs), "--find", "7", "--on", "master")
+    assert found.returncode == 0, found.stderr
+    assert len(found.stdout.splitlines()) > 7
+    # A deadline by which all has been read is exact.
+    exact = standing.run("query", sql, "--deadline", "1h", "--no-intervals", "--on", "master")
+    assert exact.returncode == 0, exact.stderr
+    assert exact.stdout == standing.run("query", sql).stdout
+
+
+def test_an_answer_sharpens_and_is_enough_when_that_is_said(standing, logs, much, monkeypatch):
+    monkeypatch.setenv("TIDEMILL_HOME", str(standing.home))
+    sql = f"SELECT page, count(*) AS n FROM '{much}' GROUP BY page ORDER BY page"
+    shares = []
+    for answer in tm.query(sql, progressive=True, deadline="1h", split_bytes="16k", on="master"):
+        shares.append(answer.coverage["sampled"]["share"])
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    row = answer.to_pylist()[0]
+    assert row["n"] == row["n_low"]
+    # What takes for ever, but for the one who has seen enough.
+    slow = SLOW.format(much).replace("AS n", "AS n, count(*) AS c")
+    words = ["--deadline", "1h", "--split-bytes", "1k", "--on", "master"]
+    with subprocess.Popen(
+        [standing.program, "query", slow, *words],
+        env=standing.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as client:
+        until(lambda: standing.status()["running"] == 1)
+        until(lambda: any(job["state"] == "running" for job in standing.jobs()))
+        client.send_signal(signal.SIGINT)
+        out, said = client.communicate()
+    assert client.returncode in (3, 130), said
+    if client.returncode == 3:
+        assert "stopped when it was asked to" in said
+        assert out.startswith("n,n_low,n_high,c,c_low,c_high")
+
+
+def test_a_master_explains_and_keeps_partial_tables(standing, logs, monkeypatch, tmp_path):
+    monkeypatch.setenv("TIDEMILL_HOME", str(standing.home))
+    sql = STATEMENTS[0].format(logs=logs)
+    told = standing.run("query", sql, "--explain", "--on", "master")
+    assert told.returncode == 0, told.stderr
+    assert "on a cluster: 3 workers" in told.stdout
+    told = standing.run("query", sql, "--explain", "--format", "json", "--on", "master")
+    assert json.loads(told.stdout)["elsewhere"]["workers"] == 3
+    assert tm.explain(sql, on="master").elsewhere["workers"] == 3
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f"source.url = '{logs}/*.csv'\ntables.by = ['page']\ntables.n = 'count(*)'\n"
+        f"sink.url = '{tmp_path}/out.csv'\n"
+    )
+    told = standing.run("run", job, "--dry-run", "--on", "master")
+    assert told.returncode == 0, told.stderr
+    assert "on a cluster: 3 workers" in told.stdout
+    assert "sink: " in told.stdout
+    assert "out.csv" in told.stdout
+    kept = [tmp_path / "here.part", tmp_path / "there.part"]
+    for path, on in zip(kept, [[], ["--on", "master"]], strict=True):
+        done = standing.run("run", job, "--partial", path, *on)
+        assert done.returncode == 0, done.stderr
+    merged = [standing.run("merge", path) for path in kept]
+    assert merged[0].returncode == 0, merged[0].stderr
+    assert (merged[1].stdout, merged[1].returncode) == (merged[0].stdout, 0)
+    again = standing.run("run", job, "--partial", kept[1], "--on", "master")
+    assert again.returncode != 0
+    assert "overwrite" in again.stderr
+    mapping = {"source": {"url": f"{logs}/*.csv"}, "tables": {"by": ["page"], "n": "count(*)"}}
+    tm.run(mapping, partial=tmp_path / "python.part", on="master")
+    assert standing.run("merge", tmp_path / "python.part").stdout == merged[0].stdout
 
 
 def test_errors_are_those_of_one_machine(standing, logs, monkeypatch):
@@ -441,6 +536,25 @@ def _processes(title):
             if (process / "cmdline").read_bytes().startswith(title):
                 found.append(int(process.name))
     return found
+
+
+def test_machines_that_come_later_are_used(standing, logs, cluster):
+    node = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+    try:
+        cluster.wait_for_nodes()
+        asked = ["query", STATEMENTS[0].format(logs=logs), "--on", "master"]
+
+        def is_used():
+            told = standing.run(*asked)
+            assert told.returncode == 0, told.stderr
+            return standing.status()["workers"] == 4
+
+        until(is_used)
+        assert standing.status()["machines"] == 4
+    finally:
+        cluster.remove_node(node)
+    told = standing.run(*asked)
+    assert told.returncode == 0, told.stderr
 
 
 def test_there_is_one_master_and_down_ends_all_of_it(standing, cluster, logs):
