@@ -72,12 +72,11 @@ impl Map {
         Ok(Map { plan, context, scan, steps, executed: Arc::default() })
     }
 
-    /// The same over other splits, whose scan is [`Scan::over`] this one's, and which are read in the place of this one's
-    /// from now on; none where it has to be planned anew.
+    /// The same over other splits, whose scan is [`Scan::over`] this one's; none where it has to be planned anew.
     pub(crate) fn over(&self, scan: &Arc<Scan>) -> Option<Map> {
         let is_kept = match self.steps {
             Some(_) => true,
-            None => self.executed.load(Ordering::Relaxed) < EXECUTED_MAX && scan.make_current(),
+            None => scan.is_kept() && self.executed.load(Ordering::Relaxed) < EXECUTED_MAX,
         };
         is_kept.then(|| Map {
             plan: Arc::clone(&self.plan),
@@ -107,7 +106,8 @@ impl Map {
     pub(crate) fn rows(&self, index: usize) -> Result<MapRows> {
         let Some(steps) = &self.steps else {
             self.executed.fetch_add(1, Ordering::Relaxed);
-            let stream = self.plan.execute(index, Arc::clone(&self.context)).told()?;
+            let execute = || self.plan.execute(index, Arc::clone(&self.context));
+            let stream = self.scan.executed(execute).told()?;
             return Ok(MapRows::Executed(stream));
         };
         Ok(MapRows::Applied(Applied {

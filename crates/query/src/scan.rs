@@ -387,9 +387,8 @@ impl SourceTable {
             course: OnceLock::new(),
             eager: AtomicBool::new(false),
             told: is_given.then(Mutex::default),
-            current: is_given.then(Current::default),
+            current: is_given.then(Arc::default),
         });
-        scan.make_current();
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
         let mode = state.config().get_extension::<ScanMode>();
@@ -459,11 +458,15 @@ pub(crate) struct Scan {
     /// What came of splits, where somebody else counts them.
     told: Option<Mutex<Vec<ReadSplit>>>,
     /// Which splits a plan over this scan reads when it is executed, where these are others from time to time.
-    current: Option<Current>,
+    current: Option<Arc<Current>>,
 }
 
 /// The scan whose splits a plan reads that is kept: what is joined in it is put into a table once.
-type Current = Arc<Mutex<Weak<Scan>>>;
+#[derive(Default)]
+struct Current {
+    executing: Mutex<()>,
+    scan: Mutex<Weak<Scan>>,
+}
 
 /// So many splits a plan that is kept reads at once, at most.
 const KEPT_PARTITIONS: usize = 256;
@@ -540,13 +543,18 @@ impl Scan {
         })
     }
 
-    /// Has plans over the scan that this one is of read its splits; false where they cannot.
-    pub(crate) fn make_current(self: &Arc<Self>) -> bool {
-        let current = self.current.as_ref().filter(|_| self.splits.len() <= KEPT_PARTITIONS);
-        if let Some(current) = current {
-            *current.lock() = Arc::downgrade(self);
-        }
-        current.is_some()
+    /// Whether a plan over the scan that this one is of can read its splits.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.current.is_some() && self.splits.len() <= KEPT_PARTITIONS
+    }
+
+    /// Executes a plan, which reads the splits of this scan.
+    pub(crate) fn executed<T>(self: &Arc<Self>, execute: impl FnOnce() -> T) -> T {
+        let Some(current) = &self.current else { return execute() };
+        // Whoever still has a scan of before does the same for that one.
+        let _one_at_a_time = current.executing.lock();
+        *current.scan.lock() = Arc::downgrade(self);
+        execute()
     }
 
     /// How many partitions a plan over it has that reads a split in each.
@@ -816,7 +824,7 @@ impl PartitionStream for OneSplit {
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let current = self.scan.current.as_ref().and_then(|current| current.lock().upgrade());
+        let current = self.scan.current.as_ref().and_then(|current| current.scan.lock().upgrade());
         let scan = current.unwrap_or_else(|| Arc::clone(&self.scan));
         let batches = SplitBatches::new(scan, self.index);
         let schema = Arc::clone(&self.scan.schema);

@@ -273,8 +273,8 @@ pub(crate) struct FoundElsewhere {
     until: Until,
     /// Which of the rows are wanted.
     limits: Limits,
-    /// The splits of the part at hand, and its rows.
-    part: Option<(Vec<usize>, Part)>,
+    /// The splits of the part at hand, its rows, and which of the splits come once more.
+    part: Option<(Vec<usize>, Part, Vec<usize>)>,
     /// What had been looked at of splits that do not count as a whole.
     open: HashMap<usize, SoFar>,
     /// What was read, once it has ended.
@@ -319,15 +319,19 @@ impl FoundElsewhere {
             if self.limits.are_reached() {
                 return Ok(self.end(Why::Found));
             }
-            if let Some((splits, part)) = &mut self.part {
+            if let Some((splits, part, stalled)) = &mut self.part {
                 let Some((place, batch)) = part.next_batch()? else {
                     self.part = None;
                     continue;
                 };
-                let split = place.and_then(|at| Some((*splits.get(at.place)?, at)));
-                if let Some((split, at)) = split
-                    && !self.reading.tally.has(split)
-                {
+                let Some((split, at)) = place.and_then(|at| Some((*splits.get(at.place)?, at)))
+                else {
+                    return Err(Error::Internal("rows of no split".into()));
+                };
+                if stalled.contains(&split) {
+                    continue;
+                }
+                if !self.reading.tally.has(split) {
                     let so_far = SoFar { rows: at.rows, rejected: at.rejected };
                     self.open.insert(split, so_far);
                 }
@@ -352,7 +356,9 @@ impl FoundElsewhere {
             }
             self.reading.deal(&self.until, usize::MAX)?;
             if let Some(came) = self.reading.tasks.next(patience)? {
-                self.part = Some(self.reading.take_in(came)?);
+                let stalled = came.stalled.clone();
+                let (splits, part) = self.reading.take_in(came)?;
+                self.part = Some((splits, part, stalled));
             }
         }
     }
