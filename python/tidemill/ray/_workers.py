@@ -104,13 +104,31 @@ def _start_ray(ray: ModuleType, address: str | None, *, may_start: bool = True) 
     address = address or os.environ.get("RAY_ADDRESS") or (None if may_start else "auto")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray.init(
-            address=address,
-            namespace="tidemill",
-            log_to_driver=False,
-            logging_level="error",
-            include_dashboard=False if address is None else None,
-        )
+        try:
+            ray.init(
+                address=address,
+                namespace="tidemill",
+                log_to_driver=False,
+                logging_level="error",
+                include_dashboard=False if address is None else None,
+            )
+        except (ConnectionError, RuntimeError) as error:
+            if not _asks_for_token(error):
+                raise
+            raise UsageError(
+                f"the Ray cluster at `{address}` asks for its token\nhint: set "
+                "RAY_AUTH_MODE=token, with the token in ~/.ray/auth_token or in RAY_AUTH_TOKEN; "
+                "Ray sends none to an address that is named unless it is told to"
+            ) from None
+
+
+def _asks_for_token(error: BaseException | None) -> bool:
+    """Whether a cluster was not reached for want of a token."""
+    while error is not None:
+        if type(error).__name__ == "AuthenticationError" or "InvalidAuthToken" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def connect(on: str, *, memory: int | None) -> RayWorkers:
