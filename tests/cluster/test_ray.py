@@ -230,6 +230,25 @@ def test_what_a_killed_worker_had_at_hand_is_done_again(cluster, named, tmp_path
         workers.look()
 
 
+def test_an_equal_sample_is_that_of_one_machine(cluster, named):
+    sql = STATEMENTS[0].format(logs=named)
+    options = {"sample": 0.2, "seed": 9, "split_bytes": "8k", "no_intervals": True}
+    here = tm.query(sql, **options)
+    rows = here.to_pylist()
+    there = tm.query(sql, on="ray", **options)
+    assert there.to_pylist() == rows
+    for what in ["rows", "bytes", "splits", "complete"]:
+        assert there.coverage[what] == here.coverage[what]
+    assert not there.coverage["complete"]
+    # A worker that is killed meanwhile takes none of the splits with it.
+    workers = connect("ray", memory=None)
+    os.kill(workers.places()[0][1], signal.SIGKILL)
+    assert tm.query(sql, on="ray", **options).to_pylist() == rows
+    workers.look()
+    found = tm.query(f"SELECT page, ms FROM '{named}/*.csv' WHERE ms > 1", on="ray", find=5)
+    assert len(found.to_pylist()) == 5
+
+
 def test_what_does_not_run_there_is_refused_with_the_reason(cluster, named):
     with pytest.raises(tm.UsageError, match="cannot be run on a cluster"):
         tm.query(f"SELECT page FROM '{named}/*.csv' ORDER BY ms", on="ray")
