@@ -38,9 +38,14 @@ impl Worker {
 
     /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
     pub fn run(&self, task: &[u8]) -> Vec<u8> {
+        self.run_copy(task, 0)
+    }
+
+    /// The same, where `copy` others were told to do the same content, and may do it at the same time.
+    pub fn run_copy(&self, task: &[u8], copy: usize) -> Vec<u8> {
         match &self.0 {
             Job::Query(worker) => worker.run(task),
-            Job::Conversion(worker) => worker.run(task),
+            Job::Conversion(worker) => worker.run(task, copy),
         }
     }
 }

@@ -58,9 +58,11 @@ impl RawWorker {
         Ok(RawWorker { worker: planned.map_err(|error| raise(py, error))?, cancel })
     }
 
-    /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
-    fn run<'py>(&self, py: Python<'py>, task: PyBackedBytes) -> Bound<'py, PyBytes> {
-        let part = py.detach(|| self.worker.run(&task));
+    /// Does a task, which `copy` others were told to do before; what comes of it, its error included, is a message to
+    /// whoever dealt it.
+    #[pyo3(signature = (task, copy = 0))]
+    fn run<'py>(&self, py: Python<'py>, task: PyBackedBytes, copy: usize) -> Bound<'py, PyBytes> {
+        let part = py.detach(|| self.worker.run_copy(&task, copy));
         PyBytes::new(py, &part)
     }
 

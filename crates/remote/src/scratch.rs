@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::object::Object;
 use crate::s3::Bucket;
-use crate::upload::{Finished, Journal, Published, Upload};
+use crate::upload::{Finished, Published, Unnoted, Upload};
 use crate::{Fetch, StorageOptions, wait};
 
 /// What the name of a query's folder begins with.
@@ -161,15 +161,6 @@ fn no_place(url: &str) -> Error {
 /// A path as it is written, or by a `file://` URL.
 fn local(url: &str) -> PathBuf {
     url.strip_prefix("file://").unwrap_or(url).into()
-}
-
-/// Uploads of scratch files are finished by nobody else.
-struct Unnoted;
-
-impl Journal for Unnoted {
-    fn note(&self, _: &str, _: Option<&str>) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// A file in writing; dropped before its end, there is none.

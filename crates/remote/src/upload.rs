@@ -67,7 +67,7 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Remote`], as all of these.
-    pub(crate) async fn begin(self: Arc<Self>, key: String) -> Result<String> {
+    pub async fn begin(self: Arc<Self>, key: String) -> Result<String> {
         let path = self.path(&key)?;
         let begun = self.store.create_multipart(&path).await;
         begun.map_err(|error| self.refused("write", &key, None, &error))
@@ -221,6 +221,15 @@ pub trait Journal: Send + Sync {
     fn note(&self, key: &str, id: Option<&str>) -> Result<()>;
 }
 
+/// Notes nothing: of uploads that nobody goes on with, or that are known already.
+pub(crate) struct Unnoted;
+
+impl Journal for Unnoted {
+    fn note(&self, _: &str, _: Option<&str>) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// An object whose bytes are all written.
 #[derive(Debug)]
 pub enum Finished {
@@ -266,6 +275,12 @@ impl Upload {
             sent: 0,
             bytes: 0,
         }
+    }
+
+    /// An object of which somebody else has begun the upload `id`, and knows of it: its bytes are sent however few they are.
+    pub fn begun(bucket: Arc<Bucket>, key: String, id: String) -> Self {
+        let upload = Upload::new(bucket, Arc::new(Unnoted), key);
+        Upload { id: Some(id), ..upload }
     }
 
     fn part_bytes(&self) -> usize {

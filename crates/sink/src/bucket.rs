@@ -46,7 +46,7 @@
 //!
 //! `docs/formats/staging.md` has the files' contents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ use tidemill_base::cancel::{Interrupted, Tick};
 use tidemill_base::home::{Home, RunId, create_private};
 use tidemill_remote::Fetch;
 use tidemill_remote::s3::Bucket;
-use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Upload, e_tag_of};
+use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Seen, Upload, e_tag_of};
 
 use super::commit::{CommitState, Lock, Recovered, to_json};
 use super::error::{Error, Result};
@@ -77,6 +77,8 @@ const UNDO: &str = "undo.json";
 const PUBLISHED: &str = "published.jsonl";
 /// So many objects are looked at or made visible at once.
 const AT_ONCE: usize = 16;
+/// How long throwing away those that nobody needs may take after a commit.
+const REST_WAIT: Duration = Duration::from_secs(30);
 /// How long throwing uploads away may take when a run ends before its time.
 const ABORT_WAIT: Duration = Duration::from_millis(700);
 /// How long another run's look at the folder is waited for.
@@ -95,7 +97,7 @@ struct Note {
 }
 
 /// A line of `uploads.jsonl`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Line {
     key: String,
     /// None before the upload has begun.
@@ -150,12 +152,15 @@ struct Uploads {
     state: Mutex<(File, Vec<Line>)>,
 }
 
-impl Journal for Uploads {
-    fn note(&self, key: &str, id: Option<&str>) -> tidemill_remote::Result<()> {
-        let line = Line { key: key.to_owned(), id: id.map(str::to_owned) };
+impl Uploads {
+    /// Notes some at once.
+    fn note_all(&self, lines: Vec<Line>) -> tidemill_remote::Result<()> {
         let noted = || {
-            let mut text = serde_json::to_vec(&line)?;
-            text.push(b'\n');
+            let mut text = Vec::new();
+            for line in &lines {
+                serde_json::to_writer(&mut text, line)?;
+                text.push(b'\n');
+            }
             let mut state = self.state.lock();
             fs::write_all(&mut state.0, &text).and_then(|()| fs::sync(&state.0))?;
             Ok(state)
@@ -166,8 +171,14 @@ impl Journal for Uploads {
             path: path(),
             source,
         })?;
-        state.1.push(line);
+        state.1.extend(lines);
         Ok(())
+    }
+}
+
+impl Journal for Uploads {
+    fn note(&self, key: &str, id: Option<&str>) -> tidemill_remote::Result<()> {
+        self.note_all(vec![Line { key: key.to_owned(), id: id.map(str::to_owned) }])
     }
 }
 
@@ -262,16 +273,56 @@ impl Remote {
         Upload::new(Arc::clone(&self.bucket), journal, key.to_owned())
     }
 
-    /// An object whose bytes have all been written to its upload.
-    pub(super) fn written(&self, key: &str, bytes: u64, finished: Finished) -> Result<Entry> {
+    /// Begins uploads that somebody else sends the parts of, in the order of their keys.
+    pub(super) fn begin_all(&self, keys: &[String], tick: Tick<'_>) -> Result<Vec<String>> {
+        let mut begun = Vec::with_capacity(keys.len());
+        for some in keys.chunks(AT_ONCE) {
+            let before = |key: &String| Line { key: key.clone(), id: None };
+            self.uploads.note_all(some.iter().map(before).collect())?;
+            let (bucket, keys) = (Arc::clone(&self.bucket), some.to_vec());
+            let uploads = Arc::clone(&self.uploads);
+            let coming = Fetch::start(async move {
+                let answers = keys.iter().map(|key| Arc::clone(&bucket).begin(key.clone()));
+                let answers = futures::future::join_all(answers).await;
+                // Those that have begun are noted whatever became of the others.
+                let known = |(key, id): (&String, &tidemill_remote::Result<String>)| {
+                    Some(Line { key: key.clone(), id: Some(id.as_ref().ok()?.clone()) })
+                };
+                uploads.note_all(keys.iter().zip(&answers).filter_map(known).collect())?;
+                answers.into_iter().collect::<tidemill_remote::Result<Vec<_>>>()
+            })?;
+            // Who is interrupted waits a little still: what begins now would be known to nobody.
+            let mut interrupted: Option<Instant> = None;
+            let ids = coming.wait_with(&mut || match interrupted {
+                Some(since) if since.elapsed() > ABORT_WAIT => Err(Interrupted),
+                Some(_) => Ok(()),
+                None => {
+                    interrupted = tick().is_err().then(Instant::now);
+                    Ok(())
+                }
+            })?;
+            tick()?;
+            begun.extend(ids);
+        }
+        Ok(begun)
+    }
+
+    /// An object whose bytes have all been written to its upload; a small one waits in the folder under `name`.
+    pub(super) fn written(
+        &self,
+        key: &str,
+        name: &str,
+        bytes: u64,
+        finished: Finished,
+    ) -> Result<Entry> {
         let how = match finished {
             Finished::Parts { id, parts } => How::Upload { id, parts },
             Finished::Small(content) => {
-                let path = self.path("0");
+                let path = self.path(name);
                 let written =
                     fs::create_new(&path).and_then(|mut file| fs::write_all(&mut file, &content));
                 written.map_err(|e| Error::io("write", &path, e))?;
-                How::Staged("0".into())
+                How::Staged(name.into())
             }
         };
         Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
@@ -313,6 +364,21 @@ impl Remote {
             }
         };
         Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
+    }
+
+    /// What has each of some names.
+    pub(super) fn seen(&self, keys: Vec<String>, tick: Tick<'_>) -> Result<Vec<Option<Seen>>> {
+        let bucket = Arc::clone(&self.bucket);
+        let seen = Fetch::start(async move {
+            let mut answers =
+                stream::iter(keys).map(|key| Arc::clone(&bucket).stat(key)).buffered(AT_ONCE);
+            let mut seen = Vec::new();
+            while let Some(answer) = answers.next().await {
+                seen.push(answer?);
+            }
+            Ok::<_, tidemill_remote::Error>(seen)
+        })?;
+        Ok(seen.wait_with(tick)?)
     }
 
     /// Refuses a name that something has.
@@ -364,13 +430,13 @@ impl Remote {
         match result {
             Ok(()) => {
                 self.state = CommitState::Done;
-                discard(&self.dir);
+                self.let_go(&manifest, tick);
                 Ok(())
             }
             Err(error) => match undo(&self.bucket, &self.dir, &manifest, tick) {
                 Ok(()) => {
                     self.state = CommitState::Done;
-                    discard(&self.dir);
+                    self.let_go(&manifest, tick);
                     Err(error)
                 }
                 Err(_) => {
@@ -380,20 +446,32 @@ impl Remote {
         }
     }
 
+    /// Removes the folder of what was committed, or taken back.
+    fn let_go(&self, manifest: &Manifest, tick: Tick<'_>) {
+        let lines = std::mem::take(&mut self.uploads.state.lock().1);
+        let begun = Instant::now();
+        let mut patience = || {
+            tick()?;
+            match begun.elapsed() < REST_WAIT {
+                true => Ok(()),
+                false => Err(Interrupted),
+            }
+        };
+        let_go(&self.bucket, &self.dir, &lines, manifest, &mut patience);
+    }
+
+    /// Throws away what was begun: nothing of it is to be.
+    pub(super) fn abandon(mut self, tick: Tick<'_>) {
+        let (run, url) = (self.run.clone(), self.url.clone());
+        let none = Manifest { version: VERSION, run, url, overwrite: false, objects: Vec::new() };
+        self.state = CommitState::Done;
+        self.let_go(&none, tick);
+    }
+
     /// Looks at which names are taken.
     fn check(&self, objects: &mut [Entry], overwrite: bool, tick: Tick<'_>) -> Result<()> {
-        let keys: Vec<String> = objects.iter().map(|object| object.key.clone()).collect();
-        let bucket = Arc::clone(&self.bucket);
-        let taken = Fetch::start(async move {
-            let mut answers =
-                stream::iter(keys).map(|key| Arc::clone(&bucket).stat(key)).buffered(AT_ONCE);
-            let mut taken = Vec::new();
-            while let Some(seen) = answers.next().await {
-                taken.push(seen?);
-            }
-            Ok::<_, tidemill_remote::Error>(taken)
-        })?
-        .wait_with(tick)?;
+        let keys = objects.iter().map(|object| object.key.clone()).collect();
+        let taken = self.seen(keys, tick)?;
         for (object, taken) in objects.iter_mut().zip(taken) {
             object.replaces = taken.is_some();
             object.replaced = taken.and_then(|seen| seen.e_tag.as_deref().map(plain));
@@ -410,26 +488,34 @@ impl Remote {
     /// Finishes what a dead run had committed, or throws away what it had begun.
     fn recover(&mut self, dead: &Dead, tick: Tick<'_>) -> Result<()> {
         let run = dead.note.run.clone();
+        let lines = read_lines(&dead.dir.join(UPLOADS));
+        let mut settled = None;
         let ended = if let Some(manifest) = read_manifest(&dead.dir.join(UNDO))? {
-            undo(&self.bucket, &dead.dir, &manifest, tick).map(|()| &mut self.recovered.undone)
+            let undone = undo(&self.bucket, &dead.dir, &manifest, tick);
+            settled = Some(manifest);
+            undone.map(|()| &mut self.recovered.undone)
         } else if let Some(manifest) = read_manifest(&dead.dir.join(MANIFEST))? {
-            match finish(&self.bucket, &dead.dir, &manifest, tick) {
+            let ended = match finish(&self.bucket, &dead.dir, &manifest, tick) {
                 Ok(()) => Ok(&mut self.recovered.finished),
                 Err(Error::Exists { .. }) if !manifest.overwrite => {
                     undo(&self.bucket, &dead.dir, &manifest, tick)
                         .map(|()| &mut self.recovered.undone)
                 }
                 Err(error) => Err(error),
-            }
+            };
+            settled = Some(manifest);
+            ended
         } else {
-            let lines = read_lines(&dead.dir.join(UPLOADS));
             let aborted = abort_all(&self.bucket, &lines)?.wait_with(tick);
             aborted.map(|()| &mut self.recovered.removed).map_err(Error::from)
         };
         match ended {
             Ok(list) => {
                 list.push(run);
-                discard(&dead.dir);
+                match settled {
+                    Some(manifest) => let_go(&self.bucket, &dead.dir, &lines, &manifest, tick),
+                    None => discard(&dead.dir),
+                }
                 Ok(())
             }
             Err(Error::Interrupted) => Err(Error::Interrupted),
@@ -481,6 +567,32 @@ fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> tidemill_remote::Result<Fe
         }
         result
     })
+}
+
+/// Removes the folder of what was committed, or taken back, once the uploads are thrown away that were begun and are not
+/// in its manifest: those of workers that are gone, or were not the first. Where that cannot be done now, their names
+/// stay without a manifest, for a later run.
+fn let_go(bucket: &Arc<Bucket>, dir: &Path, lines: &[Line], manifest: &Manifest, tick: Tick<'_>) {
+    let needed: HashSet<&str> = manifest
+        .objects
+        .iter()
+        .filter_map(|object| match &object.how {
+            How::Upload { id, .. } => Some(id.as_str()),
+            How::Staged(_) => None,
+        })
+        .collect();
+    let is_rest = |line: &&Line| line.id.as_deref().is_some_and(|id| !needed.contains(id));
+    let rest: Vec<Line> = lines.iter().filter(is_rest).cloned().collect();
+    if !rest.is_empty() {
+        let ended = fs::remove_file(&dir.join(MANIFEST))
+            .and_then(|()| fs::remove_file(&dir.join(UNDO)))
+            .is_ok();
+        let aborted = abort_all(bucket, &rest).and_then(|aborts| aborts.wait_with(tick));
+        if !ended || aborted.is_err() {
+            return;
+        }
+    }
+    discard(dir);
 }
 
 /// Makes a manifest's objects visible. Repeatable. With the first failure no more are begun, and

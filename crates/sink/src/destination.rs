@@ -301,7 +301,7 @@ impl Destination for OneObject {
         let upload = upload.into_inner()?;
         let bytes = upload.bytes;
         let finished = upload.finish(tick)?;
-        let entry = remote.written(&key, bytes, finished)?;
+        let entry = remote.written(&key, "0", bytes, finished)?;
         let written = Written {
             files: 1,
             bytes,

@@ -15,6 +15,7 @@
 //! - `partition`: which rows go together?
 //! - `files`: how are many files written within a memory budget?
 //! - `set`: how do files of known names appear, so many at once? `staged_file`: one of any content?
+//! - `object_set`: the same in a bucket, where other processes write them.
 //! - `commit`: how do they appear, all or none? The staging folder and its recovery.
 //! - `bucket`: the same in a bucket, where nothing can be renamed.
 //! - `coverage_file`: where does a run's coverage go?
@@ -38,6 +39,7 @@ mod estimates;
 mod files;
 mod formats;
 mod fs;
+mod object_set;
 mod out;
 mod partition;
 mod places;
@@ -66,6 +68,9 @@ pub use self::error::{Error, Result};
 pub use self::estimates::shown_columns;
 pub use self::formats::OutputFormat;
 pub use self::formats::text::{cells, is_number};
+pub use self::object_set::{
+    EndedObject, ObjectPart, ObjectPlace, ObjectSet, ObjectWriter, SetObject,
+};
 pub use self::set::{FileSet, SetWriter, StagedPart};
 pub use self::spec::{Description, MAX_FILES, SinkSpec, describe};
 pub use self::staged_file::{CompressedFile, StagedFile};

@@ -99,14 +99,19 @@ class Worker:
             self._folder.leave()
             self._folder = None
 
-    def run(self, job: int, tasks: Sequence[bytes]) -> list[bytes] | None:
-        """Do tasks of a job; None where it does not know the job, or that has ended."""
+    def run(
+        self, job: int, tasks: Sequence[bytes], copies: Sequence[int]
+    ) -> list[bytes] | None:
+        """Do tasks of a job; None where it does not know the job, or that has ended.
+
+        Behind the tasks it is said how many others were told to do each before.
+        """
         parts = []
-        for task in tasks:
+        for task, copy in zip(tasks, copies, strict=True):
             worker = self._jobs.get(job)
             if worker is None or job in self._ended:
                 return None
-            parts.append(worker.run(task))
+            parts.append(worker.run(task, copy))
         return parts
 
     def end(self, job: int) -> None:

@@ -222,6 +222,8 @@ class _Task:
     has_ended: bool = False
     #: The calls of actors that do it.
     calls: list[Any] = field(default_factory=list)
+    #: How many actors were told to do it.
+    told: int = 0
 
 
 @dataclass
@@ -556,9 +558,12 @@ class RayWorkers:
             job.told[actor] = told.remote(job.number, *of_job)
         more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
         run = self._actors[actor].run.options(name=f"tidemill {tasks[0].name}{more}")
-        call = run.remote(job.number, [task.content for task in tasks])
+        # What two write at the same time must not be the same.
+        copies = [task.told for task in tasks]
+        call = run.remote(job.number, [task.content for task in tasks], copies)
         for task in tasks:
             task.calls.append(call)
+            task.told += 1
         job.in_work += 1
         self._at_hand[actor] += 1
         self._running[call] = _Call(actor, tasks, time.monotonic())

@@ -6,21 +6,31 @@
 //!       job: what is done to records, the set's folder ─►
 //!       task: some inputs ───────────────────►  read · convert · write into the set's folder
 //!     adopt · commit  ◄──────────────────────── what was written, and what it rests on
+//!                                                 (to a bucket: into uploads that the task names)
 //! ```
 //!
 //! All machines see the output's folder. A worker writes files there under names that nobody looks for; the driver makes
 //! them appear, all of a set or none, by the same commit as its own. Of a worker that is gone a file without an end is
 //! left, which goes with the set's folder.
 //!
+//! Of a folder in a bucket a task has the names of uploads that the driver has begun, and noted where the next run on its
+//! machine finds them; a worker sends the parts, and the driver completes all uploads of a set or none. Each time that a task
+//! is done has uploads of its own: after a worker that is gone they are begun anew, and for one that does it beside another
+//! ([`COPIES`]) there are further ones from the start. Those that are not completed are thrown away in the end. An input
+//! that is likely to become a small object has none, and its bytes come back; where it has become a large one, it is a
+//! task once more.
+//!
 //! A job is `TIDECONV` and a section `J`; a task and what comes of it are the same with `T` and `D`, behind which sections `B`
-//! are copies of refused records.
+//! are copies of refused records, and `O` small objects.
 
+use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::home::create_private;
@@ -28,15 +38,18 @@ use tidemill_base::progress::{Progress, process_cpu_seconds};
 use tidemill_base::{MaxBad, Settings};
 use tidemill_query::{Came, Failure, HandedFile, HandedJob, NewTask, Tasks, Took, Unordered};
 use tidemill_remote::StorageOptions;
-use tidemill_sink::{FileSet, OutputFormat, SetWriter, SinkSpec, StagedPart, Written};
-use tidemill_source::SpecDescription;
+use tidemill_sink::{
+    FileSet, ObjectPart, ObjectPlace, ObjectSet, OutputFormat, SetWriter, SinkSpec, StagedPart,
+    Written,
+};
 use tidemill_source::program::Program;
 use tidemill_source::program_files::ProgramFiles;
+use tidemill_source::{Compression, SpecDescription};
 use tidemill_tables::sections::{self, Sections};
 
 use crate::program_files;
 
-use super::{Conversion, Converted, Done, Elsewhere, RunId, Share, Target, Task};
+use super::{Conversion, Converted, Done, Elsewhere, Part, RunId, Share, Target, Task};
 
 /// What each message begins with.
 pub(crate) const MAGIC: &[u8; 8] = b"TIDECONV";
@@ -45,6 +58,7 @@ const JOB: u8 = b'J';
 const TASK: u8 = b'T';
 const DONE: u8 = b'D';
 const COPY: u8 = b'B';
+const OBJECT: u8 = b'O';
 
 /// So many inputs are one task at most.
 const INPUTS_MAX: usize = 64;
@@ -53,14 +67,21 @@ const TASKS_PER_THREAD: usize = 8;
 /// Of so many inputs it is looked at whether all machines see them.
 const PATHS_MAX: usize = 64;
 
+/// So many workers may do a task at the same time, each with uploads of its own; what is large for one beyond them is a
+/// task once more.
+const COPIES: usize = 2;
+/// An input of so many bytes is likely to become an object that is not small; of one that is compressed, fewer do.
+const LARGE_BYTES: u64 = 256 << 10;
+const LARGE_COMPRESSED_BYTES: u64 = 32 << 10;
+
 /// What all tasks have in common.
 #[derive(Debug, Serialize, Deserialize)]
 struct Job {
     source: SpecDescription,
     select: Option<String>,
     condition: Option<String>,
-    /// Where files are before they appear.
-    folder: PathBuf,
+    /// Where files are before they appear; none of a folder in a bucket.
+    folder: Option<PathBuf>,
     /// The output, as the user names it.
     output: String,
     format: String,
@@ -74,6 +95,9 @@ struct Job {
 #[derive(Debug, Serialize, Deserialize)]
 struct Inputs {
     tasks: Vec<Task>,
+    /// For each time that the task is done at once, and each input, the upload that was begun for it, if one was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    uploads: Vec<Vec<Option<String>>>,
 }
 
 /// What came of each of them.
@@ -93,8 +117,22 @@ struct OneDone {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Outcome {
-    Converted { part: StagedPart, coverage: Box<Coverage>, warning: Option<String> },
+    Converted {
+        part: Told,
+        coverage: Box<Coverage>,
+        warning: Option<String>,
+    },
+    /// An upload has to be begun for its object.
+    TooLarge,
     Failed(Failure),
+}
+
+/// What was written.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    File(StagedPart),
+    /// A small one's bytes follow in a section.
+    Object(ObjectPart),
 }
 
 impl From<Error> for Outcome {
@@ -146,12 +184,8 @@ impl Conversion {
     /// [`Error::Usage`] for what is done on one machine, unless it may be done here, which is a warning.
     pub(super) fn there(&self, all: &mut Converted) -> Result<Option<&Elsewhere>> {
         let Some(there) = &self.elsewhere else { return Ok(None) };
-        let why = if self.bucket_url().is_some() {
-            Some("the files of a folder in a bucket are written by one machine".to_owned())
-        } else {
-            self.source.describe().err().map(|error| error.to_string())
-        };
-        let Some(why) = why else { return Ok(Some(there)) };
+        let Err(why) = self.source.describe() else { return Ok(Some(there)) };
+        let why = why.to_string();
         let why = why.lines().next().unwrap_or_default();
         if there.may_run_here {
             all.written.warning = Some(format!("it runs on this machine: {why}"));
@@ -173,17 +207,123 @@ impl Conversion {
         there: &Elsewhere,
         all: &mut Converted,
     ) -> Result<()> {
+        match self.bucket_url() {
+            Some(_) => self.convert_objects_there(tasks, format, settings, run, there, all),
+            None => self.convert_files_there(tasks, format, settings, run, there, all),
+        }
+    }
+
+    fn convert_files_there(
+        &self,
+        tasks: &[Task],
+        format: OutputFormat,
+        settings: &Settings,
+        run: &RunId,
+        there: &Elsewhere,
+        all: &mut Converted,
+    ) -> Result<()> {
         let (cancel, root) = (&settings.cancel, Path::new(&self.sink.url));
         let mut wait = || cancel.check();
         let limit = Share::of(settings, 1).limit;
         let set = FileSet::create(root, &self.sink, format, run, limit, cancel, &mut wait)?;
+        self.deal(tasks, &Set::Files(&set), format, settings, there, all)?;
+        let written = set.commit(root, self.sink.overwrite, &mut wait)?;
+        all.written = super::sum(std::mem::take(&mut all.written), written);
+        Ok(())
+    }
+
+    fn convert_objects_there(
+        &self,
+        tasks: &[Task],
+        format: OutputFormat,
+        settings: &Settings,
+        run: &RunId,
+        there: &Elsewhere,
+        all: &mut Converted,
+    ) -> Result<()> {
+        let cancel = &settings.cancel;
+        let mut wait = || cancel.check();
+        let set = ObjectSet::create(&self.sink, format, run, cancel, &mut wait)?;
+        let wanted = self.wanted(tasks, &set, cancel, all)?;
+        let dealt = match wanted.is_empty() {
+            true => Ok(()),
+            false => self.deal(&wanted, &Set::Objects(&set), format, settings, there, all),
+        };
+        if let Err(error) = dealt {
+            // Whoever is interrupted does not wait for it.
+            if !cancel.is_cancelled() {
+                set.abandon(&mut wait);
+            }
+            return Err(error);
+        }
+        let written = set.commit(self.sink.overwrite, &mut wait)?;
+        all.written = super::sum(std::mem::take(&mut all.written), written);
+        Ok(())
+    }
+
+    /// The inputs whose objects may be written; what becomes of the others is noted as where one machine writes them.
+    fn wanted(
+        &self,
+        tasks: &[Task],
+        set: &ObjectSet,
+        cancel: &Cancel,
+        all: &mut Converted,
+    ) -> Result<Vec<Task>> {
+        let (mut named, mut keys) = (Vec::new(), Vec::new());
+        for task in tasks {
+            match set.key(&task.target) {
+                Ok(key) => {
+                    named.push(task);
+                    keys.push(key);
+                }
+                Err(error) => {
+                    all.fail(error.into(), task);
+                }
+            }
+        }
+        let taken = match self.sink.overwrite {
+            true => vec![false; keys.len()],
+            false => set.taken(keys.clone(), &mut || cancel.check())?,
+        };
+        let mut wanted = Vec::new();
+        for ((task, key), is_taken) in named.into_iter().zip(keys).zip(taken) {
+            match (is_taken, self.skip_existing) {
+                (false, _) => wanted.push(task.clone()),
+                (true, true) => all.skipped += 1,
+                (true, false) => {
+                    all.fail(Error::Exists { path: set.url(&key), more: 0 }, task);
+                }
+            }
+        }
+        if all.failures.len() >= super::FAILURES_MAX {
+            all.untried += wanted.len() as u64;
+            wanted.clear();
+        }
+        Ok(wanted)
+    }
+
+    /// Has inputs converted into a set.
+    fn deal(
+        &self,
+        tasks: &[Task],
+        set: &Set<'_>,
+        format: OutputFormat,
+        settings: &Settings,
+        there: &Elsewhere,
+        all: &mut Converted,
+    ) -> Result<()> {
+        let cancel = &settings.cancel;
         let absolute =
             |path: &Path| std::path::absolute(path).map_err(|error| Error::io("find", path, error));
+        let folder = match set {
+            Set::Files(set) => Some(absolute(set.folder())?),
+            Set::Objects(_) => None,
+        };
         let job = Job {
             source: self.source.describe()?,
             select: self.select.clone(),
             condition: self.condition.clone(),
-            folder: absolute(set.folder())?,
+            folder,
             output: self.sink.url.clone(),
             format: format.name().to_owned(),
             compression: self.sink.compression.as_ref().map(ToString::to_string),
@@ -199,19 +339,27 @@ impl Conversion {
             .step_by(each)
             .map(|task| absolute(Path::new(&task.url)))
             .collect::<Result<Vec<_>>>()?;
-        paths.push(absolute(&set.lock())?);
+        if let Set::Files(set) = set {
+            paths.push(absolute(&set.lock())?);
+        }
         there.workers.begin(HandedJob {
             content: message(JOB, &job)?,
-            secrets: self.source.storage_options.for_workers(),
+            secrets: self.source.storage_options.with(&self.sink.storage_options).for_workers(),
             paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             // Both find the same.
             files: HandedFile::of(self.source.exec.as_ref().or(self.sink.exec.as_ref()), cancel)?,
         })?;
         let ends = Ends(there);
         let threads = there.workers.reach()?.threads;
+        let inputs = cut(tasks, threads);
+        // What a program, or an expression, makes of a few bytes may be many.
+        let is_any =
+            self.select.is_some() || self.sink.exec.is_some() || self.source.exec.is_some();
         let mut dealt = Dealt {
-            inputs: cut(tasks, threads),
-            set: &set,
+            large: vec![is_any; inputs.len()],
+            large_bytes: LARGE_BYTES,
+            inputs,
+            set,
             settings,
             all: std::mem::take(all),
             tried: 0,
@@ -234,10 +382,14 @@ impl Conversion {
         }
         cancel.check()?;
         all.untried += tasks.len().saturating_sub(tried) as u64;
-        let written = set.commit(root, self.sink.overwrite, &mut wait)?;
-        all.written = super::sum(std::mem::take(&mut all.written), written);
         Ok(())
     }
+}
+
+/// Where workers write.
+enum Set<'a> {
+    Files(&'a FileSet),
+    Objects(&'a ObjectSet),
 }
 
 /// Ends what workers do.
@@ -268,7 +420,11 @@ fn cut(tasks: &[Task], threads: usize) -> Vec<&[Task]> {
 /// Inputs on their way.
 struct Dealt<'a> {
     inputs: Vec<&'a [Task]>,
-    set: &'a FileSet,
+    /// Of which of them each is given uploads.
+    large: Vec<bool>,
+    /// Of the others inputs of so many bytes are.
+    large_bytes: u64,
+    set: &'a Set<'a>,
     settings: &'a Settings,
     all: Converted,
     /// Inputs of which it is known what came.
@@ -276,6 +432,33 @@ struct Dealt<'a> {
 }
 
 impl Dealt<'_> {
+    /// Begins uploads for the inputs of a task that are likely to need them, as often as it may be done at once.
+    fn uploads(&self, number: usize, tasks: &[Task]) -> Result<Vec<Vec<Option<String>>>> {
+        let Set::Objects(set) = self.set else { return Ok(Vec::new()) };
+        let is_sure = self.large.get(number).copied().unwrap_or_default();
+        let is_large = |task: &&Task| {
+            let (_, compression) = Compression::strip_suffix(&task.url);
+            let least = match compression {
+                Compression::None => LARGE_BYTES,
+                _ => LARGE_COMPRESSED_BYTES,
+            };
+            is_sure || task.bytes >= least.min(self.large_bytes)
+        };
+        let targets: Vec<&str> =
+            tasks.iter().filter(is_large).map(|task| task.target.as_str()).collect();
+        if targets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let cancel = &self.settings.cancel;
+        let all = set.begin(&targets.repeat(COPIES), &mut || cancel.check())?;
+        let given = |ids: &[String]| {
+            let mut ids = ids.iter();
+            let one = |task: &Task| if is_large(&task) { ids.next().cloned() } else { None };
+            tasks.iter().map(one).collect()
+        };
+        Ok(all.chunks(targets.len()).map(given).collect())
+    }
+
     /// Keeps copies of refused records where this machine's own are kept.
     fn keep(&self, task: &Task, copies: Vec<(String, &[u8])>) -> Result<()> {
         let Some(folder) = &self.settings.rejected_folder else { return Ok(()) };
@@ -301,10 +484,11 @@ impl Tasks for Dealt<'_> {
 
     fn task(&mut self, number: usize) -> Result<NewTask> {
         let tasks = self.inputs.get(number).copied().unwrap_or_default();
+        let uploads = self.uploads(number, tasks)?;
         Ok(NewTask {
             bytes: tasks.iter().map(|task| task.bytes).sum(),
             name: format!("convert {} of {}", number + 1, self.inputs.len()),
-            content: message(TASK, &Inputs { tasks: tasks.to_vec() })?,
+            content: message(TASK, &Inputs { tasks: tasks.to_vec(), uploads })?,
         })
     }
 
@@ -327,8 +511,28 @@ impl Tasks for Dealt<'_> {
                 .collect::<Result<Vec<_>>>()?;
             self.keep(task, copies)?;
             match came {
+                Outcome::TooLarge => {
+                    // Others of its size are likely to be so too.
+                    self.large_bytes = self.large_bytes.min(task.bytes);
+                    self.tried -= 1;
+                    self.inputs.push(std::slice::from_ref(task));
+                    self.large.push(true);
+                }
                 Outcome::Converted { part, coverage, warning } => {
-                    self.set.adopt(part)?;
+                    match (self.set, part) {
+                        (Set::Files(set), Told::File(part)) => set.adopt(part)?,
+                        (Set::Objects(set), Told::Object(part)) => {
+                            let content = match part.is_small() {
+                                false => &[],
+                                true => match sections.next().map_err(bad)? {
+                                    Some((OBJECT, content)) => content,
+                                    _ => return Err(bad("an object is missing")),
+                                },
+                            };
+                            set.adopt(part, content)?;
+                        }
+                        _ => return Err(bad("it was written elsewhere than it is asked for")),
+                    }
                     bytes += coverage.bytes.done;
                     self.settings.progress.add_bytes(coverage.bytes.done);
                     self.settings.progress.add_rows(coverage.rows.done);
@@ -359,10 +563,16 @@ impl Tasks for Dealt<'_> {
     }
 }
 
+/// Where a worker writes.
+enum Place {
+    Folder(PathBuf),
+    Bucket(ObjectPlace),
+}
+
 /// A conversion as one process elsewhere does its tasks.
 pub(crate) struct Worker {
     conversion: Conversion,
-    folder: PathBuf,
+    place: Place,
     format: OutputFormat,
     settings: Settings,
     /// One task at a time; it has all threads.
@@ -404,16 +614,23 @@ impl Worker {
             skip_existing: false,
             elsewhere: None,
         };
+        let place = match job.folder {
+            Some(folder) => Place::Folder(folder),
+            None => {
+                let url = &conversion.sink.url;
+                Place::Bucket(ObjectPlace::open(url, storage, &settings.cancel)?)
+            }
+        };
         let in_work = Mutex::new(());
-        Ok(Worker { conversion, folder: job.folder, format, settings, in_work })
+        Ok(Worker { conversion, place, format, settings, in_work })
     }
 
     /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
-    pub(crate) fn run(&self, task: &[u8]) -> Vec<u8> {
+    pub(crate) fn run(&self, task: &[u8], copy: usize) -> Vec<u8> {
         let _alone = self.in_work.lock();
         let tasks = opened(task).and_then(|mut sections| first::<Inputs>(&mut sections, TASK));
         let count = tasks.as_ref().map_or(1, |inputs| inputs.tasks.len());
-        let done = tasks.and_then(|inputs| caught(|| self.convert(&inputs.tasks)));
+        let done = tasks.and_then(|inputs| caught(|| self.convert(&inputs, copy)));
         done.or_else(|error| {
             let failed = |_| OneDone { came: error.copy().into(), copies: Vec::new() };
             message(
@@ -425,7 +642,8 @@ impl Worker {
         .unwrap_or_default()
     }
 
-    fn convert(&self, tasks: &[Task]) -> Result<Vec<u8>> {
+    fn convert(&self, inputs: &Inputs, copy: usize) -> Result<Vec<u8>> {
+        let tasks = inputs.tasks.as_slice();
         let (began, cpu_before) = (Instant::now(), process_cpu_seconds());
         // Copies of what is refused, where records may be.
         let copies = match self.settings.max_bad {
@@ -439,8 +657,20 @@ impl Worker {
         };
         let limit = Share::of(&settings, tasks.len()).limit;
         let (sink, cancel) = (&self.conversion.sink, &settings.cancel);
-        let writer = SetWriter::new(&self.folder, sink, self.format, limit, cancel)?;
-        let target = Target::Staged(writer);
+        let target = match &self.place {
+            Place::Folder(folder) => {
+                Target::Staged(SetWriter::new(folder, sink, self.format, limit, cancel)?)
+            }
+            Place::Bucket(place) => {
+                let begun = inputs.uploads.get(copy).map(Vec::as_slice).unwrap_or_default();
+                let begun = tasks
+                    .iter()
+                    .zip(begun)
+                    .filter_map(|(task, upload)| Some((task.target.clone(), upload.clone()?)));
+                let uploads: HashMap<String, String> = begun.collect();
+                Target::Sent(place.writer(sink, self.format, limit, cancel)?, uploads)
+            }
+        };
         let done: Vec<Mutex<Option<Result<Done>>>> =
             tasks.iter().map(|_| Mutex::new(None)).collect();
         self.conversion.convert_each(tasks, &settings, &target, &|index, one| {
@@ -450,29 +680,43 @@ impl Worker {
         cancel.check()?;
         let (mut said, mut kept) = (Vec::with_capacity(tasks.len()), Vec::new());
         for (task, one) in tasks.iter().zip(done) {
+            let mut small = None;
             let came = match one.into_inner() {
-                Some(Ok(Done { mut coverage, written, part: Some(part) })) => {
+                Some(Ok(Done { mut coverage, written, part })) => {
+                    let told = match part {
+                        Some(Part::Staged(part)) => Some(Told::File(part)),
+                        Some(Part::Sent(part, content)) => {
+                            small = part.is_small().then_some(content);
+                            Some(Told::Object(part))
+                        }
+                        Some(Part::TooLarge) | None => None,
+                    };
                     coverage.rejected_copy = coverage.rejected_copy.map(|_| String::new());
                     let (coverage, warning) = (Box::new(coverage), written.warning);
-                    Outcome::Converted { part, coverage, warning }
+                    match told {
+                        Some(part) => Outcome::Converted { part, coverage, warning },
+                        None => Outcome::TooLarge,
+                    }
                 }
-                Some(Ok(_)) => Error::Internal("nothing was written".into()).into(),
                 Some(Err(error)) => error.into(),
                 None => Error::Interrupted.into(),
             };
             let folder = settings.rejected_folder.as_ref();
+            // What is converted again is told of then.
+            let folder = folder.filter(|_| !matches!(came, Outcome::TooLarge));
             let own = folder.map(|folder| folder.join(task.folder_of_copies()));
             let files = own.map_or(Ok(Vec::new()), |own| files_in(&own))?;
             let copies = files.iter().map(|(name, _)| name.clone()).collect();
-            kept.extend(files.into_iter().map(|(_, content)| content));
+            kept.extend(files.into_iter().map(|(_, content)| (COPY, content)));
+            kept.extend(small.map(|content| (OBJECT, content)));
             said.push(OneDone { came, copies });
         }
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let cpu = (process_cpu_seconds() - cpu_before).max(0.0);
         let cpu_us = us(Duration::try_from_secs_f64(cpu).unwrap_or_default());
         let mut out = message(DONE, &AllDone { done: said, cpu_us, wall_us: us(began.elapsed()) })?;
-        for content in kept {
-            put(&mut out, COPY, &content)?;
+        for (kind, content) in kept {
+            put(&mut out, kind, &content)?;
         }
         Ok(out)
     }

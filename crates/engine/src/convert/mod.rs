@@ -32,7 +32,10 @@ use tidemill_base::redact::shown;
 use tidemill_query::{Plan, Query, Results, Workers, named};
 use tidemill_remote::location::Location;
 use tidemill_remote::{Budget, Course};
-use tidemill_sink::{FileSet, OutputFormat, Room, SetWriter, Sink, SinkSpec, StagedPart, Written};
+use tidemill_sink::{
+    EndedObject, FileSet, ObjectPart, ObjectWriter, OutputFormat, Room, SetWriter, Sink, SinkSpec,
+    StagedPart, Written,
+};
 use tidemill_source::{
     Compression, Format, ReadOptions, Rejects, Source, SourceSpec, Split, SplitReader, files_of,
 };
@@ -215,7 +218,7 @@ impl Conversion {
         let mut rest = tasks.as_slice();
         while !rest.is_empty() {
             if all.failures.len() >= FAILURES_MAX {
-                all.untried = rest.len() as u64;
+                all.untried += rest.len() as u64;
                 break;
             }
             let mut bytes = 0;
@@ -324,7 +327,7 @@ impl Conversion {
             let mut all = results.lock();
             match done {
                 Ok(Done { coverage, written, part }) => {
-                    if let (Target::Set(set), Some(part)) = (&target, part) {
+                    if let (Target::Set(set), Some(Part::Staged(part))) = (&target, part) {
                         set.adopt(part)?;
                     }
                     all.add(coverage, written, settings);
@@ -443,6 +446,26 @@ impl Conversion {
             Target::Staged(writer) => {
                 Ok(writer.begin(elsewhere::staged_name(), task.target.clone(), schema.clone())?)
             }
+            Target::Sent(writer, uploads) => {
+                let upload = uploads.get(&task.target).cloned();
+                let mut object = writer.begin(task.target.clone(), upload, schema.clone())?;
+                let mut wait = || cancel.check();
+                let mut is_too_large = false;
+                while !is_too_large && let Some(batch) = next_rows()? {
+                    object.write(&batch, &mut wait)?;
+                    is_too_large = object.is_too_large();
+                }
+                let ended = match is_too_large {
+                    true => EndedObject::TooLarge,
+                    false => object.end(&mut wait)?,
+                };
+                let part = match ended {
+                    EndedObject::Whole(part, content) => Part::Sent(part, content),
+                    EndedObject::TooLarge => return Ok(Done::of(Part::TooLarge)),
+                };
+                let written = Written { warning, ..Written::default() };
+                return Ok(Done { coverage: rows.coverage(), written, part: Some(part) });
+            }
         };
         let run = match begun {
             Err(run) => run,
@@ -455,7 +478,8 @@ impl Conversion {
                     _ => file.end()?,
                 };
                 let written = Written { warning, ..Written::default() };
-                return Ok(Done { coverage: rows.coverage(), written, part: Some(part) });
+                let part = Some(Part::Staged(part));
+                return Ok(Done { coverage: rows.coverage(), written, part });
             }
         };
         let mut wait = || cancel.check();
@@ -505,6 +529,8 @@ enum Target<'a> {
     Set(FileSet),
     /// Files that whoever has the set makes appear.
     Staged(SetWriter),
+    /// Objects that whoever has the set makes appear; to some targets uploads were begun.
+    Sent(ObjectWriter, HashMap<String, String>),
     /// Objects, each of which appears by itself.
     Objects(&'a RunId),
 }
@@ -515,7 +541,22 @@ struct Done {
     coverage: Coverage,
     written: Written,
     /// What was written, where it does not appear yet.
-    part: Option<StagedPart>,
+    part: Option<Part>,
+}
+
+impl Done {
+    fn of(part: Part) -> Self {
+        Done { part: Some(part), ..Done::default() }
+    }
+}
+
+/// What was written and does not appear yet.
+enum Part {
+    Staged(StagedPart),
+    /// With the bytes of a small one.
+    Sent(ObjectPart, Vec<u8>),
+    /// An object for which an upload has to be begun.
+    TooLarge,
 }
 
 impl Task {

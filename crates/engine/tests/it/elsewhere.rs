@@ -21,6 +21,7 @@ use tidemill_engine::{
     Worker,
 };
 
+use crate::bucket::Bucket;
 use crate::common::{Answer, Folder, Random, answered, settings, text};
 
 /// Workers of this process, each of which plans for itself; tasks are done one by one, in any order.
@@ -78,7 +79,11 @@ impl Workers for Dealt {
             let settings = Settings { threads, ..Settings::new(64 << 20) };
             let files: Vec<_> =
                 job.files.iter().map(|file| (file.name.clone(), file.path.clone())).collect();
-            let worker = Worker::new(&state.job, &settings, &StorageOptions::default(), &files)?;
+            let mut options = StorageOptions::default();
+            for (name, value) in &job.secrets {
+                options.set(name, value.clone())?;
+            }
+            let worker = Worker::new(&state.job, &settings, &options, &files)?;
             state.workers.push(worker);
         }
         Ok(())
@@ -105,7 +110,14 @@ impl Workers for Dealt {
         }
         state.done += 1;
         let worker = state.random.below(2) as usize;
-        let outcome = Ok(state.workers[worker].run(&content));
+        // Of a conversion some tasks are done by several, and the last one to begin is the first to end; what a query's
+        // do leaves nothing behind.
+        let others = if content.starts_with(b"TIDECONV") { state.random.below(6) } else { 0 };
+        let others = others.saturating_sub(3) as usize;
+        for copy in 0..others {
+            drop(state.workers[1 - worker].run_copy(&content, copy));
+        }
+        let outcome = Ok(state.workers[worker].run_copy(&content, others));
         Ok(Some(Done { number, attempt, worker: Some(format!("worker {worker}")), outcome }))
     }
 
@@ -225,20 +237,42 @@ fn drawn_again(query: &Query, turbo: &Turbo, settings: &Settings, here: &Result<
     }
 }
 
-/// Converts once more, with workers, what was converted here to a folder, and compares.
+/// Converts twice more, with workers, what was converted here to a folder: to another, and to one in a bucket; and compares.
 pub(crate) fn converted_again(conversion: &Conversion, here: &Result<Converted>) {
     let folder = Folder::new();
-    let workers = Dealt::new(conversion.sink.url.len() as u64, 2, 4);
+    let workers = |more: u64| {
+        let workers = Dealt::new(conversion.sink.url.len() as u64 + more, 2, 4) as Arc<dyn Workers>;
+        Some(Elsewhere { workers, may_run_here: false, attempts_max: None })
+    };
     let mut again = conversion.clone();
     again.sink.url = folder.sql("$/");
-    let workers = workers as Arc<dyn Workers>;
-    again.elsewhere = Some(Elsewhere { workers, may_run_here: false, attempts_max: None });
-    let settings = settings();
-    let there = again.run_to_folder(&settings, &RunId::new());
+    again.elsewhere = workers(0);
+    let there = again.run_to_folder(&settings(), &RunId::new());
+    assert_converted(conversion, here, &again, there, || files(folder.path()));
+
+    let bucket = Bucket::new();
+    again.sink.url = "s3://out/some folder/".into();
+    again.sink.storage_options = bucket.options();
+    again.elsewhere = workers(1);
+    let there = again.run_to_folder(&settings(), &RunId::new());
+    let found = || {
+        let below = bucket.below("some folder/").into_iter();
+        below.map(|(key, content)| (PathBuf::from(key), content)).collect()
+    };
+    assert_converted(conversion, here, &again, there, found);
+    assert!(bucket.kept().uploads.is_empty(), "{conversion:?}: uploads are left");
+}
+
+fn assert_converted(
+    conversion: &Conversion,
+    here: &Result<Converted>,
+    again: &Conversion,
+    there: Result<Converted>,
+    found: impl FnOnce() -> BTreeMap<PathBuf, Vec<u8>>,
+) {
     match (there, here) {
         (Ok(there), Ok(here)) => {
-            let found = files(folder.path());
-            assert_eq!(found, files(conversion.sink.url.as_ref()), "{conversion:?}");
+            assert_eq!(found(), files(conversion.sink.url.as_ref()), "{conversion:?}");
             let (one, two) = (&there.written, &here.written);
             assert_eq!((one.files, one.rows, one.bytes), (two.files, two.rows, two.bytes));
             let (one, two) = (&there.coverage, &here.coverage);
@@ -619,6 +653,124 @@ fn what_is_no_place_for_scratch_files_is_refused_before_anything_is_read() {
         let error = Plan::new(&Query { scratch, ..query }, &settings()).err().unwrap().to_string();
         assert!(error.contains("scratch files"), "{error}");
     }
+}
+
+/// Inputs that become objects of one request, of one part and of several.
+fn of_all_sizes(folder: &Folder) -> Conversion {
+    let mut random = Random(17);
+    for (file, kilobytes) in [1, 200, 250, 700, 1, 9_500, 300].into_iter().enumerate() {
+        let mut text = String::from("n,word\n");
+        while text.len() < kilobytes << 10 {
+            text.push_str(&format!("{},w {}\n", random.below(1 << 40), random.below(9)));
+        }
+        folder.write(&format!("in/{file}.csv"), text);
+    }
+    let mut wanted = crate::conversion::conversion(folder, &["in"], "out/");
+    wanted.sink.format = Some("json".parse().unwrap());
+    wanted
+}
+
+fn to_bucket(conversion: &Conversion, bucket: &Bucket, workers: Arc<dyn Workers>) -> Conversion {
+    let elsewhere = Elsewhere { workers, may_run_here: false, attempts_max: Some(2) };
+    let mut there = Conversion { elsewhere: Some(elsewhere), ..conversion.clone() };
+    there.sink.url = "s3://out/a/b/".into();
+    there.sink.storage_options = bucket.options();
+    there
+}
+
+#[test]
+fn objects_of_every_size_appear_in_a_bucket_and_no_upload_is_left() {
+    let folder = Folder::new();
+    let wanted = of_all_sizes(&folder);
+    wanted.run_to_folder(&settings(), &RunId::new()).unwrap();
+    let here = files(wanted.sink.url.as_ref());
+    for (seed, select) in [(1, None), (2, Some("n + 1 AS m, word")), (3, None)] {
+        let bucket = Bucket::new();
+        let mut there = to_bucket(&wanted, &bucket, Dealt::new(seed, 2, 0));
+        there.select = select.map(str::to_owned);
+        let written = there.run_to_folder(&settings(), &RunId::new()).unwrap().written;
+        let found = bucket.below("a/b/");
+        assert_eq!((written.files, found.len()), (7, 7));
+        assert_eq!(written.bytes, found.values().map(|content| content.len() as u64).sum::<u64>());
+        if select.is_none() {
+            let below = |(path, content)| (PathBuf::from(path), content);
+            assert!(found.into_iter().map(below).eq(here.clone()), "other bytes");
+        }
+        let kept = bucket.kept();
+        assert!(kept.uploads.is_empty() && kept.parts_max > 1, "{} parts", kept.parts_max);
+        // Small ones that nothing was computed for were not begun.
+        assert!(kept.begun >= 4, "{} uploads", kept.begun);
+    }
+}
+
+#[test]
+fn what_a_bucket_has_already_stays_and_the_other_objects_are_written() {
+    let folder = Folder::new();
+    let wanted = of_all_sizes(&folder);
+    let bucket = Bucket::new();
+    bucket.put("a/b/3.json", b"another's");
+    let mut there = to_bucket(&wanted, &bucket, Dealt::new(5, 2, 0));
+    let all = there.run_to_folder(&settings(), &RunId::new()).unwrap();
+    let said = all.error().unwrap().to_string();
+    assert!(said.contains("`s3://out/a/b/3.json` exists already"), "{said}");
+    assert_eq!((all.written.files, all.failures.len(), all.untried), (6, 1, 0));
+    assert_eq!(bucket.below("a/b/")["3.json"], b"another's");
+
+    there.skip_existing = true;
+    bucket.kept().objects.remove("a/b/5.json");
+    let all = there.run_to_folder(&settings(), &RunId::new()).unwrap();
+    assert_eq!((all.written.files, all.skipped, all.failures.len()), (1, 6, 0));
+    there.skip_existing = false;
+    there.sink.overwrite = true;
+    let all = there.run_to_folder(&settings(), &RunId::new()).unwrap();
+    assert_eq!((all.written.files, all.failures.len()), (7, 0));
+    assert_ne!(bucket.below("a/b/")["3.json"], b"another's");
+    assert!(bucket.kept().uploads.is_empty());
+}
+
+#[test]
+fn a_name_that_is_taken_while_workers_write_takes_the_whole_set_back() {
+    #[derive(Debug)]
+    struct Taking(Arc<Dealt>, Arc<Bucket>);
+    impl Workers for Taking {
+        fn reach(&self) -> Result<Reach> {
+            self.0.reach()
+        }
+        fn begin(&self, job: HandedJob) -> Result<()> {
+            self.0.begin(job)
+        }
+        fn submit(&self, task: Handed) -> Result<()> {
+            self.0.submit(task)
+        }
+        fn next(&self, wait: Duration) -> Result<Option<Done>> {
+            self.1.put("a/b/2.json", b"another's");
+            self.0.next(wait)
+        }
+        fn end(&self) {
+            self.0.end();
+        }
+    }
+    let folder = Folder::new();
+    let wanted = of_all_sizes(&folder);
+    let bucket = Arc::new(Bucket::new());
+    let taking = Taking(Dealt::new(3, 2, 0), Arc::clone(&bucket));
+    let there = to_bucket(&wanted, &bucket, Arc::new(taking));
+    let error = there.run_to_folder(&settings(), &RunId::new()).unwrap_err();
+    assert!(matches!(error, Error::Exists { .. }), "{error}");
+    assert_eq!(bucket.below(""), BTreeMap::from([("a/b/2.json".into(), b"another's".to_vec())]));
+    assert!(bucket.kept().uploads.is_empty());
+}
+
+#[test]
+fn inputs_that_end_their_workers_leave_nothing_in_a_bucket() {
+    let folder = Folder::new();
+    let wanted = of_all_sizes(&folder);
+    let bucket = Bucket::new();
+    let there = to_bucket(&wanted, &bucket, Dealt::new(3, 2, 1));
+    let error = there.run_to_folder(&settings(), &RunId::new()).unwrap_err().to_string();
+    assert!(error.contains("a worker ended 2 times over"), "{error}");
+    let kept = bucket.kept();
+    assert!(kept.begun > 0 && kept.uploads.is_empty() && kept.objects.is_empty());
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod arithmetic;
 mod asof;
 mod bad_input;
 mod batches;
+mod bucket;
 mod bytes;
 mod casts;
 mod clauses;

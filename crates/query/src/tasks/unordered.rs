@@ -30,7 +30,7 @@ pub struct NewTask {
 
 /// What is to be done, by numbers from 0 on.
 pub trait Tasks {
-    /// How many there are.
+    /// How many there are; more may come of what was taken.
     fn count(&self) -> usize;
 
     /// One of them; asked again where its worker is gone.
@@ -78,14 +78,13 @@ impl Unordered<'_> {
     /// # Errors
     /// The first that [`Tasks::take`] gives; where so many workers are gone, or none can be reached.
     pub fn run(&self, tasks: &mut dyn Tasks) -> Result<()> {
-        let count = tasks.count();
         let ahead_max = AHEAD_PER_THREAD * self.workers.reach()?.threads.max(1);
         let attempts_max = self.attempts_max.unwrap_or(ATTEMPTS_MAX);
-        let (mut next, mut left) = (0, count);
+        let mut next = 0;
         // Each with how often its worker was gone, which is the number of its attempt.
         let mut in_work: BTreeMap<usize, usize> = BTreeMap::new();
-        while left > 0 {
-            while next < count && in_work.len() < ahead_max {
+        while next < tasks.count() || !in_work.is_empty() {
+            while next < tasks.count() && in_work.len() < ahead_max {
                 self.hand_in(tasks, next, 0)?;
                 in_work.insert(next, 0);
                 next += 1;
@@ -106,7 +105,6 @@ impl Unordered<'_> {
                     let Came { took, bytes } = tasks.take(number, content)?;
                     tell(&|it| it.add(bytes, took.cpu, took.wall));
                     in_work.remove(&number);
-                    left -= 1;
                 }
                 Err(why) => {
                     tell(&|it| it.lost += 1);
