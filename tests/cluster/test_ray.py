@@ -121,8 +121,6 @@ def test_a_folder_of_files_is_converted_by_workers(cluster, named, tmp_path):
     assert names == sorted(path.name for path in other.iterdir()) and len(names) > 1
     assert all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
     assert written.files == len(names)
-    with pytest.raises(tm.UsageError, match="in a bucket are written by one machine"):
-        tm.convert(files, "s3://bucket/out/", format="json", on="ray")
 
 
 @pytest.mark.parametrize("above", [None, 0, "20k"])

@@ -99,9 +99,7 @@ class Worker:
             self._folder.leave()
             self._folder = None
 
-    def run(
-        self, job: int, tasks: Sequence[bytes], copies: Sequence[int]
-    ) -> list[bytes] | None:
+    def run(self, job: int, tasks: Sequence[bytes], copies: Sequence[int]) -> list[bytes] | None:
         """Do tasks of a job; None where it does not know the job, or that has ended.
 
         Behind the tasks it is said how many others were told to do each before.
