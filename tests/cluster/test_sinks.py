@@ -87,7 +87,7 @@ def options(endpoint):
         "access_key_id": "key-id",
         "secret_access_key": "hush-hush",
         "region": "us-east-1",
-        "max_retries": "2",
+        "max_retries": "6",
     }
 
 
@@ -241,7 +241,8 @@ def test_a_killed_driver_leaves_none_of_a_set_or_all(
     words = ["convert", f"{inputs}/*.csv", "s3://sinks/a/out/", "--format", "json", "--on", "ray"]
     proxy.rules.append(always(Stall(), when))
     driver = command(*words)
-    assert proxy.stalled.wait(240), driver.communicate()
+    while not proxy.stalled.wait(1):
+        assert driver.poll() is None, driver.communicate()
     driver.kill()
     driver.communicate()
     assert not set(here) & {key.removeprefix("a/out/") for key in objects(bucket)} - small(here)

@@ -219,7 +219,9 @@ impl StorageOptions {
     pub fn for_workers(&self) -> BTreeMap<String, String> {
         let of_stores = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             let name = name.into_string().ok()?.to_ascii_lowercase();
-            let is_known = name.starts_with("aws_") && matches!(name.parse(), Ok(Key::S3(_)));
+            // One of the HTTP client's is called so too: `AWS_ALLOW_HTTP`.
+            let is_key = matches!(name.parse(), Ok(Key::S3(_) | Key::Client(_)));
+            let is_known = name.starts_with("aws_") && is_key;
             Some((name, value.into_string().ok()?)).filter(|_| is_known)
         };
         let mut all: BTreeMap<String, String> = std::env::vars_os().filter_map(of_stores).collect();
