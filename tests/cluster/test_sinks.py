@@ -131,6 +131,10 @@ def completes(request):
     return request.method == "POST" and "uploadId" in request.query
 
 
+def throws_away(request):
+    return request.method == "DELETE" and "uploadId" in request.query
+
+
 def test_workers_write_the_objects_of_a_folder(cluster, inputs, here, proxy, bucket, home):
     proxy.rules.append(first(5, Status(503), when=lambda it: it.method in ("PUT", "POST")))
     result = convert(inputs, proxy.url)
@@ -195,6 +199,30 @@ def test_of_two_who_write_an_object_one_counts(cluster, inputs, here, proxy, buc
     assert remains(home) == []
 
 
+def test_uploads_that_cannot_be_thrown_away_now_are_by_a_later_run(
+    cluster, inputs, here, proxy, bucket, home
+):
+    proxy.rules.append(always(Status(403, "AccessDenied"), when=throws_away))
+    convert(inputs, proxy.url)
+    assert written(bucket) == here
+    assert uploads(bucket)
+    # What was committed is, whatever becomes of it; what is left to do is noted.
+    left = remains(home)
+    assert len(left) == 1
+    assert not {"manifest.json", "undo.json"} & {path.name for path in left[0].iterdir()}
+    bucket.delete_object(Bucket="sinks", Key="a/out/0.json")
+    proxy.rules.clear()
+    tm.query(
+        f"SELECT count() AS n FROM '{inputs}/1.csv'",
+        output="s3://sinks/n.csv",
+        storage_options=options(proxy.url),
+    )
+    bucket.delete_object(Bucket="sinks", Key="n.csv")
+    assert written(bucket) == {name: here[name] for name in here if name != "0.json"}
+    assert uploads(bucket) == []
+    assert remains(home) == []
+
+
 @pytest.fixture
 def command(cluster, inputs, proxy, tmp_path):
     """Starts the built binary as a driver of its own."""
@@ -234,19 +262,28 @@ def ended(process):
     return err
 
 
-@pytest.mark.parametrize("when", [sends_part, completes])
-def test_a_killed_driver_leaves_none_of_a_set_or_all(
-    command, inputs, here, proxy, bucket, tmp_path, when
+@pytest.mark.parametrize(
+    ("ends", "when"),
+    [
+        (signal.SIGKILL, sends_part),
+        (signal.SIGKILL, completes),
+        (signal.SIGINT, sends_part),
+    ],
+)
+def test_a_driver_that_ends_leaves_none_of_a_set_or_all(
+    command, inputs, here, proxy, bucket, tmp_path, ends, when
 ):
     words = ["convert", f"{inputs}/*.csv", "s3://sinks/a/out/", "--format", "json", "--on", "ray"]
     proxy.rules.append(always(Stall(), when))
     driver = command(*words)
     while not proxy.stalled.wait(1):
         assert driver.poll() is None, driver.communicate()
-    driver.kill()
+    driver.send_signal(ends)
     driver.communicate()
-    assert not set(here) & {key.removeprefix("a/out/") for key in objects(bucket)} - small(here)
-    assert uploads(bucket)
+    assert driver.returncode == (130 if ends == signal.SIGINT else -ends)
+    if ends == signal.SIGKILL:
+        assert uploads(bucket)
+    assert {key.removeprefix("a/out/") for key in objects(bucket)} <= small(here)
     proxy.rules.clear()
     # Whoever writes to the bucket next, on this machine, ends what was begun.
     ended(command("query", f"SELECT count() AS n FROM '{inputs}/1.csv'", "-o", "s3://sinks/n.csv"))

@@ -352,9 +352,8 @@ impl Conversion {
         let ends = Ends(there);
         let threads = there.workers.reach()?.threads;
         let inputs = cut(tasks, threads);
-        // What a program, or an expression, makes of a few bytes may be many.
-        let is_any =
-            self.select.is_some() || self.sink.exec.is_some() || self.source.exec.is_some();
+        // What a program makes of a few bytes may be many, and it is not to be asked twice.
+        let is_any = self.sink.exec.is_some() || self.source.exec.is_some();
         let mut dealt = Dealt {
             large: vec![is_any; inputs.len()],
             large_bytes: LARGE_BYTES,

@@ -698,7 +698,6 @@ fn objects_of_every_size_appear_in_a_bucket_and_no_upload_is_left() {
         }
         let kept = bucket.kept();
         assert!(kept.uploads.is_empty() && kept.parts_max > 1, "{} parts", kept.parts_max);
-        // Small ones that nothing was computed for were not begun.
         assert!(kept.begun >= 4, "{} uploads", kept.begun);
     }
 }
