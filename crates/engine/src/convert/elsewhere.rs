@@ -511,6 +511,9 @@ impl Tasks for Dealt<'_> {
             self.keep(task, copies)?;
             match came {
                 Outcome::TooLarge => {
+                    if let Set::Files(_) = self.set {
+                        return Err(bad("a file is never too large"));
+                    }
                     // Others of its size are likely to be so too.
                     self.large_bytes = self.large_bytes.min(task.bytes);
                     self.tried -= 1;

@@ -688,6 +688,8 @@ fn objects_of_every_size_appear_in_a_bucket_and_no_upload_is_left() {
         let bucket = Bucket::new();
         let mut there = to_bucket(&wanted, &bucket, Dealt::new(seed, 2, 0));
         there.select = select.map(str::to_owned);
+        // Bytes that a program gives come by a thread of its own.
+        there.sink.exec = (seed == 3).then(|| Program::new(vec!["cat".into()]).unwrap());
         let written = there.run_to_folder(&settings(), &RunId::new()).unwrap().written;
         let found = bucket.below("a/b/");
         assert_eq!((written.files, found.len()), (7, 7));
