@@ -278,6 +278,9 @@ def test_a_driver_that_ends_leaves_none_of_a_set_or_all(
     driver = command(*words)
     while not proxy.stalled.wait(1):
         assert driver.poll() is None, driver.communicate()
+    # What is begun in this moment would be known to nobody.
+    while noted(tmp_path / "home") < 2 * len(here.keys() - small(here)):
+        assert driver.poll() is None, driver.communicate()
     driver.send_signal(ends)
     driver.communicate()
     assert driver.returncode == (130 if ends == signal.SIGINT else -ends)
@@ -296,6 +299,12 @@ def test_a_driver_that_ends_leaves_none_of_a_set_or_all(
         assert "wrote 8 files in `s3://sinks/a/out/`" in said
         assert written(bucket) == here
         assert uploads(bucket) == []
+
+
+def noted(home):
+    """How many uploads a driver knows."""
+    lines = (path.read_text() for path in home.glob("uploads/*/uploads.jsonl"))
+    return sum(text.count('"id":"') for text in lines)
 
 
 def small(here):

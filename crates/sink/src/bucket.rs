@@ -275,21 +275,39 @@ impl Remote {
 
     /// Begins uploads that somebody else sends the parts of, in the order of their keys.
     pub(super) fn begin_all(&self, keys: &[String], tick: Tick<'_>) -> Result<Vec<String>> {
+        let before = |key: &String| Line { key: key.clone(), id: None };
+        self.uploads.note_all(keys.iter().map(before).collect())?;
         let mut begun = Vec::with_capacity(keys.len());
         for some in keys.chunks(AT_ONCE) {
-            let before = |key: &String| Line { key: key.clone(), id: None };
-            self.uploads.note_all(some.iter().map(before).collect())?;
             let (bucket, keys) = (Arc::clone(&self.bucket), some.to_vec());
             let uploads = Arc::clone(&self.uploads);
             let coming = Fetch::start(async move {
-                let answers = keys.iter().map(|key| Arc::clone(&bucket).begin(key.clone()));
-                let answers = futures::future::join_all(answers).await;
-                // Those that have begun are noted whatever became of the others.
-                let known = |(key, id): (&String, &tidemill_remote::Result<String>)| {
-                    Some(Line { key: key.clone(), id: Some(id.as_ref().ok()?.clone()) })
+                let begin = |(at, key): (usize, String)| {
+                    let begun = Arc::clone(&bucket).begin(key.clone());
+                    async move { (at, key, begun.await) }
                 };
-                uploads.note_all(keys.iter().zip(&answers).filter_map(known).collect())?;
-                answers.into_iter().collect::<tidemill_remote::Result<Vec<_>>>()
+                let answers = stream::iter(keys.into_iter().enumerate().map(begin));
+                // Noted as they come, several at once where they do, and whatever becomes of the others.
+                let mut answers = answers.buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
+                let (mut ids, mut failed) = (Vec::new(), None);
+                while let Some(some) = answers.next().await {
+                    let mut lines = Vec::with_capacity(some.len());
+                    for (at, key, begun) in some {
+                        match begun {
+                            Ok(id) => {
+                                ids.push((at, id.clone()));
+                                lines.push(Line { key, id: Some(id) });
+                            }
+                            Err(error) => failed = Some(error),
+                        }
+                    }
+                    uploads.note_all(lines)?;
+                }
+                ids.sort_unstable();
+                match failed {
+                    Some(error) => Err(error),
+                    None => Ok(ids.into_iter().map(|(_, id)| id).collect::<Vec<_>>()),
+                }
             })?;
             // Who is interrupted waits a little still: what begins now would be known to nobody.
             let mut interrupted: Option<Instant> = None;
