@@ -319,7 +319,8 @@ impl Conversion {
             Some(_) => Target::Objects(run),
             None => {
                 let create = FileSet::create;
-                Target::Set(create(root, &self.sink, format, run, limit, cancel, &mut wait)?)
+                let set = create(root, &self.sink, format, run, limit, cancel, &mut wait)?;
+                Target::Set(Box::new(set))
             }
         };
         let results = Mutex::new(std::mem::take(all));
@@ -526,7 +527,7 @@ impl Share {
 /// Where outputs are written.
 enum Target<'a> {
     /// Files that appear together.
-    Set(FileSet),
+    Set(Box<FileSet>),
     /// Files that whoever has the set makes appear.
     Staged(SetWriter),
     /// Objects that whoever has the set makes appear; to some targets uploads were begun.
