@@ -77,7 +77,7 @@ pub trait Workers: std::fmt::Debug + Send + Sync {
     fn begin(&self, job: HandedJob) -> Result<()>;
 
     /// Hands in a task, to be done by whichever worker is free first. One whose worker is slow may be done by another
-    /// beside it: of each that was handed in, one end is told.
+    /// beside it, which is told how many were before: of each that was handed in, one end is told.
     ///
     /// # Errors
     /// Where no worker can be reached.
