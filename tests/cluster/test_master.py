@@ -14,6 +14,7 @@ import sys
 import time
 
 import pytest
+import ray
 
 import tidemill as tm
 from tidemill.ray import disconnect
@@ -528,11 +529,15 @@ def _workers():
 
 
 def _processes(title):
+    """The actors of this cluster, of which the parents know its address; others' are none."""
+    address = ray.get_runtime_context().gcs_address.encode()
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "cmdline").read_bytes().startswith(title):
-                found.append(int(process.name))
+                parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+                if address in pathlib.Path(f"/proc/{parent}/cmdline").read_bytes():
+                    found.append(int(process.name))
     return found
 
 
