@@ -392,7 +392,7 @@ impl Running {
                             Message::Batch(batch)
                         }
                         Taken::Glimpse(glimpse) => {
-                            show(&latest, messages, glimpse);
+                            show(&latest, messages, *glimpse);
                             return Ok(());
                         }
                         Taken::Warning(text) => Message::Warning(text),

@@ -59,7 +59,7 @@ use tidemill_engine::posted::asking::Master;
 use tidemill_engine::program::Program;
 use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare, priority_of};
-use tidemill_engine::sink::{self, SinkSpec};
+use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{

@@ -289,7 +289,8 @@ impl Master {
                             first.ok_or_else(|| self.nonsense("an answer without columns"))?;
                         let schema = first.schema();
                         let coverage = *coverage;
-                        take(Taken::Glimpse(Glimpse { schema, batches, share, coverage }))?;
+                        let glimpse = Glimpse { schema, batches, share, coverage };
+                        take(Taken::Glimpse(Box::new(glimpse)))?;
                     }
                     Head::Progress(counted) => counted.take(&settings.progress),
                     Head::Warning { text } => take(Taken::Warning(text))?,
@@ -355,7 +356,7 @@ impl Master {
 pub(crate) enum Taken {
     Schema(SchemaRef),
     Rows(RecordBatch),
-    Glimpse(Glimpse),
+    Glimpse(Box<Glimpse>),
     Warning(String),
 }
 
