@@ -442,10 +442,12 @@ class RayWorkers:
 
     def reach(self) -> tuple[int, int, int, bool]:
         """Give how many machines, workers and threads there are; whether all are here."""
-        there = [place for place in self._places if place[2]]
+        with self._lock:
+            at = self._there()
+            there = [self._places[actor] for actor in at]
+            threads = [self._threads[actor] for actor in at]
         machines = {node for _, _, node in there}
         is_here = {name for name, _, _ in there} == {socket.gethostname()}
-        threads = itertools.compress(self._threads, [place[2] for place in self._places])
         return len(machines), len(there), sum(threads), is_here
 
     def job(self, priority: int = 1) -> RayJob:
