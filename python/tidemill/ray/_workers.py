@@ -377,12 +377,9 @@ class RayWorkers:
     def _keep_ready(self) -> None:
         """Wait for the actors, and go without those for which the cluster has no core now."""
         ray = self._ray
-        ready = [actor.ready.remote() for actor in self._actors]
-        first, _ = ray.wait(ready, num_returns=1, timeout=_START_SECONDS)
-        if first:
-            ray.wait(ready, num_returns=len(ready), timeout=_OTHERS_SECONDS)
-        there, _ = ray.wait(ready, num_returns=len(ready), timeout=0)
-        is_there = [ref in there for ref in ready]
+        asked = {actor.ready.remote(): place for place, actor in enumerate(self._actors)}
+        found = self._found(asked, _START_SECONDS, _OTHERS_SECONDS)
+        is_there = [place in found for place in range(len(self._actors))]
         for actor, is_it in zip(self._actors, is_there, strict=True):
             if not is_it:
                 ray.kill(actor)
@@ -395,7 +392,31 @@ class RayWorkers:
                 f"no core of the cluster is free: all {cores} are reserved by others\nhint: wait "
                 "for them; in Python, tidemill.ray.disconnect() gives back what a session has"
             )
-        self._places = ray.get(list(itertools.compress(ready, is_there)))
+        self._places = [found[place] for place in sorted(found)]
+
+    def _found(
+        self, asked: dict[Any, int], seconds: float, others: float
+    ) -> dict[int, tuple[str, int, str]]:
+        """Give where actors are that were asked; of the first it is waited for so long.
+
+        One whose process was killed meanwhile is started anew by Ray, and is asked again.
+        """
+        ray = self._ray
+        found: dict[int, tuple[str, int, str]] = {}
+        until = time.monotonic() + seconds
+        while asked and (left := until - time.monotonic()) > 0:
+            calls, _ = ray.wait(list(asked), num_returns=1, timeout=left)
+            for call in calls:
+                place = asked.pop(call)
+                try:
+                    told = ray.get(call)
+                except ray.exceptions.ActorUnavailableError:
+                    asked[self._is_ready(place)] = place
+                    continue
+                if not found:
+                    until = min(until, time.monotonic() + others)
+                found[place] = told
+        return found
 
     def close(self) -> None:
         """End the actors, whose cores are others' then."""
@@ -418,10 +439,9 @@ class RayWorkers:
     def look(self) -> None:
         """See which processes the workers are now: one that was killed is another."""
         with self._lock:
-            there = self._there()
-            told = self._ray.get([self._is_ready(it) for it in there], timeout=_START_SECONDS)
-            for actor, place in zip(there, told, strict=True):
-                self._places[actor] = place
+            asked = {self._is_ready(place): place for place in self._there()}
+            for place, told in self._found(asked, _START_SECONDS, _START_SECONDS).items():
+                self._places[place] = told
 
     def _ask(self, actor: int, method: str) -> Any:
         """Give a method that is called beside tasks; of an actor that is being started anew too."""
