@@ -40,11 +40,17 @@ def cluster():
 
 
 @pytest.fixture(scope="session")
-def tidemill():
-    """Run the built binary, on the cluster that an address names."""
+def program():
+    """Give the path of the built binary."""
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     path = REPOSITORY / target / "release" / "tidemill"
     assert path.exists(), f"{path} is not built: cargo build --release --package tidemill-cli"
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def tidemill(program):
+    """Run the built binary, on the cluster that an address names."""
 
     def run(*words, address=None, home=None):
         environment = {**os.environ, "TIDEMILL_PYTHON": sys.executable}
@@ -53,7 +59,7 @@ def tidemill():
         if home is not None:
             environment["TIDEMILL_HOME"] = str(home)
         return subprocess.run(
-            [path, *words], capture_output=True, text=True, env=environment, timeout=240
+            [program, *words], capture_output=True, text=True, env=environment, timeout=240
         )
 
     return run

@@ -449,13 +449,15 @@ def judges_questions(
         yield text, options
 
 
-def random_questions(seed: int, count: int, folder: pathlib.Path) -> Iterator[Question]:
-    """So many questions over random files."""
+def random_questions(
+    seed: int, count: int, folder: pathlib.Path, each: int = 12
+) -> Iterator[Question]:
+    """So many questions over random files, of which each table has some."""
     chance = random.Random(seed)
     made = 0
     while made < count:
         place = pathlib.Path(tempfile.mkdtemp(prefix="files-", dir=folder))
-        some = min(count - made, 12)
+        some = min(count - made, each)
         made += some
         if chance.randrange(OWN + 1) == 0:
             for text, options in judges_questions(chance, place, some):
@@ -724,13 +726,8 @@ class Same:
             self.refused[re.sub(r"`[^`]*`|\d+", "…", why)] += 1
             self.counts[f"refused, {question.kind}"] += 1
             return None
-        if here.message is not None or there.message is not None:
-            one, two = (_said(answer.message) for answer in (here, there))
-            if one == two:
-                self.counts[f"the same error, {question.kind}"] += 1
-                if self.is_verbose:
-                    print(f"{question.what}: {one}", flush=True)
-                return None
+        one, two = _said(here.message), _said(there.message)
+        if one != two:
             return f"here {one!r}\n  there {two!r}"
         if here.files.keys() != there.files.keys():
             return f"here files {list(here.files)[:5]}, there {list(there.files)[:5]}"
@@ -748,6 +745,11 @@ class Same:
                 is_cut_short = here.coverage.get("stopped") is not None
                 if one != two and not (is_cut_short and key in ("rows", "bytes", "files")):
                     return f"coverage, {key}: here {one}, there {two}"
+        if one is not None:
+            self.counts[f"the same error, {question.kind}"] += 1
+            if self.is_verbose:
+                print(f"{question.what}: {one}", flush=True)
+            return None
         self.counts[f"the same bytes, {question.kind}"] += 1
         return None
 
@@ -756,7 +758,7 @@ def _said(message: str | None) -> str | None:
     """A message without its hints, which name flags or parameters, and without warnings."""
     if message is None:
         return None
-    lines = message.strip().splitlines()
+    lines = (line.strip() for line in message.strip().splitlines())
     return "\n".join(line for line in lines if not line.startswith(("hint:", "warning:")))
 
 
