@@ -53,7 +53,10 @@ def write(folder: pathlib.Path) -> None:
     """Write what is read: some 15 MB, so that rows are an object of two parts."""
     folder.mkdir()
     for file in range(5):
-        rows = (f"{'abcdefgh'[row % 8]},{row % 977},{'a note of some length ' * 3}" for row in range(40_000))
+        rows = (
+            f"{'abcdefgh'[row % 8]},{row % 977},{'a note of some length ' * 3}"
+            for row in range(40_000)
+        )
         (folder / f"{file}.csv").write_text("k,x,note\n" + "\n".join(rows) + "\n")
 
 

@@ -88,7 +88,9 @@ class Question:
                 value = [f"{key}={each}" for key, each in value.items()]
             flag = "--" + FLAGS.get(name, name).replace("_", "-")
             if isinstance(value, bool):
-                words.append(f"{flag}={str(value).lower()}" if name in ("header", "strict") else flag)
+                words.append(
+                    f"{flag}={str(value).lower()}" if name in ("header", "strict") else flag
+                )
                 continue
             for each in value if isinstance(value, list) else [value]:
                 words += [flag, str(each)]
@@ -212,7 +214,19 @@ class Files:
 def random_files(chance: random.Random, folder: pathlib.Path) -> Files:
     """Write files of some format: large ones that are cut, small ones that are put together."""
     suffix = chance.choice(
-        ("csv", "csv", "csv.gz", "json", "json", "json.gz", "parquet", "parquet", "arrow", "avro", "rowfile")
+        (
+            "csv",
+            "csv",
+            "csv.gz",
+            "json",
+            "json",
+            "json.gz",
+            "parquet",
+            "parquet",
+            "arrow",
+            "avro",
+            "rowfile",
+        )
     )
     is_csv, is_json = suffix.startswith("csv"), suffix.startswith("json")
     columns = list(ARROW.names)
@@ -247,7 +261,9 @@ def random_files(chance: random.Random, folder: pathlib.Path) -> Files:
             content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made).encode()
         else:
             schema = pa.schema([ARROW.field(name) for name in own])
-            table = pa.Table.from_pylist([{name: row[name] for name in own} for row in rows], schema)
+            table = pa.Table.from_pylist(
+                [{name: row[name] for name in own} for row in rows], schema
+            )
             if suffix == "arrow":
                 with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
                     writer.write_table(table, max_chunksize=3_000)
@@ -265,7 +281,9 @@ def random_files(chance: random.Random, folder: pathlib.Path) -> Files:
     side.parent.mkdir()
     lines = [{"k": key, "name": f"the {key}", "w": at} for at, key in enumerate(KEYS[:6])]
     lines += [{"k": "a", "name": "again", "w": 9}, {"k": None, "name": "nobody", "w": None}]
-    lines += [{"k": f"{user}", "name": f"user {user % 7}", "w": user} for user in range(0, 20_000, 40)]
+    lines += [
+        {"k": f"{user}", "name": f"user {user % 7}", "w": user} for user in range(0, 20_000, 40)
+    ]
     side.write_text("".join(json.dumps(line) + "\n" for line in lines))
     options: dict[str, Any] = {}
     if (is_csv or is_json) and (bad or chance.random() < 0.5):
@@ -332,7 +350,9 @@ class Statements:
             on = self.chance.choice(("o.k = p.k", "CAST(o.u AS VARCHAR) = p.k"))
             kept = ", ".join(f"o.{name}" for name in self.files.columns)
             also = "" if "SEMI" in how or "ANTI" in how else ", p.name AS w, p.w AS z"
-            source = f"(SELECT {kept}{also} FROM {url} AS o {how} '{self.files.side}' AS p ON {on}) AS w"
+            source = (
+                f"(SELECT {kept}{also} FROM {url} AS o {how} '{self.files.side}' AS p ON {on}) AS w"
+            )
         by = [key for key in BY if key != "filename" or source.startswith(url)]
         keys = self.some(by, 2) if self.chance.random() < 0.85 else []
         named = [f"{key} AS k{at}" for at, key in enumerate(keys)]
@@ -344,7 +364,9 @@ class Statements:
             by = ", ".join(names)
             text += f" GROUP BY {by if sets < 0.93 else f'ROLLUP ({by})'}"
         if keys and self.chance.random() < 0.25:
-            text += self.chance.choice((" HAVING count(*) > 3", " HAVING max(u) > 100", " HAVING c0 IS NOT NULL"))
+            text += self.chance.choice(
+                (" HAVING count(*) > 3", " HAVING max(u) > 100", " HAVING c0 IS NOT NULL")
+            )
         pick = self.chance.random()
         if keys and pick < 0.3:
             text += f" ORDER BY {', '.join(names)}"
@@ -436,7 +458,9 @@ def judges_questions(
     pa.parquet.write_table(table.arrow().slice(0, 1), typed)
     options: dict[str, Any] = {}
     if suffix != "parquet":
-        options["schema"] = ", ".join(f"{name} {kind}" for name, kind in dict(tm.schema(typed)).items())
+        options["schema"] = ", ".join(
+            f"{name} {kind}" for name, kind in dict(tm.schema(typed)).items()
+        )
     columns = {"t0": table.columns}
     if suffix == "parquet":
         columns["t1"] = other.columns
@@ -531,10 +555,18 @@ def documented(folder: pathlib.Path, tidemill: str) -> Iterator[Question]:
     (programs / "tidemill").symlink_to(shutil.which(tidemill) or tidemill)
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     for page in [REPOSITORY / "README.md", *PAGES]:
-        blocks = [block for language, block in FENCE.findall(page.read_text()) if language == "console"]
+        blocks = [
+            block for language, block in FENCE.findall(page.read_text()) if language == "console"
+        ]
         place = at_repository(folder, None) if blocks else folder
         for command in (command for block in blocks for command in commands(block)):
-            subprocess.run(["sh", "-c", command], cwd=place, env=environment, capture_output=True, stdin=subprocess.DEVNULL)
+            subprocess.run(
+                ["sh", "-c", command],
+                cwd=place,
+                env=environment,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+            )
             question = _of_command(command, place)
             if question is not None:
                 yield question
@@ -547,7 +579,16 @@ _NOT_ASKED = (
     "--as-seen", "--no-intervals", "--split-bytes", "--seed", "--confidence", "--param",
 )  # fmt: skip
 _BARE = ("--header", "--strict", "--salvage")
-_FORM = ("--format", "--rows", "--output", "-o", "--compression", "--memory", "--threads", "--max-files")
+_FORM = (
+    "--format",
+    "--rows",
+    "--output",
+    "-o",
+    "--compression",
+    "--memory",
+    "--threads",
+    "--max-files",
+)
 
 
 def _of_command(command: str, folder: pathlib.Path) -> Question | None:
@@ -759,7 +800,9 @@ def _said(message: str | None) -> str | None:
     if message is None:
         return None
     lines = (line.strip() for line in message.strip().splitlines())
-    return "\n".join(line for line in lines if not line.startswith(("hint:", "warning:")))
+    kept = [line for line in lines if not line.startswith(("hint:", "warning:"))]
+    # Of several files that are not converted, as they were found.
+    return "\n".join(sorted(kept) if " could not be converted:" in message else kept)
 
 
 def _rows_are_same(one: bytes, two: bytes) -> bool:
@@ -797,7 +840,9 @@ def start(machines: int) -> Callable[[], None]:
     for _ in range(machines - 1):
         cluster.add_node(num_cpus=1, object_store_memory=memory)
     cluster.wait_for_nodes()
-    ray.init(address=cluster.address, namespace="tidemill", log_to_driver=False, logging_level="error")
+    ray.init(
+        address=cluster.address, namespace="tidemill", log_to_driver=False, logging_level="error"
+    )
 
     def stop() -> None:
         disconnect()

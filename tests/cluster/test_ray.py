@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 import tidemill as tm
-from tidemill.ray import connect, disconnect
+from tidemill.ray import _workers, connect, disconnect
 
 STATEMENTS = [
     "SELECT page, count(*) AS n, sum(ms) AS ms, avg(ms) AS mean, unique(user) AS users "
@@ -245,6 +245,21 @@ def test_an_equal_sample_is_that_of_one_machine(cluster, named):
     workers.look()
     found = tm.query(f"SELECT page, ms FROM '{named}/*.csv' WHERE ms > 1", on="ray", find=5)
     assert len(found.to_pylist()) == 5
+
+
+def test_a_process_that_is_killed_while_workers_start_is_waited_for(cluster, monkeypatch):
+    monkeypatch.setattr(_workers, "_OTHERS_SECONDS", 120)
+    monkeypatch.setattr(_workers, "_START_SECONDS", 120)
+    disconnect()
+    workers = connect("ray", memory=None)
+    before = {process for _, process in workers.places()}
+    for look in (workers._keep_ready, workers.look):
+        for _, process in workers.places():
+            os.kill(process, signal.SIGKILL)
+        look()
+        assert workers.reach()[:2] == (3, 3)
+        assert not before & {process for _, process in workers.places()}
+        before |= {process for _, process in workers.places()}
 
 
 def test_what_does_not_run_there_is_refused_with_the_reason(cluster, named):

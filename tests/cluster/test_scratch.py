@@ -1,6 +1,7 @@
 """Where large tables go between workers: a bucket, whole and busy."""
 
 import pathlib
+import subprocess
 import sys
 
 import boto3
@@ -49,6 +50,18 @@ def options(endpoint, retries):
     }
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 2 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(place)]
+    if subprocess.run(words, capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount a small disk")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
 def asked(logs, output, endpoint, retries="6"):
     return tm.query(
         SQL.format(logs=logs),
@@ -90,3 +103,25 @@ def test_a_bucket_that_takes_nothing_is_named_and_nothing_is_written(
     assert "hush" not in str(refused.value)
     assert not (tmp_path / "there.csv").exists()
     assert left(bucket) == []
+
+
+def test_a_scratch_disk_that_is_full_is_named_and_nothing_is_written(
+    cluster, logs, small_disk, tmp_path
+):
+    output = tmp_path / "there.csv"
+    output.write_text("theirs")
+    with pytest.raises(tm.TidemillError, match=rf"{small_disk}/.*[Nn]o space left"):
+        tm.query(
+            SQL.format(logs=logs),
+            output=output,
+            overwrite=True,
+            on="ray",
+            scratch=small_disk,
+            scratch_above=0,
+        )
+    assert output.read_text() == "theirs"
+    assert list(small_disk.iterdir()) == []
+    # There is room again.
+    tm.query(SQL.format(logs=logs), output=tmp_path / "here.csv")
+    tm.query(SQL.format(logs=logs), output=output, overwrite=True, on="ray")
+    assert output.read_bytes() == (tmp_path / "here.csv").read_bytes()

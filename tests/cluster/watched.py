@@ -66,9 +66,7 @@ def _filter() -> bytes:
     program = [instruction(load, 0, 0, 4), instruction(equal, 0, count + 2, architecture)]
     program.append(instruction(load, 0, 0, 0))
     program.append(instruction(equal, count + 2, 0, opens))
-    program += [
-        instruction(equal, count - at, 0, number) for at, number in enumerate(others)
-    ]
+    program += [instruction(equal, count - at, 0, number) for at, number in enumerate(others)]
     program.append(instruction(give, 0, 0, _ALLOW))
     program.append(instruction(give, 0, 0, _TELL))
     # The third argument, low half.
