@@ -2,14 +2,16 @@
 
     python3 tests/cluster/commits.py [--tidemill PATH] [--kinds file,files,folder,object,objects]
 
-The program asks a cluster of this machine's processes and writes a file, several, a converted folder,
-an object of several parts, or several objects. It is killed with SIGKILL before its first operation
-on what it writes, in the next run before its second, and so on to the last (`watched.py`; of a
-bucket: before each request, and before each operation on what it keeps in the state folder).
+The program asks a cluster of this machine's processes and writes a file, several, a folder that it
+converts to, an object of several parts, or several objects. It is killed with SIGKILL before its
+first operation on what it writes, in the next run before its second, and so on to the last
+(`watched.py`; of a bucket: before each request, and before each operation on what it keeps in the
+state folder).
 
 After each kill: before the manifest has its name there is nothing; behind that, what is there is
-whole, and the next run to that place gives the rest. Asked again, the bytes are those of one machine,
-and nothing is left. The counts are printed; the exit status is 1 where one of it does not hold.
+whole, and the next run to that place gives the rest. Asked again, the bytes are those of one
+machine, and nothing is left. The counts are printed; the exit status is 1 where one of it does not
+hold.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests" / "remote"))
 
-import boto3
-from faulty import Proxy, Stall
-from moto.server import ThreadedMotoServer
-from watched import Watched, is_there
+import boto3  # noqa: E402
+from moto.server import ThreadedMotoServer  # noqa: E402
+from watched import Watched, is_there  # noqa: E402
+
+from faulty import Proxy, Stall  # noqa: E402
 
 FEW = "SELECT k, count(*) AS n, sum(x) AS x FROM '{logs}/*.csv' GROUP BY k"
 MANY = "SELECT k, x, note FROM '{logs}/*.csv'"

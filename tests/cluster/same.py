@@ -47,9 +47,9 @@ from tidemill.ray import _workers, connect, disconnect
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from differential import values
-from differential.grammar import TIDEMILL, Grammar
-from differential.ways import as_csv, as_json
+from differential import values  # noqa: E402
+from differential.grammar import TIDEMILL, Grammar  # noqa: E402
+from differential.ways import as_csv, as_json  # noqa: E402
 
 #: Statements of this file for one of the judge's.
 OWN = 3
@@ -137,17 +137,19 @@ def fields(chance: random.Random, row: int) -> dict[str, Any]:
     """A row of the random files."""
     some = lambda share, value: value if chance.random() < share else None  # noqa: E731
     note = chance.random()
+    number = chance.randrange(-20, 20) if note < 0.5 else chance.randrange(-(10**12), 10**12)
+    seconds = datetime.timedelta(seconds=row * 7, microseconds=chance.randrange(10**6))
     return {
         "k": some(0.95, chance.choice(KEYS)),
         "k2": some(0.9, chance.randrange(-1, 3)),
         "u": chance.randrange(20_000),
         "h": f"visitor-{chance.randrange(1 << 40) % 9000:05}",
-        "i": some(0.85, chance.randrange(-20, 20) if note < 0.5 else chance.randrange(-(10**12), 10**12)),
+        "i": some(0.85, number),
         "f": some(0.85, _double(chance)),
         "s": some(0.9, _words(chance, note)),
         "b": some(0.9, chance.random() < 0.4),
         "d": some(0.95, datetime.date(2026, 1, 1) + datetime.timedelta(days=chance.randrange(40))),
-        "t": datetime.datetime(2026, 11, 1) + datetime.timedelta(seconds=row * 7, microseconds=chance.randrange(10**6)),
+        "t": datetime.datetime(2026, 11, 1) + seconds,
         "l": some(0.9, [chance.randrange(-3, 9) for _ in range(chance.randrange(4))]),
         "r": some(0.9, {"a": chance.randrange(5), "w": chance.choice(KEYS)}),
     }  # fmt: skip
@@ -325,7 +327,8 @@ class Statements:
             return ""
         if pick < 0.85:
             return f" WHERE {self.condition()}"
-        return f" WHERE ({self.condition()}) {self.chance.choice(('AND', 'OR'))} NOT ({self.condition()})"
+        word = self.chance.choice(("AND", "OR"))
+        return f" WHERE ({self.condition()}) {word} NOT ({self.condition()})"
 
     def aggregates(self) -> list[str]:
         """Aggregates with names."""
@@ -394,7 +397,8 @@ class Statements:
         items = ", ".join(self.some(ITEMS, 4)) if self.chance.random() < 0.7 else "*"
         text = f"SELECT {items} FROM {url} AS o{self.where()}"
         if self.chance.random() < 0.12 and items != "*":
-            text = f"SELECT o.u, p.name FROM {url} AS o JOIN '{self.files.side}' AS p ON o.k = p.k WHERE o.u < 2000"
+            side = f"'{self.files.side}' AS p ON o.k = p.k"
+            text = f"SELECT o.u, p.name FROM {url} AS o JOIN {side} WHERE o.u < 2000"
         if self.chance.random() < 0.3:
             text += f" LIMIT {self.chance.choice((0, 1, 900, 30_000))}"
             text += self.chance.choice(("", " OFFSET 12345", " OFFSET 20"))
@@ -647,18 +651,24 @@ def real_logs(data: pathlib.Path) -> Iterator[Question]:
         return
     access = f"'{data}/logs/apache_access.log'"
     nested = f"'{data}/logs/nginxplus.jsonl'"
-    for text, options in [
-        (f"SELECT status, count(*) AS n, unique(path) AS paths, top_k(path, 5) AS top FROM {access} GROUP BY status", "access-log"),
-        (f"SELECT date_trunc('hour', ts) AS hour, count(*) AS n, quantile(bytes, 0.5, 0.95) AS q FROM {access} GROUP BY hour ORDER BY hour", "access-log"),
-        (f"SELECT * FROM {access} WHERE status >= 400", "access-log"),
-        (f"SELECT path, collect(user_agent, 2) AS agents, count(*) AS n FROM {access} GROUP BY path ORDER BY n DESC, path LIMIT 50", "access-log"),
-        (f"SELECT version, count(*) AS n, max(timestamp) AS t, sum(connections['accepted']) AS a FROM {nested} GROUP BY version", None),
-        (f"SELECT timestamp, connections, requests FROM {nested} WHERE requests['total'] > 0 LIMIT 100", None),
-        (f"SELECT * FROM {nested} LIMIT 20 OFFSET 300", None),
-    ]:  # fmt: skip
+    grouped = f"FROM {access} GROUP BY"
+    for text in (
+        f"SELECT status, unique(path) AS paths, top_k(path, 5) AS top {grouped} status",
+        f"SELECT date_trunc('hour', ts) AS hour, quantile(bytes, 0.5, 0.95) AS q {grouped} hour",
+        f"SELECT * FROM {access} WHERE status >= 400",
+        f"SELECT path, collect(user_agent, 2) AS agents, count(*) AS n {grouped} path "
+        "ORDER BY n DESC, path LIMIT 50",
+    ):
         # A line of theirs has a quote that is never closed.
-        told = {} if options is None else {"source_format": options, "max_bad": "2"}
+        told = {"source_format": "access-log", "max_bad": "2"}
         yield Question("query", text, "out.json", told, kind="real logs")
+    for text in (
+        "SELECT version, count(*) AS n, max(timestamp) AS t, sum(connections['accepted']) AS a "
+        f"FROM {nested} GROUP BY version",
+        f"SELECT timestamp, requests FROM {nested} WHERE requests['total'] > 0 LIMIT 100",
+        f"SELECT * FROM {nested} LIMIT 20 OFFSET 300",
+    ):
+        yield Question("query", text, "out.json", kind="real logs")
 
 
 # Asking

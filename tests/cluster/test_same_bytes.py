@@ -1,4 +1,4 @@
-"""Examples, flights, real logs and random questions on 1 to 4 workers: a short form of `same.py`."""
+"""Examples, flights, logs and random questions on 1 to 4 workers: a short form of `same.py`."""
 
 import dataclasses
 import itertools
