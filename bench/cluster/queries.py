@@ -163,6 +163,7 @@ def main() -> None:
             seconds.append(timed([binary, "query", sql], environment, given.timeout)[0])
             own.append(children() - before)
         note(size, "local", seconds, [], own, [])
+        groups = len(subprocess.run([binary, "query", sql], env=environment, capture_output=True, text=True).stdout.splitlines()) - 1
         seconds = [timed([binary, "query", sql, "--on", "ray"], environment, given.timeout)[0] for _ in range(min(2, given.rounds))]
         note(size, "cold", seconds, [], [], [])
         import ray
@@ -199,6 +200,8 @@ def main() -> None:
                 took, _, out = timed([peers_python, "-c", script, str(given.workers), files], environment, given.timeout)
                 seconds.append(took)
                 within.append(float(out.split()[0]) if out.split() else float("nan"))
+                if out.split() and int(out.split()[1]) != groups:
+                    print(f"{peer}: {out.split()[1]} groups where {groups} were expected", file=sys.stderr)
             note(size, peer, seconds, within, [], [])
     print(f"`python3 bench/cluster/queries.py FOLDER {' '.join(sys.argv[2:])}`\n")
     print("| input | way | s | of that within | processor s | Ray's |\n| ---: | --- | ---: | ---: | ---: | ---: |")
