@@ -9,7 +9,7 @@ them and a scratch folder. Of both answers are compared: groups, the sums of `n`
 checksum of all rows in their order.
 
 Printed are seconds, the most memory (VmHWM) of the program, of its Python and of the workers, and the most bytes that the
-scratch folder and the folders for what does not fit memory held, looked at twice a second.
+scratch folder and the files for what does not fit memory held, looked at twice a second.
 """
 
 from __future__ import annotations
@@ -85,6 +85,21 @@ def held(folder: Path) -> int:
     return total
 
 
+def unnamed(number: int, folder: Path) -> int:
+    """Bytes of the files that a process has open and that have no name any more: what it spilled."""
+    total, seen = 0, set()
+    try:
+        for entry in os.scandir(f"/proc/{number}/fd"):
+            name = os.readlink(entry.path)
+            if name.startswith(str(folder)) and name.endswith(" (deleted)"):
+                found = os.stat(entry.path)
+                total += 0 if found.st_ino in seen else found.st_size
+                seen.add(found.st_ino)
+    except OSError:
+        pass
+    return total
+
+
 def memory() -> dict[int, tuple[int, str, int]]:
     """The most memory of each process, by number: its parent, its command and bytes."""
     found = {}
@@ -107,13 +122,13 @@ def is_below(number: int, above: int, processes: dict[int, tuple[int, str, int]]
     return number == above
 
 
-def watched(words: list[str], environment: dict[str, str], folders: dict[str, Path]) -> dict[str, float]:
+def watched(words: list[str], environment: dict[str, str], scratch: Path, spilled: Path) -> dict[str, float]:
     """Run the program, and look at what it takes."""
     began = time.monotonic()
     process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    most = dict.fromkeys(("program", "python", "workers", *folders), 0.0)
+    most = dict.fromkeys(("program", "python", "workers", "scratch", "spilled"), 0.0)
     while process.poll() is None:
-        processes = memory()
+        processes, spilled_now = memory(), 0
         for number, (parent, command, size) in processes.items():
             name = None
             if number == process.pid:
@@ -124,8 +139,9 @@ def watched(words: list[str], environment: dict[str, str], folders: dict[str, Pa
                 name = "workers"
             if name is not None:
                 most[name] = max(most[name], size)
-        for name, folder in folders.items():
-            most[name] = max(most[name], held(folder))
+                spilled_now += unnamed(number, spilled)
+        most["scratch"] = max(most["scratch"], held(scratch))
+        most["spilled"] = max(most["spilled"], spilled_now)
         time.sleep(0.5)
     assert process.returncode == 0, process.stderr.read()
     return {"seconds": time.monotonic() - began, **most}
@@ -149,7 +165,7 @@ def main() -> int:
     environment["TMPDIR"] = os.environ["TMPDIR"] = str(spilled)
     words = [binary, "query", SQL.format(files=f"{folder}/input/*.parquet"), "--memory", given.memory, "--overwrite"]
     here, there = folder / "here.parquet", folder / "there.parquet"
-    rows = {"one process": watched([*words, "--output", str(here)], environment, {"scratch": scratch, "spilled": spilled})}
+    rows = {"one process": watched([*words, "--output", str(here)], environment, scratch, spilled)}
 
     import ray
     from ray.cluster_utils import Cluster
@@ -161,7 +177,7 @@ def main() -> int:
     cluster.wait_for_nodes()
     environment["RAY_ADDRESS"] = cluster.address
     on = ["--on", "ray", "--scratch", str(scratch), "--output", str(there)]
-    rows["four workers"] = watched([*words, *on], environment, {"scratch": scratch, "spilled": spilled})
+    rows["four workers"] = watched([*words, *on], environment, scratch, spilled)
     cluster.shutdown()
     ray.shutdown()
     one, other = summed(here), summed(there)

@@ -51,6 +51,9 @@ KINDS = {
 }
 BUCKET = "out"
 
+#: What is said while a cluster still ends the workers of a driver that was killed.
+NO_CORE = "no core of the cluster is free"
+
 
 def write(folder: pathlib.Path) -> None:
     """Write what is read: some 15 MB, so that rows are an object of two parts."""
@@ -114,7 +117,10 @@ class Commits:
 
     def run(self, words: list[str]) -> None:
         """Have a run that is not killed."""
-        done = subprocess.run(words, env=self.environment, capture_output=True, text=True)
+        while True:
+            done = subprocess.run(words, env=self.environment, capture_output=True, text=True)
+            if NO_CORE not in done.stderr:
+                break
         assert done.returncode == 0, done.stderr
 
     def seen(self, kind: str) -> dict[str, bytes]:
@@ -204,7 +210,13 @@ class Commits:
             name, path = started[0].operations[-1]
             killed.append(f"{name} {_phase(path)}")
         if not killed:
-            assert status == 0, log.read_text()
+            said = log.read_text()
+            if NO_CORE in said:
+                # Of the one before it they are not free yet.
+                return self.killed(
+                    kind, here, operation=operation, request=request, is_again=is_again
+                )
+            assert status == 0, said
             return None
         return killed[0], self.judged(kind, here, started[0].operations, is_again)
 
