@@ -1,13 +1,13 @@
 """How many bytes pass the driver and the head of a Ray cluster for each gigabyte that is read.
 
-    python3 bench/cluster/bytes.py [--without 10000] [--folder FOLDER] [--json FILE]
+    python3 bench/cluster/bytes.py [--without 336] [--folder FOLDER] [--json FILE]
 
 The Python is one that has Ray and tidemill. A cluster is started here: a head without cores, and four raylets of one core
 each, which have all workers; this process is the driver, at the head. Asked is, of JSON lines of some 250 bytes:
 
 - `40 groups`, a count and a sum, of 1 GB in 32 files, as a cluster of four threads cuts it;
-- the same with 100 tasks and with 10,000, each of a file of 32 MiB: 3.4 and 336 GB, which are links to the same files.
-  The engine cuts a task or eight for each thread of a cluster, so it is told of as many threads as have so many tasks;
+- the same of 3.4 and 336 GB, which are 100 and 10,000 files of 32 MiB: links to the same ones. The engine cuts some eight
+  tasks for each thread of a cluster, so it is told of 13 threads and of 1,250;
 - the same of 1 GB in 10,000 files, which are put together to as many splits as before;
 - `5.9 million groups` of 1 GB: tables that pass the driver, and tables that go through a scratch folder.
 
@@ -221,7 +221,7 @@ def main() -> None:
     ways: dict[str, tuple[str, Path, int | None, dict[str, Any]]] = {
         "40 groups": (FEW, folder / "events", None, {}),
         "40 groups, 100 tasks": (FEW, folder / "linked-100", 13, {}),
-        "40 groups, 10000 tasks": (FEW, folder / "linked-10000", 1250, {}),
+        "40 groups, 336 GB": (FEW, folder / "linked-10000", 1250, {}),
         "40 groups, 10,000 files": (FEW, folder / "small", None, {}),
         "5.9 million groups, by the driver": (MANY, folder / "events", None, {"scratch_above": 1 << 40}),
         "5.9 million groups, scratch": (MANY, folder / "events", None, {"scratch": scratch}),
