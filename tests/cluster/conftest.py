@@ -30,7 +30,7 @@ def cluster():
     )
     for _ in range(2):
         cluster.add_node(num_cpus=1, object_store_memory=memory)
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(timeout=300)
     ray.init(
         address=cluster.address, namespace="tidemill", log_to_driver=False, logging_level="error"
     )

@@ -849,7 +849,7 @@ def start(machines: int) -> Callable[[], None]:
     cluster = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(machines - 1):
         cluster.add_node(num_cpus=1, object_store_memory=memory)
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(timeout=300)
     ray.init(
         address=cluster.address, namespace="tidemill", log_to_driver=False, logging_level="error"
     )

@@ -31,7 +31,7 @@ def four(cluster):
     """A machine more than the cluster has."""
     disconnect()
     node = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(timeout=300)
     yield
     disconnect()
     cluster.remove_node(node)
