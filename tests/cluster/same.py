@@ -678,8 +678,10 @@ def real_logs(data: pathlib.Path) -> Iterator[Question]:
 def only(most: int) -> Iterator[None]:
     """Have so many workers at most."""
     disconnect()
-    whole = _workers.RayWorkers
+    whole, seconds = _workers.RayWorkers, (_workers._START_SECONDS, _workers._OTHERS_SECONDS)
     _workers.RayWorkers = functools.partial(whole, most=most)
+    # However busy the machine is, all are wanted.
+    _workers._START_SECONDS = _workers._OTHERS_SECONDS = 300.0
     try:
         workers = connect("ray", memory=None)
         assert workers.reach()[1] == most, f"{workers.reach()} where {most} workers are wanted"
@@ -687,6 +689,7 @@ def only(most: int) -> Iterator[None]:
     finally:
         disconnect()
         _workers.RayWorkers = whole
+        _workers._START_SECONDS, _workers._OTHERS_SECONDS = seconds
 
 
 class Same:
