@@ -37,7 +37,8 @@ use tidemill_sql::pool;
 use tidemill_sql::spills::SpillSpace;
 use tracing::debug_span;
 
-use super::partitions::{PARTITIONS, mixed, partition_groups};
+use super::partitions::{PARTITION_BITS, PARTITIONS, mixed, partition_groups};
+use super::ranges::Ranges;
 use super::scatter::{Block, PARTS, Parts};
 use super::spec::Precision;
 use super::spill::{SpillFile, SpillWriter};
@@ -144,12 +145,14 @@ struct Partition {
 /// What a partition has on disk, in writing: part by part, or all together where the order of chunks matters.
 struct Spilling {
     parts: Vec<(SpillWriter, SpillWriter)>,
+    /// The bit of hashes from which on they are put into parts.
+    first_bit: u32,
 }
 
 impl Spilling {
-    fn new(space: &SpillSpace, parts: usize) -> Self {
+    fn new(space: &SpillSpace, parts: usize, first_bit: u32) -> Self {
         let writers = || (SpillWriter::new(space), SpillWriter::new(space));
-        Spilling { parts: (0..parts).map(|_| writers()).collect() }
+        Spilling { parts: (0..parts).map(|_| writers()).collect(), first_bit }
     }
 
     /// Writes groups.
@@ -159,7 +162,9 @@ impl Spilling {
             return groups.write(&encoded);
         }
         let hashes = chunk.hashes()?;
-        for ((groups, _), rows) in self.parts.iter_mut().zip(&partition_groups(hashes, 1)) {
+        for ((groups, _), rows) in
+            self.parts.iter_mut().zip(&partition_groups(hashes, self.first_bit))
+        {
             if !rows.is_empty() {
                 groups.write(&select(&encoded, rows)?)?;
                 groups.rest()?;
@@ -184,12 +189,15 @@ impl Spilling {
 
     /// Ends writing.
     fn finish(self) -> Result<Vec<Stored>> {
-        let depth = if self.parts.len() > 1 { 2 } else { 1 };
+        let (depth, first_bit) = match self.parts.len() {
+            1 => (1, self.first_bit),
+            _ => (2, self.first_bit + PARTITION_BITS),
+        };
         let parts = self.parts.into_iter();
         parts
             .map(|(groups, rows)| {
                 let (groups, rows) = (groups.finish()?, rows.finish()?);
-                Ok(Stored::Disk(OnDisk { groups, rows, depth }))
+                Ok(Stored::Disk(OnDisk { groups, rows, depth, first_bit }))
             })
             .collect()
     }
@@ -215,6 +223,8 @@ pub struct Merger {
     groups: AtomicUsize,
     /// Past so many it is tried next whether rows are of few groups.
     tried_at: AtomicUsize,
+    /// The bit of hashes from which on they are partitioned.
+    first_bit: u32,
     partitions: Vec<Mutex<Partition>>,
     queues: Vec<Mutex<VecDeque<Arc<Partitioned>>>>,
     cancel: Cancel,
@@ -243,11 +253,19 @@ impl Merger {
             rows: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
             tried_at: AtomicUsize::new(tried_at_least(budget_bytes)),
+            first_bit: 0,
             partitions: (0..PARTITIONS).map(|_| partition()).collect::<Result<_>>()?,
             queues: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             cancel: cancel.clone(),
             progress: progress.clone(),
         })
+    }
+
+    /// The same of chunks whose hashes all have the same first bits, as one of [`Ranges`](crate::ranges::Ranges) has: they are
+    /// partitioned by those behind. Rows that are grouped in the end are none of it.
+    #[must_use]
+    pub fn of_one_range(self, ranges: Ranges) -> Self {
+        Merger { first_bit: ranges.bits(), ..self }
     }
 
     fn spill_writer(&self) -> SpillWriter {
@@ -259,7 +277,7 @@ impl Merger {
     /// # Errors
     /// Where a key cannot be hashed.
     fn partition(&self, mut chunk: Chunk) -> Result<Arc<Partitioned>> {
-        let rows = partition_groups(chunk.hashes()?, 0);
+        let rows = partition_groups(chunk.hashes()?, self.first_bit);
         let bytes = chunk.bytes();
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.groups.fetch_add(chunk.group_count(), Ordering::Relaxed);
@@ -518,7 +536,9 @@ impl Merger {
     /// Sends to disk what a partition has, whose rows of the first parts are grouped.
     fn spill(&self, partition: &mut Partition, grouped: usize) -> Result<()> {
         let parts = if self.is_order_free { PARTS } else { 1 };
-        let spill = partition.spill.get_or_insert_with(|| Spilling::new(&self.space, parts));
+        let first_bit = self.first_bit + PARTITION_BITS;
+        let spill =
+            partition.spill.get_or_insert_with(|| Spilling::new(&self.space, parts, first_bit));
         if partition.table.group_count() > 0 {
             spill.write_groups(&mut partition.table.take()?)?;
         }
@@ -667,6 +687,8 @@ struct OnDisk {
     rows: SpillFile,
     /// How often they have been partitioned.
     depth: u32,
+    /// By which bits of hashes on they are next.
+    first_bit: u32,
 }
 
 impl OnDisk {
@@ -747,10 +769,10 @@ impl Folding<'_> {
 fn write_apart(
     batch: &RecordBatch,
     hashes: &[u64],
-    depth: u32,
+    first_bit: u32,
     writers: &mut [SpillWriter],
 ) -> Result<()> {
-    for (writer, rows) in writers.iter_mut().zip(&partition_groups(hashes, depth)) {
+    for (writer, rows) in writers.iter_mut().zip(&partition_groups(hashes, first_bit)) {
         if !rows.is_empty() {
             writer.write(&select(batch, rows)?)?;
         }
@@ -994,14 +1016,14 @@ impl Merged {
                 let batch = batch?;
                 let keys = &batch.columns()[..key_count];
                 let hashes = groups::stored_hashes(keys, batch.num_rows())?;
-                write_apart(&batch, &hashes, disk.depth, &mut writers)?;
+                write_apart(&batch, &hashes, disk.first_bit, &mut writers)?;
             }
             writers.into_iter().map(SpillWriter::finish).collect()
         };
         let (groups, rows) = (apart(&disk.groups)?, apart(&disk.rows)?);
-        let depth = disk.depth + 1;
+        let (depth, first_bit) = (disk.depth + 1, disk.first_bit + PARTITION_BITS);
         let parts = groups.into_iter().zip(rows);
-        Ok(parts.map(|(groups, rows)| OnDisk { groups, rows, depth }).collect())
+        Ok(parts.map(|(groups, rows)| OnDisk { groups, rows, depth, first_bit }).collect())
     }
 
     /// The whole table as chunks in their form on disk, each group in one of them, in the order of

@@ -371,12 +371,14 @@ impl Worker {
         bytes_max: u64,
     ) -> Result<(Reduced, Vec<u8>)> {
         let settings = &self.plan.settings;
-        let (Route::Tables(of), Some((scratch, _))) = (&self.plan.route, &self.scratch) else {
+        let (Route::Tables(of), Some((scratch, parting))) = (&self.plan.route, &self.scratch)
+        else {
             return Err(bad("there are no tables to be merged here"));
         };
         let budget_bytes = settings.share(3, 4) / threads;
         let (cancel, progress) = (&settings.cancel, &settings.progress);
         let merger = Merger::new(&of.spec, budget_bytes, &settings.spill_dirs, cancel, progress)?;
+        let merger = merger.of_one_range(Ranges::of_bits(parting.bits));
         let decoder = Table::new(&of.spec)?;
         for part in parts {
             for run in &part.runs {
