@@ -691,17 +691,10 @@ class RayWorkers:
                 job.wait(task)
             return
         job.took.append((time.monotonic() - ended.began) / len(ended.tasks))
-        others = set()
         for task, part in zip(ended.tasks, parts, strict=True):
             if not task.has_ended:
                 task.has_ended = True
-                others.update(task.calls)
                 job.done.append((task.number, task.attempt, part, None, where))
-        for other in others:
-            # One that waits at its actor is not done any more.
-            if not self._running[other].in_work():
-                with contextlib.suppress(Exception):
-                    ray.cancel(other, force=False)
 
     def end(self, job: _Job) -> None:
         """End all tasks of a job."""
@@ -710,13 +703,13 @@ class RayWorkers:
                 self._jobs.remove(job)
             job.waiting.clear()
             job.done.clear()
-            # An actor has them at hand until it says that they ended.
-            for call, running in self._running.items():
+            # An actor has them at hand until it says that they ended, at once when it is told. Calls
+            # are not cancelled: one that has not been sent yet leaves a gap behind, for which all
+            # later calls of its actor wait half a minute.
+            for running in self._running.values():
                 if running.job is job:
                     for task in running.tasks:
                         task.has_ended = True
-                    with contextlib.suppress(Exception):
-                        self._ray.cancel(call, force=False)
             for actor in job.told:
                 with contextlib.suppress(Exception):
                     self._ask(actor, "end").remote(job.number)

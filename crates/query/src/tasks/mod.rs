@@ -54,6 +54,10 @@ use tidemill_source::program_files::ProgramFile;
 
 /// That a query is not run by workers elsewhere.
 pub(crate) fn not_elsewhere(why: &str) -> Error {
+    if why.contains("` is called as ") {
+        // It is a mistake wherever it is asked.
+        return Error::usage(why);
+    }
     Error::usage_hint(
         format!("the query cannot be run on a cluster: {why}"),
         "on one machine it can: leave `on` out",
