@@ -703,7 +703,7 @@ class RayWorkers:
                 self._jobs.remove(job)
             job.waiting.clear()
             job.done.clear()
-            # An actor has them at hand until it says that they ended, at once when it is told. Calls
+            # An actor has them at hand until it says that they ended, at once when told. Calls
             # are not cancelled: one that has not been sent yet leaves a gap behind, for which all
             # later calls of its actor wait half a minute.
             for running in self._running.values():
