@@ -127,7 +127,7 @@ def main() -> None:
     if len(events) < 100:
         sys.exit(f"error: no events of 10 GB in `{given.folder}`\nhint: make them with `bench/turbo/prepare.py --kinds events`")
     scratch = Path(tempfile.mkdtemp(prefix="tidemill-cluster-"))
-    lines = events[0].open().read(1 << 16).splitlines()[:-1]
+    lines = events[0].open().read(1 << 22).splitlines()[:-1]
     # One without a number would make the column a text.
     first = next(line for line in lines if json.loads(line).get("revenue") is not None)
     (scratch / "small.json").write_text(first + "\n")
