@@ -26,6 +26,8 @@ use crate::route::Tables;
 const PART_BYTES_MAX: u64 = 4 << 20;
 /// So many ranges are there for each thread: they are not equally large, and some take longer.
 const RANGES_PER_THREAD: usize = 4;
+/// And so many at least: a thread merges one at a time, within its share of a worker's memory.
+const RANGES_MIN: usize = 64;
 
 /// What becomes of the large tables of a query.
 pub(super) struct Reduction {
@@ -62,7 +64,7 @@ impl Reduction {
             Err(_) if plan.query.scratch.url.is_none() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let ranges = Ranges::at_least(RANGES_PER_THREAD * reach.threads);
+        let ranges = Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN));
         let bytes_max = plan.query.scratch.part_bytes_max.unwrap_or(PART_BYTES_MAX);
         let parting = Parting { url: folder.url.clone(), bits: ranges.bits(), bytes_max };
         let threads = (reach.threads / reach.workers.max(1)).max(1);
@@ -246,6 +248,6 @@ pub(super) fn explained(plan: &Plan, parts: &Tables, reach: Reach) -> Option<Str
         "those of more than {} by files in `{}`, merged by workers, {} ranges of hashes",
         tidemill_base::coverage::human_bytes(bytes_max),
         tidemill_base::redact::shown(&url),
-        Ranges::at_least(RANGES_PER_THREAD * reach.threads).count()
+        Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN)).count()
     ))
 }
