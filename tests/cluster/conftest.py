@@ -11,6 +11,7 @@ os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
 
 import pytest
 import ray
+from moto.server import ThreadedMotoServer
 from ray.cluster_utils import Cluster
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -37,6 +38,16 @@ def cluster():
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """An S3 server of a test file's own."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
 
 
 @pytest.fixture(scope="session")

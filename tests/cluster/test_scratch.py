@@ -6,7 +6,6 @@ import sys
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 import tidemill as tm
 
@@ -15,15 +14,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "remote"))
 from faulty import Proxy, Status, always, first
 
 SQL = "SELECT user, ms, count(*) AS n, unique(page) AS pages FROM '{logs}/*.csv' GROUP BY user, ms"
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import sys
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 import tidemill as tm
 from tidemill.ray import connect, disconnect
@@ -18,15 +17,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "remote"))
 from faulty import Proxy, Stall, Status, always, first
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ impl OnOptions {
             None => Ok(()),
             Some(address) => Err(tidemill_engine::Error::usage_hint(
                 format!(
-                    "a master, as `on={address}` names one, gives results of queries and jobs, and nothing else"
+                    "a master, as `on={address}` names one, answers queries and jobs, and writes no files: this is not for it"
                 ),
                 "on=\"ray\", or leave `on` out",
             )),
