@@ -14,12 +14,12 @@
 //! given up, waits for nobody.
 //!
 //! A read of a range that is bound to a version is sent a second time when it is slow
-//! ([`patience`](crate::patience)) and a slot is free. The first good answer is handed on, and the other
-//! request is given up. Both carry the same conditions, and whoever asked looks at the version of
-//! the one answer there is.
+//! ([`patience`](crate::patience)) and a slot is free, a third time after twice as long, and so on. The first
+//! good answer is handed on, and the other requests are given up. All carry the same conditions, and whoever
+//! asked looks at the version of the one answer there is.
 
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,7 +27,8 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
-use futures::future::{Either, select};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use http_body::{Body, Frame, SizeHint};
 use object_store::client::{
     HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
@@ -96,8 +97,8 @@ impl Endpoint {
         HttpClient::new(Gated { endpoint: self.clone(), inner })
     }
 
-    /// Sends a request as soon as there is a slot for it, and a second time if it is slow and a read of
-    /// a version's range; an answer is waited for no longer than `timeout`.
+    /// Sends a request as soon as there is a slot for it, and once more if it is slow and a read of a version's range,
+    /// and again after twice as long each time; an answer is waited for no longer than `timeout`.
     ///
     /// # Errors
     /// The client's, and one of the kind [`HttpErrorKind::Timeout`].
@@ -121,35 +122,37 @@ impl Endpoint {
             self.attempt(client, request, timeout, permit, ticket.as_deref(), is_pinned)
         };
         let Some(patience) = patience else { return attempt(request, permit).await };
-        let (again, since) = (request.clone(), Instant::now());
-        let mut first = pin!(attempt(request, permit));
+        let since = Instant::now();
+        let mut flying = FuturesUnordered::new();
+        flying.push(numbered(0, attempt(request.clone(), permit)));
+        let (mut wait, mut copies) = (patience, 0);
         loop {
-            if let Either::Left((answer, _)) =
-                select(&mut first, pin!(tokio::time::sleep(patience))).await
-            {
-                return answer;
-            }
-            // Where there is no slot now there may be one later.
-            let Some(permit) = self.spare() else { continue };
-            if let Some(ticket) = &ticket {
-                ticket.count(|counters| &counters.hedges);
-            }
-            let second = pin!(attempt(again.clone(), permit));
-            match select(&mut first, second).await {
-                Either::Left((answer, _)) if is_good(&answer) => return answer,
-                Either::Left((answer, second)) => {
-                    let other = second.await;
-                    return if is_good(&other) { other } else { answer };
-                }
-                Either::Right((answer, _)) if is_good(&answer) => {
-                    // So long the first would have taken at least.
-                    self.patience.lock().answered(since.elapsed());
-                    if let Some(ticket) = &ticket {
-                        ticket.count(|counters| &counters.hedges_won);
+            match tokio::time::timeout(wait, flying.next()).await {
+                Ok(Some((copy, answer))) if is_good(&answer) => {
+                    if copy > 0 {
+                        // So long the first would have taken at least.
+                        self.patience.lock().answered(since.elapsed());
+                        if let Some(ticket) = &ticket {
+                            ticket.count(|counters| &counters.hedges_won);
+                        }
                     }
                     return answer;
                 }
-                Either::Right(_) => {}
+                // Another one may do better.
+                Ok(Some(_)) if !flying.is_empty() => {}
+                Ok(Some((_, answer))) => return answer,
+                Ok(None) => unreachable!("one is on its way"),
+                Err(_) => {
+                    // Where there is no slot now there may be one later.
+                    let Some(permit) = self.spare() else { continue };
+                    if let Some(ticket) = &ticket {
+                        ticket.count(|counters| &counters.hedges);
+                    }
+                    copies += 1;
+                    // Of several connections that nobody hears on each copy may have got one.
+                    wait *= 2;
+                    flying.push(numbered(copies, attempt(request.clone(), permit)));
+                }
             }
         }
     }
@@ -250,6 +253,10 @@ fn root_cause(error: &HttpError) -> String {
     let text: String = last.to_string().chars().filter(|c| !c.is_control()).take(300).collect();
     // An address may have something secret in it.
     if text.contains("://") { "the request failed".to_owned() } else { text }
+}
+
+async fn numbered<T>(copy: usize, work: impl Future<Output = T>) -> (usize, T) {
+    (copy, work.await)
 }
 
 fn late() -> HttpError {

@@ -477,6 +477,8 @@ fn what_stands_is_shown_and_is_enough_once_that_is_said() {
         let rows = tidemill_tables::sections::batches;
         let frames = answered(&body);
         let mut parts = super::asking::heads(&frames);
+        // A run on a machine that is busy shows what stands by itself.
+        parts.retain(|(head, _)| !matches!(head, Head::Glimpse { .. }));
         let (schema, content) = parts.remove(0);
         assert!(matches!(schema, Head::Schema { .. }) && rows(&content).is_ok());
         let mut first = super::answering::began(7).unwrap();

@@ -108,6 +108,22 @@ fn in_a_hurry_a_read_that_is_never_answered_comes_from_a_second_request_from_the
 }
 
 #[test]
+fn in_a_hurry_copies_that_are_never_answered_either_are_followed_by_others() {
+    on_one_thread(async {
+        let (server, endpoint, store) = store_of(Server::new(4 * MIB, Vec::new()));
+        endpoint.hurry();
+        let path = Path::from("a");
+        store.get_range(&path, 0..10).await.unwrap();
+        let before = store.stats();
+        *server.faults.lock() = vec![Some(Fault::Never); 3].into();
+        let bytes = store.get_range(&path, MIB..MIB + 100).await.unwrap();
+        assert_eq!(server.version_of(&bytes, MIB), Some(0));
+        let stats = store.stats();
+        assert!(stats.hedges - before.hedges >= 3 && stats.hedges_won == before.hedges_won + 1);
+    });
+}
+
+#[test]
 fn what_is_repeated_is_known_before_nobody_repeats_it_any_more() {
     on_one_thread(async {
         let (server, endpoint, store) = store_of(Server::new(4 * MIB, Vec::new()));
