@@ -9,7 +9,8 @@ each, which have all workers; this process is the driver, at the head. Asked is,
 - the same of 3.4 and 336 GB, which are 100 and 10,000 files of 32 MiB: links to the same ones. The engine cuts some eight
   tasks for each thread of a cluster, so it is told of 13 threads and of 1,250;
 - the same of 1 GB in 10,000 files, which are put together to as many splits as before;
-- `5.9 million groups` of 1 GB: tables that pass the driver, and tables that go through a scratch folder.
+- `5.9 million groups` of 1 GB: tables that pass the driver, and tables that go through a scratch folder;
+- `all rows` of 1 GB, to a CSV file for each of 40 countries and to one file: by the driver, and by workers.
 
 `job`, `tasks` and `parts` are what the package hands to Ray and is given back: the job's description (put into the
 store, once a query), the tasks (arguments of calls) and what comes of them. `driver`, `raylet` and `head` are what the
@@ -46,6 +47,7 @@ from tidemill.ray import RayJob, connect, disconnect
 FILE_BYTES = 32 << 20
 FILES = 32
 FEW = "SELECT country, count(*) AS n, sum(revenue) AS revenue FROM '{files}' GROUP BY country"
+ROWS = "SELECT * FROM '{files}'"
 MANY = "SELECT visit, count(*) AS n, sum(revenue) AS revenue FROM '{files}' GROUP BY visit"
 
 
@@ -172,7 +174,9 @@ def prepare(folder: Path) -> None:
             (small / f"{number:05}.json").write_text("".join(text))
 
 
-def asked(sql: str, files: Path, named: dict[int, str], threads: int | None, **more: Any) -> dict[str, Any]:
+def asked(
+    sql: str, files: Path, named: dict[int, str], threads: int | None, to: str = "out.csv", **more: Any
+) -> dict[str, Any]:
     """Ask, and count."""
     counted = Counted(connect("ray", memory=None).job(), threads)
     usual = options.on
@@ -181,7 +185,7 @@ def asked(sql: str, files: Path, named: dict[int, str], threads: int | None, **m
     began = time.monotonic()
     try:
         with tempfile.TemporaryDirectory() as folder, Connections(named) as connections:
-            written = tm.query(sql.format(files=f"{files}/*.json"), on="ray", output=f"{folder}/out.csv", progress=False)
+            written = tm.query(sql.format(files=f"{files}/*.json"), on="ray", output=f"{folder}/{to}", progress=False)
             seconds = time.monotonic() - began
     finally:
         options.on = usual
@@ -225,6 +229,14 @@ def main() -> None:
         "40 groups, 10,000 files": (FEW, folder / "small", None, {}),
         "5.9 million groups, by the driver": (MANY, folder / "events", None, {"scratch_above": 1 << 40}),
         "5.9 million groups, scratch": (MANY, folder / "events", None, {"scratch": scratch}),
+        "all rows to 40 files, by the driver": (
+            ROWS,
+            folder / "events",
+            None,
+            {"scratch_above": 1 << 40, "to": "{country}.csv"},
+        ),
+        "all rows to 40 files": (ROWS, folder / "events", None, {"scratch": scratch, "to": "{country}.csv"}),
+        "all rows to one file": (ROWS, folder / "events", None, {"scratch": scratch}),
     }
     left_out = [word for word in given.without.split(",") if word]
     rows = []

@@ -57,6 +57,8 @@ def convert(
     max_bad: str | int | None = None,
     on: str | None = None,
     max_attempts: int | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    scratch_above: str | int | None = None,
     progress: bool | None = None,
 ) -> Written:
     r"""Convert files from one format to another, record by record.
@@ -103,6 +105,8 @@ def convert(
     memory, spill_dir, threads, priority, max_bad, progress : optional
         As in `query`; with a folder as the output, ``max_bad`` is for each input.
     on, max_attempts : optional
+        As in `query`.
+    scratch, scratch_above : optional
         As in `query`, with one file or pattern as the output.
 
     Returns
@@ -163,7 +167,7 @@ def convert(
     limits = _options.limits(
         memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
     )
-    elsewhere = _options.on(on, memory, max_attempts)
+    elsewhere = _options.on(on, memory, max_attempts, scratch, scratch_above)
     raw, _ = _tidemill.convert(
         _paths(inputs), select, where, skip_existing, source, sink, limits, elsewhere
     )

@@ -364,12 +364,13 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     max_attempts : int, optional
         With ``on``: fail once so many workers ended over the same splits. Default: 4.
     scratch : path or str, optional
-        With ``on``: where tables go that are too large to be sent, on their way from worker to
-        worker: a folder that all machines see, or ``s3://bucket/prefix``. What is put there is
+        With ``on``: where tables and rows go that are too many to be sent, on their way from worker
+        to worker: a folder that all machines see, or ``s3://bucket/prefix``. What is put there is
         removed in the end. Default: the first of ``spill_dir`` where all workers are on this
-        machine; else none, and all tables pass this process.
+        machine; else none, and all pass this process.
     scratch_above : str or int, optional
-        With ``on``: tables of more go by way of ``scratch``. Default: ``"4 MiB"``.
+        With ``on``: a task's tables and rows of more go by way of ``scratch``. Default:
+        ``"4 MiB"``.
     output : path or str, optional
         Write the result to a file, or to one file per value with columns in braces:
         ``"out/{day}.csv"``.

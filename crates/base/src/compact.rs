@@ -98,6 +98,37 @@ pub fn compacted_beyond(
     RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
 
+/// The batch as [`compacted`], and with views that lead to what they show in its order: two batches of the same values have
+/// the same buffers then, wherever these come from.
+///
+/// # Errors
+/// As [`compacted`].
+pub fn in_own_order(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let batch = compacted(batch)?;
+    if !batch.columns().iter().any(|column| has_views(column.data_type())) {
+        return Ok(batch);
+    }
+    let column = |column: &ArrayRef| match has_views(column.data_type()) {
+        true => copied(column),
+        false => Ok(Arc::clone(column)),
+    };
+    let columns = batch.columns().iter().map(column).collect::<Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options)
+}
+
+fn has_views(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8View | DataType::BinaryView => true,
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => has_views(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_views(field.data_type())),
+        _ => false,
+    }
+}
+
 /// A column with buffers of its own.
 fn copied(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
@@ -219,6 +250,32 @@ mod tests {
                     whole.data_type()
                 );
             }
+        }
+    }
+
+    #[test]
+    fn views_of_the_same_values_have_the_same_buffers() {
+        for whole in every_type() {
+            let rows: Vec<u32> = (0..3_000).rev().collect();
+            let pieces: Vec<ArrayRef> = rows
+                .chunks(7)
+                .map(|rows| {
+                    let rows = UInt32Array::from(rows.to_vec());
+                    arrow::compute::take(&whole, &rows, None).unwrap()
+                })
+                .collect();
+            let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
+            let one = arrow::compute::concat(&pieces).unwrap();
+            let two = arrow::compute::take(&whole, &UInt32Array::from(rows), None).unwrap();
+            let [one, two] = [one, two].map(|column| {
+                let batch = RecordBatch::try_from_iter([("x", column)]).unwrap();
+                let mut out =
+                    arrow::ipc::writer::StreamWriter::try_new(Vec::new(), batch.schema_ref())
+                        .unwrap();
+                out.write(&in_own_order(&batch).unwrap()).unwrap();
+                out.into_inner().unwrap()
+            });
+            assert!(one == two, "{}", whole.data_type());
         }
     }
 

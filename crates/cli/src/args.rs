@@ -423,6 +423,8 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub on: OnArgs,
     #[command(flatten)]
+    pub scratch: ScratchArgs,
+    #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
     pub sink: WriteArgs,
@@ -1383,12 +1385,12 @@ pub(crate) struct OnArgs {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a cluster")]
 pub(crate) struct ScratchArgs {
-    /// Where tables go that are too large to be sent, on their way from worker to worker: a folder that all machines see,
-    /// or s3://bucket/prefix [default: the first --spill-dir where all workers are on this machine; else all tables pass
+    /// Where tables and rows go that are too many to be sent, on their way from worker to worker: a folder that all machines
+    /// see, or s3://bucket/prefix [default: the first --spill-dir where all workers are on this machine; else all pass
     /// this process]
     #[arg(long, value_name = "URL", requires = "on")]
     pub scratch: Option<String>,
-    /// Tables of more go by way of --scratch [default: 4 MiB]
+    /// A task's tables and rows of more go by way of --scratch [default: 4 MiB]
     #[arg(long, value_name = "SIZE", requires = "on")]
     pub scratch_above: Option<String>,
 }

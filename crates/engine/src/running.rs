@@ -28,7 +28,9 @@ use tidemill_base::error::{Error, Result, caught, panicked};
 use tidemill_base::home::{Home, RunId};
 use tidemill_base::{MaxBad, Settings, memory};
 use tidemill_jobs::{About, Ending, Recorder};
-use tidemill_query::{Glimpse, Merge, Plan, Query, Repeats, Results, Turbo, Watch, late_seconds};
+use tidemill_query::{
+    Glimpse, Merge, Output, Plan, Query, Repeats, Results, Turbo, Watch, late_seconds,
+};
 use tidemill_sink::{Room, Sink, SinkSpec, StagedFile, Written};
 
 use crate::explanation::Explanation;
@@ -248,6 +250,8 @@ pub struct Running {
     warning: Option<String>,
     /// When its answer is to be there, if somebody has said so.
     ends_at: Option<Instant>,
+    /// Where workers may write its rows; [`deliver`] says where that is, and takes what they have written.
+    output: Option<Output>,
 }
 
 impl Running {
@@ -258,6 +262,7 @@ impl Running {
     /// [`Running::next`].
     pub fn query(query: Query, settings: Settings) -> Result<Running> {
         let (query, ends_at) = begun(query);
+        let output = query.output.clone();
         let mut running =
             Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
                 let plan = Plan::new(&query, &settings)?;
@@ -267,6 +272,7 @@ impl Running {
                 hand_over(messages, plan.schema().clone(), || plan.run())
             })?;
         running.ends_at = ends_at;
+        running.output = output;
         Ok(running)
     }
 
@@ -466,6 +472,7 @@ impl Running {
             rows: 0,
             warning: None,
             ends_at: None,
+            output: None,
         })
     }
 
@@ -721,6 +728,10 @@ fn write_out(
         tick(0)?;
         cancel.check()
     })?;
+    let output = running.output.take();
+    if let Some(output) = &output {
+        output.open(sink.place()?);
+    }
     loop {
         match running.next(TICK)? {
             Next::Batch(batch) => {
@@ -733,6 +744,12 @@ fn write_out(
             }
             Next::Waiting | Next::Glimpse(_) => tick(sink.rows())?,
             Next::End => {
+                if let Some(output) = &output {
+                    running.warn(output.take_warning());
+                    if let Some((rows, files)) = output.take_written() {
+                        sink.adopt(rows, files)?;
+                    }
+                }
                 let rows = sink.rows();
                 return Ok(sink.commit_with(&mut || {
                     tick(rows)?;

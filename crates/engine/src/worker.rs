@@ -44,7 +44,7 @@ impl Worker {
     /// The same, where `copy` others were told to do the same content, and may do it at the same time.
     pub fn run_copy(&self, task: &[u8], copy: usize) -> Vec<u8> {
         match &self.0 {
-            Job::Query(worker) => worker.run(task),
+            Job::Query(worker) => worker.run(task, copy),
             Job::Conversion(worker) => worker.run(task, copy),
         }
     }

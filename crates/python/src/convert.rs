@@ -77,6 +77,7 @@ pub(crate) fn convert<'py>(
         return Ok((written, 0));
     }
     on.refuse_master().map_err(|error| raise(py, error))?;
+    on.refuse_scratch().map_err(|error| raise(py, error))?;
     let conversion = Conversion { elsewhere: on.elsewhere(), ..conversion };
     let (limits, display) = limits.split();
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));

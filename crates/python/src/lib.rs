@@ -467,6 +467,10 @@ fn run_query<'py>(
     let output = sink.as_ref().map(|sink| sink.url.clone());
     let about = About { output, ..about };
     let Some(master) = master else {
+        let query = match &sink {
+            Some(sink) => query.written_to(sink),
+            None => query,
+        };
         let begin = move |settings| Running::query(query, settings);
         return run_or_write(py, sink, limits, job, about, begin);
     };
@@ -692,7 +696,13 @@ fn explain(
                 let question = Question::new(verb, &sql, &query, &settings, priority)?;
                 Explanation::asked(&master, question, &settings)
             }
-            None => Explanation::new(&on.over(query)?, &settings, cluster.as_ref()),
+            None => {
+                let mut query = on.over(query)?;
+                if let Some(sink) = &sink {
+                    query = query.written_to(sink);
+                }
+                Explanation::new(&query, &settings, cluster.as_ref())
+            }
         };
         let explained = explained?.with_sink(sink.as_ref())?;
         Ok((explained.text, explained.json))

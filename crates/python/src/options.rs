@@ -171,6 +171,12 @@ impl OnOptions {
         }
     }
 
+    /// Refuses a place for what goes from worker to worker, where nothing does.
+    pub(crate) fn refuse_scratch(&self) -> tidemill_engine::Result<()> {
+        let own = ScratchSpec::of(self.scratch.clone(), self.scratch_above.as_deref())?;
+        tidemill_engine::convert::refuse_scratch(&own)
+    }
+
     /// The query as these have it.
     ///
     /// # Errors

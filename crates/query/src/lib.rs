@@ -51,8 +51,8 @@ pub use plan::Plan;
 pub use question::{NamedSource, Query};
 pub use results::Results;
 pub use tasks::{
-    Came, Done, Failure, Handed, HandedFile, HandedJob, NewTask, Reach, ScratchSpec, Tasks, Took,
-    Unordered, Worker, Workers,
+    Came, Done, Failure, Handed, HandedFile, HandedJob, NewTask, Output, Reach, ScratchSpec, Tasks,
+    Took, Unordered, Worker, Workers,
 };
 pub use tidemill_sql::parameters::Parameter;
 pub use tidemill_sql::statement::schema_from_sql;

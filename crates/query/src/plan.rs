@@ -64,7 +64,7 @@ use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
-use crate::tasks::{self, Gives};
+use crate::tasks::{self, Gives, RowsThere};
 use crate::turbo::answer::Answering;
 use crate::turbo::bounds::Bounds;
 use crate::turbo::intervals::Intervals;
@@ -716,8 +716,10 @@ impl Plan {
             Route::Rows { stream, sides, map, skip, fetch } => match &self.query.workers {
                 Some(workers) => {
                     let of = (stream, map, sides.as_slice());
-                    let rows = tasks::rows(&self, of, (*skip, *fetch), workers)?;
-                    RowSource::Elsewhere(Box::new(rows))
+                    match tasks::rows(&self, of, (*skip, *fetch), workers)? {
+                        RowsThere::Sent(rows) => RowSource::Elsewhere(Box::new(rows)),
+                        RowsThere::Laid(rows) => RowSource::Laid(Box::new(rows)),
+                    }
                 }
                 None => {
                     let (map, scan) = self.per_split(stream, map)?;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggest;
+use tidemill_sink::SinkSpec;
 use tidemill_source::SourceSpec;
 use tidemill_sql::parameters::{self, Parameter};
 use tidemill_sql::session::Stable;
 
-use crate::tasks::{ScratchSpec, Workers};
+use crate::tasks::{Output, ScratchSpec, Workers};
 use crate::turbo::Turbo;
 
 /// A source with the name that SQL knows it by.
@@ -52,8 +53,11 @@ pub struct Query {
     pub may_run_here: bool,
     /// Splits that so many workers ended over, one after the other, fail the query. Default: 4.
     pub attempts_max: Option<usize>,
-    /// How tables that are too large to be sent go between workers.
+    /// How what is too large to be sent goes between workers.
     pub scratch: ScratchSpec,
+    /// Where its rows are written, if workers may do that: then files are taken [from it](Output::take_written) in the end.
+    /// Whoever gives it says where these are [in the making](Output::open). Default: whoever asks is given all rows.
+    pub output: Option<Output>,
 }
 
 impl Query {
@@ -110,6 +114,13 @@ impl Query {
         let query = Self::of_source(spec, "*", None)?;
         let sql = format!("{}\nORDER BY {order}", query.sql);
         Ok(Query { sql, stable: Some(Stable { limit }), ..query })
+    }
+
+    /// The same question of which workers, if it has any, may write the rows where somebody delivers them to.
+    #[must_use]
+    pub fn written_to(self, spec: &SinkSpec) -> Self {
+        let output = self.workers.as_ref().and_then(|_| Output::new(spec));
+        Query { output, ..self }
     }
 
     /// The same question with the values of its parameters in their places: `$1` is called `1`, `:name` is

@@ -19,7 +19,7 @@ use crate::columns::{named, unqualified};
 use crate::question::column_with_dot;
 use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
-use crate::tasks::RowsElsewhere;
+use crate::tasks::{LaidRows, RowsElsewhere};
 use crate::turbo::elsewhere::FoundElsewhere;
 use crate::turbo::found::FoundRows;
 use crate::turbo::shown::{PartRead, ShownBounds, note_bounds};
@@ -38,6 +38,7 @@ pub struct Results {
 pub(crate) enum RowSource {
     Rows(OrderedRows),
     Elsewhere(Box<RowsElsewhere>),
+    Laid(Box<LaidRows>),
     Found(FoundRows),
     FoundElsewhere(Box<FoundElsewhere>),
     Engine(Background),
@@ -83,6 +84,7 @@ impl Results {
         let next = match &mut self.inner {
             RowSource::Rows(rows) => rows.next().transpose()?,
             RowSource::Elsewhere(rows) => rows.next().transpose()?,
+            RowSource::Laid(rows) => rows.next().transpose()?,
             RowSource::Found(rows) => rows.next().transpose()?,
             RowSource::FoundElsewhere(rows) => rows.next().transpose()?,
             RowSource::Engine(background) => background.next(&self.cancel)?,
@@ -98,7 +100,7 @@ impl Results {
             RowSource::Elsewhere(rows) => self.account.cut_short = rows.is_cut_short(),
             RowSource::Found(rows) => self.account.part = rows.account(),
             RowSource::FoundElsewhere(rows) => self.account.part = rows.account(),
-            RowSource::Engine(_) => {}
+            RowSource::Laid(_) | RowSource::Engine(_) => {}
         }
         if self.account.part.as_ref().is_none_or(|part| part.stopped.is_none()) {
             self.account.scans().try_for_each(|scan| scan.read_rest())?;

@@ -483,6 +483,34 @@ impl Tables {
         }
     }
 
+    /// Whether the plan above the aggregation makes its rows of each group by itself.
+    pub(crate) fn finishes_by_group(&self, plan: &LogicalPlan) -> bool {
+        let has_subquery = |expr: &Expr| {
+            expr.exists(|part| {
+                Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_)))
+            })
+            .unwrap_or(true)
+        };
+        let mut node = plan;
+        loop {
+            match node {
+                LogicalPlan::Aggregate(aggregate) if *aggregate == self.core => {
+                    return self.summary.is_none();
+                }
+                LogicalPlan::Projection(_)
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::SubqueryAlias(_) => {
+                    let [input] = node.inputs()[..] else { return false };
+                    if node.expressions().iter().any(has_subquery) {
+                        return false;
+                    }
+                    node = input;
+                }
+                _ => return false,
+            }
+        }
+    }
+
     /// What the aggregates are called in the result: by their aliases, else as the plan has
     /// them, without the table's name.
     pub(crate) fn shown_names(&self, plan: &LogicalPlan) -> Vec<String> {

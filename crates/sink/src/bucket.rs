@@ -182,6 +182,67 @@ impl Journal for Uploads {
     }
 }
 
+/// Begins uploads, and notes them where the run's own are.
+#[derive(Clone)]
+pub(super) struct Starter {
+    bucket: Arc<Bucket>,
+    uploads: Arc<Uploads>,
+}
+
+impl Starter {
+    /// Begins uploads that somebody else sends the parts of, in the order of their keys.
+    pub(super) fn begin_all(&self, keys: &[String], tick: Tick<'_>) -> Result<Vec<String>> {
+        let before = |key: &String| Line { key: key.clone(), id: None };
+        self.uploads.note_all(keys.iter().map(before).collect())?;
+        let mut begun = Vec::with_capacity(keys.len());
+        for some in keys.chunks(AT_ONCE) {
+            let (bucket, keys) = (Arc::clone(&self.bucket), some.to_vec());
+            let uploads = Arc::clone(&self.uploads);
+            let coming = Fetch::start(async move {
+                let begin = |(at, key): (usize, String)| {
+                    let begun = Arc::clone(&bucket).begin(key.clone());
+                    async move { (at, key, begun.await) }
+                };
+                let answers = stream::iter(keys.into_iter().enumerate().map(begin));
+                // Noted as they come, several at once where they do, and whatever becomes of the others.
+                let mut answers = answers.buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
+                let (mut ids, mut failed) = (Vec::new(), None);
+                while let Some(some) = answers.next().await {
+                    let mut lines = Vec::with_capacity(some.len());
+                    for (at, key, begun) in some {
+                        match begun {
+                            Ok(id) => {
+                                ids.push((at, id.clone()));
+                                lines.push(Line { key, id: Some(id) });
+                            }
+                            Err(error) => failed = Some(error),
+                        }
+                    }
+                    uploads.note_all(lines)?;
+                }
+                ids.sort_unstable();
+                match failed {
+                    Some(error) => Err(error),
+                    None => Ok(ids.into_iter().map(|(_, id)| id).collect::<Vec<_>>()),
+                }
+            })?;
+            // Who is interrupted waits a little still: what begins now would be known to nobody.
+            let mut interrupted: Option<Instant> = None;
+            let ids = coming.wait_with(&mut || match interrupted {
+                Some(since) if since.elapsed() > ABORT_WAIT => Err(Interrupted),
+                Some(_) => Ok(()),
+                None => {
+                    interrupted = tick().is_err().then(Instant::now);
+                    Ok(())
+                }
+            })?;
+            tick()?;
+            begun.extend(ids);
+        }
+        Ok(begun)
+    }
+}
+
 /// A run's folder for output to a bucket. Dropping it without a commit throws its uploads away.
 pub(super) struct Remote {
     bucket: Arc<Bucket>,
@@ -273,56 +334,14 @@ impl Remote {
         Upload::new(Arc::clone(&self.bucket), journal, key.to_owned())
     }
 
+    /// Who begins uploads that somebody else sends the parts of.
+    pub(super) fn starter(&self) -> Starter {
+        Starter { bucket: Arc::clone(&self.bucket), uploads: Arc::clone(&self.uploads) }
+    }
+
     /// Begins uploads that somebody else sends the parts of, in the order of their keys.
     pub(super) fn begin_all(&self, keys: &[String], tick: Tick<'_>) -> Result<Vec<String>> {
-        let before = |key: &String| Line { key: key.clone(), id: None };
-        self.uploads.note_all(keys.iter().map(before).collect())?;
-        let mut begun = Vec::with_capacity(keys.len());
-        for some in keys.chunks(AT_ONCE) {
-            let (bucket, keys) = (Arc::clone(&self.bucket), some.to_vec());
-            let uploads = Arc::clone(&self.uploads);
-            let coming = Fetch::start(async move {
-                let begin = |(at, key): (usize, String)| {
-                    let begun = Arc::clone(&bucket).begin(key.clone());
-                    async move { (at, key, begun.await) }
-                };
-                let answers = stream::iter(keys.into_iter().enumerate().map(begin));
-                // Noted as they come, several at once where they do, and whatever becomes of the others.
-                let mut answers = answers.buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
-                let (mut ids, mut failed) = (Vec::new(), None);
-                while let Some(some) = answers.next().await {
-                    let mut lines = Vec::with_capacity(some.len());
-                    for (at, key, begun) in some {
-                        match begun {
-                            Ok(id) => {
-                                ids.push((at, id.clone()));
-                                lines.push(Line { key, id: Some(id) });
-                            }
-                            Err(error) => failed = Some(error),
-                        }
-                    }
-                    uploads.note_all(lines)?;
-                }
-                ids.sort_unstable();
-                match failed {
-                    Some(error) => Err(error),
-                    None => Ok(ids.into_iter().map(|(_, id)| id).collect::<Vec<_>>()),
-                }
-            })?;
-            // Who is interrupted waits a little still: what begins now would be known to nobody.
-            let mut interrupted: Option<Instant> = None;
-            let ids = coming.wait_with(&mut || match interrupted {
-                Some(since) if since.elapsed() > ABORT_WAIT => Err(Interrupted),
-                Some(_) => Ok(()),
-                None => {
-                    interrupted = tick().is_err().then(Instant::now);
-                    Ok(())
-                }
-            })?;
-            tick()?;
-            begun.extend(ids);
-        }
-        Ok(begun)
+        self.starter().begin_all(keys, tick)
     }
 
     /// An object whose bytes have all been written to its upload; a small one waits in the folder under `name`.

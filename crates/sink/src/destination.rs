@@ -10,17 +10,19 @@ use parking_lot::Mutex;
 use tidemill_base::cancel::{Cancel, Tick};
 use tidemill_base::home::RunId;
 use tidemill_remote::s3::Bucket;
+use tidemill_remote::upload::Finished;
 
 use crate::bucket::{Remote, Shared};
 use crate::commit::{Entry, Recovered, Staging};
-use crate::error::Result;
+use crate::elsewhere::{Place, PlacedFile};
+use crate::error::{Error, Result};
 use crate::files::{PartitionedFiles, Stage};
 use crate::formats::Encoding;
-use crate::fs::Output;
+use crate::fs::{self, Output};
 use crate::partition::Router;
 use crate::places::{descriptor_copy, direct, is_direct};
 use crate::spec::{Parsed, SinkSpec};
-use crate::template::{self, Template, below};
+use crate::template::{self, Key, Template, below};
 use crate::writer::{RowWriter, Writing, conform};
 use crate::{PATHS_SHOWN, Room, Written, directly, staged_file};
 
@@ -31,6 +33,22 @@ pub(crate) trait Destination: Send {
     /// # Errors
     /// As [`Sink::write_with`](crate::Sink::write_with).
     fn write(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()>;
+
+    /// Where others may write its files; none where only this process can.
+    ///
+    /// # Errors
+    /// As [`Sink::place`](crate::Sink::place).
+    fn place(&self) -> Result<Option<Place>> {
+        Ok(None)
+    }
+
+    /// Takes files that others have written.
+    ///
+    /// # Errors
+    /// As [`Sink::adopt`](crate::Sink::adopt).
+    fn adopt(&mut self, _: Vec<PlacedFile>) -> Result<()> {
+        Err(Error::Internal("others do not write this output".into()))
+    }
 
     /// What runs that died while they wrote to the same place had left.
     fn recovered(&self) -> Option<&Recovered>;
@@ -54,31 +72,13 @@ pub(crate) fn open(
     cancel: &Cancel,
     tick: Tick<'_>,
 ) -> Result<Box<dyn Destination>> {
-    let Parsed { format, codec, template } = spec.parse()?;
-    format.check(&schema)?;
-    let is_stream = match &template {
-        None => true,
-        Some(template) => {
-            template.suffix().to_ascii_lowercase().ends_with(".arrows")
-                || (template.bucket.is_none()
-                    && !template.is_partitioned()
-                    && is_direct(&template.file()))
-        }
-    };
-    let encoding = Encoding {
-        codec,
-        is_stream,
-        null: spec.null.clone(),
-        name: spec.url.clone(),
-        memory_limit: room.memory_limit,
-        threads: room.threads,
-        cancel: cancel.clone(),
-    };
+    let parsed = spec.parse()?;
+    parsed.format.check(&schema)?;
     if let Some(program) = &spec.exec {
         program.open_files(cancel)?;
     }
-    let writing = Writing { format, encoding, exec: spec.exec.clone() };
-    let Some(template) = template else {
+    let writing = writing(spec, &parsed, room, cancel);
+    let Some(template) = parsed.template else {
         let output = File::from(descriptor_copy(1, &spec.url)?);
         return Ok(Box::new(Direct::begin(output, &writing, schema)?));
     };
@@ -89,11 +89,11 @@ pub(crate) fn open(
             match is_partitioned {
                 true => {
                     let rows = Partitioned::begin(template, spec, writing, schema)?;
-                    Box::new(ManyObjects { rows, remote })
+                    Box::new(ManyObjects { rows, remote, adopted: Vec::new() })
                 }
                 false => {
-                    let key = template.file().display().to_string();
-                    Box::new(OneObject::begin(remote, key, spec.overwrite, &writing, schema, tick)?)
+                    let overwrite = spec.overwrite;
+                    Box::new(OneObject::begin(remote, template, overwrite, &writing, schema, tick)?)
                 }
             }
         }
@@ -101,7 +101,7 @@ pub(crate) fn open(
             let (root, pattern) = (template.root.clone(), template.pattern());
             let rows = Partitioned::begin(template, spec, writing, schema)?;
             let staging = Staging::open(&root, &pattern, run, tick)?;
-            Box::new(ManyFiles { rows, staging })
+            Box::new(ManyFiles { rows, staging, adopted: Vec::new() })
         }
         (None, false) => {
             let shown = template.file();
@@ -113,6 +113,30 @@ pub(crate) fn open(
             }
         }
     })
+}
+
+/// How the files of an output are written.
+pub(crate) fn writing(spec: &SinkSpec, parsed: &Parsed, room: Room, cancel: &Cancel) -> Writing {
+    let Parsed { format, codec, template } = parsed;
+    let is_stream = match template {
+        None => true,
+        Some(template) => {
+            template.suffix().to_ascii_lowercase().ends_with(".arrows")
+                || (template.bucket.is_none()
+                    && !template.is_partitioned()
+                    && is_direct(&template.file()))
+        }
+    };
+    let encoding = Encoding {
+        codec: *codec,
+        is_stream,
+        null: spec.null.clone(),
+        name: spec.url.clone(),
+        memory_limit: room.memory_limit,
+        threads: room.threads,
+        cancel: cancel.clone(),
+    };
+    Writing { format: *format, encoding, exec: spec.exec.clone() }
 }
 
 /// What is written as it comes: standard output, a device, a pipe. There is nothing to commit.
@@ -139,6 +163,16 @@ impl Destination for Direct {
     }
 }
 
+/// The one file of an output that others have written.
+fn only(files: Vec<PlacedFile>) -> Result<PlacedFile> {
+    let [file] = <[_; 1]>::try_from(files)
+        .map_err(|files| Error::Internal(format!("{} files for one", files.len())))?;
+    Ok(file)
+}
+
+/// What one file is called while it is staged.
+const OWN: &str = "0";
+
 /// One file, staged beside its place.
 struct OneFile {
     writer: RowWriter<Output>,
@@ -146,6 +180,8 @@ struct OneFile {
     name: String,
     /// The path as the user knows it, which may lead through a symbolic link.
     shown: PathBuf,
+    /// What somebody else has written in its place.
+    adopted: Option<(String, u64)>,
 }
 
 impl OneFile {
@@ -159,7 +195,7 @@ impl OneFile {
     ) -> Result<Self> {
         let (staging, name, output) = staged_file::begin(&shown, overwrite, run, tick)?;
         let writer = RowWriter::new(output, writing, schema)?;
-        Ok(OneFile { writer, staging, name, shown })
+        Ok(OneFile { writer, staging, name, shown, adopted: None })
     }
 }
 
@@ -168,14 +204,32 @@ impl Destination for OneFile {
         self.writer.write(batch)
     }
 
+    fn place(&self) -> Result<Option<Place>> {
+        Place::of_folder(&self.staging).map(Some)
+    }
+
+    fn adopt(&mut self, files: Vec<PlacedFile>) -> Result<()> {
+        let (_, staged, bytes) = only(files)?.staged(&self.staging)?;
+        self.adopted = Some((staged, bytes));
+        Ok(())
+    }
+
     fn recovered(&self) -> Option<&Recovered> {
         Some(&self.staging.recovered)
     }
 
     fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
-        let OneFile { writer, staging, name, shown } = *self;
-        let bytes = writer.finish()?.bytes;
-        staging.commit(vec![Entry::new("0", name, bytes)], overwrite, tick)?;
+        let OneFile { writer, staging, name, shown, adopted } = *self;
+        let (staged, bytes) = match adopted {
+            Some(adopted) => {
+                drop(writer);
+                let own = staging.path(OWN);
+                fs::remove_file(&own).map_err(|e| Error::io("remove", &own, e))?;
+                adopted
+            }
+            None => (OWN.to_owned(), writer.finish()?.bytes),
+        };
+        staging.commit(vec![Entry::new(staged, name, bytes)], overwrite, tick)?;
         let root = shown.parent().filter(|root| !root.as_os_str().is_empty());
         Ok(Written {
             files: 1,
@@ -188,14 +242,14 @@ impl Destination for OneFile {
 }
 
 /// Rows on their way to the files that their values name.
-struct Partitioned {
-    template: Template,
-    router: Router,
-    files: PartitionedFiles,
+pub(crate) struct Partitioned {
+    pub(crate) template: Template,
+    pub(crate) router: Router,
+    pub(crate) files: PartitionedFiles,
 }
 
 impl Partitioned {
-    fn begin(
+    pub(crate) fn begin(
         template: Template,
         spec: &SinkSpec,
         writing: Writing,
@@ -207,7 +261,7 @@ impl Partitioned {
         Ok(Partitioned { template, router, files })
     }
 
-    fn write(&mut self, batch: &RecordBatch, stage: &dyn Stage) -> Result<()> {
+    pub(crate) fn write(&mut self, batch: &RecordBatch, stage: &dyn Stage) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
@@ -220,6 +274,8 @@ impl Partitioned {
 struct ManyFiles {
     rows: Partitioned,
     staging: Staging,
+    /// What others have written: of each path its file, and how many bytes that has.
+    adopted: Vec<(Key, String, u64)>,
 }
 
 impl Destination for ManyFiles {
@@ -227,19 +283,37 @@ impl Destination for ManyFiles {
         self.rows.write(batch, &self.staging)
     }
 
+    fn place(&self) -> Result<Option<Place>> {
+        Place::of_folder(&self.staging).map(Some)
+    }
+
+    fn adopt(&mut self, files: Vec<PlacedFile>) -> Result<()> {
+        self.rows.router.check_count(files.len())?;
+        let staged = files.into_iter().map(|file| file.staged(&self.staging));
+        self.adopted = staged.collect::<Result<_>>()?;
+        Ok(())
+    }
+
     fn recovered(&self) -> Option<&Recovered> {
         Some(&self.staging.recovered)
     }
 
     fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
-        let ManyFiles { rows: Partitioned { template, mut router, files }, staging } = *self;
+        let ManyFiles { rows, staging, adopted } = *self;
+        let Partitioned { template, mut router, files } = rows;
         let sizes = files.finish(&mut router, &staging)?;
-        let folds = staging.folds_names()?;
-        let targets = template::assign(&template, router.keys(), folds)?;
-        let mut entries = Vec::with_capacity(targets.len());
-        for (i, (target, bytes)) in targets.into_iter().zip(sizes).enumerate() {
-            entries.push(Entry::new(i.to_string(), target, bytes));
+        let own = sizes.into_iter().enumerate().map(|(i, bytes)| (i.to_string(), bytes));
+        let mut keys = router.keys().to_vec();
+        let mut staged: Vec<(String, u64)> = own.collect();
+        for (key, name, bytes) in adopted {
+            keys.push(key);
+            staged.push((name, bytes));
         }
+        let folds = staging.folds_names()?;
+        let targets = template::assign(&template, &keys, folds)?;
+        let entries = targets.into_iter().zip(staged);
+        let mut entries: Vec<Entry> =
+            entries.map(|(target, (staged, bytes))| Entry::new(staged, target, bytes)).collect();
         entries.sort_by(|a, b| a.target.cmp(&b.target));
         let shown = entries.iter().take(PATHS_SHOWN);
         let written = Written {
@@ -265,23 +339,27 @@ struct OneObject {
     upload: Shared,
     remote: Remote,
     key: String,
+    template: Template,
+    /// What somebody else has written in its place.
+    adopted: Option<(u64, Finished)>,
 }
 
 impl OneObject {
     fn begin(
         remote: Remote,
-        key: String,
+        template: Template,
         overwrite: bool,
         writing: &Writing,
         schema: SchemaRef,
         tick: Tick<'_>,
     ) -> Result<Self> {
+        let key = template.file().display().to_string();
         if !overwrite {
             remote.check_absent(&key, tick)?;
         }
         let upload = Shared(Arc::new(Mutex::new(remote.upload(&key))));
         let writer = RowWriter::new(upload.clone(), writing, schema)?;
-        Ok(OneObject { writer, upload, remote, key })
+        Ok(OneObject { writer, upload, remote, key, template, adopted: None })
     }
 }
 
@@ -291,16 +369,30 @@ impl Destination for OneObject {
         Ok(self.upload.0.lock().settle(false, tick)?)
     }
 
+    fn place(&self) -> Result<Option<Place>> {
+        Ok(Some(Place::of_bucket(self.remote.starter(), self.template.clone())))
+    }
+
+    fn adopt(&mut self, files: Vec<PlacedFile>) -> Result<()> {
+        let (_, bytes, finished) = only(files)?.finished()?;
+        self.adopted = Some((bytes, finished));
+        Ok(())
+    }
+
     fn recovered(&self) -> Option<&Recovered> {
         Some(&self.remote.recovered)
     }
 
     fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
-        let OneObject { writer, upload, mut remote, key } = *self;
-        drop(writer.finish()?);
-        let upload = upload.into_inner()?;
-        let bytes = upload.bytes;
-        let finished = upload.finish(tick)?;
+        let OneObject { writer, upload, mut remote, key, adopted, .. } = *self;
+        let (bytes, finished) = match adopted {
+            Some(adopted) => adopted,
+            None => {
+                drop(writer.finish()?);
+                let upload = upload.into_inner()?;
+                (upload.bytes, upload.finish(tick)?)
+            }
+        };
         let entry = remote.written(&key, "0", bytes, finished)?;
         let written = Written {
             files: 1,
@@ -319,6 +411,8 @@ impl Destination for OneObject {
 struct ManyObjects {
     rows: Partitioned,
     remote: Remote,
+    /// What others have written.
+    adopted: Vec<(Key, u64, Finished)>,
 }
 
 impl Destination for ManyObjects {
@@ -326,18 +420,39 @@ impl Destination for ManyObjects {
         self.rows.write(batch, &self.remote)
     }
 
+    fn place(&self) -> Result<Option<Place>> {
+        Ok(Some(Place::of_bucket(self.remote.starter(), self.rows.template.clone())))
+    }
+
+    fn adopt(&mut self, files: Vec<PlacedFile>) -> Result<()> {
+        self.rows.router.check_count(files.len())?;
+        self.adopted = files.into_iter().map(PlacedFile::finished).collect::<Result<_>>()?;
+        Ok(())
+    }
+
     fn recovered(&self) -> Option<&Recovered> {
         Some(&self.remote.recovered)
     }
 
     fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
-        let ManyObjects { rows: Partitioned { template, mut router, files }, mut remote } = *self;
+        let ManyObjects { rows, mut remote, adopted } = *self;
+        let Partitioned { template, mut router, files } = rows;
         let sizes = files.finish(&mut router, &remote)?;
-        let targets = template::assign(&template, router.keys(), false)?;
+        let mut keys = router.keys().to_vec();
+        keys.extend(adopted.iter().map(|(key, ..)| key.clone()));
+        let targets = template::assign(&template, &keys, false)?;
+        let keys = targets.iter().map(|target| below(&template.root, target).display().to_string());
         let mut entries = Vec::with_capacity(targets.len());
-        for (i, (target, bytes)) in targets.into_iter().zip(sizes).enumerate() {
-            let key = below(&template.root, &target).display().to_string();
-            entries.push(remote.staged(&key, &i.to_string(), bytes, tick)?);
+        let mut adopted = adopted.into_iter();
+        for (i, key) in keys.enumerate() {
+            let name = i.to_string();
+            entries.push(match sizes.get(i) {
+                Some(bytes) => remote.staged(&key, &name, *bytes, tick)?,
+                None => match adopted.next() {
+                    Some((_, bytes, finished)) => remote.written(&key, &name, bytes, finished)?,
+                    None => break,
+                },
+            });
         }
         entries.sort_by(|a, b| a.key.cmp(&b.key));
         let root = match template.root.to_str() {

@@ -15,6 +15,7 @@
 //! - `partition`: which rows go together?
 //! - `files`: how are many files written within a memory budget?
 //! - `set`: how do files of known names appear, so many at once? `staged_file`: one of any content?
+//! - `elsewhere`: how do other processes write the files of an output?
 //! - `object_set`: the same in a bucket, where other processes write them.
 //! - `commit`: how do they appear, all or none? The staging folder and its recovery.
 //! - `bucket`: the same in a bucket, where nothing can be renamed.
@@ -34,6 +35,7 @@ mod commit;
 mod compression;
 pub mod coverage_file;
 mod destination;
+mod elsewhere;
 mod error;
 mod estimates;
 mod files;
@@ -64,6 +66,10 @@ use tracing::debug_span;
 
 pub use self::commit::{Recovered, recover};
 pub use self::compression::Compression;
+pub use self::elsewhere::{
+    BegunObject, OutputSaid, OwnPlace, Place, PlaceWriter, PlacedBucket, PlacedFile, PlacedFolder,
+    Spread, Values, staged_name,
+};
 pub use self::error::{Error, Result};
 pub use self::estimates::shown_columns;
 pub use self::formats::OutputFormat;
@@ -195,6 +201,27 @@ impl Sink {
     /// Rows written so far.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Where others may write its files; none where only this process can.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn place(&self) -> Result<Option<Place>> {
+        self.destination.place()
+    }
+
+    /// Takes files that others have written, with their rows: all that there will be, instead of what
+    /// [`write`](Sink::write) is given.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when there are more paths than `max_files`; [`Error::Io`] for one that is not there as a whole.
+    pub fn adopt(&mut self, rows: u64, files: Vec<PlacedFile>) -> Result<()> {
+        if self.rows > 0 {
+            return Err(Error::Internal("files and rows for one output".into()));
+        }
+        self.rows = rows;
+        self.destination.adopt(files)
     }
 
     /// What runs that died while they wrote to the same folder had left: their commits have

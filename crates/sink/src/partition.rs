@@ -122,6 +122,46 @@ impl Router {
         Ok(Groups { batch, groups })
     }
 
+    /// A batch's rows by where their paths are dealt, in their order; places that have none are left out.
+    /// `dealt` has the place of each path that was met before.
+    ///
+    /// # Errors
+    /// As [`route`](Self::route).
+    pub(super) fn apart(
+        &mut self,
+        batch: &RecordBatch,
+        dealt: &mut Vec<usize>,
+        place_of: impl Fn(&Key) -> usize,
+    ) -> Result<Vec<(usize, RecordBatch)>> {
+        let paths = self.paths(batch)?;
+        dealt.extend(self.keys[dealt.len()..].iter().map(place_of));
+        let mut rows: Vec<(usize, u32)> =
+            paths.iter().map(|path| dealt[*path as usize]).zip(0..).collect();
+        let are_together = rows.is_sorted();
+        rows.sort_unstable();
+        let (mut apart, mut from) = (Vec::new(), 0);
+        for own in rows.chunk_by(|one, two| one.0 == two.0) {
+            let batch = match are_together {
+                true => batch.slice(from, own.len()),
+                false => {
+                    let gather = UInt32Array::from_iter_values(own.iter().map(|(_, row)| *row));
+                    arrow::compute::take_record_batch(batch, &gather).map_err(internal)?
+                }
+            };
+            apart.push((own[0].0, batch));
+            from += own.len();
+        }
+        Ok(apart)
+    }
+
+    /// Refuses more paths than are allowed.
+    ///
+    /// # Errors
+    /// As [`route`](Self::route).
+    pub(super) fn check_count(&self, count: usize) -> Result<()> {
+        if count > self.max_files { Err(self.too_many()) } else { Ok(()) }
+    }
+
     /// Each row's path.
     fn paths(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
         if u32::try_from(batch.num_rows()).is_err() {

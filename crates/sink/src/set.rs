@@ -17,8 +17,8 @@ use tidemill_base::home::RunId;
 
 use super::codecs::codec_of;
 use super::commit::{Entry, Staging};
+use super::elsewhere::check_staged;
 use super::error::{Error, Result};
-use super::files::Stage;
 use super::formats::Encoding;
 use super::fs::{self, Output};
 use super::template::below;
@@ -115,12 +115,7 @@ impl FileSet {
     /// [`Error::Io`] if it is not there as a whole.
     pub fn adopt(&self, part: StagedPart) -> Result<()> {
         let StagedPart { staged, target, bytes, rows } = part;
-        let path = self.staging.path(&staged);
-        let found = fs::lstat(&path).map_err(|error| Error::io("read", &path, error))?;
-        if found.map(|found| found.len()) != Some(bytes) {
-            let missing = std::io::Error::other(format!("{bytes} bytes were written there"));
-            return Err(Error::io("find", &path, missing));
-        }
+        check_staged(&self.staging, &staged, bytes)?;
         self.done.lock().push((Entry::new(staged, target, bytes), rows));
         Ok(())
     }

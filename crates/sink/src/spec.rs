@@ -73,6 +73,12 @@ impl SinkSpec {
         }
     }
 
+    /// Whether it is one file, or object, rather than one for each value of columns.
+    pub fn is_one_file(&self) -> bool {
+        let parsed = self.parse().ok().and_then(|parsed| parsed.template);
+        parsed.is_none_or(|template| !template.is_partitioned())
+    }
+
     /// Refuses a program for standard output.
     ///
     /// # Errors

@@ -558,7 +558,7 @@ fn encode(value: Option<&str>, begins: bool, keep: impl Fn(char) -> bool) -> Str
 }
 
 /// Fowler, Noll and Vo's hash, 128 bits wide: it names long values, it defends nothing.
-fn fnv_1a_128(bytes: &[u8]) -> u128 {
+pub(super) fn fnv_1a_128(bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
         (hash ^ u128::from(*byte)).wrapping_mul(PRIME)

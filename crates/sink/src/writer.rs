@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, SchemaRef};
 use parking_lot::Mutex;
 use tidemill_source::program::{self, Program, Through};
 
@@ -78,6 +79,8 @@ impl<W: Write> Write for Encoded<W> {
 /// [`Encoder`].
 pub(super) struct RowWriter<W: Write + Send + 'static> {
     encoder: Box<dyn Encoder>,
+    /// Where bytes depend on how rows are cut into batches.
+    cut: Option<Cut>,
     out: Arc<Mutex<Tracked<Compressed<Encoded<W>>>>>,
     schema: SchemaRef,
     /// What errors call the output.
@@ -98,7 +101,8 @@ impl<W: Write + Send + 'static> RowWriter<W> {
         let out = Arc::new(Mutex::new(Tracked { failure: None, out }));
         let encoder = writing.format.encoder(Out::new(&out), &schema, encoding);
         let encoder = encoder.map_err(|error| told(error, &mut out.lock(), name))?;
-        Ok(RowWriter { encoder, out, schema, name: name.to_owned() })
+        let cut = Cut::of(writing, &schema);
+        Ok(RowWriter { encoder, cut, out, schema, name: name.to_owned() })
     }
 
     /// Adds rows.
@@ -107,7 +111,10 @@ impl<W: Write + Send + 'static> RowWriter<W> {
     /// [`Error::Io`] where the output refuses them, or its reader has gone; a value that the format cannot hold.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let batch = conform(batch, &self.schema)?;
-        let written = self.encoder.write(&batch);
+        let written = match &mut self.cut {
+            Some(cut) => cut.write(&batch, self.encoder.as_mut()),
+            None => self.encoder.write(&batch),
+        };
         written.map_err(|error| told(error, &mut self.out.lock(), &self.name))
     }
 
@@ -116,8 +123,9 @@ impl<W: Write + Send + 'static> RowWriter<W> {
     /// # Errors
     /// As [`write`](Self::write).
     pub(super) fn finish(self) -> Result<W> {
-        let RowWriter { encoder, out, name, .. } = self;
-        let ended = encoder.finish();
+        let RowWriter { mut encoder, cut, out, name, .. } = self;
+        let rest = cut.map_or(Ok(()), |mut cut| cut.put(encoder.as_mut()));
+        let ended = rest.and_then(|()| encoder.finish());
         ended.map_err(|error| told(error, &mut out.lock(), &name))?;
         let alone = Arc::into_inner(out);
         let alone = alone.ok_or_else(|| Error::Internal("an output is still written to".into()))?;
@@ -127,6 +135,54 @@ impl<W: Write + Send + 'static> RowWriter<W> {
         let mut out = out.finish().map_err(refused)?.finish()?;
         out.flush().map_err(refused)?;
         Ok(out)
+    }
+}
+
+/// Batches of so many rows each, but the last: however rows come, by batches that memory, splits or a cluster have made, a
+/// file of them has the same bytes.
+struct Cut {
+    schema: SchemaRef,
+    waiting: Vec<RecordBatch>,
+    rows: usize,
+}
+
+/// The rows of a batch.
+const CUT_ROWS: usize = 8192;
+
+impl Cut {
+    /// None where bytes do not depend on batches, for what is read as it comes, and where each batch has dictionaries of its
+    /// own.
+    fn of(writing: &Writing, schema: &SchemaRef) -> Option<Self> {
+        let is_cut = writing.format.depends_on_batches() && !writing.encoding.is_stream;
+        let has_dictionary = schema
+            .flattened_fields()
+            .iter()
+            .any(|field| matches!(field.data_type(), DataType::Dictionary(_, _)));
+        let schema = Arc::clone(schema);
+        (is_cut && !has_dictionary).then(|| Cut { schema, waiting: Vec::new(), rows: 0 })
+    }
+
+    fn write(&mut self, batch: &RecordBatch, encoder: &mut dyn Encoder) -> Result<(), EncodeError> {
+        let mut at = 0;
+        while at < batch.num_rows() {
+            let count = (CUT_ROWS - self.rows).min(batch.num_rows() - at);
+            self.waiting.push(batch.slice(at, count));
+            (at, self.rows) = (at + count, self.rows + count);
+            if self.rows == CUT_ROWS {
+                self.put(encoder)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, encoder: &mut dyn Encoder) -> Result<(), EncodeError> {
+        self.rows = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        match waiting.as_slice() {
+            [] => Ok(()),
+            [one] => encoder.write(one),
+            many => encoder.write(&concat_batches(&self.schema, many)?),
+        }
     }
 }
 

@@ -51,7 +51,7 @@ const DEPTH_MAX: u32 = 6;
 
 /// Answers of up to this many groups are sorted by key, if they are also no larger than a
 /// quarter of the budget.
-const SORTED_GROUPS_MAX: usize = 1 << 18;
+pub const SORTED_GROUPS_MAX: usize = 1 << 18;
 
 /// So few groups that wait are merged by one thread: more would take longer to start.
 const GROUPS_ALONE_MAX: usize = 1 << 12;

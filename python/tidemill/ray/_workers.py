@@ -181,6 +181,8 @@ class _Job:
     done: deque[tuple[int, int, bytes | None, str | None, str]] = field(default_factory=deque)
     #: What tasks took lately, in seconds.
     took: deque[float] = field(default_factory=lambda: deque(maxlen=_TOOK))
+    #: The same for each byte of theirs, where they have any.
+    paces: deque[float] = field(default_factory=lambda: deque(maxlen=_TOOK))
     #: Why it cannot be done, if an actor says so.
     refused: Exception | None = None
 
@@ -201,11 +203,14 @@ class _Job:
             tasks.append(heapq.heappop(self.waiting)[-1])
         return tasks
 
-    def slow_after(self, tasks: int) -> float:
-        """After how many seconds a call of so many tasks is slow."""
+    def slow_after(self, tasks: list[_Task]) -> float:
+        """After how many seconds a call of tasks is slow: more for what is larger than others."""
         if not self.took:
             return _SLOW_FIRST_SECONDS
-        return max(_SLOW_SECONDS, _SLOW_FACTOR * statistics.median(self.took) * tasks)
+        usual = statistics.median(self.took) * len(tasks)
+        if self.paces:
+            usual = max(usual, statistics.median(self.paces) * sum(task.size for task in tasks))
+        return max(_SLOW_SECONDS, _SLOW_FACTOR * usual)
 
 
 @dataclass(eq=False)
@@ -601,7 +606,7 @@ class RayWorkers:
         once = [
             (call.began, [task for task in call.in_work() if len(task.calls) == 1])
             for call in self._running.values()
-            if now - call.began > call.job.slow_after(len(call.tasks))
+            if now - call.began > call.job.slow_after(call.tasks)
         ]
         slow = [(began, tasks) for began, tasks in once if tasks]
         slow.sort(key=lambda it: it[0])
@@ -690,7 +695,11 @@ class RayWorkers:
             for task in tasks:
                 job.wait(task)
             return
-        job.took.append((time.monotonic() - ended.began) / len(ended.tasks))
+        seconds = time.monotonic() - ended.began
+        job.took.append(seconds / len(ended.tasks))
+        size = sum(task.size for task in ended.tasks)
+        if size > 0:
+            job.paces.append(seconds / size)
         for task, part in zip(ended.tasks, parts, strict=True):
             if not task.has_ended:
                 task.has_ended = True

@@ -1,11 +1,11 @@
 //! `convert`: files of one format to files of another.
 
-use tidemill_engine::convert::Conversion;
+use tidemill_engine::convert::{Conversion, refuse_scratch};
 use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Error, coverage, program_files};
+use tidemill_engine::{Error, Query, coverage, program_files};
 
 use super::Outcome;
 use super::output::{CoverageSink, Say, finish, wait};
@@ -48,7 +48,7 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     let coverage_sink = CoverageSink::new(args.limits.coverage.as_deref(), Some(&url))?;
     if !conversion.is_to_folder() {
         conversion.check_one()?;
-        let query = conversion.query()?;
+        let query = args.scratch.over(conversion.query()?)?;
         let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
         let posting =
             Posting { verb: "convert", shown: &query.sql, job: &Limits::default(), watched: false };
@@ -56,13 +56,14 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
             Some(running) => running,
             None => {
                 let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-                Running::query(query, preparation.settings.clone())?
+                Running::query(query.written_to(&conversion.sink), preparation.settings.clone())?
             }
         };
         let running = running.recorded(recorder);
         let how = (Say::All, ShowArgs::default().showing());
         return finish(running, &preparation, &conversion.sink, &coverage_sink, how);
     }
+    refuse_scratch(&args.scratch.over(Query::default())?.scratch)?;
     let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
     let elsewhere = args.on.elsewhere(&args.limits, &preparation.settings.cancel)?;
     let conversion = Conversion { elsewhere, ..conversion };

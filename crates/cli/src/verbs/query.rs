@@ -51,11 +51,14 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let posting = |watched| Posting { verb: "query", shown: &shown, job: &none, watched };
     if args.explain {
         let preparation = prepare(&args.limits.limits(), &none)?;
+        // With `--explain` the format is that of the plan.
+        let output = args.sink.output.as_deref().map(SinkSpec::new);
         let explaining = Explaining {
             posting: posting(false),
             on: &args.on,
             limits: &args.limits,
             format: args.sink.write.format.as_deref(),
+            output: output.as_ref(),
             cluster: cluster.as_ref(),
         };
         return explain(&explaining, query, &preparation, None);
@@ -133,6 +136,8 @@ struct Explaining<'a> {
     limits: &'a LimitArgs,
     /// `text` or `json`.
     format: Option<&'a str>,
+    /// Where the result would go.
+    output: Option<&'a SinkSpec>,
     cluster: Option<&'a Cluster>,
 }
 
@@ -156,6 +161,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         on: &args.on,
         limits: &args.limits,
         format: None,
+        output: None,
         cluster: None,
     };
     if let Some(out) = &args.partial {
@@ -219,7 +225,7 @@ fn started(query: Query, preparation: &Preparation, sink: &SinkSpec) -> anyhow::
     let settings = preparation.settings.clone();
     Ok(match is_watched(sink) {
         true => Running::watched(query, settings)?,
-        false => Running::query(query, settings)?,
+        false => Running::query(query.written_to(sink), settings)?,
     })
 }
 
@@ -283,7 +289,7 @@ fn explain(
     preparation: &Preparation,
     sink: Option<&SinkSpec>,
 ) -> anyhow::Result<Outcome> {
-    let Explaining { posting, on, limits, format, cluster } = explanation;
+    let Explaining { posting, on, limits, format, output, cluster } = explanation;
     let settings = &preparation.settings;
     if let Some(other) = format.filter(|format| !matches!(*format, "text" | "json")) {
         return Err(Error::usage_hint(
@@ -302,7 +308,10 @@ fn explain(
         }
         Some((master, question)) => Explanation::asked(&master, question, settings)?,
         None => {
-            let query = on.over(query, limits, &settings.cancel)?;
+            let mut query = on.over(query, limits, &settings.cancel)?;
+            if let Some(output) = output.or(sink) {
+                query = query.written_to(output);
+            }
             Explanation::new(&query, settings, *cluster)?
         }
     };

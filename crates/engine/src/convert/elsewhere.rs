@@ -36,7 +36,9 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::home::create_private;
 use tidemill_base::progress::{Progress, process_cpu_seconds};
 use tidemill_base::{MaxBad, Settings};
-use tidemill_query::{Came, Failure, HandedFile, HandedJob, NewTask, Tasks, Took, Unordered};
+use tidemill_query::{
+    Came, Failure, HandedFile, HandedJob, NewTask, ScratchSpec, Tasks, Took, Unordered,
+};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::{
     FileSet, ObjectPart, ObjectPlace, ObjectSet, OutputFormat, SetWriter, SinkSpec, StagedPart,
@@ -175,6 +177,20 @@ fn first<T: DeserializeOwned>(sections: &mut Sections<'_>, kind: u8) -> Result<T
         }
         _ => Err(bad("a section is missing")),
     }
+}
+
+/// Refuses a place for what goes from worker to worker, where nothing does.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn refuse_scratch(scratch: &ScratchSpec) -> Result<()> {
+    if *scratch == ScratchSpec::default() {
+        return Ok(());
+    }
+    Err(Error::usage_hint(
+        "files of a folder are written by the workers that read their inputs: nothing goes to scratch files",
+        "leave `scratch` and `scratch_above` out, or name a file as the output",
+    ))
 }
 
 impl Conversion {
@@ -722,14 +738,6 @@ impl Worker {
         }
         Ok(out)
     }
-}
-
-/// What a file is called until it appears: digits, as the driver's own are, and as many as no other worker has.
-pub(super) fn staged_name() -> String {
-    let run = RunId::new();
-    let (time, random) = run.as_str().split_once('-').unwrap_or((run.as_str(), ""));
-    let time: String = time.chars().filter(char::is_ascii_digit).collect();
-    format!("{time}{:010}{:010}", u32::from_str_radix(random, 16).unwrap_or(0), std::process::id())
 }
 
 /// A folder that goes when it is not wanted any more.

@@ -12,6 +12,8 @@
 
 pub(crate) mod elsewhere;
 
+pub use self::elsewhere::refuse_scratch;
+
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -444,9 +446,11 @@ impl Conversion {
         let begun = match target {
             Target::Objects(run) => Err(*run),
             Target::Set(set) => Ok(set.begin(task.target.clone(), schema.clone())?),
-            Target::Staged(writer) => {
-                Ok(writer.begin(elsewhere::staged_name(), task.target.clone(), schema.clone())?)
-            }
+            Target::Staged(writer) => Ok(writer.begin(
+                tidemill_sink::staged_name(),
+                task.target.clone(),
+                schema.clone(),
+            )?),
             Target::Sent(writer, uploads) => {
                 let upload = uploads.get(&task.target).cloned();
                 let mut object = writer.begin(task.target.clone(), upload, schema.clone())?;

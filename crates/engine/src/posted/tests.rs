@@ -47,7 +47,7 @@ impl Workers for Here {
     }
 
     fn submit(&self, task: Handed) -> Result<()> {
-        let part = self.worker.lock().as_ref().map(|worker| worker.run(&task.content));
+        let part = self.worker.lock().as_ref().map(|worker| worker.run(&task.content, 0));
         self.done.lock().push_back(Done {
             number: task.number,
             attempt: task.attempt,

@@ -23,6 +23,7 @@ use tidemill_engine::{
 
 use crate::bucket::Bucket;
 use crate::common::{Answer, Folder, Random, answered, settings, text};
+use crate::written_elsewhere::written_again;
 
 /// Workers of this process, each of which plans for itself; tasks are done one by one, in any order.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ struct State {
     workers: Vec<Worker>,
     waiting: VecDeque<Handed>,
     done: usize,
+    /// Tasks that write files of a query.
+    written: usize,
 }
 
 impl std::fmt::Debug for State {
@@ -55,12 +58,18 @@ impl Dealt {
             workers: Vec::new(),
             waiting: VecDeque::new(),
             done: 0,
+            written: 0,
         })))
     }
 
     /// Tasks that were done.
     pub(crate) fn done(&self) -> usize {
         self.0.lock().unwrap().done
+    }
+
+    /// Those that wrote files of a query.
+    pub(crate) fn written(&self) -> usize {
+        self.0.lock().unwrap().written
     }
 }
 
@@ -110,9 +119,12 @@ impl Workers for Dealt {
         }
         state.done += 1;
         let worker = state.random.below(2) as usize;
-        // Of a conversion some tasks are done by several, and the last one to begin is the first to end; what a query's
+        // Of those that write files some are done by several, and the last one to begin is the first to end; what others
         // do leaves nothing behind.
-        let others = if content.starts_with(b"TIDECONV") { state.random.below(6) } else { 0 };
+        let writes = content.starts_with(b"TIDETASKW");
+        state.written += usize::from(writes);
+        let is_left = writes || content.starts_with(b"TIDECONV");
+        let others = if is_left { state.random.below(6) } else { 0 };
         let others = others.saturating_sub(3) as usize;
         for copy in 0..others {
             drop(state.workers[1 - worker].run_copy(&content, copy));
@@ -147,6 +159,10 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
     let Ok(plan) = Plan::new(&own, &settings) else { return };
     if !plan.explain().is_ok_and(|explained| explained.path != "datafusion") {
         return;
+    }
+    let is_written = query.sql.len().is_multiple_of(2) && query.output.is_none();
+    if is_written && !query.sql.contains("ORDER BY") && !query.sql.contains("LIMIT") {
+        written_again(query, &settings);
     }
     match (plan.run().and_then(answered), here) {
         (Ok(there), Ok(here)) => {
@@ -332,7 +348,7 @@ fn of(folder: &Folder, pattern: &str, sql: &str, workers: Option<Arc<Dealt>>) ->
 }
 
 /// Files of about 3 MB each, with quoted fields that hold line ends.
-fn large(folder: &Folder, seed: u64) {
+pub(crate) fn large(folder: &Folder, seed: u64) {
     let mut random = Random(seed);
     for file in 0..3 {
         let mut text = String::from("k,s,x\n");

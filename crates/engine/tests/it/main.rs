@@ -58,4 +58,5 @@ mod text;
 mod turbo;
 mod unions;
 mod windows;
+mod written_elsewhere;
 mod zones;

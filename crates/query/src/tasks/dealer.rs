@@ -33,6 +33,7 @@ const SMALL_AHEAD_BYTES: u64 = 4 << 20;
 const TICK: Duration = Duration::from_millis(50);
 
 /// How a query's splits are made tasks.
+#[derive(Debug, Clone)]
 pub(super) struct Cutting {
     /// Each thread gets about so many tasks, where there are so many splits.
     pub per_thread: usize,
@@ -284,14 +285,14 @@ impl Dealer {
         &self.progress
     }
 
-    /// Whoever has further tasks done, once all that are of splits were given.
-    pub(super) fn further(&self) -> Unordered<'_> {
+    /// Whoever has further tasks done, once all that are of splits were given, behind so many of them.
+    pub(super) fn further(&self, behind: usize) -> Unordered<'_> {
         Unordered {
             workers: &self.workers,
             cancel: &self.cancel,
             progress: &self.progress,
             // Whatever is still told of the others is told apart by its number.
-            first: self.tasks.len(),
+            first: self.tasks.len() + behind,
             attempts_max: Some(self.cutting.attempts_max),
         }
     }

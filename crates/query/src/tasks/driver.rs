@@ -9,19 +9,21 @@ use datafusion::logical_expr::LogicalPlan;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::ThreadClock;
 use tidemill_base::redact::shown;
+use tidemill_remote::scratch::ScratchFolder;
 use tidemill_source::{Split, SplitStats};
 use tidemill_sql::statement::one_select;
-use tidemill_tables::merge::{Merged, Merger};
+use tidemill_tables::merge::{Merged, Merger, SORTED_GROUPS_MAX};
 use tidemill_tables::{Table, TableSpec};
 
 use super::dealer::{Cutting, Dealer, cut};
 use super::drawn::Drawn;
 use super::job::{Asked, DrawnSaid, Job, Said};
+use super::laid::{LaidRows, Output, Plans};
 use super::parted::Parting;
 use super::reduction::{self, Reduction};
 use super::rows::RowsElsewhere;
 use super::unordered::ATTEMPTS_MAX;
-use super::{HandedFile, HandedJob, Workers, not_elsewhere};
+use super::{HandedFile, HandedJob, Reach, Workers, not_elsewhere};
 use crate::build_sides::{BuildSide, scanned};
 use crate::explain::Elsewhere;
 use crate::plan::Plan;
@@ -94,6 +96,13 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
         (Route::Tables(_), Some(_)) => {
             "a table each, of splits in a drawn order, merged by the driver as they come"
         }
+        (Route::Rows { skip: 0, fetch: None, .. }, None)
+            if plan.query.output.is_some()
+                && reduction::place(plan, reach).is_some()
+                && rows_fit(plan) =>
+        {
+            "rows, put apart by the output's files, which workers write and the driver commits"
+        }
         (_, None) => "rows, written by the driver in the order of the input",
         (_, Some(_)) => "rows, of splits in a drawn order, written by the driver as they come",
     }
@@ -135,12 +144,27 @@ pub(crate) fn fold(
 ) -> Result<Merged> {
     let asked = Asked::Tables(parts.spec.describe());
     let of = (&parts.stream, &parts.map, parts.sides.as_slice());
+    let reach = workers.reach()?;
     let mut reduction = match gives {
-        Gives::Answers => Reduction::create(plan, parts, workers.reach()?)?,
+        Gives::Answers => Reduction::create(plan, parts, reach)?,
         Gives::Groups => None,
     };
     let large = reduction.as_ref().map(|large| (large.parting(), large.lock()));
-    let (mut dealer, scan) = start(plan, of, asked, workers, (of_tables(plan), large))?;
+    let plans = match (&reduction, &plan.query.output) {
+        (Some(large), Some(output)) if parts.finishes_by_group(&plan.logical) => {
+            let folder = || Ok(Some(large.folder()));
+            plans_of(plan, &parts.stream, output, folder, reach)?
+        }
+        _ => None,
+    };
+    let cutting = (of_tables(plan), large);
+    let (mut dealer, scan, plans) = match plans {
+        Some(plans) => start_laying(plan, of, asked, workers, cutting, plans)?,
+        None => {
+            let (dealer, scan) = start(plan, of, asked, workers, cutting, None)?;
+            (dealer, scan, None)
+        }
+    };
     let settings = &plan.settings;
     let new_merger = || {
         Merger::new(
@@ -197,7 +221,17 @@ pub(crate) fn fold(
                 let small = std::mem::replace(&mut merger, new_merger()?);
                 large.add_own(small.finish(settings.threads)?)?;
             }
-            let (precisions, answers) = large.run(&dealer)?;
+            let ranged = large.run(&dealer)?;
+            let precisions = ranged.precisions();
+            let answers = match &plans {
+                // Fewer come in the order of their keys, which they have to be together for.
+                Some(plans) if ranged.groups() > SORTED_GROUPS_MAX as u64 => {
+                    progress.tables().add_rows(ranged.groups());
+                    plans.have_groups_written(&dealer, ranged, plan.schema(), &settings.cancel)?;
+                    Box::new(std::iter::empty())
+                }
+                _ => ranged.answers(),
+            };
             merger.finished_elsewhere(precisions, answers)?
         }
     };
@@ -213,7 +247,16 @@ pub(crate) fn fold(
     Ok(merged)
 }
 
-/// Starts to read a map's rows elsewhere; `skip` of them are left out, then at most `fetch` are given.
+/// Rows that workers read.
+pub(crate) enum RowsThere {
+    /// They are sent.
+    Sent(RowsElsewhere),
+    /// They are laid down for workers who write the output's files.
+    Laid(LaidRows),
+}
+
+/// Starts to read a map's rows elsewhere; `skip` of them are left out, then at most `fetch` are given. All rows of a query
+/// with an output are written by workers, where they can.
 ///
 /// # Errors
 /// As [`fold`]; more may come from the iterator.
@@ -222,10 +265,84 @@ pub(crate) fn rows(
     of: (&TableReference, &LogicalPlan, &[BuildSide]),
     (skip, fetch): (usize, Option<usize>),
     workers: &Arc<dyn Workers>,
-) -> Result<RowsElsewhere> {
+) -> Result<RowsThere> {
     let asked = Asked::Rows { fetch: fetch.map(|fetch| fetch.saturating_add(skip)) };
-    let (dealer, scan) = start(plan, of, asked, workers, (of_rows(plan), None))?;
-    Ok(RowsElsewhere::new(dealer, scan, &plan.settings.progress, (skip, fetch)))
+    let progress = &plan.settings.progress;
+    let sent =
+        |dealer, scan| RowsThere::Sent(RowsElsewhere::new(dealer, scan, progress, (skip, fetch)));
+    let plans = match &plan.query.output {
+        Some(output) if skip == 0 && fetch.is_none() && rows_fit(plan) => {
+            let (stream, reach) = (of.0, workers.reach()?);
+            let folder = || Ok(reduction::folder(plan, stream, reach)?.map(Arc::new));
+            plans_of(plan, stream, output, folder, reach)?
+        }
+        _ => None,
+    };
+    let Some(plans) = plans else {
+        let (dealer, scan) = start(plan, of, asked, workers, (of_rows(plan), None), None)?;
+        return Ok(sent(dealer, scan));
+    };
+    let (dealer, scan, plans) =
+        start_laying(plan, of, asked, workers, (of_tables(plan), None), plans)?;
+    Ok(match plans {
+        Some(plans) => {
+            let (schema, cancel) = (Arc::clone(plan.schema()), &plan.settings.cancel);
+            RowsThere::Laid(LaidRows::new(dealer, scan, plans, schema, cancel))
+        }
+        None => sent(dealer, scan),
+    })
+}
+
+/// Whether rows that are not laid down may be held by this process until it is known whether there are more.
+fn rows_fit(plan: &Plan) -> bool {
+    let held_max = plan.settings.share(1, 16) as u64;
+    plan.query.scratch.part_bytes_max.is_none_or(|bytes_max| bytes_max <= held_max)
+}
+
+/// Who writes the files of a query's output, and from where; none where this process does.
+fn plans_of(
+    plan: &Plan,
+    stream: &TableReference,
+    output: &Output,
+    folder: impl FnOnce() -> Result<Option<Arc<ScratchFolder>>>,
+    reach: Reach,
+) -> Result<Option<Plans>> {
+    let table = plan.table(stream.table());
+    let Some(source) = table.as_ref().and_then(|table| table.source()) else { return Ok(None) };
+    // Whoever reads a bucket and writes to another has one way to reach both.
+    let of_source = &source.spec().storage_options;
+    let both = of_source.with(output.storage()).for_workers();
+    let is_remote = source.files().iter().any(|file| file.local_path().is_none());
+    let secrets = (!is_remote || both == of_source.for_workers()).then_some(both);
+    let bytes_max = reduction::bytes_max(plan).min(plan.settings.share(1, 16) as u64);
+    Plans::of(output, folder, (reach, bytes_max), secrets, &plan.settings.cancel)
+}
+
+/// Starts to read splits whose rows are laid down, or whose tables are when they are merged; without that where workers do
+/// not see where the output is.
+fn start_laying(
+    plan: &Plan,
+    of: (&TableReference, &LogicalPlan, &[BuildSide]),
+    asked: Asked,
+    workers: &Arc<dyn Workers>,
+    (cutting, large): (Cutting, Option<(Parting, Option<PathBuf>)>),
+    plans: Plans,
+) -> Result<(Dealer, Arc<Scan>, Option<Plans>)> {
+    let progress = &plan.settings.progress;
+    let before = progress.bytes_total();
+    let is_rows = matches!(asked, Asked::Rows { .. });
+    let with = (cutting.clone(), large.clone());
+    match start(plan, of, asked.clone(), workers, with, Some(&plans)) {
+        Ok((dealer, scan)) => Ok((dealer, scan, Some(plans))),
+        Err(error) if plans.is_out_of_sight(&error) => {
+            plan.tables.iter().for_each(|(_, table)| table.forget_scans());
+            progress.set_bytes_total(before);
+            let cutting = if is_rows { of_rows(plan) } else { cutting };
+            let (dealer, scan) = start(plan, of, asked, workers, (cutting, large), None)?;
+            Ok((dealer, scan, None))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// How splits are made tasks whose parts are tables.
@@ -255,12 +372,25 @@ fn start(
     asked: Asked,
     workers: &Arc<dyn Workers>,
     (cutting, large): (Cutting, Option<(Parting, Option<PathBuf>)>),
+    plans: Option<&Plans>,
 ) -> Result<(Dealer, Arc<Scan>)> {
     let (stream, map, sides) = of;
     let (_, scan) = plan.per_split(stream, map)?;
     let (parting, lock) = large.unzip();
     let said = (asked, parting, None);
-    let mut job = handed(plan, job(plan, stream, sides, said, &scan)?, &scan)?;
+    let mut job = job(plan, stream, sides, said, &scan)?;
+    if let Some(plans) = plans {
+        job.said.laying = Some(plans.laying.clone());
+        job.output = Some(Arc::clone(plan.schema()));
+    }
+    let mut job = handed(plan, job, &scan)?;
+    if let Some(plans) = plans {
+        if let Some(secrets) = &plans.secrets {
+            job.secrets.clone_from(secrets);
+        }
+        let own = plans.folder.lock.iter().chain(plans.laying.folder.as_ref().map(|it| &it.lock));
+        job.paths.extend(own.map(|path| path.to_string_lossy().into_owned()));
+    }
     job.paths.extend(lock.flatten().map(|lock| lock.to_string_lossy().into_owned()));
     let run = (&plan.settings.cancel, &plan.settings.progress);
     let dealer = Dealer::start(workers, job, Arc::clone(&scan), run, cutting)?;
@@ -365,10 +495,11 @@ fn job(
         source: scan.source().describe()?,
         sample: table.and_then(|table| table.sample()).map(Into::into),
         parting,
+        laying: None,
         drawn,
     };
     let sides = sides.iter().map(|side| side.rows.filled()).collect();
-    Ok(Job { said, schemas, sides })
+    Ok(Job { said, schemas, sides, output: None })
 }
 
 /// Files on a disk that splits are of, at most [`PATHS_MAX`] of them, spread over all.

@@ -6,6 +6,7 @@
 //!   section 'S' │ Arrow: the columns of a source, that one's first        (any number)
 //!   section 'K' │ JSON: how many batches of a joined side follow          (one for each side)
 //!   section 'B' │ Arrow: rows of that side                                (any number)
+//!   section 'O' │ Arrow: the columns of the result, where workers write it
 //! ```
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tidemill_source::SourceDescription;
 use tidemill_sql::dialects::Sample;
 use tidemill_tables::sections::{self, Sections};
 
+use super::laid::Laying;
 use super::parted::Parting;
 
 const MAGIC: &[u8; 8] = b"TIDEJOB1";
@@ -28,6 +30,7 @@ const JOB: u8 = b'J';
 const SCHEMA: u8 = b'S';
 const SIDE: u8 = b'K';
 const BATCH: u8 = b'B';
+const OUTPUT: u8 = b'O';
 
 /// What a worker plans.
 pub(super) struct Job {
@@ -37,6 +40,8 @@ pub(super) struct Job {
     pub schemas: Vec<SchemaRef>,
     /// The rows of what is joined, a side after the other.
     pub sides: Vec<Vec<RecordBatch>>,
+    /// The columns of the result, where workers write its files.
+    pub output: Option<SchemaRef>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,6 +60,9 @@ pub(super) struct Said {
     pub sample: Option<SampleSaid>,
     /// What becomes of large tables. None: they are sent as others are.
     pub parting: Option<Parting>,
+    /// How rows go to those who write the output's files. None: they are sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub laying: Option<Laying>,
     /// That the answer may rest on a part of the input: tasks are of splits that were drawn. None: of runs of splits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drawn: Option<DrawnSaid>,
@@ -102,10 +110,16 @@ impl Job {
     pub(super) fn encoded(&self) -> Result<Vec<u8>> {
         let mut out = MAGIC.to_vec();
         put(&mut out, JOB, &json(&self.said)?)?;
-        for schema in &self.schemas {
+        let encoded = |schema: &SchemaRef| -> Result<_> {
             let mut stream = StreamWriter::try_new(Vec::new(), schema)?;
             stream.finish()?;
-            put(&mut out, SCHEMA, &stream.into_inner()?)?;
+            Ok(stream.into_inner()?)
+        };
+        for schema in &self.schemas {
+            put(&mut out, SCHEMA, &encoded(schema)?)?;
+        }
+        if let Some(schema) = &self.output {
+            put(&mut out, OUTPUT, &encoded(schema)?)?;
         }
         for batches in &self.sides {
             put(&mut out, SIDE, &json(&batches.len())?)?;
@@ -120,12 +134,14 @@ impl Job {
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("it is no job of this release"))?;
         let mut sections = Sections::new(rest);
         let (mut said, mut schemas, mut sides) = (None, Vec::new(), Vec::new());
+        let mut output = None;
         while let Some((kind, content)) = sections.next().map_err(bad)? {
             match kind {
                 JOB => {
                     said = Some(serde_json::from_slice(content).map_err(|e| bad(&e.to_string()))?);
                 }
                 SCHEMA => schemas.push(schema(content)?),
+                OUTPUT => output = Some(schema(content)?),
                 SIDE => sides.push(Vec::new()),
                 BATCH => {
                     let side = sides.last_mut().ok_or_else(|| bad("rows of no side"))?;
@@ -138,7 +154,7 @@ impl Job {
         if said.names.len() != schemas.len() || schemas.is_empty() {
             return Err(bad("its sources are not its columns'"));
         }
-        Ok(Job { said, schemas, sides })
+        Ok(Job { said, schemas, sides, output })
     }
 }
 

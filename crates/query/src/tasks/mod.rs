@@ -18,6 +18,9 @@
 //! A table that is too large to be sent goes to a scratch file, put apart by ranges of its keys' hashes. When all splits
 //! have been read, workers merge range by range what all tables have of it, and what the driver is given are answers.
 //!
+//! Rows whose files workers may write go the same way: put apart by the files that they are for, and [laid down](laid) for
+//! those who write these; the driver makes them appear.
+//!
 //! How a task reaches a worker is somebody else's: whoever can start processes is [`Workers`].
 
 mod dealer;
@@ -25,6 +28,7 @@ mod drawn;
 mod driver;
 mod failure;
 mod job;
+mod laid;
 mod parted;
 mod reduction;
 mod rows;
@@ -33,9 +37,11 @@ mod unordered;
 mod worker;
 
 pub(crate) use drawn::{Drawn, Returned};
-pub(crate) use driver::{Gives, check, drawn_rows, drawn_tables, explained, fold, rows};
+pub(crate) use driver::{Gives, RowsThere, check, drawn_rows, drawn_tables, explained, fold, rows};
 pub use failure::Failure;
 pub(crate) use job::DrawnSaid;
+pub(crate) use laid::LaidRows;
+pub use laid::Output;
 pub(crate) use rows::RowsElsewhere;
 pub(crate) use task::Part;
 pub use unordered::{Came, NewTask, Tasks, Unordered};

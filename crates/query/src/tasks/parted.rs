@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::compact::shown_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchReader, ScratchWriter};
+use tidemill_sink::{Spread, Values};
 use tidemill_tables::Precision;
 use tidemill_tables::ranges::Ranges;
 use tidemill_tables::sections;
@@ -76,14 +77,37 @@ pub(super) enum Written {
 /// A table on its way: kept until it is large, and put apart from then on.
 pub(super) struct PartedWriter<'a> {
     scratch: &'a Scratch,
-    ranges: Ranges,
-    key_count: usize,
+    apart: Apart,
     bytes_max: u64,
     label: String,
     held: Vec<RecordBatch>,
     held_bytes: u64,
     out: Option<ScratchWriter>,
     runs: Vec<Vec<u64>>,
+}
+
+/// By what rows are put apart.
+enum Apart {
+    /// Of tables, by ranges of the hashes of so many keys.
+    Ranges(Ranges, usize),
+    /// Of rows, by who is to write them.
+    Places(Box<Spread>),
+}
+
+impl Apart {
+    fn count(&self) -> usize {
+        match self {
+            Apart::Ranges(ranges, _) => ranges.count(),
+            Apart::Places(spread) => spread.count(),
+        }
+    }
+
+    fn of(&mut self, rows: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>> {
+        match self {
+            Apart::Ranges(ranges, key_count) => ranges.apart(rows, *key_count),
+            Apart::Places(spread) => Ok(spread.apart(rows)?),
+        }
+    }
 }
 
 impl<'a> PartedWriter<'a> {
@@ -95,12 +119,25 @@ impl<'a> PartedWriter<'a> {
         bytes_max: u64,
         label: impl Into<String>,
     ) -> Self {
+        Self::by(scratch, Apart::Ranges(ranges, key_count), bytes_max, label.into())
+    }
+
+    /// Rows, of which each batch stays one.
+    pub(super) fn of_rows(
+        scratch: &'a Scratch,
+        spread: Spread,
+        bytes_max: u64,
+        label: &str,
+    ) -> Self {
+        Self::by(scratch, Apart::Places(Box::new(spread)), bytes_max, label.to_owned())
+    }
+
+    fn by(scratch: &'a Scratch, apart: Apart, bytes_max: u64, label: String) -> Self {
         PartedWriter {
             scratch,
-            ranges,
-            key_count,
+            apart,
             bytes_max,
-            label: label.into(),
+            label,
             held: Vec::new(),
             held_bytes: 0,
             out: None,
@@ -124,12 +161,13 @@ impl<'a> PartedWriter<'a> {
 
     fn put(&mut self, groups: &RecordBatch) -> Result<()> {
         let Some(out) = &mut self.out else { return Ok(()) };
-        for (range, own) in self.ranges.apart(groups, self.key_count)? {
+        let count = self.apart.count();
+        for (range, own) in self.apart.of(groups)? {
             // Behind a later range begins another run.
             let is_behind = self.runs.last().is_none_or(|run| run.len() > range + 1);
             if is_behind {
                 if let Some(run) = self.runs.last_mut() {
-                    run.resize(self.ranges.count() + 1, out.bytes());
+                    run.resize(count + 1, out.bytes());
                 }
                 self.runs.push(Vec::new());
             }
@@ -137,20 +175,32 @@ impl<'a> PartedWriter<'a> {
                 let begun = run.len().max(range + 1);
                 run.resize(begun, out.bytes());
             }
-            for slice in slices(&own) {
+            let mut write = |own: &RecordBatch| -> Result<()> {
                 let mut section = Vec::new();
-                put(&mut section, GROUPS, &sections::encoded(&slice?)?)?;
-                out.write(&section)?;
+                put(&mut section, GROUPS, &sections::encoded(own)?)?;
+                Ok(out.write(&section)?)
+            };
+            match self.apart {
+                Apart::Ranges(..) => slices(&own).try_for_each(|slice| write(&slice?))?,
+                Apart::Places(_) => write(&own)?,
             }
         }
         Ok(())
+    }
+
+    /// The paths that its rows are for, where they are rows.
+    pub(super) fn paths(&self) -> Vec<Values> {
+        match &self.apart {
+            Apart::Ranges(..) => Vec::new(),
+            Apart::Places(spread) => spread.paths(),
+        }
     }
 
     /// Ends it.
     pub(super) fn finish(mut self) -> Result<Written> {
         let Some(out) = self.out.take() else { return Ok(Written::Few(self.held)) };
         if let Some(run) = self.runs.last_mut() {
-            run.resize(self.ranges.count() + 1, out.bytes());
+            run.resize(self.apart.count() + 1, out.bytes());
         }
         Ok(Written::Parted(Parted { file: out.finish()?, runs: self.runs }))
     }
@@ -221,6 +271,8 @@ pub(super) struct Reduced {
     pub precisions: Vec<Option<PrecisionSaid>>,
     /// Where they lie, if they do not follow.
     pub file: Option<ScratchFile>,
+    /// How many there are.
+    pub groups: u64,
 }
 
 /// A precision, of which each bit is said.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use datafusion::common::TableReference;
 use tidemill_base::error::Result;
 use tidemill_base::progress::Progress;
 use tidemill_remote::scratch::{self, Scratch, ScratchFile, ScratchFolder};
@@ -31,7 +32,7 @@ const RANGES_MIN: usize = 64;
 
 /// What becomes of the large tables of a query.
 pub(super) struct Reduction {
-    folder: ScratchFolder,
+    folder: Arc<ScratchFolder>,
     parting: Parting,
     ranges: Ranges,
     key_count: usize,
@@ -50,27 +51,18 @@ impl Reduction {
     /// Where it cannot be written to.
     pub(super) fn create(plan: &Plan, parts: &Tables, reach: Reach) -> Result<Option<Reduction>> {
         let key_count = parts.spec.keys.len();
-        let Some(url) = place(plan, reach) else { return Ok(None) };
         if key_count == 0 {
             return Ok(None);
         }
-        let table = plan.table(parts.stream.table());
-        let source = table.as_ref().and_then(|table| table.source());
-        let storage = source.map(|source| source.spec().storage_options.clone());
-        let storage = storage.unwrap_or_default();
-        let folder = match ScratchFolder::create(&url, &storage, &plan.settings.cancel) {
-            Ok(folder) => folder,
-            // Nobody has named it: tables pass the driver, as they do where there is none.
-            Err(_) if plan.query.scratch.url.is_none() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(folder) = folder(plan, &parts.stream, reach)? else { return Ok(None) };
         let ranges = Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN));
-        let bytes_max = plan.query.scratch.part_bytes_max.unwrap_or(PART_BYTES_MAX);
+        let bytes_max = bytes_max(plan);
         let parting = Parting { url: folder.url.clone(), bits: ranges.bits(), bytes_max };
         let threads = (reach.threads / reach.workers.max(1)).max(1);
         let sent_bytes_max =
             (plan.settings.share(1, 8) as u64 / ranges.count() as u64).min(bytes_max);
         let parts = Vec::new();
+        let folder = Arc::new(folder);
         let all = Reduction { folder, parting, ranges, key_count, threads, parts, sent_bytes_max };
         Ok(Some(all))
     }
@@ -78,6 +70,11 @@ impl Reduction {
     /// What workers are told.
     pub(super) fn parting(&self) -> Parting {
         self.parting.clone()
+    }
+
+    /// The place.
+    pub(super) fn folder(&self) -> Arc<ScratchFolder> {
+        Arc::clone(&self.folder)
     }
 
     /// A file that all machines have to see.
@@ -108,32 +105,81 @@ impl Reduction {
         Ok(())
     }
 
-    /// Has all ranges merged; how good the answers are, and these, in the order of their hashes.
+    /// Has all ranges merged.
     ///
     /// # Errors
     /// The first that a worker meets.
-    pub(super) fn run(self, dealer: &Dealer) -> Result<(Vec<Option<Precision>>, Answers)> {
+    pub(super) fn run(self, dealer: &Dealer) -> Result<Ranged> {
         let count = self.ranges.count();
         let done = (0..count).map(|_| None).collect();
         let mut merging = Merging { of: &self, progress: dealer.progress(), done };
-        dealer.further().run(&mut merging)?;
+        dealer.further(0).run(&mut merging)?;
+        let tasks = merging.count();
         let done: Option<Vec<_>> = merging.done.into_iter().collect();
         let done = done.ok_or_else(|| bad("some ranges are missing"))?;
+        Ok(Ranged { folder: self.folder, done, tasks })
+    }
+}
+
+/// Finished groups, range by range.
+pub(super) struct Ranged {
+    folder: Arc<ScratchFolder>,
+    done: Vec<(Reduced, Vec<u8>)>,
+    /// How many tasks merged them.
+    pub tasks: usize,
+}
+
+impl Ranged {
+    /// How many there are.
+    pub(super) fn groups(&self) -> u64 {
+        self.done.iter().map(|(reduced, _)| reduced.groups).sum()
+    }
+
+    /// How good the answers are.
+    pub(super) fn precisions(&self) -> Vec<Option<Precision>> {
         let mut precisions: Vec<Option<Precision>> = Vec::new();
-        for (reduced, _) in &done {
+        for (reduced, _) in &self.done {
             precisions.resize(precisions.len().max(reduced.precisions.len()), None);
             for (all, one) in precisions.iter_mut().zip(&reduced.precisions) {
                 let one = one.map(Precision::from);
                 *all = one.map(|one| all.map_or(one, |all| all.and(one))).or(*all);
             }
         }
+        precisions
+    }
+
+    /// The answers, in the order of their hashes.
+    pub(super) fn answers(self) -> Answers {
         // The files are there as long as somebody reads of them.
-        let folder = Arc::new(self.folder);
-        let answers = done.into_iter().flat_map(move |(reduced, here)| {
+        let folder = self.folder;
+        let answers = self.done.into_iter().flat_map(move |(reduced, here)| {
             let folder = Arc::clone(&folder);
             of_range(folder, reduced.file, here)
         });
-        Ok((precisions, Box::new(answers)))
+        Box::new(answers)
+    }
+
+    /// Where each range lies, in scratch files that all workers read; none of one without groups.
+    ///
+    /// # Errors
+    /// Where there is no room for what has come to this process.
+    pub(super) fn places(self) -> Result<Vec<Option<(ScratchFile, Range<u64>)>>> {
+        let mut own = self.folder.scratch.create("ranges")?;
+        let mut places = Vec::with_capacity(self.done.len());
+        for (reduced, here) in self.done {
+            let start = own.bytes();
+            own.write(&here)?;
+            places.push((reduced.file, start..own.bytes()));
+        }
+        let own = own.finish()?;
+        let place = |(file, here): (Option<ScratchFile>, Range<u64>)| match file {
+            Some(file) => {
+                let all = 0..file.bytes();
+                Some((file, all))
+            }
+            None => (here.start < here.end).then(|| (own.clone(), here)),
+        };
+        Ok(places.into_iter().map(place).collect())
     }
 }
 
@@ -217,9 +263,35 @@ fn of_file(
     groups(scratch, file, 0..file.bytes())
 }
 
+/// What is larger goes by way of a file.
+pub(super) fn bytes_max(plan: &Plan) -> u64 {
+    plan.query.scratch.part_bytes_max.unwrap_or(PART_BYTES_MAX)
+}
+
+/// A place for files of a query over a source; none where there is none that all workers see.
+///
+/// # Errors
+/// Where it cannot be written to.
+pub(super) fn folder(
+    plan: &Plan,
+    stream: &TableReference,
+    reach: Reach,
+) -> Result<Option<ScratchFolder>> {
+    let Some(url) = place(plan, reach) else { return Ok(None) };
+    let table = plan.table(stream.table());
+    let source = table.as_ref().and_then(|table| table.source());
+    let storage = source.map(|source| source.spec().storage_options.clone());
+    match ScratchFolder::create(&url, &storage.unwrap_or_default(), &plan.settings.cancel) {
+        Ok(folder) => Ok(Some(folder)),
+        // Nobody has named it: all passes the driver, as it does where there is none.
+        Err(_) if plan.query.scratch.url.is_none() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Where large tables go: what the user names, else the first folder for what does not fit memory, if all workers are
 /// here.
-fn place(plan: &Plan, reach: Reach) -> Option<String> {
+pub(super) fn place(plan: &Plan, reach: Reach) -> Option<String> {
     let own = || {
         let folder = plan.settings.spill_dirs.first().filter(|_| reach.is_here)?;
         Some(folder.to_string_lossy().into_owned())
@@ -243,11 +315,17 @@ pub(super) fn check(plan: &Plan) -> Result<()> {
 /// How large tables go, in words; none where they are sent as others are.
 pub(super) fn explained(plan: &Plan, parts: &Tables, reach: Reach) -> Option<String> {
     let url = place(plan, reach).filter(|_| !parts.spec.keys.is_empty())?;
-    let bytes_max = plan.query.scratch.part_bytes_max.unwrap_or(PART_BYTES_MAX);
+    let bytes_max = bytes_max(plan);
+    let written = plan.query.output.is_some() && parts.finishes_by_group(&plan.logical);
     Some(format!(
-        "those of more than {} by files in `{}`, merged by workers, {} ranges of hashes",
+        "those of more than {} by files in `{}`, merged by workers, {} ranges of hashes{}",
         tidemill_base::coverage::human_bytes(bytes_max),
         tidemill_base::redact::shown(&url),
-        Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN)).count()
+        Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN)).count(),
+        if written {
+            "; workers then write the output's files, which the driver commits"
+        } else {
+            ""
+        }
     ))
 }

@@ -3,13 +3,19 @@
 //! ```text
 //!   "TIDETASK"  section 'T' │ JSON: files, and splits of them: those that follow one another, or drawn ones
 //!   or          section 'M' │ JSON: ranges of tables in scratch files that are to be merged
+//!   or          section 'L' │ JSON: ranges of finished groups whose rows are to be laid down for those who write them
+//!   or          section 'W' │ JSON: rows in scratch files whose output's files are to be written
 //!
 //!   "TIDEPIEC"  section 'R' │ JSON: what was read of each split
+//!               section 'V' │ JSON: the paths of the objects that rows are for (behind 'F')
 //!               section 'P' │ JSON: where the rows that follow are from                 (before each batch of rows)
 //!               section 'G' │ Arrow: keys and states, as in partial tables, or rows     (any number)
 //!   or          section 'F' │ JSON: in which scratch file they lie, and where each range of hashes
 //!   or          section 'D' │ JSON: of a range that was merged, and in which scratch file it lies  (any number)
 //!               section 'I' │ sections 'G': its answers, if they lie in none
+//!   or          section 'L' │ JSON: where rows of groups were laid down
+//!   or          section 'N' │ JSON: the files that were written
+//!               section 'O' │ a small object                                         (any number)
 //!   or          section 'X' │ JSON: an error
 //! ```
 
@@ -20,6 +26,7 @@ use arrow::array::RecordBatch;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
+use tidemill_sink::Values;
 use tidemill_source::{FileDescription, SplitDescription, StatsDescription};
 use tidemill_tables::sections::{self, Sections};
 use tidemill_tables::spill::slices;
@@ -27,6 +34,7 @@ use tidemill_tables::spill::slices;
 use super::Took;
 use super::failure::Failure;
 use super::job::{bad, json, put};
+use super::laid::{LaidRange, Lay, Placed, Write};
 use super::parted::{Parted, Reduce, Reduced};
 
 const TASK_MAGIC: &[u8; 8] = b"TIDETASK";
@@ -40,6 +48,11 @@ const REDUCE: u8 = b'M';
 const PARTED: u8 = b'F';
 const REDUCED: u8 = b'D';
 const SECTIONS: u8 = b'I';
+const LAY: u8 = b'L';
+const WRITE: u8 = b'W';
+const PLACED: u8 = b'N';
+const CONTENT: u8 = b'O';
+const PATHS: u8 = b'V';
 const ERROR: u8 = b'X';
 
 /// Some splits that follow one another or were drawn, and the files that they are of.
@@ -68,12 +81,32 @@ impl Reduce {
     }
 }
 
+impl Lay {
+    pub(super) fn encoded(&self) -> Result<Vec<u8>> {
+        let mut out = TASK_MAGIC.to_vec();
+        put(&mut out, LAY, &json(self)?)?;
+        Ok(out)
+    }
+}
+
+impl Write {
+    pub(super) fn encoded(&self) -> Result<Vec<u8>> {
+        let mut out = TASK_MAGIC.to_vec();
+        put(&mut out, WRITE, &json(self)?)?;
+        Ok(out)
+    }
+}
+
 /// What a worker is to do.
 pub(super) enum Told {
     /// To read splits.
     Read(Task),
     /// To merge ranges of tables.
     Reduce(Reduce),
+    /// To lay rows of groups down.
+    Lay(Lay),
+    /// To write files.
+    Write(Write),
 }
 
 impl Told {
@@ -82,6 +115,8 @@ impl Told {
         match Sections::new(rest).next().map_err(bad)? {
             Some((TASK, content)) => of_json(content).map(Told::Read),
             Some((REDUCE, content)) => of_json(content).map(Told::Reduce),
+            Some((LAY, content)) => of_json(content).map(Told::Lay),
+            Some((WRITE, content)) => of_json(content).map(Told::Write),
             _ => Err(bad("a task says nothing")),
         }
     }
@@ -151,6 +186,28 @@ impl PartWriter {
     pub(super) fn write_rows(&mut self, place: RowsPlace, rows: &RecordBatch) -> Result<()> {
         put(&mut self.groups, PLACE, &json(&place)?)?;
         put(&mut self.groups, GROUPS, &sections::encoded(rows)?)
+    }
+
+    /// Appends rows, in the batches that they are in.
+    pub(super) fn write_whole(&mut self, rows: &RecordBatch) -> Result<()> {
+        put(&mut self.groups, GROUPS, &sections::encoded(rows)?)
+    }
+
+    /// Says where rows of groups were laid down.
+    pub(super) fn write_laid(&mut self, laid: &[LaidRange]) -> Result<()> {
+        put(&mut self.groups, LAY, &json(&laid)?)
+    }
+
+    /// Says which files were written.
+    pub(super) fn write_placed(&mut self, placed: &Placed) -> Result<()> {
+        put(&mut self.groups, PLACED, &json(placed)?)?;
+        let mut small = placed.files.iter().filter(|file| file.is_small());
+        small.try_for_each(|file| put(&mut self.groups, CONTENT, &file.content))
+    }
+
+    /// Says for which objects rows were laid down.
+    pub(super) fn write_paths(&mut self, paths: &[Values]) -> Result<()> {
+        put(&mut self.groups, PATHS, &json(&paths)?)
     }
 
     /// Appends groups.
@@ -251,10 +308,60 @@ impl Part {
         match sections.next().map_err(bad)? {
             Some((PARTED, content)) => {
                 let parted = of_json(content)?;
-                self.at = self.content.len();
+                self.at = self.content.len() - sections.left();
                 Ok(Some(parted))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Where rows of groups were laid down.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub(super) fn laid(&self) -> Result<Vec<LaidRange>> {
+        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        match sections.next().map_err(bad)? {
+            Some((LAY, content)) => of_json(content),
+            _ => Err(bad("it does not say where rows lie")),
+        }
+    }
+
+    /// The files that were written.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub(super) fn placed(&self) -> Result<Placed> {
+        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        match sections.next().map_err(bad)? {
+            Some((PLACED, content)) => {
+                let mut placed: Placed = of_json(content)?;
+                for file in placed.files.iter_mut().filter(|file| file.is_small()) {
+                    match sections.next().map_err(bad)? {
+                        Some((CONTENT, content)) => file.content = content.to_vec(),
+                        _ => return Err(bad("an object is missing")),
+                    }
+                }
+                Ok(placed)
+            }
+            _ => Err(bad("it does not say what was written")),
+        }
+    }
+
+    /// The paths of the objects that rows were laid down for.
+    ///
+    /// # Errors
+    /// Where it is something else.
+    pub(super) fn take_paths(&mut self) -> Result<Vec<Values>> {
+        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        match sections.next().map_err(bad)? {
+            Some((PATHS, content)) => {
+                let paths = of_json(content)?;
+                self.at = self.content.len() - sections.left();
+                Ok(paths)
+            }
+            None => Ok(Vec::new()),
+            Some(_) => Err(bad("a section of an unknown kind")),
         }
     }
 

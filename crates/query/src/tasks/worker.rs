@@ -1,10 +1,12 @@
 //! Who reads splits for somebody else.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tidemill_base::Settings;
 use tidemill_base::cancel::Cancel;
@@ -12,8 +14,9 @@ use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
-use tidemill_remote::scratch::Scratch;
+use tidemill_remote::scratch::{Scratch, ScratchFile};
 use tidemill_remote::{Budget, StorageOptions};
+use tidemill_sink::{BegunObject, OwnPlace, PlaceWriter, PlacedFile, Room, SinkSpec, Spread};
 use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{Rejects, Reopener};
 use tidemill_sql::statement::one_select;
@@ -24,8 +27,10 @@ use tidemill_tables::{Switch, Table, TableSpec};
 
 use super::Took;
 use super::job::{Asked, DrawnSaid, Job, bad};
+use super::laid::{LaidRange, LaidWriter, Lay, Laying, Placed, Write, each_of};
 use super::parted::{Parted, PartedWriter, Parting, Reduce, Reduced, Spool, Written, groups};
 use super::task::{NotRead, PartWriter, Read, RowsPlace, Task, Told, failed};
+use crate::columns::named;
 use crate::map::Map;
 use crate::plan::{Over, Plan};
 use crate::route::{Route, Tables};
@@ -48,8 +53,22 @@ pub struct Worker {
     reopener: Reopener,
     /// Where large tables go, and how they are put apart.
     scratch: Option<(Scratch, Parting)>,
+    /// Where rows go, and what is written of them.
+    laying: Option<Laid>,
     /// One task at a time; it has all threads.
     in_work: Mutex<Mapped>,
+}
+
+/// So many places are written at a time at most: each takes an eighth of the memory.
+const WRITERS_MAX: usize = 4;
+
+/// Rows that are laid down for whoever writes them.
+struct Laid {
+    scratch: Scratch,
+    laying: Laying,
+    spec: SinkSpec,
+    place: OwnPlace,
+    schema: SchemaRef,
 }
 
 /// The map over the splits of the last task, of which the next one's is made.
@@ -76,7 +95,7 @@ impl Worker {
         storage: &StorageOptions,
         files: &[(String, PathBuf)],
     ) -> Result<Self> {
-        let Job { said, schemas, sides } = Job::decoded(job)?;
+        let Job { said, schemas, sides, output } = Job::decoded(job)?;
         let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
         let files = ProgramFiles::kept(files, &parent)?;
         let reopener = Reopener::new(said.source, storage, files, &settings.cancel)?;
@@ -148,15 +167,25 @@ impl Worker {
             Ok((Scratch::open(&parting.url, storage, &settings.cancel)?, parting))
         };
         let scratch = said.parting.map(open).transpose()?;
+        let laid = |(laying, schema): (Laying, SchemaRef)| -> Result<_> {
+            let cancel = &settings.cancel;
+            let scratch = Scratch::open(&laying.url, storage, cancel)?;
+            let spec = laying.output.clone().spec()?;
+            let place = OwnPlace::open(&spec, laying.folder.as_ref(), storage, cancel)?;
+            Ok(Laid { scratch, laying, spec, place, schema })
+        };
+        let laying = said.laying.zip(output).map(laid).transpose()?;
         let in_work = Mutex::new(None);
         let drawn = said.drawn.map(|drawn| (drawn, Arc::default()));
-        Ok(Worker { stream, reopener, asked: said.asked, spec, drawn, plan, scratch, in_work })
+        let asked = said.asked;
+        Ok(Worker { stream, reopener, asked, spec, drawn, plan, scratch, laying, in_work })
     }
 
     /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
-    pub fn run(&self, task: &[u8]) -> Vec<u8> {
+    /// `copy` others were told to do it before, and may do so at the same time.
+    pub fn run(&self, task: &[u8], copy: usize) -> Vec<u8> {
         let mut mapped = self.in_work.lock();
-        let done = caught(|| self.part(task, &mut mapped));
+        let done = caught(|| self.part(task, copy, &mut mapped));
         self.stream.forget_scans();
         done.unwrap_or_else(failed)
     }
@@ -191,7 +220,7 @@ impl Worker {
         Ok((map, scan))
     }
 
-    fn part(&self, task: &[u8], mapped: &mut Mapped) -> Result<Vec<u8>> {
+    fn part(&self, task: &[u8], copy: usize, mapped: &mut Mapped) -> Result<Vec<u8>> {
         // A process has one task at a time.
         let (began, cpu_before) = (Instant::now(), process_cpu_seconds());
         let took = || {
@@ -204,6 +233,12 @@ impl Worker {
             Told::Reduce(reduce) => {
                 return self.reduce(&reduce)?.finish(&[], NotRead::default(), took());
             }
+            Told::Lay(lay) => {
+                return self.lay_groups(&lay)?.finish(&[], NotRead::default(), took());
+            }
+            Told::Write(write) => {
+                return self.write(&write, copy)?.finish(&[], NotRead::default(), took());
+            }
         };
         let patience = task.patience_ms.map(Duration::from_millis);
         let (map, scan) = self.map(task, mapped)?;
@@ -215,7 +250,10 @@ impl Worker {
             },
             (Route::Rows { .. }, Asked::Rows { fetch }) => match drawn {
                 Some((_, patience)) => self.drawn_rows(map, &scan, *fetch, patience)?,
-                None => (self.rows(map, &scan, *fetch)?, NotRead::default()),
+                None => match &self.laying {
+                    Some(laid) => (self.lay(map, &scan, laid)?, NotRead::default()),
+                    None => (self.rows(map, &scan, *fetch)?, NotRead::default()),
+                },
             },
             _ => return Err(Error::Internal("a job that was planned otherwise".into())),
         };
@@ -400,12 +438,162 @@ impl Worker {
         }
         let mut merged = merger.finish(1)?;
         let mut spool = Spool::new(scratch, "reduced", bytes_max);
+        let mut count = 0;
         while let Some(answer) = merged.next_in_hash_order()? {
+            count += answer.num_rows() as u64;
             spool.write(&answer)?;
         }
         let precisions = merged.precisions().iter().map(|it| it.map(Into::into)).collect();
         let (groups, file) = spool.finish()?;
-        Ok((Reduced { precisions, file }, groups))
+        Ok((Reduced { precisions, file, groups: count }, groups))
+    }
+
+    /// The rows of some splits, laid down for whoever writes them.
+    fn lay(&self, map: Map, scan: &Arc<Scan>, laid: &Laid) -> Result<PartWriter> {
+        let settings = &self.plan.settings;
+        let run = (&settings.cancel, &settings.progress);
+        let (threads, held_max) = (settings.threads, settings.share(1, 4));
+        let rows = OrderedRows::start(map, Arc::clone(scan), threads, held_max, run, (0, None))?;
+        let Laid { scratch, laying, spec, place, schema } = laid;
+        let spread = Spread::new(spec, schema, laying.places)?;
+        let bytes_max = laying.bytes_max.min(settings.share(1, 8) as u64);
+        let mut laid = LaidWriter::new(scratch, spread, bytes_max, "rows");
+        for batch in rows {
+            laid.write(named(batch?, schema)?)?;
+        }
+        let mut writer = PartWriter::default();
+        let (paths, written) = laid.finish()?;
+        match written {
+            Written::Few(rows) => rows.iter().try_for_each(|rows| writer.write_whole(rows))?,
+            Written::Parted(parted) => {
+                writer.write_parted(&parted)?;
+                if matches!(place, OwnPlace::Bucket(_)) {
+                    writer.write_paths(&paths)?;
+                }
+            }
+        }
+        Ok(writer)
+    }
+
+    /// The rows of some ranges of finished groups, laid down for whoever writes them.
+    fn lay_groups(&self, lay: &Lay) -> Result<PartWriter> {
+        let laid = self.laying.as_ref().ok_or_else(|| bad("there is nothing to write here"))?;
+        let settings = &self.plan.settings;
+        let threads = settings.threads.clamp(1, lay.ranges.len().max(1));
+        let next = AtomicUsize::new(0);
+        let done: Vec<_> = lay.ranges.iter().map(|_| Mutex::new(LaidRange::default())).collect();
+        let work = || -> Result<()> {
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some((range, slot)) = lay.ranges.get(place).zip(done.get(place)) else {
+                    return Ok(());
+                };
+                if let Some((file, bytes)) = range {
+                    *slot.lock() = self.laid_range(laid, file, bytes.clone())?;
+                }
+            }
+        };
+        together(threads - 1, &work, &settings.progress)?;
+        let done: Vec<LaidRange> = done.into_iter().map(Mutex::into_inner).collect();
+        let mut writer = PartWriter::default();
+        writer.write_laid(&done)?;
+        Ok(writer)
+    }
+
+    fn laid_range(&self, laid: &Laid, file: &ScratchFile, bytes: Range<u64>) -> Result<LaidRange> {
+        let Laid { scratch, laying, spec, place, schema } = laid;
+        let Route::Tables(of) = &self.plan.route else {
+            return Err(bad("there are no tables here"));
+        };
+        let (mut answers, shaped) = (groups(scratch, file, bytes)?, of.shaped());
+        let answers = std::iter::from_fn(move || answers.next().transpose());
+        let answers = answers.map(move |answer| answer.and_then(&shaped));
+        let mut rows = self.plan.finish_over(of, Box::new(answers), &[], None)?;
+        let spread = Spread::new(spec, schema, laying.places)?;
+        let mut writer = LaidWriter::new(scratch, spread, 0, "groups");
+        while let Some(batch) = rows.next(&self.plan.settings.cancel)? {
+            writer.write(named(batch, schema)?)?;
+        }
+        let (paths, written) = writer.finish()?;
+        let part = match written {
+            Written::Parted(parted) => Some(parted),
+            Written::Few(_) => None,
+        };
+        let is_bucket = matches!(place, OwnPlace::Bucket(_));
+        Ok(LaidRange { part, paths: if is_bucket { paths } else { Vec::new() } })
+    }
+
+    /// Writes the files of some places, one of them a thread at a time.
+    fn write(&self, write: &Write, copy: usize) -> Result<PartWriter> {
+        let laid = self.laying.as_ref().ok_or_else(|| bad("there is nothing to write here"))?;
+        let settings = &self.plan.settings;
+        // As where one process writes: how large a row group may be is told by the memory that there is.
+        let threads = settings.threads.clamp(1, write.count.clamp(1, WRITERS_MAX));
+        let room = Room {
+            memory_limit: settings.share(1, 8),
+            threads: (settings.threads / threads).max(1),
+        };
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Placed::default());
+        let work = || -> Result<()> {
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                if place >= write.count {
+                    return Ok(());
+                }
+                let begun = write.begun.get(copy).map(Vec::as_slice).unwrap_or_default();
+                let own = self.written(laid, (&write.parts, place), begun, room)?;
+                let mut done = done.lock();
+                match own {
+                    Some((rows, files)) => {
+                        done.rows += rows;
+                        done.files.extend(files);
+                    }
+                    None => done.is_too_large = true,
+                }
+            }
+        };
+        together(threads - 1, &work, &settings.progress)?;
+        let mut done = done.into_inner();
+        if done.is_too_large {
+            done.files.clear();
+        }
+        let mut writer = PartWriter::default();
+        writer.write_placed(&done)?;
+        Ok(writer)
+    }
+
+    /// The files of one place, and how many rows these have; none where an upload is missing for one of them.
+    fn written(
+        &self,
+        laid: &Laid,
+        (parts, place): (&[Parted], usize),
+        begun: &[BegunObject],
+        room: Room,
+    ) -> Result<Option<(u64, Vec<PlacedFile>)>> {
+        let Laid { scratch, spec, place: own, schema, .. } = laid;
+        if matches!(own, OwnPlace::Bucket(_)) && spec.is_one_file() && begun.is_empty() {
+            return Ok(None);
+        }
+        let Settings { cancel, spill_dirs, .. } = &self.plan.settings;
+        let spill = spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
+        let begin = || {
+            let room = (room, spill.as_path());
+            PlaceWriter::new(spec, (own, begun), Arc::clone(schema), room, cancel)
+        };
+        let mut writer = None;
+        each_of(scratch, parts, place, &mut |rows| {
+            cancel.check()?;
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                none => none.insert(begin()?),
+            };
+            Ok(writer.write(rows, &mut || cancel.check())?)
+        })?;
+        match writer {
+            Some(writer) => Ok(writer.end(&mut || cancel.check())?),
+            None => Ok(Some((0, Vec::new()))),
+        }
     }
 
     /// The rows of some splits, in their order.

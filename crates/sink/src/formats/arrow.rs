@@ -33,6 +33,10 @@ impl FileFormat for Arrow {
         true
     }
 
+    fn depends_on_batches(&self) -> bool {
+        true
+    }
+
     fn check(&self, schema: &SchemaRef) -> Result<()> {
         refuse_depth(self.name(), schema, ARROW_DEPTH_MAX)
     }
@@ -53,8 +57,8 @@ impl FileFormat for Arrow {
 
 impl Encoder for StreamWriter<BufWriter<Out>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
-        // Views are written with all that they could point into.
-        Ok(StreamWriter::write(self, &compact::compacted(batch)?)?)
+        // Views are written with all that they could point into, in its order.
+        Ok(StreamWriter::write(self, &compact::in_own_order(batch)?)?)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), EncodeError> {
@@ -65,7 +69,7 @@ impl Encoder for StreamWriter<BufWriter<Out>> {
 
 impl Encoder for FileWriter<BufWriter<Out>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
-        Ok(FileWriter::write(self, &compact::compacted(batch)?)?)
+        Ok(FileWriter::write(self, &compact::in_own_order(batch)?)?)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), EncodeError> {

@@ -36,6 +36,10 @@ impl FileFormat for Avro {
         }
     }
 
+    fn depends_on_batches(&self) -> bool {
+        true
+    }
+
     fn check(&self, schema: &SchemaRef) -> Result<()> {
         refuse_depth(self.name(), schema, DEPTH_MAX)?;
         avro::check(schema).map_err(|error| match error {

@@ -116,6 +116,11 @@ pub(crate) trait FileFormat: Send + Sync {
         false
     }
 
+    /// Whether a file's bytes depend on how its rows are cut into batches.
+    fn depends_on_batches(&self) -> bool {
+        false
+    }
+
     /// Refuses a schema that it cannot hold, before any work.
     ///
     /// # Errors
@@ -259,6 +264,10 @@ impl OutputFormat {
     /// Whether writing it may wait for code of the user's for any length of time.
     pub(crate) fn waits_for_others(self) -> bool {
         self.definition().waits_for_others()
+    }
+
+    pub(crate) fn depends_on_batches(self) -> bool {
+        self.definition().depends_on_batches()
     }
 
     /// By what it can be compressed.

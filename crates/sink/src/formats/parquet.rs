@@ -46,6 +46,10 @@ impl FileFormat for Parquet {
         true
     }
 
+    fn depends_on_batches(&self) -> bool {
+        true
+    }
+
     fn check(&self, schema: &SchemaRef) -> Result<()> {
         refuse_equal_names(self.name(), schema)?;
         refuse_depth(self.name(), schema, ARROW_DEPTH_MAX)?;

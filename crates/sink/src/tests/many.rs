@@ -296,3 +296,91 @@ fn a_cancelled_run_stops_between_the_files_of_a_move() {
     assert!(matches!(sink.commit(), Err(Error::Interrupted)));
     assert!(tree(temp.path()).is_empty());
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Whoever has how many of the rows: all of a path have one writer, in their order, and the files are those of one
+    /// sink. Some are begun twice, and what nobody takes leaves nothing.
+    #[test]
+    fn files_that_others_write_are_those_of_one_sink(
+        batches in prop::collection::vec(
+            prop::collection::vec((prop::option::of("[ab/%]{0,2}"), 0..3_i64), 1..60),
+            1..12,
+        ),
+        count in 1..9_usize,
+        name in prop::sample::select(vec![
+            "{name}.json", "{name}/{number}.csv", "all.json", "{number}.parquet", "all.arrow", "{name}.avro",
+        ]),
+    ) {
+        let mut first = 0;
+        let batches: Vec<RecordBatch> = batches
+            .iter()
+            .map(|rows| {
+                let made = batch(rows, first);
+                first += rows.len() as u64;
+                made
+            })
+            .collect();
+        let schema = batches[0].schema();
+        let (here, there) = (quick(), quick());
+        let (one, two) = (template(&here, name), template(&there, name));
+        let expected = run(&one, &batches, 1 << 20).unwrap();
+        let room = Room { memory_limit: 1 << 20, threads: 1 };
+        let mut sink = Sink::create(&two, Arc::clone(&schema), &RunId::new(), 1 << 20).unwrap();
+        let Some(Place::Folder(folder)) = sink.place().unwrap() else { panic!("no folder") };
+        let said = serde_json::to_vec(&OutputSaid::of(&two).unwrap()).unwrap();
+        let said: OutputSaid = serde_json::from_slice(&said).unwrap();
+        let spec = said.spec().unwrap();
+        let cancel = Cancel::new();
+        let own = OwnPlace::open(&spec, Some(&folder), &spec.storage_options, &cancel).unwrap();
+        // Each batch is put apart by somebody who has seen no other.
+        let mut apart: HashMap<usize, Vec<RecordBatch>> = HashMap::new();
+        for batch in &batches {
+            let mut spread = Spread::new(&spec, &schema, count).unwrap();
+            for (writer, rows) in spread.apart(batch).unwrap() {
+                prop_assert!(writer < spread.count());
+                apart.entry(writer).or_default().push(rows);
+            }
+        }
+        let (mut rows, mut files) = (0, Vec::new());
+        for (number, own_rows) in apart {
+            for time in 0..=number % 2 {
+                let written = (&own, [].as_slice());
+                let room = (room, here.path());
+                let mut writer =
+                    PlaceWriter::new(&spec, written, Arc::clone(&schema), room, &cancel).unwrap();
+                for batch in &own_rows {
+                    writer.write(batch, &mut || Ok(())).unwrap();
+                }
+                let (own_rows, own_files) = writer.end(&mut || Ok(())).unwrap().unwrap();
+                if time == 0 {
+                    rows += own_rows;
+                    files.extend(own_files);
+                }
+            }
+        }
+        sink.adopt(rows, files).unwrap();
+        let written = sink.commit().unwrap();
+        prop_assert_eq!((written.files, written.rows, written.bytes), (expected.files, expected.rows, expected.bytes));
+        let bytes = |folder: &tempfile::TempDir| {
+            let mut all = Vec::new();
+            let mut folders = vec![folder.path().to_owned()];
+            while let Some(next) = folders.pop() {
+                for entry in std::fs::read_dir(&next).unwrap() {
+                    let path = entry.unwrap().path();
+                    match path.is_dir() {
+                        true => folders.push(path),
+                        false => all.push((
+                            path.strip_prefix(folder.path()).unwrap().to_owned(),
+                            std::fs::read(&path).unwrap(),
+                        )),
+                    }
+                }
+            }
+            all.sort();
+            all
+        };
+        prop_assert!(bytes(&here) == bytes(&there), "{}", name);
+    }
+}

@@ -1,0 +1,630 @@
+//! Rows that workers lay down for other workers, who write the files of an output.
+//!
+//! ```text
+//!   a task's rows                    one scratch file, by who is to write them       the output's folder
+//!     batch ── apart by path ─────────►  │ 0 │ 1 │ … │ 15 │                   │
+//!     batch ── apart by path ─────────►  │ 0 │ 1 │ … │ 15 │                   ▼
+//!   another task's ───────────────────►  …                     1 of all files, in their order ─ write ─ files without a name
+//!                                                                                                              │
+//!   driver: gate · read · which files there are ◄──────────────────────────────────────────────────────────────┘ commit
+//! ```
+//!
+//! What passes the driver are names, offsets, and the values in each file's name. Rows that are few come to it as ever: they
+//! are put behind those before them if there are many after all, and else they are all that there is.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use parking_lot::{Condvar, Mutex};
+use serde::{Deserialize, Serialize};
+use tidemill_base::cancel::Cancel;
+use tidemill_base::compact::shown_bytes;
+use tidemill_base::error::{Error, Result};
+use tidemill_base::progress::Progress;
+use tidemill_remote::StorageOptions;
+use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchFolder};
+use tidemill_sink::{
+    BegunObject, OutputSaid, Place, PlacedBucket, PlacedFile, PlacedFolder, SinkSpec, Spread,
+    Values,
+};
+use tidemill_source::SplitStats;
+
+use super::Reach;
+use super::dealer::Dealer;
+use super::job::bad;
+use super::parted::{Groups, Parted, PartedWriter, Written, groups};
+use super::reduction::Ranged;
+use super::task::Part;
+use super::unordered::{Came, NewTask, Tasks};
+use crate::scan::Scan;
+
+/// So many places are there for each thread: some have more to write than others.
+const PLACES_PER_THREAD: usize = 4;
+/// And so many at least.
+const PLACES_MIN: usize = 16;
+/// Rows are put apart so many bytes at a time: what a place has of each is a section.
+const GATHER_BYTES: usize = 16 << 20;
+/// What one place has to write is likely to become objects that need an upload, if it has more bytes.
+const LARGE_BYTES: u64 = 256 << 10;
+/// So many workers may do a task at the same time, each with uploads of its own.
+const COPIES: usize = 2;
+/// How long it is waited for an output before it is looked whether the run has ended.
+const TICK: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// An output whose files workers may write. Whoever has it says where, and takes what was written; cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Output(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    said: OutputSaid,
+    storage: StorageOptions,
+    state: Mutex<State>,
+    is_open: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Where files are written before they appear, once that is known: none where only this process can write them.
+    place: Option<Option<Place>>,
+    /// The files, and how many rows they have.
+    written: Option<(u64, Vec<PlacedFile>)>,
+    /// Why workers do not write them, though they might.
+    warning: Option<String>,
+}
+
+impl Output {
+    /// The output of a query; none of one that only this process can write.
+    pub fn new(spec: &SinkSpec) -> Option<Output> {
+        let said = OutputSaid::of(spec)?;
+        let (storage, state) = (spec.storage_options.clone(), Mutex::default());
+        let shared = Shared { said, storage, state, is_open: Condvar::new() };
+        Some(Output(Arc::new(shared)))
+    }
+
+    /// Says where its files are written. A query that workers may write waits for that.
+    pub fn open(&self, place: Option<Place>) {
+        self.0.state.lock().place = Some(place);
+        self.0.is_open.notify_all();
+    }
+
+    /// The files that workers have written, and how many rows these have, once the query has ended: then it gave no rows.
+    pub fn take_written(&self) -> Option<(u64, Vec<PlacedFile>)> {
+        self.0.state.lock().written.take()
+    }
+
+    /// What the user should be told besides.
+    pub fn take_warning(&self) -> Option<String> {
+        self.0.state.lock().warning.take()
+    }
+
+    /// Where its files are written.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    fn place(&self, cancel: &Cancel) -> Result<Option<Place>> {
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(place) = &state.place {
+                return Ok(place.clone());
+            }
+            cancel.check()?;
+            self.0.is_open.wait_for(&mut state, TICK);
+        }
+    }
+
+    /// How its store is reached.
+    pub(super) fn storage(&self) -> &StorageOptions {
+        &self.0.storage
+    }
+
+    fn warn(&self, warning: String) {
+        self.0.state.lock().warning = Some(warning);
+    }
+}
+
+/// How rows are laid down, and who writes what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Laying {
+    /// The place of the query's scratch files.
+    pub url: String,
+    /// Among so many writers rows are put apart.
+    pub places: usize,
+    /// Rows of more bytes are laid down.
+    pub bytes_max: u64,
+    pub output: OutputSaid,
+    /// Where files are before they appear; none of objects.
+    pub folder: Option<PlacedFolder>,
+}
+
+/// Ranges of finished groups, of which one worker is to lay the rows down.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Lay {
+    /// Where each lies; none of one without groups.
+    pub ranges: Vec<Option<(ScratchFile, Range<u64>)>>,
+}
+
+/// Where rows of a range were laid down.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct LaidRange {
+    /// None without rows.
+    pub part: Option<Parted>,
+    /// The objects that these are for, if they are for objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<Values>,
+}
+
+/// Some places that one worker is to write, each by itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Write {
+    /// How many places.
+    pub count: usize,
+    /// What was laid down, in the order of the splits; its runs have these places alone.
+    pub parts: Vec<Parted>,
+    /// For each time that the task is done at once, the uploads that were begun for its objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub begun: Vec<Vec<BegunObject>>,
+}
+
+/// What was written.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Placed {
+    pub rows: u64,
+    pub files: Vec<PlacedFile>,
+    /// Whether an object has become so large that an upload has to be begun for it: nothing counts then.
+    #[serde(default)]
+    pub is_too_large: bool,
+}
+
+/// Rows on their way: kept while they are few, and laid down from then on.
+pub(super) struct LaidWriter<'a> {
+    parted: PartedWriter<'a>,
+    /// Rows that are put apart together; where there is one place, batches stay as they are.
+    waiting: Option<Vec<RecordBatch>>,
+    waiting_bytes: usize,
+}
+
+impl<'a> LaidWriter<'a> {
+    pub(super) fn new(scratch: &'a Scratch, spread: Spread, bytes_max: u64, label: &str) -> Self {
+        let waiting = (spread.count() > 1).then(Vec::new);
+        let parted = PartedWriter::of_rows(scratch, spread, bytes_max, label);
+        LaidWriter { parted, waiting, waiting_bytes: 0 }
+    }
+
+    pub(super) fn write(&mut self, rows: RecordBatch) -> Result<()> {
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
+        let Some(waiting) = &mut self.waiting else { return self.parted.write(rows) };
+        self.waiting_bytes += rows.columns().iter().map(shown_bytes).sum::<usize>();
+        waiting.push(rows);
+        if self.waiting_bytes >= GATHER_BYTES { self.put() } else { Ok(()) }
+    }
+
+    fn put(&mut self) -> Result<()> {
+        self.waiting_bytes = 0;
+        let waiting = self.waiting.as_mut().map(std::mem::take).unwrap_or_default();
+        let rows = match waiting.as_slice() {
+            [] => return Ok(()),
+            [one] => one.clone(),
+            [first, ..] => concat_batches(first.schema_ref(), &waiting)?,
+        };
+        self.parted.write(rows)
+    }
+
+    /// Ends it, with the paths that it has met.
+    pub(super) fn finish(mut self) -> Result<(Vec<Values>, Written)> {
+        self.put()?;
+        Ok((self.parted.paths(), self.parted.finish()?))
+    }
+}
+
+/// How a query's rows are laid down for workers who write them, if they are to be.
+pub(super) struct Plans {
+    pub folder: Arc<ScratchFolder>,
+    pub laying: Laying,
+    pub output: Output,
+    pub spec: SinkSpec,
+    /// How stores are reached, if that is not as the source says.
+    pub secrets: Option<BTreeMap<String, String>>,
+    /// Threads of a worker.
+    threads: usize,
+    place: Place,
+}
+
+impl Plans {
+    /// Where an output is, which so many may write; none where they would not reach its bucket, as there are no `secrets`
+    /// by which they reach the source as well.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], and where the scratch folder that the user names cannot be written to.
+    pub(super) fn of(
+        output: &Output,
+        folder: impl FnOnce() -> Result<Option<Arc<ScratchFolder>>>,
+        (reach, bytes_max): (Reach, u64),
+        secrets: Option<BTreeMap<String, String>>,
+        cancel: &Cancel,
+    ) -> Result<Option<Plans>> {
+        let Some(place) = output.place(cancel)? else { return Ok(None) };
+        let placed = match &place {
+            Place::Folder(folder) => Some(folder.clone()),
+            Place::Bucket(_) if secrets.is_some() => None,
+            Place::Bucket(_) => return Ok(None),
+        };
+        let Some(folder) = folder()? else { return Ok(None) };
+        let said = output.0.said.clone();
+        let spec = said.clone().spec()?;
+        let places = (PLACES_PER_THREAD * reach.threads).max(PLACES_MIN);
+        let threads = (reach.threads / reach.workers.max(1)).max(1);
+        let url = folder.url.clone();
+        let laying = Laying { url, places, bytes_max, output: said, folder: placed };
+        let output = output.clone();
+        Ok(Some(Plans { folder, laying, output, spec, secrets, threads, place }))
+    }
+
+    /// Has workers lay down the rows of finished groups, and write them.
+    ///
+    /// # Errors
+    /// The first that a worker meets.
+    pub(super) fn have_groups_written(
+        &self,
+        dealer: &Dealer,
+        ranged: Ranged,
+        schema: &SchemaRef,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        // Behind what merged the ranges.
+        let behind = ranged.tasks;
+        let ranges = ranged.places()?;
+        let done = ranges.iter().map(|_| None).collect();
+        let (threads, progress) = (self.threads, dealer.progress());
+        let mut laying = LayingGroups { ranges, threads, progress, done };
+        dealer.further(behind).run(&mut laying)?;
+        let behind = behind + laying.count();
+        let (mut parts, mut paths) = (Vec::new(), HashSet::new());
+        for laid in laying.done {
+            let laid = laid.ok_or_else(|| bad("some ranges are missing"))?;
+            parts.extend(laid.part);
+            paths.extend(laid.paths);
+        }
+        self.have_written((dealer, behind), parts, paths, schema, cancel)
+    }
+
+    /// Has workers write what was laid down, by tasks that stand behind so many others.
+    ///
+    /// # Errors
+    /// The first that a worker meets.
+    pub(super) fn have_written(
+        &self,
+        (dealer, behind): (&Dealer, usize),
+        parts: Vec<Parted>,
+        paths: HashSet<Values>,
+        schema: &SchemaRef,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let objects = match &self.place {
+            Place::Folder(_) => None,
+            Place::Bucket(bucket) => {
+                let mut paths: Vec<Values> = paths.into_iter().collect();
+                paths.sort_unstable();
+                let spread = Spread::new(&self.spec, schema, self.laying.places)?;
+                let of_writer = |(values, key)| (spread.writer(&values), values, key);
+                Some((bucket, bucket.keys(&paths)?.into_iter().map(of_writer).collect()))
+            }
+        };
+        let mut writing = Writing {
+            parts: &parts,
+            objects,
+            threads: self.threads,
+            progress: dealer.progress(),
+            cancel,
+            again: Vec::new(),
+            done: Placed::default(),
+        };
+        dealer.further(behind).run(&mut writing)?;
+        let Placed { rows, files, .. } = writing.done;
+        self.output.0.state.lock().written = Some((rows, files));
+        Ok(())
+    }
+
+    /// Notes that workers do not see the output's folder, if that is what an error says.
+    pub(super) fn is_out_of_sight(&self, error: &Error) -> bool {
+        let Some(folder) = &self.laying.folder else { return false };
+        let lock = folder.lock.to_string_lossy();
+        let text = error.to_string();
+        let is_it = text.contains(lock.as_ref());
+        if is_it {
+            let first = text.lines().next().unwrap_or_default();
+            let (_, of) = first.split_once("` is not on ").unwrap_or(("", "a worker's machine"));
+            let machine = of.split(',').next().unwrap_or(of);
+            self.output.warn(format!(
+                "the output's folder is not on {machine}: its files are written by this process, which all rows pass"
+            ));
+        }
+        is_it
+    }
+}
+
+/// An iterator of batches: of those rows that are few, or that nobody else writes. All others are in files when it ends.
+pub(crate) struct LaidRows {
+    /// None at the end, when what is in work is nobody's any more.
+    reading: Option<Reading>,
+    coming: VecDeque<RecordBatch>,
+}
+
+struct Reading {
+    dealer: Dealer,
+    scan: Arc<Scan>,
+    progress: Progress,
+    cancel: Cancel,
+    plans: Plans,
+    schema: SchemaRef,
+    /// Rows that came, behind all parts that there are.
+    held: Vec<RecordBatch>,
+    held_bytes: u64,
+    parts: Vec<Parted>,
+    /// Of objects, the paths that were met.
+    paths: HashSet<Values>,
+}
+
+impl LaidRows {
+    pub(super) fn new(
+        dealer: Dealer,
+        scan: Arc<Scan>,
+        plans: Plans,
+        schema: SchemaRef,
+        cancel: &Cancel,
+    ) -> Self {
+        let progress = dealer.progress().clone();
+        let reading = Reading {
+            dealer,
+            scan,
+            progress,
+            cancel: cancel.clone(),
+            plans,
+            schema,
+            held: Vec::new(),
+            held_bytes: 0,
+            parts: Vec::new(),
+            paths: HashSet::new(),
+        };
+        LaidRows { reading: Some(reading), coming: VecDeque::new() }
+    }
+}
+
+impl Iterator for LaidRows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(reading) = self.reading.take() {
+            match reading.run() {
+                Ok(few) => self.coming = few.into(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.coming.pop_front().map(Ok)
+    }
+}
+
+impl Reading {
+    /// Has all rows read, and written if they are many.
+    fn run(mut self) -> Result<Vec<RecordBatch>> {
+        while let Some((places, part)) = self.dealer.next()? {
+            self.take(&places, part)?;
+        }
+        if self.parts.is_empty() {
+            return Ok(self.held);
+        }
+        self.put_held()?;
+        let Reading { dealer, cancel, plans, schema, parts, paths, .. } = self;
+        plans.have_written((&dealer, 0), parts, paths, &schema, &cancel)?;
+        Ok(Vec::new())
+    }
+
+    fn take(&mut self, places: &Range<usize>, mut part: Part) -> Result<()> {
+        if part.read.len() != places.len() {
+            return Err(Dealer::of_others());
+        }
+        for read in part.read.drain(..) {
+            let split = self.scan.splits().get(places.start + read.place);
+            let split = split.ok_or_else(Dealer::of_others)?;
+            let stats = SplitStats::described(read.stats, split)?;
+            self.progress.add_bytes(split.bytes);
+            self.progress.add_rows(stats.rows);
+            self.progress.map().add_rows(read.mapped_rows);
+            self.scan.accept(stats)?;
+        }
+        if let Some(parted) = part.take_parted()? {
+            self.put_held()?;
+            self.parts.push(parted);
+            self.paths.extend(part.take_paths()?);
+            return Ok(());
+        }
+        while let Some((_, batch)) = part.next_batch()? {
+            self.held_bytes += batch.columns().iter().map(shown_bytes).sum::<usize>() as u64;
+            self.held.push(batch);
+        }
+        if self.held_bytes > self.plans.laying.bytes_max { self.put_held() } else { Ok(()) }
+    }
+
+    /// Lays down what came to this process.
+    fn put_held(&mut self) -> Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let Plans { folder, laying, spec, .. } = &self.plans;
+        let spread = Spread::new(spec, &self.schema, laying.places)?;
+        let mut own = LaidWriter::new(&folder.scratch, spread, 0, "own");
+        self.held_bytes = 0;
+        self.held.drain(..).try_for_each(|batch| own.write(batch))?;
+        let (paths, written) = own.finish()?;
+        if let Written::Parted(parted) = written {
+            self.parts.push(parted);
+            self.paths.extend(paths);
+        }
+        Ok(())
+    }
+}
+
+/// The tasks that lay rows of groups down, and what came of them.
+struct LayingGroups<'a> {
+    ranges: Vec<Option<(ScratchFile, Range<u64>)>>,
+    threads: usize,
+    progress: &'a Progress,
+    /// Of each range.
+    done: Vec<Option<LaidRange>>,
+}
+
+impl LayingGroups<'_> {
+    fn ranges_of(&self, number: usize) -> Range<usize> {
+        let first = number * self.threads;
+        first..self.ranges.len().min(first + self.threads)
+    }
+}
+
+impl Tasks for LayingGroups<'_> {
+    fn count(&self) -> usize {
+        self.ranges.len().div_ceil(self.threads)
+    }
+
+    fn task(&mut self, number: usize) -> Result<NewTask> {
+        let ranges = self.ranges.get(self.ranges_of(number)).unwrap_or_default().to_vec();
+        let bytes = ranges.iter().flatten().map(|(_, bytes)| bytes.end - bytes.start).sum();
+        let name = format!("groups {} of {}", number + 1, self.count());
+        Ok(NewTask { bytes, name, content: Lay { ranges }.encoded()? })
+    }
+
+    fn take(&mut self, number: usize, content: Vec<u8>) -> Result<Came> {
+        let part = Part::decoded(content)?;
+        let laid = part.laid()?;
+        let slots = self.ranges_of(number);
+        let slots = self.done.get_mut(slots).unwrap_or_default();
+        if laid.len() != slots.len() {
+            return Err(bad("some ranges are missing"));
+        }
+        slots.iter_mut().zip(laid).for_each(|(slot, own)| *slot = Some(own));
+        self.progress.tables().add_cpu_elsewhere(part.took.cpu);
+        Ok(Came { took: part.took, bytes: 0 })
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("the same groups, task {} of {} that finish them", number + 1, self.count())
+    }
+}
+
+/// The tasks that write files, and what came of them.
+struct Writing<'a> {
+    parts: &'a [Parted],
+    /// Of objects: who begins their uploads, and each one's writer, values and key.
+    objects: Option<(&'a PlacedBucket, Vec<(usize, Values, String)>)>,
+    threads: usize,
+    progress: &'a Progress,
+    cancel: &'a Cancel,
+    /// Places that are written once more, with an upload for each object.
+    again: Vec<Range<usize>>,
+    done: Placed,
+}
+
+impl Writing<'_> {
+    /// How many places there are: one of one file.
+    fn places(&self) -> usize {
+        let runs = self.parts.iter().flat_map(|part| &part.runs);
+        runs.map(|run| run.len().saturating_sub(1)).max().unwrap_or(0)
+    }
+
+    /// The tasks, without those that are done again.
+    fn first_count(&self) -> usize {
+        self.places().div_ceil(self.threads)
+    }
+
+    fn places_of(&self, number: usize) -> Range<usize> {
+        match number.checked_sub(self.first_count()) {
+            Some(again) => self.again.get(again).cloned().unwrap_or_default(),
+            None => {
+                let first = number * self.threads;
+                first..self.places().min(first + self.threads)
+            }
+        }
+    }
+
+    /// Begins uploads for those objects of a task that are likely to need one.
+    fn begun(&self, number: usize, places: &Range<usize>) -> Result<Vec<Vec<BegunObject>>> {
+        let Some((bucket, objects)) = &self.objects else { return Ok(Vec::new()) };
+        let bytes = |place: usize| -> u64 {
+            self.parts.iter().map(|part| part.bytes(&(place..place + 1))).sum()
+        };
+        let is_sure = number >= self.first_count();
+        let is_large: Vec<bool> =
+            places.clone().map(|place| is_sure || bytes(place) > LARGE_BYTES).collect();
+        let own = objects.iter().filter(|(place, ..)| {
+            place.checked_sub(places.start).and_then(|at| is_large.get(at)).is_some_and(|it| *it)
+        });
+        let own: Vec<_> = own.map(|(_, values, key)| (values.clone(), key.clone())).collect();
+        Ok(bucket.begin(&own, COPIES, &mut || self.cancel.check())?)
+    }
+}
+
+impl Tasks for Writing<'_> {
+    fn count(&self) -> usize {
+        self.first_count() + self.again.len()
+    }
+
+    fn task(&mut self, number: usize) -> Result<NewTask> {
+        let places = self.places_of(number);
+        let parts = self.parts.iter().filter_map(|part| part.only(&places)).collect();
+        let bytes = self.parts.iter().map(|part| part.bytes(&places)).sum();
+        let begun = self.begun(number, &places)?;
+        let write = Write { count: places.len(), parts, begun };
+        let name = format!("write {} of {}", number + 1, self.count());
+        Ok(NewTask { bytes, name, content: write.encoded()? })
+    }
+
+    fn take(&mut self, number: usize, content: Vec<u8>) -> Result<Came> {
+        let part = Part::decoded(content)?;
+        let Placed { rows, files, is_too_large } = part.placed()?;
+        self.progress.map().add_cpu_elsewhere(part.took.cpu);
+        match is_too_large {
+            true if self.objects.is_none() => return Err(bad("a file is never too large")),
+            true => self.again.push(self.places_of(number)),
+            false => {
+                self.done.rows += rows;
+                self.done.files.extend(files);
+            }
+        }
+        Ok(Came { took: part.took, bytes: 0 })
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("the same files, task {} of {} that write them", number + 1, self.count())
+    }
+}
+
+/// The rows that were laid down for one place, in their order.
+pub(super) fn each_of(
+    scratch: &Scratch,
+    parts: &[Parted],
+    place: usize,
+    each: &mut dyn FnMut(&RecordBatch) -> Result<()>,
+) -> Result<()> {
+    for part in parts {
+        for run in &part.runs {
+            let ends = run.get(place).zip(run.get(place + 1));
+            let (start, end) = ends.ok_or_else(|| bad("a run without this place"))?;
+            if start >= end {
+                continue;
+            }
+            let mut own: Groups<_> = groups(scratch, &part.file, *start..*end)?;
+            while let Some(rows) = own.next()? {
+                each(&rows)?;
+            }
+        }
+    }
+    Ok(())
+}
