@@ -1,9 +1,10 @@
 """A driver killed in each phase of its commit: nothing of it is seen, or what is seen is finished.
 
-    python3 tests/cluster/commits.py [--tidemill PATH] [--kinds file,files,folder,object,objects]
+    python3 tests/cluster/commits.py [--tidemill PATH] [--kinds file,files,rows,…,objects-sent]
 
-The program asks a cluster of this machine's processes and writes a file, several, a folder that it
-converts to, an object of several parts, or several objects. It is killed with SIGKILL before its
+The program asks a cluster of this machine's processes and writes a file, several, several that
+workers write (`rows`), a folder that it converts to, an object of several parts, several objects,
+or several that workers send. It is killed with SIGKILL before its
 first operation on what it writes, in the next run before its second, and so on to the last
 (`watched.py`; of a bucket: before each request, and before each operation on what it keeps in the
 state folder).
@@ -45,10 +46,15 @@ MANY = "SELECT k, x, note FROM '{logs}/*.csv'"
 KINDS = {
     "file": ("query", FEW, "-o", "{out}/groups.csv"),
     "files": ("query", FEW, "-o", "{out}/{{k}}/groups.csv"),
+    "rows": ("query", MANY, "-o", "{out}/{{k}}/rows.csv"),
     "folder": ("convert", "{logs}/*.csv", "{out}/", "--format", "json"),
     "object": ("query", MANY, "-o", "s3://out/deep/rows.csv"),
     "objects": ("query", MANY + " WHERE k < 'c' OR x < 2", "-o", "s3://out/{{k}}.csv"),
+    "objects-sent": ("query", MANY, "-o", "s3://out/{{k}}.csv"),
 }
+
+#: Those that workers write, however few rows there are.
+BY_WORKERS = ("rows", "objects-sent")
 BUCKET = "out"
 
 #: What is said while a cluster still ends the workers of a driver that was killed.
@@ -113,6 +119,8 @@ class Commits:
         """The program's words."""
         words = [word.format(logs=self.logs, out=self.out) for word in KINDS[kind]]
         words += ["--overwrite"] if is_over else []
+        if on is not None and kind in BY_WORKERS:
+            words += ["--scratch", str(self.folder / "scratch"), "--scratch-above", "0"]
         return [self.tidemill, *words, *([] if on is None else ["--on", on])]
 
     def run(self, words: list[str]) -> None:
@@ -225,7 +233,7 @@ class Commits:
     ) -> str:
         """What came of a run that was killed before the last of these."""
         renames = ("rename", "renameat", "renameat2")
-        before = done[:-1] if kind in ("file", "files", "folder") else done
+        before = done[:-1] if not kind.startswith("object") else done
         is_committed = any(n in renames and p.endswith("manifest.tmp") for n, p in before)
         first = self.seen(kind)
         if any(here.get(name) != content for name, content in first.items()):

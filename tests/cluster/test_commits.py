@@ -37,7 +37,7 @@ def names_a_file(nth):
     return is_it
 
 
-@pytest.mark.parametrize("kind", ["files", "folder"])
+@pytest.mark.parametrize("kind", ["files", "rows", "folder"])
 def test_files_are_there_all_or_none_and_the_next_run_ends_what_was_begun(commits, kind):
     here = commits.here(kind)
     assert len(here) >= 5
@@ -54,6 +54,16 @@ def test_an_object_of_several_parts_is_there_or_not(commits):
     assert "partNumber" in at and outcome == "nothing"
     completes = lambda asked: asked.method == "POST" and "uploadId" in asked.query  # noqa: E731
     at, outcome = commits.killed("object", here, request=completes)
+    assert "uploadId" in at and outcome == "finished by the next run"
+
+
+def test_objects_that_workers_send_are_there_all_or_none(commits):
+    here = commits.here("objects-sent")
+    assert len(here) == 8
+    completes = lambda asked: asked.method == "POST" and "uploadId" in asked.query  # noqa: E731
+    at, outcome = commits.killed("objects-sent", here, operation=names_the_manifest, is_again=False)
+    assert (at, outcome) == ("rename manifest.tmp", "nothing")
+    at, outcome = commits.killed("objects-sent", here, request=completes)
     assert "uploadId" in at and outcome == "finished by the next run"
 
 

@@ -27,6 +27,8 @@ from faulty import Stall, Status, always, first
 __all__ = ["bucket", "home", "proxy"]
 
 SQL = "SELECT day, user, ms, note FROM '{logs}/*.csv' WHERE ms > 20"
+#: Nine objects that are large enough to be sent in parts.
+PAGES = SQL.replace("note", "note, page")
 
 
 def files(folder):
@@ -105,7 +107,7 @@ def test_one_file_is_converted_by_workers(cluster, logs, tmp_path, tidemill):
 
 def to_bucket(logs, endpoint, name, scratch, **more):
     return tm.query(
-        SQL.format(logs=logs),
+        PAGES.format(logs=logs),
         output=f"s3://sinks/a/out/{name}",
         on="ray",
         scratch=scratch,
@@ -124,7 +126,7 @@ def written_there(bucket):
 
 @pytest.mark.parametrize("name", ["all.json", "{page}.csv", "{day}/{user}.csv"])
 def test_workers_send_objects(cluster, logs, proxy, bucket, home, tmp_path, name):
-    sql = SQL.replace("note", "note, page")
+    sql = PAGES
     if name == "{day}/{user}.csv":
         sql += " AND user < 20"
     expected, alone = here(logs, tmp_path, name, sql)
@@ -148,7 +150,7 @@ def test_workers_send_objects(cluster, logs, proxy, bucket, home, tmp_path, name
 def test_workers_that_are_killed_while_they_send_leave_nothing(
     cluster, logs, proxy, bucket, home, tmp_path
 ):
-    expected, _ = here(logs, tmp_path, "{day}.csv")
+    expected, _ = here(logs, tmp_path, "{page}.csv", PAGES)
     workers = connect("ray", memory=None)
     workers.look()
     places = workers.places()
@@ -163,7 +165,7 @@ def test_workers_that_are_killed_while_they_send_leave_nothing(
         return Stall()
 
     proxy.rules.append(rule)
-    to_bucket(logs, proxy.url, "{day}.csv", tmp_path)
+    to_bucket(logs, proxy.url, "{page}.csv", tmp_path)
     assert killed
     assert written_there(bucket) == expected
     assert uploads(bucket) == []
@@ -173,10 +175,10 @@ def test_workers_that_are_killed_while_they_send_leave_nothing(
 
 
 def test_of_two_who_send_an_object_one_counts(cluster, logs, proxy, bucket, home, tmp_path):
-    expected, _ = here(logs, tmp_path, "{day}.csv")
+    expected, _ = here(logs, tmp_path, "{page}.csv", PAGES)
     # Its worker waits for an answer until somebody else has done the task.
     proxy.rules.append(first(1, Stall(), when=sends_part))
-    to_bucket(logs, proxy.url, "{day}.csv", tmp_path)
+    to_bucket(logs, proxy.url, "{page}.csv", tmp_path)
     assert written_there(bucket) == expected
     proxy.released.set()
     assert uploads(bucket) == []
@@ -186,7 +188,7 @@ def test_of_two_who_send_an_object_one_counts(cluster, logs, proxy, bucket, home
 def test_a_bucket_that_takes_nothing_is_named(cluster, logs, proxy, bucket, home, tmp_path):
     proxy.rules.append(always(Status(403, "AccessDenied"), when=sends_part))
     with pytest.raises(tm.TidemillError, match=r"cannot write `s3://sinks/a/out/") as refused:
-        to_bucket(logs, proxy.url, "{day}.csv", tmp_path)
+        to_bucket(logs, proxy.url, "{page}.csv", tmp_path)
     assert "hush" not in str(refused.value)
     assert objects(bucket) == []
     assert uploads(bucket) == []

@@ -1,5 +1,6 @@
 //! Standard error and signals: the progress bar, complaints, Ctrl-C.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tidemill_engine::coverage::{grouped, human_bytes};
 use tidemill_engine::error::{visible, without_secrets};
+use tidemill_engine::progress::Elsewhere;
 use tidemill_engine::running::GRACE;
 use tidemill_engine::sink::is_writing_directly;
 use tidemill_engine::{Cancel, Error, Progress};
@@ -22,6 +24,12 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Shorter runs show no bar: it would only flicker.
 const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A run that goes on for longer shows what each of its workers on a cluster has done, a line each …
+const WORKERS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// … of so many at most.
+const WORKERS_SHOWN: usize = 8;
 
 /// What runs, for whoever wants to stop it.
 static RUNS: Mutex<Option<Cancel>> = Mutex::new(None);
@@ -234,8 +242,16 @@ impl Bar {
             elsewhere: self.progress.count_elsewhere(),
         };
         // The spinner has two columns, and a terminal goes to the next line behind its last one.
-        let columns = screen::size_of(libc::STDERR_FILENO).0;
-        bar.set_message(state.line(columns.saturating_sub(3)));
+        let (columns, lines) = screen::size_of(libc::STDERR_FILENO);
+        let mut text = state.line(columns.saturating_sub(3));
+        if self.started.elapsed() >= WORKERS_PATIENCE {
+            let workers = self.progress.elsewhere();
+            for line in worker_lines(&workers, columns.saturating_sub(1), lines / 3) {
+                text.push('\n');
+                text.push_str(&line);
+            }
+        }
+        bar.set_message(text);
         bar.tick();
     }
 
@@ -304,7 +320,7 @@ impl Shown {
                     0 => String::new(),
                     bytes => format!("{} on disk", human_bytes(bytes)),
                 };
-                vec![format!("all read, {what}"), rows, elapsed, spilled]
+                vec![format!("all read, {what}"), rows, elapsed, spilled, workers]
             }
             (false, 0) => vec![human_bytes(self.bytes), rows, rate, elapsed, workers],
             (false, total) => {
@@ -331,6 +347,60 @@ impl Shown {
         }
         format!("{} {text}", bar(self.bytes, self.total, room))
     }
+}
+
+/// What each worker has done, in so many lines of so many columns at most: those that have done most, where they are more.
+fn worker_lines(
+    workers: &BTreeMap<String, Elsewhere>,
+    columns: usize,
+    lines: usize,
+) -> Vec<String> {
+    let most = lines.min(WORKERS_SHOWN);
+    if workers.is_empty() || most < 2 {
+        return Vec::new();
+    }
+    let mut shown: Vec<(&String, &Elsewhere)> = workers.iter().collect();
+    let left = match shown.len() > most {
+        true => shown.len() - (most - 1),
+        false => 0,
+    };
+    if left > 0 {
+        shown.sort_by_key(|(_, worker)| std::cmp::Reverse(worker.bytes));
+        shown.truncate(most - 1);
+        shown.sort_by_key(|(name, _)| *name);
+    }
+    let cells: Vec<[String; 5]> = shown
+        .iter()
+        .map(|(name, worker)| {
+            let lost = match worker.lost {
+                0 => String::new(),
+                lost => format!("{} lost", grouped(lost)),
+            };
+            [
+                (*name).clone(),
+                format!("{} tasks", grouped(worker.tasks)),
+                human_bytes(worker.bytes),
+                format!("{:.1} s CPU", worker.cpu.as_secs_f64()),
+                lost,
+            ]
+        })
+        .collect();
+    let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let line = |row: &[String; 5]| {
+        let [name, numbers @ ..] = row;
+        let mut text = format!("  {name:<0$}", widths[0]);
+        for (number, width) in numbers.iter().zip(&widths[1..]) {
+            text.push_str(&format!("  {number:>width$}"));
+        }
+        text.trim_end().chars().take(columns).collect()
+    };
+    let mut text: Vec<String> = cells.iter().map(line).collect();
+    if left > 0 {
+        let more = format!("  … and {} more", grouped(left as u64));
+        text.push(more.chars().take(columns).collect());
+    }
+    text
 }
 
 /// A bar that is never full before the end.
@@ -384,6 +454,36 @@ mod tests {
                 assert!(line.chars().count() <= columns, "{columns}: {line}");
             }
         }
+    }
+
+    #[test]
+    fn workers_have_a_line_each_as_far_as_there_is_room() {
+        let worker = |number: u64| {
+            let done = Elsewhere {
+                tasks: 3 * number,
+                lost: number % 2,
+                bytes: number * 1_000_000,
+                cpu: Duration::from_millis(number * 700),
+                ..Elsewhere::default()
+            };
+            (format!("vm:{}", number * number), done)
+        };
+        let four: BTreeMap<String, Elsewhere> = (9..13).map(worker).collect();
+        assert_eq!(
+            worker_lines(&four, 80, 24),
+            [
+                "  vm:100  30 tasks  10.0 MB  7.0 s CPU",
+                "  vm:121  33 tasks  11.0 MB  7.7 s CPU  1 lost",
+                "  vm:144  36 tasks  12.0 MB  8.4 s CPU",
+                "  vm:81   27 tasks  9.00 MB  6.3 s CPU  1 lost",
+            ]
+        );
+        assert_eq!(
+            worker_lines(&four, 20, 3),
+            ["  vm:121  33 tasks  ", "  vm:144  36 tasks  ", "  … and 2 more"]
+        );
+        assert!(worker_lines(&four, 80, 1).is_empty());
+        assert!(worker_lines(&BTreeMap::new(), 80, 24).is_empty());
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod hashing {
 pub mod ids;
 pub mod job;
 mod kept;
+mod limits;
 pub mod on;
 pub mod posted;
 pub mod program_files;

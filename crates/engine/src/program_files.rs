@@ -8,7 +8,7 @@ use tidemill_remote::StorageOptions;
 use tidemill_source::program::Program;
 use tidemill_source::program_files::ProgramFiles;
 
-use crate::job::Limits;
+use crate::limits::Limits;
 
 /// Files and objects for the programs of a run; none for no URL. What is elsewhere is reached by `storage`, and kept in the
 /// first folder for what does not fit memory that one of the limits names.

@@ -11,7 +11,7 @@ mod section;
 mod tree;
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
@@ -26,6 +26,9 @@ use tidemill_sql::statement::schema_from_sql;
 use toml::de::DeTable;
 
 use crate::program_files;
+
+pub use crate::limits::Limits;
+
 use section::Section;
 use tree::{Lines, Node, Tree, Value, table_from_toml, value_from_json};
 
@@ -61,25 +64,6 @@ pub struct Tables {
     pub by: Vec<String>,
     /// Column name and aggregate expression, in the job file's order.
     pub columns: Vec<(String, String)>,
-}
-
-/// The `[run]` section, as text that is read where the flags of the same names are.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Limits {
-    /// The memory budget (see [`memory::parse_size`](tidemill_base::memory::parse_size)).
-    pub memory: Option<String>,
-    /// How many malformed records are let pass: `N` or `P%`.
-    pub max_bad: Option<String>,
-    /// Worker threads, at least 1.
-    pub threads: Option<usize>,
-    /// Which runs on the machine go first: `high`, `normal` or `low`.
-    pub priority: Option<String>,
-    /// Folders that take what does not fit memory; none where that is not said.
-    pub spill_dirs: Vec<PathBuf>,
-    /// On a cluster: splits that so many workers ended over fail the run.
-    pub max_attempts: Option<usize>,
-    /// On a cluster: how tables that are too large to be sent go between workers.
-    pub scratch: ScratchSpec,
 }
 
 impl Job {

@@ -160,7 +160,7 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
     if !plan.explain().is_ok_and(|explained| explained.path != "datafusion") {
         return;
     }
-    let is_written = query.sql.len().is_multiple_of(2) && query.output.is_none();
+    let is_written = query.sql.len().is_multiple_of(4) && query.output.is_none();
     if is_written && !query.sql.contains("ORDER BY") && !query.sql.contains("LIMIT") {
         written_again(query, &settings);
     }

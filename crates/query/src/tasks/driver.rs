@@ -18,7 +18,8 @@ use tidemill_tables::{Table, TableSpec};
 use super::dealer::{Cutting, Dealer, cut};
 use super::drawn::Drawn;
 use super::job::{Asked, DrawnSaid, Job, Said};
-use super::laid::{LaidRows, Output, Plans};
+use super::laid::{LaidRows, Plans};
+use super::output::Output;
 use super::parted::Parting;
 use super::reduction::{self, Reduction};
 use super::rows::RowsElsewhere;
@@ -286,8 +287,9 @@ pub(crate) fn rows(
         start_laying(plan, of, asked, workers, (of_tables(plan), None), plans)?;
     Ok(match plans {
         Some(plans) => {
-            let (schema, cancel) = (Arc::clone(plan.schema()), &plan.settings.cancel);
-            RowsThere::Laid(LaidRows::new(dealer, scan, plans, schema, cancel))
+            let (schema, settings) = (Arc::clone(plan.schema()), &plan.settings);
+            let own = (&settings.cancel, settings.share(1, 1));
+            RowsThere::Laid(LaidRows::new(dealer, scan, plans, schema, own))
         }
         None => sent(dealer, scan),
     })

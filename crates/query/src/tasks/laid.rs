@@ -19,113 +19,36 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
-use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::compact::shown_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
-use tidemill_remote::StorageOptions;
 use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchFolder};
 use tidemill_sink::{
-    BegunObject, OutputSaid, Place, PlacedBucket, PlacedFile, PlacedFolder, SinkSpec, Spread,
-    Values,
+    BegunObject, OutputSaid, Place, PlacedFile, PlacedFolder, SinkSpec, Spread, Values,
 };
 use tidemill_source::SplitStats;
 
 use super::Reach;
 use super::dealer::Dealer;
 use super::job::bad;
+use super::output::Output;
 use super::parted::{Groups, Parted, PartedWriter, Written, groups};
 use super::reduction::Ranged;
 use super::task::Part;
-use super::unordered::{Came, NewTask, Tasks};
+use super::unordered::Tasks;
+use super::writing::{LayingGroups, Writing};
 use crate::scan::Scan;
 
 /// So many places are there for each thread: some have more to write than others.
 const PLACES_PER_THREAD: usize = 4;
-/// And so many at least.
+/// And so many at least, and at most: each is told where all scratch files have what is its own.
 const PLACES_MIN: usize = 16;
-/// Rows are put apart so many bytes at a time: what a place has of each is a section.
+const PLACES_MAX: usize = 4096;
+/// Rows are put apart so many bytes at a time, or a sixteenth of the memory: what a place has of each is a section.
 const GATHER_BYTES: usize = 16 << 20;
-/// What one place has to write is likely to become objects that need an upload, if it has more bytes.
-const LARGE_BYTES: u64 = 256 << 10;
-/// So many workers may do a task at the same time, each with uploads of its own.
-const COPIES: usize = 2;
-/// How long it is waited for an output before it is looked whether the run has ended.
-const TICK: std::time::Duration = std::time::Duration::from_millis(50);
-
-/// An output whose files workers may write. Whoever has it says where, and takes what was written; cloning shares it.
-#[derive(Debug, Clone)]
-pub struct Output(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    said: OutputSaid,
-    storage: StorageOptions,
-    state: Mutex<State>,
-    is_open: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Where files are written before they appear, once that is known: none where only this process can write them.
-    place: Option<Option<Place>>,
-    /// The files, and how many rows they have.
-    written: Option<(u64, Vec<PlacedFile>)>,
-    /// Why workers do not write them, though they might.
-    warning: Option<String>,
-}
-
-impl Output {
-    /// The output of a query; none of one that only this process can write.
-    pub fn new(spec: &SinkSpec) -> Option<Output> {
-        let said = OutputSaid::of(spec)?;
-        let (storage, state) = (spec.storage_options.clone(), Mutex::default());
-        let shared = Shared { said, storage, state, is_open: Condvar::new() };
-        Some(Output(Arc::new(shared)))
-    }
-
-    /// Says where its files are written. A query that workers may write waits for that.
-    pub fn open(&self, place: Option<Place>) {
-        self.0.state.lock().place = Some(place);
-        self.0.is_open.notify_all();
-    }
-
-    /// The files that workers have written, and how many rows these have, once the query has ended: then it gave no rows.
-    pub fn take_written(&self) -> Option<(u64, Vec<PlacedFile>)> {
-        self.0.state.lock().written.take()
-    }
-
-    /// What the user should be told besides.
-    pub fn take_warning(&self) -> Option<String> {
-        self.0.state.lock().warning.take()
-    }
-
-    /// Where its files are written.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`].
-    fn place(&self, cancel: &Cancel) -> Result<Option<Place>> {
-        let mut state = self.0.state.lock();
-        loop {
-            if let Some(place) = &state.place {
-                return Ok(place.clone());
-            }
-            cancel.check()?;
-            self.0.is_open.wait_for(&mut state, TICK);
-        }
-    }
-
-    /// How its store is reached.
-    pub(super) fn storage(&self) -> &StorageOptions {
-        &self.0.storage
-    }
-
-    fn warn(&self, warning: String) {
-        self.0.state.lock().warning = Some(warning);
-    }
-}
+const GATHER_SHARE: usize = 16;
 
 /// How rows are laid down, and who writes what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,13 +109,21 @@ pub(super) struct LaidWriter<'a> {
     /// Rows that are put apart together; where there is one place, batches stay as they are.
     waiting: Option<Vec<RecordBatch>>,
     waiting_bytes: usize,
+    waiting_max: usize,
 }
 
 impl<'a> LaidWriter<'a> {
-    pub(super) fn new(scratch: &'a Scratch, spread: Spread, bytes_max: u64, label: &str) -> Self {
+    /// Lays down rows of more than `bytes_max`, within its share of so much memory.
+    pub(super) fn new(
+        scratch: &'a Scratch,
+        spread: Spread,
+        (bytes_max, memory_bytes): (u64, usize),
+        label: &str,
+    ) -> Self {
         let waiting = (spread.count() > 1).then(Vec::new);
         let parted = PartedWriter::of_rows(scratch, spread, bytes_max, label);
-        LaidWriter { parted, waiting, waiting_bytes: 0 }
+        let waiting_max = GATHER_BYTES.min(memory_bytes / GATHER_SHARE);
+        LaidWriter { parted, waiting, waiting_bytes: 0, waiting_max }
     }
 
     pub(super) fn write(&mut self, rows: RecordBatch) -> Result<()> {
@@ -202,7 +133,7 @@ impl<'a> LaidWriter<'a> {
         let Some(waiting) = &mut self.waiting else { return self.parted.write(rows) };
         self.waiting_bytes += rows.columns().iter().map(shown_bytes).sum::<usize>();
         waiting.push(rows);
-        if self.waiting_bytes >= GATHER_BYTES { self.put() } else { Ok(()) }
+        if self.waiting_bytes >= self.waiting_max { self.put() } else { Ok(()) }
     }
 
     fn put(&mut self) -> Result<()> {
@@ -256,9 +187,9 @@ impl Plans {
             Place::Bucket(_) => return Ok(None),
         };
         let Some(folder) = folder()? else { return Ok(None) };
-        let said = output.0.said.clone();
+        let said = output.said().clone();
         let spec = said.clone().spec()?;
-        let places = (PLACES_PER_THREAD * reach.threads).max(PLACES_MIN);
+        let places = (PLACES_PER_THREAD * reach.threads).clamp(PLACES_MIN, PLACES_MAX);
         let threads = (reach.threads / reach.workers.max(1)).max(1);
         let url = folder.url.clone();
         let laying = Laying { url, places, bytes_max, output: said, folder: placed };
@@ -330,7 +261,7 @@ impl Plans {
         };
         dealer.further(behind).run(&mut writing)?;
         let Placed { rows, files, .. } = writing.done;
-        self.output.0.state.lock().written = Some((rows, files));
+        self.output.set_written(rows, files);
         Ok(())
     }
 
@@ -364,6 +295,7 @@ struct Reading {
     scan: Arc<Scan>,
     progress: Progress,
     cancel: Cancel,
+    memory_bytes: usize,
     plans: Plans,
     schema: SchemaRef,
     /// Rows that came, behind all parts that there are.
@@ -380,7 +312,7 @@ impl LaidRows {
         scan: Arc<Scan>,
         plans: Plans,
         schema: SchemaRef,
-        cancel: &Cancel,
+        (cancel, memory_bytes): (&Cancel, usize),
     ) -> Self {
         let progress = dealer.progress().clone();
         let reading = Reading {
@@ -388,6 +320,7 @@ impl LaidRows {
             scan,
             progress,
             cancel: cancel.clone(),
+            memory_bytes,
             plans,
             schema,
             held: Vec::new(),
@@ -461,7 +394,7 @@ impl Reading {
         }
         let Plans { folder, laying, spec, .. } = &self.plans;
         let spread = Spread::new(spec, &self.schema, laying.places)?;
-        let mut own = LaidWriter::new(&folder.scratch, spread, 0, "own");
+        let mut own = LaidWriter::new(&folder.scratch, spread, (0, self.memory_bytes), "own");
         self.held_bytes = 0;
         self.held.drain(..).try_for_each(|batch| own.write(batch))?;
         let (paths, written) = own.finish()?;
@@ -470,139 +403,6 @@ impl Reading {
             self.paths.extend(paths);
         }
         Ok(())
-    }
-}
-
-/// The tasks that lay rows of groups down, and what came of them.
-struct LayingGroups<'a> {
-    ranges: Vec<Option<(ScratchFile, Range<u64>)>>,
-    threads: usize,
-    progress: &'a Progress,
-    /// Of each range.
-    done: Vec<Option<LaidRange>>,
-}
-
-impl LayingGroups<'_> {
-    fn ranges_of(&self, number: usize) -> Range<usize> {
-        let first = number * self.threads;
-        first..self.ranges.len().min(first + self.threads)
-    }
-}
-
-impl Tasks for LayingGroups<'_> {
-    fn count(&self) -> usize {
-        self.ranges.len().div_ceil(self.threads)
-    }
-
-    fn task(&mut self, number: usize) -> Result<NewTask> {
-        let ranges = self.ranges.get(self.ranges_of(number)).unwrap_or_default().to_vec();
-        let bytes = ranges.iter().flatten().map(|(_, bytes)| bytes.end - bytes.start).sum();
-        let name = format!("groups {} of {}", number + 1, self.count());
-        Ok(NewTask { bytes, name, content: Lay { ranges }.encoded()? })
-    }
-
-    fn take(&mut self, number: usize, content: Vec<u8>) -> Result<Came> {
-        let part = Part::decoded(content)?;
-        let laid = part.laid()?;
-        let slots = self.ranges_of(number);
-        let slots = self.done.get_mut(slots).unwrap_or_default();
-        if laid.len() != slots.len() {
-            return Err(bad("some ranges are missing"));
-        }
-        slots.iter_mut().zip(laid).for_each(|(slot, own)| *slot = Some(own));
-        self.progress.tables().add_cpu_elsewhere(part.took.cpu);
-        Ok(Came { took: part.took, bytes: 0 })
-    }
-
-    fn name(&self, number: usize) -> String {
-        format!("the same groups, task {} of {} that finish them", number + 1, self.count())
-    }
-}
-
-/// The tasks that write files, and what came of them.
-struct Writing<'a> {
-    parts: &'a [Parted],
-    /// Of objects: who begins their uploads, and each one's writer, values and key.
-    objects: Option<(&'a PlacedBucket, Vec<(usize, Values, String)>)>,
-    threads: usize,
-    progress: &'a Progress,
-    cancel: &'a Cancel,
-    /// Places that are written once more, with an upload for each object.
-    again: Vec<Range<usize>>,
-    done: Placed,
-}
-
-impl Writing<'_> {
-    /// How many places there are: one of one file.
-    fn places(&self) -> usize {
-        let runs = self.parts.iter().flat_map(|part| &part.runs);
-        runs.map(|run| run.len().saturating_sub(1)).max().unwrap_or(0)
-    }
-
-    /// The tasks, without those that are done again.
-    fn first_count(&self) -> usize {
-        self.places().div_ceil(self.threads)
-    }
-
-    fn places_of(&self, number: usize) -> Range<usize> {
-        match number.checked_sub(self.first_count()) {
-            Some(again) => self.again.get(again).cloned().unwrap_or_default(),
-            None => {
-                let first = number * self.threads;
-                first..self.places().min(first + self.threads)
-            }
-        }
-    }
-
-    /// Begins uploads for those objects of a task that are likely to need one.
-    fn begun(&self, number: usize, places: &Range<usize>) -> Result<Vec<Vec<BegunObject>>> {
-        let Some((bucket, objects)) = &self.objects else { return Ok(Vec::new()) };
-        let bytes = |place: usize| -> u64 {
-            self.parts.iter().map(|part| part.bytes(&(place..place + 1))).sum()
-        };
-        let is_sure = number >= self.first_count();
-        let is_large: Vec<bool> =
-            places.clone().map(|place| is_sure || bytes(place) > LARGE_BYTES).collect();
-        let own = objects.iter().filter(|(place, ..)| {
-            place.checked_sub(places.start).and_then(|at| is_large.get(at)).is_some_and(|it| *it)
-        });
-        let own: Vec<_> = own.map(|(_, values, key)| (values.clone(), key.clone())).collect();
-        Ok(bucket.begin(&own, COPIES, &mut || self.cancel.check())?)
-    }
-}
-
-impl Tasks for Writing<'_> {
-    fn count(&self) -> usize {
-        self.first_count() + self.again.len()
-    }
-
-    fn task(&mut self, number: usize) -> Result<NewTask> {
-        let places = self.places_of(number);
-        let parts = self.parts.iter().filter_map(|part| part.only(&places)).collect();
-        let bytes = self.parts.iter().map(|part| part.bytes(&places)).sum();
-        let begun = self.begun(number, &places)?;
-        let write = Write { count: places.len(), parts, begun };
-        let name = format!("write {} of {}", number + 1, self.count());
-        Ok(NewTask { bytes, name, content: write.encoded()? })
-    }
-
-    fn take(&mut self, number: usize, content: Vec<u8>) -> Result<Came> {
-        let part = Part::decoded(content)?;
-        let Placed { rows, files, is_too_large } = part.placed()?;
-        self.progress.map().add_cpu_elsewhere(part.took.cpu);
-        match is_too_large {
-            true if self.objects.is_none() => return Err(bad("a file is never too large")),
-            true => self.again.push(self.places_of(number)),
-            false => {
-                self.done.rows += rows;
-                self.done.files.extend(files);
-            }
-        }
-        Ok(Came { took: part.took, bytes: 0 })
-    }
-
-    fn name(&self, number: usize) -> String {
-        format!("the same files, task {} of {} that write them", number + 1, self.count())
     }
 }
 

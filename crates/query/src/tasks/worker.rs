@@ -457,7 +457,8 @@ impl Worker {
         let Laid { scratch, laying, spec, place, schema } = laid;
         let spread = Spread::new(spec, schema, laying.places)?;
         let bytes_max = laying.bytes_max.min(settings.share(1, 8) as u64);
-        let mut laid = LaidWriter::new(scratch, spread, bytes_max, "rows");
+        let own = (bytes_max, settings.share(1, 1));
+        let mut laid = LaidWriter::new(scratch, spread, own, "rows");
         for batch in rows {
             laid.write(named(batch?, schema)?)?;
         }
@@ -481,6 +482,7 @@ impl Worker {
         let settings = &self.plan.settings;
         let threads = settings.threads.clamp(1, lay.ranges.len().max(1));
         let next = AtomicUsize::new(0);
+        let memory_bytes = settings.share(1, 1) / threads;
         let done: Vec<_> = lay.ranges.iter().map(|_| Mutex::new(LaidRange::default())).collect();
         let work = || -> Result<()> {
             loop {
@@ -489,7 +491,7 @@ impl Worker {
                     return Ok(());
                 };
                 if let Some((file, bytes)) = range {
-                    *slot.lock() = self.laid_range(laid, file, bytes.clone())?;
+                    *slot.lock() = self.laid_range(laid, (file, bytes.clone()), memory_bytes)?;
                 }
             }
         };
@@ -500,7 +502,12 @@ impl Worker {
         Ok(writer)
     }
 
-    fn laid_range(&self, laid: &Laid, file: &ScratchFile, bytes: Range<u64>) -> Result<LaidRange> {
+    fn laid_range(
+        &self,
+        laid: &Laid,
+        (file, bytes): (&ScratchFile, Range<u64>),
+        memory_bytes: usize,
+    ) -> Result<LaidRange> {
         let Laid { scratch, laying, spec, place, schema } = laid;
         let Route::Tables(of) = &self.plan.route else {
             return Err(bad("there are no tables here"));
@@ -510,7 +517,7 @@ impl Worker {
         let answers = answers.map(move |answer| answer.and_then(&shaped));
         let mut rows = self.plan.finish_over(of, Box::new(answers), &[], None)?;
         let spread = Spread::new(spec, schema, laying.places)?;
-        let mut writer = LaidWriter::new(scratch, spread, 0, "groups");
+        let mut writer = LaidWriter::new(scratch, spread, (0, memory_bytes), "groups");
         while let Some(batch) = rows.next(&self.plan.settings.cancel)? {
             writer.write(named(batch, schema)?)?;
         }
