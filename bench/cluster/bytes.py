@@ -7,7 +7,7 @@ each, which have all workers; this process is the driver, at the head. Asked is,
 
 - `40 groups`, a count and a sum, of 1 GB in 32 files, as a cluster of four threads cuts it;
 - the same of 3.4 and 336 GB, which are 100 and 10,000 files of 32 MiB: links to the same ones. The engine cuts some eight
-  tasks for each thread of a cluster, so it is told of 13 threads and of 1,250;
+  tasks for each thread of a cluster, so it is told of 13 threads and of 1,600, which leave each file a task of its own;
 - the same of 1 GB in 10,000 files, which are put together to as many splits as before;
 - `5.9 million groups` of 1 GB: tables that pass the driver, and tables that go through a scratch folder;
 - `all rows` of 1 GB, to a CSV file for each of 40 countries and to one file: by the driver, and by workers.
@@ -225,7 +225,7 @@ def main() -> None:
     ways: dict[str, tuple[str, Path, int | None, dict[str, Any]]] = {
         "40 groups": (FEW, folder / "events", None, {}),
         "40 groups, 100 tasks": (FEW, folder / "linked-100", 13, {}),
-        "40 groups, 336 GB": (FEW, folder / "linked-10000", 1250, {}),
+        "40 groups, 336 GB": (FEW, folder / "linked-10000", 1600, {}),
         "40 groups, 10,000 files": (FEW, folder / "small", None, {}),
         "5.9 million groups, by the driver": (MANY, folder / "events", None, {"scratch_above": 1 << 40}),
         "5.9 million groups, scratch": (MANY, folder / "events", None, {"scratch": scratch}),

@@ -499,9 +499,14 @@ def random_questions(
                 continue
             text = statements.statement()
             output = chance.choice(("out.csv", "out.csv", "out.json", "out.arrow", "out.parquet"))
-            if chance.random() < 0.06 and "k2" in files.columns:
-                text = f"SELECT k2, u, max(i) AS i FROM '{files.url}' GROUP BY k2, u"
-                output = "parts/{k2}.csv"
+            if chance.random() < 0.12 and "k2" in files.columns:
+                # A file for each key: of groups, or of rows, which workers write.
+                what = ("k2, u, max(i) AS i", "GROUP BY k2, u"), ("*", "")
+                items, behind = chance.choice(what)
+                text = f"SELECT {items} FROM '{files.url}' {behind}".strip()
+                output = f"parts/{{k2}}.{chance.choice(('csv', 'json', 'json.gz', 'parquet'))}"
+                if items == "*" and output.endswith("csv"):
+                    text = text.replace("*", "k2, u, i")
             yield Question("query", text, output, dict(files.options))
 
 
@@ -517,7 +522,7 @@ def conversion(chance: random.Random, files: Files, statements: Statements) -> Q
         # It has no lists.
         options["select"] = "u, k"
     if chance.random() < 0.5:
-        return Question("convert", files.url, f"out.{format}", options, None, "conversions", False)
+        return Question("convert", files.url, f"out.{format}", options, None, "conversions")
     options["format"] = format
     return Question("convert", files.url, "out/", options, None, "conversions", False)
 

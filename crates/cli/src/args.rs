@@ -1451,6 +1451,12 @@ impl OnArgs {
     /// The master that is named, if one is.
     pub(crate) fn master(&self) -> Result<Option<Master>> {
         let address = self.on.as_deref().filter(|address| is_master(address));
+        if let (Some(address), Some(_)) = (address, &self.python) {
+            return Err(Error::usage_hint(
+                format!("a master, as `--on {address}` names one, is asked without any Python"),
+                "leave `--python` out",
+            ));
+        }
         address.map(|address| Master::find(address, self.token_file.as_deref())).transpose()
     }
 }

@@ -121,7 +121,7 @@ impl Workers for Dealt {
         let worker = state.random.below(2) as usize;
         // Of those that write files some are done by several, and the last one to begin is the first to end; what others
         // do leaves nothing behind.
-        let writes = content.starts_with(b"TIDETASKW");
+        let writes = ["TIDETASKW", "TIDETASKw"].iter().any(|it| content.starts_with(it.as_bytes()));
         state.written += usize::from(writes);
         let is_left = writes || content.starts_with(b"TIDECONV");
         let others = if is_left { state.random.below(6) } else { 0 };

@@ -19,6 +19,7 @@
 //!   or          section 'X' │ JSON: an error
 //! ```
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -67,33 +68,25 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) fn encoded(&self) -> Result<Vec<u8>> {
-        let mut out = TASK_MAGIC.to_vec();
-        put(&mut out, TASK, &json(self)?)?;
-        Ok(out)
+        message(TASK, self)
     }
 }
 
 impl Reduce {
     pub(super) fn encoded(&self) -> Result<Vec<u8>> {
-        let mut out = TASK_MAGIC.to_vec();
-        put(&mut out, REDUCE, &json(self)?)?;
-        Ok(out)
+        message(REDUCE, self)
     }
 }
 
 impl Lay {
     pub(super) fn encoded(&self) -> Result<Vec<u8>> {
-        let mut out = TASK_MAGIC.to_vec();
-        put(&mut out, LAY, &json(self)?)?;
-        Ok(out)
+        message(LAY, self)
     }
 }
 
 impl Write {
     pub(super) fn encoded(&self) -> Result<Vec<u8>> {
-        let mut out = TASK_MAGIC.to_vec();
-        put(&mut out, WRITE, &json(self)?)?;
-        Ok(out)
+        message(WRITE, self)
     }
 }
 
@@ -112,14 +105,59 @@ pub(super) enum Told {
 impl Told {
     pub(super) fn decoded(bytes: &[u8]) -> Result<Told> {
         let rest = bytes.strip_prefix(TASK_MAGIC).ok_or_else(|| bad("it is no task"))?;
-        match Sections::new(rest).next().map_err(bad)? {
-            Some((TASK, content)) => of_json(content).map(Told::Read),
-            Some((REDUCE, content)) => of_json(content).map(Told::Reduce),
-            Some((LAY, content)) => of_json(content).map(Told::Lay),
-            Some((WRITE, content)) => of_json(content).map(Told::Write),
-            _ => Err(bad("a task says nothing")),
+        let Some((kind, content)) = Sections::new(rest).next().map_err(bad)? else {
+            return Err(bad("a task says nothing"));
+        };
+        let (kind, content) = unpacked(kind, content)?;
+        match kind {
+            TASK => of_json(&content).map(Told::Read),
+            REDUCE => of_json(&content).map(Told::Reduce),
+            LAY => of_json(&content).map(Told::Lay),
+            WRITE => of_json(&content).map(Told::Write),
+            _ => Err(bad("a section of an unknown kind")),
         }
     }
+}
+
+/// What is longer is compressed: the names of files have much in common.
+const PACKED_BYTES: usize = 2048;
+/// As far as that is worth its time.
+const PACKED_LEVEL: i32 = 1;
+/// A section that is longer is none.
+const UNPACKED_MAX: usize = 1 << 30;
+
+fn message(kind: u8, of: &impl Serialize) -> Result<Vec<u8>> {
+    let mut out = TASK_MAGIC.to_vec();
+    put_packed(&mut out, kind, &json(of)?)?;
+    Ok(out)
+}
+
+/// Appends a section: a long one by its length and compressed, which the small letter of its kind says.
+fn put_packed(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Result<()> {
+    if content.len() <= PACKED_BYTES {
+        return put(out, kind, content);
+    }
+    let packed = zstd::bulk::compress(content, PACKED_LEVEL);
+    let packed = packed.map_err(|e| Error::io("compress", "a worker's message", e))?;
+    let mut section = (content.len() as u64).to_le_bytes().to_vec();
+    section.extend_from_slice(&packed);
+    put(out, kind.to_ascii_lowercase(), &section)
+}
+
+/// A section's kind and content as they were.
+fn unpacked(kind: u8, content: &[u8]) -> Result<(u8, Cow<'_, [u8]>)> {
+    if !kind.is_ascii_lowercase() {
+        return Ok((kind, Cow::Borrowed(content)));
+    }
+    let unfit = || bad("a section that cannot be decompressed");
+    let (length, packed) = content.split_first_chunk().ok_or_else(unfit)?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok();
+    let length = length.filter(|length| *length <= UNPACKED_MAX).ok_or_else(unfit)?;
+    let content = zstd::bulk::decompress(packed, length).map_err(|_| unfit())?;
+    if content.len() != length {
+        return Err(unfit());
+    }
+    Ok((kind.to_ascii_uppercase(), Cow::Owned(content)))
 }
 
 /// What was read of a split.
@@ -244,7 +282,7 @@ impl PartWriter {
         let said = json(&AllRead { splits, cpu_us, wall_us, not_read })?;
         let mut out = Vec::with_capacity(PART_MAGIC.len() + said.len() + self.groups.len() + 64);
         out.extend_from_slice(PART_MAGIC);
-        put(&mut out, READ, &said)?;
+        put_packed(&mut out, READ, &said)?;
         out.extend_from_slice(&self.groups);
         Ok(out)
     }
@@ -282,10 +320,12 @@ impl Part {
     pub(super) fn decoded(content: Vec<u8>) -> Result<Part> {
         let rest = content.strip_prefix(PART_MAGIC).ok_or_else(|| bad("it is no part"))?;
         let mut sections = Sections::new(rest);
-        let read: AllRead<Vec<Read>> = match sections.next().map_err(bad)? {
-            Some((READ, read)) => of_json(read)?,
-            Some((ERROR, failure)) => return Err(of_json::<Failure>(failure)?.into()),
-            _ => return Err(bad("a part says nothing of what was read")),
+        let nothing = || bad("a part says nothing of what was read");
+        let (kind, said) = sections.next().map_err(bad)?.ok_or_else(nothing)?;
+        let read: AllRead<Vec<Read>> = match unpacked(kind, said)? {
+            (READ, read) => of_json(&read)?,
+            (ERROR, failure) => return Err(of_json::<Failure>(&failure)?.into()),
+            _ => return Err(nothing()),
         };
         let at = content.len() - sections.left();
         let AllRead { splits: read, cpu_us, wall_us, not_read } = read;
@@ -409,4 +449,61 @@ impl Part {
 
 fn of_json<T: DeserializeOwned>(content: &[u8]) -> Result<T> {
     serde_json::from_slice(content).map_err(|error| bad(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn write(names: &[String]) -> Write {
+        let part = |name: &String| {
+            let file =
+                format!("{{\"name\":{},\"bytes\":9,\"e_tag\":null}}", serde_json::json!(name));
+            Parted { file: serde_json::from_str(&file).unwrap(), runs: vec![vec![0, 4, 9]] }
+        };
+        Write { count: 2, parts: names.iter().map(part).collect(), begun: Vec::new() }
+    }
+
+    proptest! {
+        /// Short or long, a task is what it was; damaged, it is refused or another one, and nothing else happens.
+        #[test]
+        fn tasks_are_read_as_they_were_written(
+            names in prop::collection::vec("[a-z/]{0,30}", 0..200),
+            damage in prop::option::of((any::<prop::sample::Index>(), 1..=u8::MAX)),
+        ) {
+            let task = write(&names);
+            let mut bytes = task.encoded().unwrap();
+            let is_long = json(&task).unwrap().len() > PACKED_BYTES;
+            prop_assert_eq!(bytes[TASK_MAGIC.len()].is_ascii_lowercase(), is_long);
+            prop_assert!(!is_long || bytes.len() < json(&task).unwrap().len());
+            if let Some((at, change)) = damage {
+                let at = at.index(bytes.len());
+                bytes[at] ^= change;
+                prop_assert!(Told::decoded(&bytes).is_err());
+                return Ok(());
+            }
+            let Ok(Told::Write(found)) = Told::decoded(&bytes) else { panic!("another task") };
+            prop_assert_eq!((found.count, found.parts), (task.count, task.parts));
+        }
+
+        /// A section that says another length than it has is refused, and so is one that is no frame.
+        #[test]
+        fn what_cannot_be_unpacked_is_refused(
+            content in prop::collection::vec(any::<u8>(), 0..100),
+            length in prop_oneof![any::<u64>(), 0..100_u64],
+            garbage in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let packed = zstd::bulk::compress(&content, PACKED_LEVEL).unwrap();
+            let section = |length: u64, packed: &[u8]| [&length.to_le_bytes(), packed].concat();
+            let right = section(content.len() as u64, &packed);
+            let (kind, found) = unpacked(b'w', &right).unwrap();
+            prop_assert_eq!((kind, found.as_ref()), (b'W', content.as_slice()));
+            let is_right = length == content.len() as u64;
+            prop_assert_eq!(unpacked(b'w', &section(length, &packed)).is_ok(), is_right);
+            prop_assert!(unpacked(b'w', &section(length.max(1), &garbage)).is_err());
+            prop_assert!(unpacked(b'w', &right[..7]).is_err());
+        }
+    }
 }
