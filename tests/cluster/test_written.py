@@ -212,3 +212,27 @@ def test_what_is_there_is_refused_before_anything_is_read(cluster, logs, tmp_pat
     assert (tmp_path / "all.csv").read_bytes() == expected["all.csv"]
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"all.csv", "here"}
+
+
+def test_another_memory_takes_the_cores_that_a_session_does_not_use(cluster, logs, tmp_path):
+    sql = f"SELECT page, count(*) AS n FROM '{logs}/*.csv' GROUP BY page ORDER BY page"
+    one = tm.query(sql, on="ray").to_pylist()
+    two = tm.query(sql, on="ray", memory="300M").to_pylist()
+    assert one == two == tm.query(sql, on="ray").to_pylist()
+    assert tm.query("SELECT 7 AS seven", on="ray").to_pylist() == [{"seven": 7}]
+
+
+def test_a_place_for_scratch_files_is_no_path_that_was_mistyped(cluster, logs, tmp_path):
+    with pytest.raises(tm.TidemillError, match="nope"):
+        tm.query(
+            SQL.format(logs=logs),
+            output=tmp_path / "out.csv",
+            on="ray",
+            scratch=tmp_path / "nope" / "deeper",
+        )
+    assert os.listdir(tmp_path) == []
+    own = tmp_path / "own"
+    tm.query(
+        SQL.format(logs=logs), output=tmp_path / "out.csv", on="ray", scratch=own, scratch_above=0
+    )
+    assert os.listdir(tmp_path) == ["out.csv"]

@@ -10,8 +10,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericByteViewArray, GenericListArray, MapArray,
-    OffsetSizeTrait, RecordBatch, RecordBatchOptions, StructArray, UInt32Array,
+    Array, ArrayData, ArrayRef, AsArray, FixedSizeListArray, GenericByteViewArray,
+    GenericListArray, MapArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, StructArray,
+    UInt32Array, make_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ByteViewType, DataType};
@@ -105,16 +106,53 @@ pub fn compacted_beyond(
 /// As [`compacted`].
 pub fn in_own_order(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let batch = compacted(batch)?;
-    if !batch.columns().iter().any(|column| has_views(column.data_type())) {
-        return Ok(batch);
-    }
-    let column = |column: &ArrayRef| match has_views(column.data_type()) {
-        true => copied(column),
-        false => Ok(Arc::clone(column)),
+    let column = |column: &ArrayRef| -> Result<ArrayRef, ArrowError> {
+        let column = match has_views(column.data_type()) {
+            true => copied(column)?,
+            false => Arc::clone(column),
+        };
+        Ok(match with_clean_bits(&column.to_data())? {
+            Some(clean) => make_array(clean),
+            None => column,
+        })
     };
     let columns = batch.columns().iter().map(column).collect::<Result<_, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(batch.schema(), columns, &options)
+}
+
+/// The same without bits behind the last row's, of booleans and of what is not null, which may be those of other rows; none
+/// where there are none.
+fn with_clean_bits(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
+    let clean = |bits: &BooleanBuffer| {
+        let last = bits.len() % 8;
+        let is_clean = bits.offset() == 0
+            && (last == 0
+                || bits.values().get(bits.len() / 8).is_none_or(|byte| byte >> last == 0));
+        (!is_clean).then(|| BooleanBuffer::collect_bool(bits.len(), |row| bits.value(row)))
+    };
+    let nulls = data.nulls().and_then(|nulls| clean(nulls.inner()));
+    let values = match (data.data_type(), data.buffers()) {
+        (DataType::Boolean, [values]) => {
+            clean(&BooleanBuffer::new(values.clone(), data.offset(), data.len()))
+        }
+        _ => None,
+    };
+    let children = data.child_data().iter().map(with_clean_bits).collect::<Result<Vec<_>, _>>()?;
+    if nulls.is_none() && values.is_none() && children.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let mut own = data.clone().into_builder();
+    if let Some(nulls) = nulls {
+        own = own.nulls(Some(NullBuffer::new(nulls)));
+    }
+    if let Some(values) = values {
+        own = own.offset(0).buffers(vec![values.into_inner()]);
+    }
+    let children = children.into_iter().zip(data.child_data());
+    own.child_data(children.map(|(clean, child)| clean.unwrap_or_else(|| child.clone())).collect())
+        .build()
+        .map(Some)
 }
 
 fn has_views(data_type: &DataType) -> bool {
@@ -267,6 +305,8 @@ mod tests {
             let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
             let one = arrow::compute::concat(&pieces).unwrap();
             let two = arrow::compute::take(&whole, &UInt32Array::from(rows), None).unwrap();
+            // Of others' rows in one bitmap.
+            let (one, two) = (one.slice(0, 2_995), two.slice(0, 2_995));
             let [one, two] = [one, two].map(|column| {
                 let batch = RecordBatch::try_from_iter([("x", column)]).unwrap();
                 let mut out =

@@ -31,6 +31,10 @@ struct Counters {
     elsewhere: Mutex<BTreeMap<String, Elsewhere>>,
     /// How many processes elsewhere somebody says that there are, and how many tasks they have lost.
     told_elsewhere: Mutex<(u64, u64)>,
+    /// What is waited for before anything is read.
+    waits: Mutex<Option<&'static str>>,
+    /// Of the tasks that write the result elsewhere, how many have ended, and how many there are.
+    written_elsewhere: Mutex<(u64, u64)>,
 }
 
 /// What a process elsewhere did for a run.
@@ -178,6 +182,26 @@ impl Progress {
     /// Takes what somebody who knows their names says of that.
     pub fn set_count_elsewhere(&self, count: (u64, u64)) {
         *self.counters.told_elsewhere.lock() = count;
+    }
+
+    /// Says what is waited for before anything is read.
+    pub fn set_waits(&self, what: Option<&'static str>) {
+        *self.counters.waits.lock() = what;
+    }
+
+    /// What is waited for before anything is read.
+    pub fn waits(&self) -> Option<&'static str> {
+        *self.counters.waits.lock()
+    }
+
+    /// Says how many tasks that write the result elsewhere have ended, of how many.
+    pub fn set_written_elsewhere(&self, done: u64, of: u64) {
+        *self.counters.written_elsewhere.lock() = (done, of);
+    }
+
+    /// How many tasks that write the result elsewhere have ended, of how many.
+    pub fn written_elsewhere(&self) -> (u64, u64) {
+        *self.counters.written_elsewhere.lock()
     }
 
     /// What processes elsewhere did, by their names.

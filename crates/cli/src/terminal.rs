@@ -240,6 +240,8 @@ impl Bar {
             afterwards: self.progress.planned().afterwards,
             spilled: self.progress.spilled_bytes(),
             elsewhere: self.progress.count_elsewhere(),
+            waits: self.progress.waits(),
+            written: self.progress.written_elsewhere(),
         };
         // The spinner has two columns, and a terminal goes to the next line behind its last one.
         let (columns, lines) = screen::size_of(libc::STDERR_FILENO);
@@ -291,6 +293,10 @@ struct Shown {
     spilled: u64,
     /// Workers on a cluster, and tasks that were lost with those that are gone.
     elsewhere: (u64, u64),
+    /// What is waited for before anything is read.
+    waits: Option<&'static str>,
+    /// Tasks of workers that have written files, of so many.
+    written: (u64, u64),
 }
 
 /// The columns of the bar itself: as many as there are, up to so many, and at least so many.
@@ -312,10 +318,15 @@ impl Shown {
                 format!("{} workers, {} tasks again", grouped(workers), grouped(lost))
             }
         };
+        let waits = self.waits.filter(|_| self.bytes == 0);
         let parts = match (is_read, self.total) {
+            _ if waits.is_some() => vec![waits.unwrap_or_default().to_owned(), elapsed],
             (true, _) => {
                 // What has been read is no measure of what comes now.
-                let what = self.afterwards.unwrap_or("writing");
+                let what = match self.written {
+                    (_, 0) => self.afterwards.unwrap_or("writing").to_owned(),
+                    (done, all) => format!("writing, {} of {} tasks", grouped(done), grouped(all)),
+                };
                 let spilled = match self.spilled {
                     0 => String::new(),
                     bytes => format!("{} on disk", human_bytes(bytes)),
@@ -342,7 +353,7 @@ impl Shown {
             text.push_str(part);
         }
         let room = columns.saturating_sub(text.chars().count() + 1).min(BAR);
-        if is_read || self.total == 0 || room < BAR_MIN {
+        if is_read || self.total == 0 || room < BAR_MIN || waits.is_some() {
             return text;
         }
         format!("{} {text}", bar(self.bytes, self.total, room))
@@ -441,6 +452,8 @@ mod tests {
             afterwards: Some("sorting"),
             spilled: 3_200_000_000,
             elsewhere: (0, 0),
+            waits: None,
+            written: (0, 0),
         }
     }
 
@@ -515,6 +528,13 @@ mod tests {
             let there = Shown { total: 0, elsewhere, ..shown(615_000_000, 0) };
             assert!(there.line(99).ends_with(expected), "{}", there.line(99));
         }
+        let there = Shown { written: (3, 16), elsewhere: (4, 0), spilled: 0, ..shown(7, 7) };
+        assert_eq!(
+            there.line(99),
+            "all read, writing, 3 of 16 tasks, 12,345,678 rows, 41 seconds, 4 workers"
+        );
+        let waiting = Shown { waits: Some("waiting for workers"), ..shown(0, 7) };
+        assert_eq!(waiting.line(99), "waiting for workers, 41 seconds");
         let early = Shown { left: None, ..shown(1, 2) };
         assert!(early.line(77).ends_with("… left"));
     }

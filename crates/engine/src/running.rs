@@ -728,6 +728,30 @@ fn write_out(
         tick(0)?;
         cancel.check()
     })?;
+    let filled = fill(running, &mut sink, &cancel, tick);
+    let rows = sink.rows();
+    let mut tick = || {
+        tick(rows)?;
+        cancel.check()
+    };
+    match filled {
+        Ok(()) => Ok(sink.commit_with(&mut tick)?),
+        // Whoever is interrupted does not wait for what has to be thrown away.
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Err(error) => {
+            sink.abandon(&mut tick);
+            Err(error)
+        }
+    }
+}
+
+/// Writes all rows of a run to its output, or has it take what workers have written.
+fn fill(
+    running: &mut Running,
+    sink: &mut Sink,
+    cancel: &Cancel,
+    tick: &mut dyn FnMut(u64) -> Result<(), Interrupted>,
+) -> Result<()> {
     let output = running.output.take();
     if let Some(output) = &output {
         output.open(sink.place()?);
@@ -750,11 +774,7 @@ fn write_out(
                         sink.adopt(rows, files)?;
                     }
                 }
-                let rows = sink.rows();
-                return Ok(sink.commit_with(&mut || {
-                    tick(rows)?;
-                    cancel.check()
-                })?);
+                return Ok(());
             }
         }
     }

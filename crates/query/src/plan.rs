@@ -476,6 +476,10 @@ impl Plan {
             unbounded,
             here_because: None,
         };
+        if matches!(&plan.route, Route::Engine { why } if why == build_sides::NO_SOURCE) {
+            // There is nothing for anybody else to do.
+            plan.query.workers = None;
+        }
         if plan.query.workers.is_some()
             && let Err(refused) = tasks::check(&plan)
         {

@@ -330,6 +330,8 @@ pub struct ScratchFolder {
     pub url: String,
     /// A file of it that all machines have to see.
     pub lock: Option<PathBuf>,
+    /// The folder that it is in, if that was made for it.
+    own: Option<PathBuf>,
     /// Held as long as it is wanted.
     _held: Option<File>,
 }
@@ -345,13 +347,18 @@ impl ScratchFolder {
         if remote {
             let url = format!("{}/{name}", url.trim_end_matches('/'));
             let scratch = Scratch::open(&url, storage, cancel)?;
-            return Ok(ScratchFolder { scratch, url, lock: None, _held: None });
+            return Ok(ScratchFolder { scratch, url, lock: None, own: None, _held: None });
         }
         let parent = local(url);
         let parent =
             std::path::absolute(&parent).map_err(|error| Error::io("find", &parent, error))?;
         let failed = |path: &Path, error| Error::io("write", path, error);
-        fs::create_dir_all(&parent).map_err(|error| failed(&parent, error))?;
+        // One folder is made for whoever names it, and no path of several that was mistyped.
+        let is_own = match fs::create_dir(&parent) {
+            Ok(()) => Some(parent.clone()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+            Err(error) => return Err(failed(&parent, error)),
+        };
         remove_left(&parent);
         // Until it is locked, others take it for one of a driver that was killed.
         let making = parent.join(format!(".{name}"));
@@ -369,7 +376,7 @@ impl ScratchFolder {
         let lock = folder.join(LOCK);
         let scratch = Scratch { place: Place::Folder(folder.clone()), cancel: cancel.clone() };
         let url = folder.to_string_lossy().into_owned();
-        Ok(ScratchFolder { scratch, url, lock: Some(lock), _held: Some(held) })
+        Ok(ScratchFolder { scratch, url, lock: Some(lock), own: is_own, _held: Some(held) })
     }
 }
 
@@ -378,6 +385,8 @@ impl Drop for ScratchFolder {
         match &self.scratch.place {
             Place::Folder(folder) => {
                 let _ = fs::remove_dir_all(folder);
+                // Others may be in it by now.
+                let _ = self.own.as_ref().map(fs::remove_dir);
             }
             Place::Bucket { bucket, prefix } => {
                 // Whether the run was cancelled or not.

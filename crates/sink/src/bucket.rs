@@ -441,7 +441,10 @@ impl Remote {
         overwrite: bool,
         tick: Tick<'_>,
     ) -> Result<()> {
-        self.check(&mut objects, overwrite, tick)?;
+        if let Err(error) = self.check(&mut objects, overwrite, tick) {
+            self.abandon(tick);
+            return Err(error);
+        }
         for object in &objects {
             if let How::Staged(name) = &object.how {
                 let path = self.dir.join(name);

@@ -53,6 +53,9 @@ pub(crate) trait Destination: Send {
     /// What runs that died while they wrote to the same place had left.
     fn recovered(&self) -> Option<&Recovered>;
 
+    /// Throws away what was written, and waits for that longer than dropping does.
+    fn abandon(self: Box<Self>, _: Tick<'_>) {}
+
     /// Makes everything visible at once, and says what; the rows are counted elsewhere.
     ///
     /// # Errors
@@ -383,6 +386,10 @@ impl Destination for OneObject {
         Some(&self.remote.recovered)
     }
 
+    fn abandon(self: Box<Self>, tick: Tick<'_>) {
+        self.remote.abandon(tick);
+    }
+
     fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
         let OneObject { writer, upload, mut remote, key, adopted, .. } = *self;
         let (bytes, finished) = match adopted {
@@ -432,6 +439,10 @@ impl Destination for ManyObjects {
 
     fn recovered(&self) -> Option<&Recovered> {
         Some(&self.remote.recovered)
+    }
+
+    fn abandon(self: Box<Self>, tick: Tick<'_>) {
+        self.remote.abandon(tick);
     }
 
     fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {

@@ -230,6 +230,12 @@ impl Sink {
         self.destination.recovered()
     }
 
+    /// Throws away what was written. Uploads to a bucket are waited for; of a sink that is dropped they are for less than a
+    /// second, and the next run to the bucket throws away what is left.
+    pub fn abandon(self, tick: Tick<'_>) {
+        self.destination.abandon(tick);
+    }
+
     /// Makes everything visible at once.
     ///
     /// # Errors

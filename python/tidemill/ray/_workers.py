@@ -59,6 +59,9 @@ _RETRIES = 3
 #: The first actor is waited for so many seconds …
 _START_SECONDS = 30.0
 
+#: … where a core is free for it, so many, …
+_FREE_START_SECONDS = 180.0
+
 #: … and all others so many more: the cluster may have no core for them now.
 _OTHERS_SECONDS = 5.0
 
@@ -146,6 +149,12 @@ def connect(on: str, *, memory: int | None) -> RayWorkers:
     key = f"{on} {memory} {os.getpid()}"
     workers = _connected.get(key)
     if workers is None or not workers.is_connected():
+        # Those with other memory that nobody uses hold the cores that these need.
+        for other, idle in list(_connected.items()):
+            is_own = other.startswith(f"{on} ") and other.endswith(f" {os.getpid()}")
+            if is_own and idle.is_idle():
+                del _connected[other]
+                idle.close()
         workers = RayWorkers(on, memory=memory)
         _connected[key] = workers
     return workers
@@ -349,8 +358,9 @@ class RayWorkers:
             return remote.options(**options).remote(version, memory, threads, confined)
 
         self._start_actor = start
+        free = ray.available_resources().get("CPU", 0)
         self._add_new()
-        self._keep_ready()
+        self._keep_ready(is_free=free >= 1)
 
     def _add_new(self) -> list[int]:
         """Start actors on machines on which none were started, and give their places."""
@@ -379,11 +389,15 @@ class RayWorkers:
             self._places.append(("", 0, ""))
             self._coming[self._is_ready(actor)] = (actor, None)
 
-    def _keep_ready(self) -> None:
-        """Wait for the actors, and go without those for which the cluster has no core now."""
+    def _keep_ready(self, *, is_free: bool) -> None:
+        """Wait for the actors, and go without those for which the cluster has no core now.
+
+        Where a core was free, the first one is starting, which is waited for longer.
+        """
         ray = self._ray
         asked = {actor.ready.remote(): place for place, actor in enumerate(self._actors)}
-        found = self._found(asked, _START_SECONDS, _OTHERS_SECONDS)
+        seconds = _FREE_START_SECONDS if is_free else _START_SECONDS
+        found = self._found(asked, seconds, _OTHERS_SECONDS)
         is_there = [place in found for place in range(len(self._actors))]
         for actor, is_it in zip(self._actors, is_there, strict=True):
             if not is_it:
@@ -391,6 +405,11 @@ class RayWorkers:
         self._actors = list(itertools.compress(self._actors, is_there))
         self._threads = list(itertools.compress(self._threads, is_there))
         self._at_hand = [0] * len(self._actors)
+        if not self._actors and is_free:
+            raise UsageError(
+                f"no worker has started within {seconds:.0f} seconds, though a core of the cluster "
+                "was free\nhint: its machines are busy, or read their Python slowly; try again"
+            )
         if not self._actors:
             cores = int(ray.cluster_resources().get("CPU", 0))
             raise UsageError(
@@ -456,6 +475,10 @@ class RayWorkers:
     def _is_ready(self, actor: int) -> Any:
         """Ask whether an actor is there; one that is being started anew answers when it is."""
         return self._ask(actor, "ready").remote()
+
+    def is_idle(self) -> bool:
+        """Whether nobody has anything done."""
+        return not self._jobs
 
     def is_connected(self) -> bool:
         """Whether the cluster is still there."""

@@ -867,3 +867,16 @@ fn files_that_programs_find_come_with_the_job() {
     assert!(workers.done() > 0);
     assert_eq!(there.rows(), text(&[&["found", "1500"]]));
 }
+
+#[test]
+fn what_reads_nothing_is_answered_without_workers() {
+    let folder = Folder::new();
+    folder.write("a.csv", "n\n1\n");
+    for (sql, expected) in [("SELECT 7 AS seven", 1), ("SELECT n FROM source WHERE 1 = 0", 0)] {
+        let workers = Dealt::new(1, 1, 0);
+        let query = of(&folder, "a.csv", sql, Some(workers.clone()));
+        let answer = answered(Plan::new(&query, &settings()).unwrap().run().unwrap()).unwrap();
+        let rows: usize = answer.batches.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!((rows, workers.done()), (expected, 0), "{sql}");
+    }
+}

@@ -102,7 +102,7 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
                 && reduction::place(plan, reach).is_some()
                 && rows_fit(plan) =>
         {
-            "rows, put apart by the output's files, which workers write and the driver commits"
+            "rows, those of a task with many by scratch files to workers who write the output's files, which the driver commits"
         }
         (_, None) => "rows, written by the driver in the order of the input",
         (_, Some(_)) => "rows, of splits in a drawn order, written by the driver as they come",
@@ -145,7 +145,7 @@ pub(crate) fn fold(
 ) -> Result<Merged> {
     let asked = Asked::Tables(parts.spec.describe());
     let of = (&parts.stream, &parts.map, parts.sides.as_slice());
-    let reach = workers.reach()?;
+    let reach = reached(plan, workers)?;
     let mut reduction = match gives {
         Gives::Answers => Reduction::create(plan, parts, reach)?,
         Gives::Groups => None,
@@ -248,6 +248,15 @@ pub(crate) fn fold(
     Ok(merged)
 }
 
+/// How many workers there are, once they are there.
+fn reached(plan: &Plan, workers: &Arc<dyn Workers>) -> Result<Reach> {
+    let progress = &plan.settings.progress;
+    progress.set_waits(Some("waiting for the cluster's workers"));
+    let reach = workers.reach();
+    progress.set_waits(None);
+    reach
+}
+
 /// Rows that workers read.
 pub(crate) enum RowsThere {
     /// They are sent.
@@ -273,7 +282,7 @@ pub(crate) fn rows(
         |dealer, scan| RowsThere::Sent(RowsElsewhere::new(dealer, scan, progress, (skip, fetch)));
     let plans = match &plan.query.output {
         Some(output) if skip == 0 && fetch.is_none() && rows_fit(plan) => {
-            let (stream, reach) = (of.0, workers.reach()?);
+            let (stream, reach) = (of.0, reached(plan, workers)?);
             let folder = || Ok(reduction::folder(plan, stream, reach)?.map(Arc::new));
             plans_of(plan, stream, output, folder, reach)?
         }
@@ -377,6 +386,7 @@ fn start(
     plans: Option<&Plans>,
 ) -> Result<(Dealer, Arc<Scan>)> {
     let (stream, map, sides) = of;
+    reached(plan, workers)?;
     let (_, scan) = plan.per_split(stream, map)?;
     let (parting, lock) = large.unzip();
     let said = (asked, parting, None);

@@ -258,7 +258,9 @@ impl Plans {
             cancel,
             again: Vec::new(),
             done: Placed::default(),
+            ended: 0,
         };
+        dealer.progress().set_written_elsewhere(0, writing.count() as u64);
         dealer.further(behind).run(&mut writing)?;
         let Placed { rows, files, .. } = writing.done;
         self.output.set_written(rows, files);

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion::common::TableReference;
+use tidemill_base::coverage::grouped;
 use tidemill_base::error::Result;
 use tidemill_base::progress::Progress;
 use tidemill_remote::scratch::{self, Scratch, ScratchFile, ScratchFolder};
 use tidemill_tables::Precision;
-use tidemill_tables::merge::{Answers, Merged};
+use tidemill_tables::merge::{Answers, Merged, SORTED_GROUPS_MAX};
 use tidemill_tables::ranges::Ranges;
 
 use super::dealer::Dealer;
@@ -322,10 +323,12 @@ pub(super) fn explained(plan: &Plan, parts: &Tables, reach: Reach) -> Option<Str
         tidemill_base::coverage::human_bytes(bytes_max),
         tidemill_base::redact::shown(&url),
         Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN)).count(),
-        if written {
-            "; workers then write the output's files, which the driver commits"
-        } else {
-            ""
+        match written {
+            true => format!(
+                "; of more than {} groups workers write the output's files, which the driver commits",
+                grouped(SORTED_GROUPS_MAX as u64)
+            ),
+            false => String::new(),
         }
     ))
 }

@@ -76,6 +76,8 @@ pub(super) struct Writing<'a> {
     /// Places that are written once more, with an upload for each object.
     pub again: Vec<Range<usize>>,
     pub done: Placed,
+    /// Tasks whose files are there.
+    pub ended: u64,
 }
 
 impl Writing<'_> {
@@ -140,6 +142,9 @@ impl Tasks for Writing<'_> {
             true if self.objects.is_none() => return Err(bad("a file is never too large")),
             true => self.again.push(self.places_of(number)),
             false => {
+                self.ended += 1;
+                let all = self.count() - self.again.len();
+                self.progress.set_written_elsewhere(self.ended, all as u64);
                 self.done.rows += rows;
                 self.done.files.extend(files);
             }
