@@ -243,6 +243,32 @@ impl Starter {
     }
 }
 
+/// Sends a file in parts, and removes it; the upload's name, and the ETags of the parts.
+pub(super) fn send(
+    mut upload: Upload,
+    path: &Path,
+    tick: Tick<'_>,
+) -> Result<(String, Vec<String>)> {
+    let error = |e| Error::io("read", path, e);
+    let mut file = fs::open(path).map_err(error)?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let count = file.read(&mut buffer).map_err(error)?;
+        if count == 0 {
+            break;
+        }
+        upload.write_all(&buffer[..count]).map_err(error)?;
+        upload.settle(false, tick)?;
+    }
+    let finished = upload.finish(tick)?;
+    // Space is freed as it goes.
+    fs::remove_file(path).map_err(|e| Error::io("remove", path, e))?;
+    match finished {
+        Finished::Parts { id, parts } => Ok((id, parts)),
+        Finished::Small(_) => Err(Error::Internal("a large object without parts".into())),
+    }
+}
+
 /// A run's folder for output to a bucket. Dropping it without a commit throws its uploads away.
 pub(super) struct Remote {
     bucket: Arc<Bucket>,
@@ -377,28 +403,8 @@ impl Remote {
         let how = if bytes <= PART_BYTES as u64 {
             How::Staged(name.to_owned())
         } else {
-            let path = self.path(name);
-            let error = |e| Error::io("read", &path, e);
-            let mut file = fs::open(&path).map_err(error)?;
-            let mut upload = self.upload(key);
-            let mut buffer = vec![0; 1 << 20];
-            loop {
-                let count = file.read(&mut buffer).map_err(error)?;
-                if count == 0 {
-                    break;
-                }
-                upload.write_all(&buffer[..count]).map_err(error)?;
-                upload.settle(false, tick)?;
-            }
-            let finished = upload.finish(tick)?;
-            // Space is freed as it goes.
-            fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
-            match finished {
-                Finished::Parts { id, parts } => How::Upload { id, parts },
-                Finished::Small(_) => {
-                    return Err(Error::Internal("a large object without parts".into()));
-                }
-            }
+            let (id, parts) = send(self.upload(key), &self.path(name), tick)?;
+            How::Upload { id, parts }
         };
         Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
     }

@@ -15,7 +15,6 @@
 //! own, so that parts of two who write the same do not mix.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{Finished, Upload};
 
 use crate::Room;
-use crate::bucket::{Shared, Starter};
+use crate::bucket::{Shared, Starter, send};
 use crate::commit::Staging;
 use crate::destination::{self, Partitioned};
 use crate::error::{Error, Result};
@@ -553,33 +552,17 @@ impl Sending<'_> {
         for (number, (key, bytes)) in keys.into_iter().zip(sizes).enumerate() {
             tick()?;
             let path = names.path(&number.to_string());
-            let failed = |error| Error::io("read", &path, error);
             let is_small = bytes <= SMALL_BYTES && together + bytes <= SMALL_TOGETHER_BYTES;
             let (what, content) = if is_small {
                 together += bytes;
-                (Placed::Small, fs::read(&path, bytes).map_err(failed)?)
+                let content = fs::read(&path, bytes).map_err(|e| Error::io("read", &path, e))?;
+                (Placed::Small, content)
             } else {
                 let Some(BegunObject { key, id, .. }) = begun.get(&key) else { return Ok(None) };
-                let mut file = fs::open(&path).map_err(failed)?;
-                let mut upload = Upload::begun(Arc::clone(self.bucket), key.clone(), id.clone());
-                let mut buffer = vec![0; 1 << 20];
-                loop {
-                    let count = file.read(&mut buffer).map_err(failed)?;
-                    if count == 0 {
-                        break;
-                    }
-                    upload.write_all(&buffer[..count]).map_err(failed)?;
-                    upload.settle(false, tick)?;
-                }
-                match upload.finish(tick)? {
-                    Finished::Parts { id, parts } => (Placed::Sent { id, parts }, Vec::new()),
-                    Finished::Small(_) => {
-                        return Err(Error::Internal("a large object without parts".into()));
-                    }
-                }
+                let upload = Upload::begun(Arc::clone(self.bucket), key.clone(), id.clone());
+                let (id, parts) = send(upload, &path, tick)?;
+                (Placed::Sent { id, parts }, Vec::new())
             };
-            // Space is freed as it goes.
-            fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
             placed.push(PlacedFile { values: Values(key), bytes, what, content });
         }
         Ok(Some(placed))
