@@ -324,6 +324,10 @@ def test_a_wrong_token_is_refused_and_none_is_shown(standing, logs, tmp_path):
     file = tmp_path / "token"
     file.write_text(standing.token + "\n")
     asked = standing.run("query", "SELECT 1", "--on", standing.address, "--token-file", file)
+    assert asked.returncode == 0 and asked.stdout == "1\n1\n"
+    # What could take all of the master's time.
+    words = ("SELECT count(*) AS n FROM range(100000000000)", "--on", standing.address)
+    asked = standing.run("query", *words, "--token-file", file)
     assert asked.returncode == 2 and "cannot be run on a cluster" in asked.stderr
     none = standing.run("query", sql, "--on", standing.address, TIDEMILL_HOME=str(tmp_path))
     assert none.returncode == 2 and "there is no token for" in none.stderr

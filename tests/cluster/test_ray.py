@@ -129,6 +129,7 @@ def test_large_tables_go_from_worker_to_worker(cluster, named, tmp_path, above):
         sql = statement.format(logs=named)
         here, there = tmp_path / f"here-{number}.csv", tmp_path / f"there-{number}.csv"
         scratch = tmp_path / "scratch"
+        scratch.mkdir(exist_ok=True)
         one = tm.query(sql, output=here)
         other = tm.query(sql, output=there, on="ray", scratch=scratch, scratch_above=above)
         assert there.read_bytes() == here.read_bytes()

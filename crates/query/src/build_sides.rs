@@ -77,9 +77,6 @@ pub(crate) fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
     Ok(names)
 }
 
-/// That there is nothing to be read.
-pub(crate) const NO_SOURCE: &str = "the query reads no source";
-
 /// The stream of a plan that reads several tables, or why none of them can be it: all others
 /// have to fit in `build_bytes_max` of memory by what `bytes_of` says of them.
 pub(crate) fn stream_of(
@@ -90,7 +87,7 @@ pub(crate) fn stream_of(
     let sized: Vec<(&TableReference, u64)> =
         scanned.iter().map(|name| (name, bytes_of(name).unwrap_or(u64::MAX))).collect();
     let Some((stream, _)) = sized.iter().rev().max_by_key(|(_, bytes)| *bytes) else {
-        return Err(NO_SOURCE.into());
+        return Err("the query reads no source".into());
     };
     let mut is_first = true;
     let others: Vec<&(&TableReference, u64)> = sized

@@ -201,6 +201,19 @@ fn read_memory_bytes(query: &Query) -> Option<u64> {
     specs.filter_map(|spec| spec.storage_options.read_memory_bytes()).max()
 }
 
+/// Whether a plan makes its rows of no table, one at most.
+fn is_of_nothing(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::EmptyRelation(_) => true,
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_) => plan.inputs().into_iter().all(is_of_nothing),
+        _ => false,
+    }
+}
+
 impl Plan {
     /// Opens the sources and plans the query.
     ///
@@ -476,7 +489,7 @@ impl Plan {
             unbounded,
             here_because: None,
         };
-        if matches!(&plan.route, Route::Engine { why } if why == build_sides::NO_SOURCE) {
+        if is_of_nothing(&plan.logical) {
             // There is nothing for anybody else to do.
             plan.query.workers = None;
         }

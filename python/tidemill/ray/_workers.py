@@ -75,6 +75,9 @@ _SLOW_FACTOR = 3.0
 _SLOW_SECONDS = 1.0
 _SLOW_FIRST_SECONDS = 10.0
 
+#: One that is larger than others may take up to so many times as long.
+_SLOW_LARGE = 4.0
+
 #: What tasks take in the middle is that of so many.
 _TOOK = 64
 
@@ -190,8 +193,8 @@ class _Job:
     done: deque[tuple[int, int, bytes | None, str | None, str]] = field(default_factory=deque)
     #: What tasks took lately, in seconds.
     took: deque[float] = field(default_factory=lambda: deque(maxlen=_TOOK))
-    #: The same for each byte of theirs, where they have any.
-    paces: deque[float] = field(default_factory=lambda: deque(maxlen=_TOOK))
+    #: What calls took, and how large their tasks were.
+    calls: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_TOOK))
     #: Why it cannot be done, if an actor says so.
     refused: Exception | None = None
 
@@ -216,10 +219,12 @@ class _Job:
         """After how many seconds a call of tasks is slow: more for what is larger than others."""
         if not self.took:
             return _SLOW_FIRST_SECONDS
-        usual = statistics.median(self.took) * len(tasks)
-        if self.paces:
-            usual = max(usual, statistics.median(self.paces) * sum(task.size for task in tasks))
-        return max(_SLOW_SECONDS, _SLOW_FACTOR * usual)
+        usual = max(_SLOW_SECONDS, _SLOW_FACTOR * statistics.median(self.took) * len(tasks))
+        seconds = sum(seconds for seconds, _ in self.calls)
+        size = sum(size for _, size in self.calls)
+        by_size = _SLOW_FACTOR * seconds * sum(task.size for task in tasks) / max(size, 1)
+        # What small tasks took says little of a large one.
+        return max(usual, min(by_size, _SLOW_LARGE * usual))
 
 
 @dataclass(eq=False)
@@ -389,7 +394,7 @@ class RayWorkers:
             self._places.append(("", 0, ""))
             self._coming[self._is_ready(actor)] = (actor, None)
 
-    def _keep_ready(self, *, is_free: bool) -> None:
+    def _keep_ready(self, *, is_free: bool = False) -> None:
         """Wait for the actors, and go without those for which the cluster has no core now.
 
         Where a core was free, the first one is starting, which is waited for longer.
@@ -720,9 +725,7 @@ class RayWorkers:
             return
         seconds = time.monotonic() - ended.began
         job.took.append(seconds / len(ended.tasks))
-        size = sum(task.size for task in ended.tasks)
-        if size > 0:
-            job.paces.append(seconds / size)
+        job.calls.append((seconds, sum(task.size for task in ended.tasks)))
         for task, part in zip(ended.tasks, parts, strict=True):
             if not task.has_ended:
                 task.has_ended = True
