@@ -60,8 +60,9 @@ impl Reduction {
         let bytes_max = bytes_max(plan);
         let parting = Parting { url: folder.url.clone(), bits: ranges.bits(), bytes_max };
         let threads = (reach.threads / reach.workers.max(1)).max(1);
-        let sent_bytes_max =
-            (plan.settings.share(1, 8) as u64 / ranges.count() as u64).min(bytes_max);
+        // Of all ranges together little passes the driver.
+        let sent_bytes_max = (plan.settings.share(1, 8) as u64).min(bytes_max.saturating_mul(4));
+        let sent_bytes_max = sent_bytes_max / ranges.count() as u64;
         let parts = Vec::new();
         let folder = Arc::new(folder);
         let all = Reduction { folder, parting, ranges, key_count, threads, parts, sent_bytes_max };
