@@ -289,6 +289,14 @@ impl Spread {
         keys.iter().cloned().map(Values).collect()
     }
 
+    /// Refuses more paths than are allowed.
+    ///
+    /// # Errors
+    /// As [`apart`](Self::apart).
+    pub fn check_count(&self, count: usize) -> Result<()> {
+        self.router.as_ref().map_or(Ok(()), |router| router.check_count(count))
+    }
+
     /// Which writer a path has.
     pub fn writer(&self, path: &Values) -> usize {
         writer_of(&path.0, self.count)

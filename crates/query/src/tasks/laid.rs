@@ -246,6 +246,8 @@ impl Plans {
                 let mut paths: Vec<Values> = paths.into_iter().collect();
                 paths.sort_unstable();
                 let spread = Spread::new(&self.spec, schema, self.laying.places)?;
+                // Before anything is begun for them.
+                spread.check_count(paths.len())?;
                 let of_writer = |(values, key)| (spread.writer(&values), values, key);
                 Some((bucket, bucket.keys(&paths)?.into_iter().map(of_writer).collect()))
             }
