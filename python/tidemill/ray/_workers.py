@@ -197,6 +197,13 @@ class _Job:
     calls: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_TOOK))
     #: Why it cannot be done, if an actor says so.
     refused: Exception | None = None
+    #: Set while none of its tasks are dealt.
+    suspended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def has_dealable_tasks(self) -> bool:
+        """Whether it has tasks that an actor may be given."""
+        return bool(self.waiting) and not self.suspended.is_set()
 
     def wait(self, task: _Task) -> None:
         """Put a task to those that nobody does."""
@@ -269,7 +276,17 @@ class RayJob:
     def __init__(self, workers: RayWorkers, priority: int) -> None:
         self._workers = workers
         self._priority = priority
+        self._suspended = threading.Event()
         self._job: _Job | None = None
+
+    def suspend(self) -> None:
+        """Deal none of the query's tasks until `resume`; actors do what they have at hand."""
+        self._suspended.set()
+
+    def resume(self) -> None:
+        """Deal the query's tasks again."""
+        self._suspended.clear()
+        self._workers.deal()
 
     def reach(self) -> tuple[int, int, int, bool]:
         """Give how many machines, workers and threads there are; whether all are here."""
@@ -288,7 +305,8 @@ class RayJob:
         may be spilled.
         """
         self.end()
-        self._job = self._workers.begin(job, secrets, paths, files, self._priority)
+        begun = self._workers.begin(job, secrets, paths, files, self._priority, self._suspended)
+        self._job = begun
 
     def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
         """Hand in a task."""
@@ -364,14 +382,14 @@ class RayWorkers:
 
         self._start_actor = start
         free = ray.available_resources().get("CPU", 0)
-        self._add_new()
+        self._looked = time.monotonic()
+        self._add_new(ray.nodes())
         self._keep_ready(is_free=free >= 1)
 
-    def _add_new(self) -> list[int]:
+    def _add_new(self, nodes: list[dict[str, Any]]) -> list[int]:
         """Start actors on machines on which none were started, and give their places."""
-        self._looked = time.monotonic()
         first = len(self._actors)
-        for node in self._ray.nodes():
+        for node in nodes:
             name = node["NodeID"]
             if not node["Alive"] or name in self._nodes:
                 continue
@@ -387,12 +405,17 @@ class RayWorkers:
 
     def _look_for_new(self) -> None:
         """Use machines that have come to the cluster since it was last looked."""
-        if time.monotonic() - self._looked < _NEW_SECONDS:
-            return
-        for actor in self._add_new():
-            # It is given nothing until it is there.
-            self._places.append(("", 0, ""))
-            self._coming[self._is_ready(actor)] = (actor, None)
+        with self._lock:
+            if time.monotonic() - self._looked < _NEW_SECONDS:
+                return
+            self._looked = time.monotonic()
+        # The cluster's control store may take its time.
+        nodes = self._ray.nodes()
+        with self._lock:
+            for actor in self._add_new(nodes):
+                # It is given nothing until it is there.
+                self._places.append(("", 0, ""))
+                self._coming[self._is_ready(actor)] = (actor, None)
 
     def _keep_ready(self, *, is_free: bool = False) -> None:
         """Wait for the actors, and go without those for which the cluster has no core now.
@@ -469,7 +492,9 @@ class RayWorkers:
         """See which processes the workers are now: one that was killed is another."""
         with self._lock:
             asked = {self._is_ready(place): place for place in self._there()}
-            for place, told in self._found(asked, _START_SECONDS, _START_SECONDS).items():
+        found = self._found(asked, _START_SECONDS, _START_SECONDS)
+        with self._lock:
+            for place, told in found.items():
                 self._places[place] = told
 
     def _ask(self, actor: int, method: str) -> Any:
@@ -514,34 +539,53 @@ class RayWorkers:
         paths: Sequence[str],
         files: Sequence[NamedFile] = (),
         priority: int = 1,
+        suspended: threading.Event | None = None,
     ) -> _Job:
-        """Take a job, whose tasks are handed in behind this."""
+        """Take a job, whose tasks are handed in behind this.
+
+        Other queries deal meanwhile: whatever is asked of the cluster here is waited for without
+        the lock.
+        """
         if files and not self.shelf.reads:
             # Before Ray's own, which was told earlier.
             atexit.register(self._leave)
         shared = self.shelf.put(files)
+        description = [self._ray.put(job)]
+        begun = _Job(next(_sessions), description, dict(secrets), shared, priority)
+        if suspended is not None:
+            begun.suspended = suspended
+        self._look_for_new()
+        self._check(begun, paths)
         with self._lock:
-            self._look_for_new()
-            description = [self._ray.put(job)]
-            begun = _Job(next(_sessions), description, dict(secrets), shared, priority)
-            self._check(begun, paths)
             self._refuse(begun)
             self._jobs.append(begun)
-            return begun
+        return begun
 
     def _check(self, job: _Job, paths: Sequence[str]) -> None:
-        """Look whether each machine sees the paths; who does not answer is given nothing yet."""
-        asked = {self._ask(actor, "missing").remote(list(paths)): actor for actor in self._there()}
-        for call, actor in asked.items():
-            self._coming[call] = (actor, job)
-        if asked:
-            there, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+        """Look whether each machine sees the paths; who does not answer is given nothing yet.
+
+        The lock is not held while actors are waited for, and they do tasks of other jobs meanwhile.
+        """
+        with self._lock:
+            asked = {
+                self._ask(actor, "missing").remote(list(paths)): actor for actor in self._there()
+            }
+        if not asked:
+            return
+        there, late = self._ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+        with self._lock:
+            for call in late:
+                self._coming[call] = (asked[call], job)
             for call in there:
-                self._has_come(call)
+                self._has_answered(call, asked[call], job)
 
     def _has_come(self, call: Any) -> None:
-        """Take an actor that answers, with where it is or with paths that it does not see."""
+        """Take an actor that was waited for."""
         actor, job = self._coming.pop(call)
+        self._has_answered(call, actor, job)
+
+    def _has_answered(self, call: Any, actor: int, job: _Job | None) -> None:
+        """Take what an actor answers: where it is, or paths that it does not see."""
         try:
             told = self._ray.get(call)
         except self._ray.exceptions.RayActorError:
@@ -594,10 +638,15 @@ class RayWorkers:
             task.job.wait(task)
             self._deal()
 
+    def deal(self) -> None:
+        """Give tasks that wait to actors that have room."""
+        with self._lock:
+            self._deal()
+
     def _deal(self) -> None:
         there = self._there()
         while there:
-            waiting = [job for job in self._jobs if job.waiting]
+            waiting = [job for job in self._jobs if job.has_dealable_tasks]
             actor = min(there, key=lambda place: (self._at_hand[place], -self._threads[place]))
             if not waiting or self._at_hand[actor] >= _AT_HAND:
                 return
@@ -625,7 +674,7 @@ class RayWorkers:
 
     def _second_starts(self) -> None:
         """Have those without a task do what is slow elsewhere."""
-        if any(job.waiting for job in self._jobs):
+        if any(job.has_dealable_tasks for job in self._jobs):
             return
         idle = [place for place in self._there() if self._at_hand[place] == 0]
         if not idle:
