@@ -504,6 +504,29 @@ def test_of_several_jobs_the_highest_goes_first(standing, logs, much):
     until(lambda: standing.status()["running"] == standing.status()["waiting"] == 0)
 
 
+def test_clients_that_stop_reading_block_nobody(standing, logs, much):
+    sql = f"SELECT * FROM '{much}'"
+    question = {"format": 1, "verb": "query", "shown": sql, "sql": sql, "priority": "high"}
+    question = json.dumps(question).encode()
+    head = f"POST /v1/jobs HTTP/1.1\r\nAuthorization: Bearer {standing.token}\r\n"
+    with contextlib.ExitStack() as held:
+        for _ in range(12):
+            client = socket.socket()
+            held.enter_context(client)
+            # What the system keeps for it is less than the answer.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+            client.connect((standing.host, int(standing.port)))
+            client.sendall(f"{head}Content-Length: {len(question)}\r\n\r\n".encode() + question)
+        until(lambda: standing.status()["suspended"] == 12)
+        sql = STATEMENTS[0].format(logs=logs)
+        asked = standing.run("query", sql, "--on", "master", "--priority", "low")
+        assert asked.returncode == 0, asked.stderr
+        assert asked.stdout == standing.run("query", sql).stdout
+        status = standing.status()
+        assert (status["running"], status["suspended"]) == (0, 12)
+    until(lambda: standing.status()["suspended"] == 0)
+
+
 def test_several_ask_at_once(standing, logs):
     here = [standing.run("query", sql.format(logs=logs)).stdout for sql in STATEMENTS]
     with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:

@@ -726,6 +726,9 @@ pub(crate) struct ClusterUpArgs {
     /// Write the token to a file too, which only you may read
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Maximum count of jobs that one client address has at the master at once [default: 32]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub max_jobs_per_peer: Option<usize>,
     /// Let those who ask run programs (`exec`) on the cluster, as the user that it runs as
     #[arg(long)]
     pub allow_programs: bool,

@@ -34,6 +34,8 @@ pub struct Up {
     pub key: Option<PathBuf>,
     /// Where the token is written, beside the state folder.
     pub token_file: Option<PathBuf>,
+    /// Maximum count of jobs of one client address. Default: 32.
+    pub max_jobs_per_peer: Option<usize>,
     /// Whether those who ask may name programs, which run as whoever started the cluster.
     pub allow_programs: bool,
     /// Folders of the machines whose files may be read by those who ask.

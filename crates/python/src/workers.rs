@@ -229,6 +229,11 @@ impl RawAnswering {
         self.cancel.cancel();
     }
 
+    /// Whether the last frame was given.
+    fn has_ended(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.answering.lock().as_ref().is_some_and(Answering::has_ended))
+    }
+
     /// Whether its last frame told of an error.
     fn has_failed(&self, py: Python<'_>) -> bool {
         py.detach(|| self.answering.lock().as_ref().is_some_and(Answering::has_failed))

@@ -55,6 +55,7 @@ def up(
     certificate: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    max_jobs_per_peer: int | None = None,
     allow_programs: bool = False,
     allow_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> Standing:
@@ -79,6 +80,8 @@ def up(
         Files with the certificate for TLS, with those that vouch for it, and with its key.
     token_file : path or str, optional
         A file to write the token to, which only you may read.
+    max_jobs_per_peer : int, optional
+        Maximum count of jobs that one client address has at the master at once. Default: 32.
     allow_programs : bool, optional
         Let those who ask run programs (``exec``) on the cluster, as the user that it runs as.
         Default: false.
@@ -102,6 +105,10 @@ def up(
     """
     if workers is not None and workers < 1:
         raise UsageError(f"`workers={workers}` is no number of workers: at least 1")
+    if max_jobs_per_peer is not None and max_jobs_per_peer < 1:
+        raise UsageError(
+            f"`max_jobs_per_peer={max_jobs_per_peer}` is no number of jobs: at least 1"
+        )
     if (certificate is None) != (key is None):
         raise UsageError("a certificate and its key go together: `certificate` and `key`")
     if isinstance(allow_paths, str | os.PathLike):
@@ -114,6 +121,7 @@ def up(
         "port": port,
         "certificate": None if certificate is None else os.path.abspath(os.fspath(certificate)),
         "key": None if key is None else os.path.abspath(os.fspath(key)),
+        "max_jobs_per_peer": max_jobs_per_peer,
         "allow_programs": allow_programs,
         "allow_paths": [os.path.abspath(os.fspath(path)) for path in allow_paths],
     }
@@ -193,7 +201,7 @@ def status(on: str = "master") -> dict[str, Any]:
     -------
     dict
         ``address``, ``release``, ``up_seconds``, ``machines``, ``workers``, ``threads``, and how
-        many jobs are ``running`` and ``waiting`` and have ``ended``.
+        many jobs are ``running``, ``suspended`` and ``waiting`` and have ``ended``.
 
     Examples
     --------
@@ -333,7 +341,8 @@ class Master:
 
     def start(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Start workers, and listen. The token is made here, and is told to who has asked alone."""
-        from tidemill.ray._service import Service
+        from tidemill.ray._job_queue import JOBS_PER_PEER_MAX, QueueLimits
+        from tidemill.ray._service import Service, ServiceLimits
 
         folders, may_run_programs = asked["allow_paths"], asked["allow_programs"]
         _tidemill.confine(folders, may_run_programs)
@@ -345,6 +354,7 @@ class Master:
         )
         self._workers = workers
         token = secrets.token_urlsafe(32)
+        per_peer = asked["max_jobs_per_peer"] or JOBS_PER_PEER_MAX
         service = Service(
             workers,
             token,
@@ -354,6 +364,9 @@ class Master:
             key=asked["key"],
             may_run_programs=may_run_programs,
             end=self._end_soon,
+            limits=ServiceLimits(
+                QueueLimits(per_peer=per_peer), requests_per_peer=max(128, 2 * per_peer)
+            ),
         )
         threading.Thread(target=service.serve_forever, name="http", daemon=True).start()
         machines, processes, threads, _ = workers.reach()

@@ -4,7 +4,8 @@ A request is read within a time and a size, its token is compared before anythin
 looked at, and a connection has one request. What is posted is judged by the engine, waits for its
 turn, and is answered in pieces while it runs; a client that closes its connection ends it.
 
-Jobs of a higher priority have more places, so that one is never kept from starting by those below.
+- ``_job_queue``: whose turn is it, and who may see a job?
+- ``_delivery``: how are bytes sent to a client that may stop reading?
 """
 
 from __future__ import annotations
@@ -12,23 +13,35 @@ from __future__ import annotations
 import collections
 import contextlib
 import hmac
-import itertools
 import json
+import logging
 import math
 import re
-import select
 import socket
 import socketserver
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tidemill import _tidemill
 from tidemill._errors import TidemillError
-from tidemill.ray._workers import RayWorkers, _version
+from tidemill.ray._delivery import ClientGoneError, ClientStalledError, Delivery
+from tidemill.ray._job_queue import (
+    Answering,
+    Asker,
+    Job,
+    JobQueue,
+    QueueLimits,
+    RefusedError,
+    peer_of,
+)
+from tidemill.ray._workers import _version
+
+_LOG = logging.getLogger("tidemill.ray")
 
 #: A request's line and headers have so many bytes at most, …
 _HEAD_BYTES_MAX = 16 << 10
@@ -39,18 +52,11 @@ _BODY_BYTES_MAX = 1 << 20
 #: A request is there within so many seconds.
 _REQUEST_SECONDS = 10.0
 
-#: A client that takes nothing for so many seconds is gone: somebody may look at the first page.
-_TAKE_SECONDS = 600.0
+#: An answer that is no job's is taken within so many seconds.
+_ANSWER_SECONDS = 10.0
 
 #: So many connections may be without a token that was looked at; of more, the first is closed.
 _STRANGERS_MAX = 64
-
-#: So many jobs run at once, by priority: low, normal, high; and so many wait.
-_RUNNING_MAX = (4, 8, 12)
-_WAITING_MAX = 64
-
-#: So many jobs that have ended are told of.
-_ENDED_MAX = 100
 
 #: How often it is looked whether a client is still there, in seconds.
 _TICK = 0.05
@@ -61,8 +67,6 @@ _WAITING_SECONDS = 1.0
 #: Where it is said that what a job has is enough.
 _ENOUGH = re.compile(r"/v1/jobs/([0-9]{1,15})/enough")
 
-_PRIORITIES = ("low", "normal", "high")
-
 _REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -72,135 +76,35 @@ _REASONS = {
     408: "Request Timeout",
     411: "Length Required",
     413: "Content Too Large",
+    429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
 
 
-class _RefusedError(Exception):
-    """That a request is refused: the status, and why."""
+@dataclass(frozen=True)
+class ServiceLimits:
+    """What a service takes of its clients."""
 
-    def __init__(self, status: int, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.hint = hint
-
-
-class _GoneError(Exception):
-    """That whoever has asked is gone."""
-
-
-@dataclass(eq=False)
-class _Job:
-    """A question, from when it came until it is forgotten."""
-
-    number: int
-    verb: str
-    priority: int
-    shown: str
-    answering: _tidemill.RawAnswering | None
-    state: str = "waiting"
-    came: float = field(default_factory=time.monotonic)
-    ended: float | None = None
-
-    def told(self) -> dict[str, Any]:
-        """Tell of it."""
-        until = time.monotonic() if self.ended is None else self.ended
-        return {
-            "id": self.number,
-            "verb": self.verb,
-            "state": self.state,
-            "priority": _PRIORITIES[self.priority],
-            "seconds": round(until - self.came, 3),
-            "shown": self.shown,
-        }
+    queue: QueueLimits = field(default_factory=QueueLimits)
+    #: Requests of a peer that are being read or answered, those of its jobs among them.
+    requests_per_peer: int = 128
+    #: Seconds that a client may leave bytes unread before its job is suspended.
+    grace_seconds: float = 1.0
+    #: Seconds after which a client that does not read is disconnected: a person may look at the
+    #: first page in between.
+    read_seconds: float = 600.0
 
 
-class _Book:
-    """Which jobs there are, and whose turn it is."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._numbers = itertools.count(1)
-        self._waiting: list[_Job] = []
-        self._running: list[_Job] = []
-        self._ended: collections.deque[_Job] = collections.deque(maxlen=_ENDED_MAX)
-        self._count = 0
-
-    def enter(self, answering: _tidemill.RawAnswering) -> _Job:
-        """Take a job that waits for its turn."""
-        with self._changed:
-            if len(self._waiting) >= _WAITING_MAX:
-                raise _RefusedError(
-                    503,
-                    f"{_WAITING_MAX} jobs wait for their turn, and no more are taken",
-                    "ask again once some have ended: tidemill cluster jobs",
-                )
-            told = (answering.verb, answering.priority, answering.shown)
-            job = _Job(next(self._numbers), *told, answering)
-            self._waiting.append(job)
-            return job
-
-    def before(self, job: _Job, seconds: float) -> int | None:
-        """Wait for a job's turn for a while; None once it has come, else how many are before."""
-        with self._changed:
-            if not self._starts(job):
-                self._changed.wait(seconds)
-                if not self._starts(job):
-                    return sum(_order(other) < _order(job) for other in self._waiting)
-            return None
-
-    def _starts(self, job: _Job) -> bool:
-        most = _RUNNING_MAX[job.priority]
-        if min(self._waiting, key=_order) is not job or len(self._running) >= most:
-            return False
-        self._waiting.remove(job)
-        self._running.append(job)
-        job.state = "running"
-        # The next may have room, too.
-        self._changed.notify_all()
-        return True
-
-    def leave(self, job: _Job, state: str) -> None:
-        """Note that a job has ended."""
-        with self._changed:
-            for jobs in (self._waiting, self._running):
-                if job in jobs:
-                    jobs.remove(job)
-            job.state, job.ended, job.answering = state, time.monotonic(), None
-            self._ended.append(job)
-            self._count += 1
-            self._changed.notify_all()
-
-    def is_enough(self, number: int) -> bool:
-        """Have a job take its answer as it stands; tell whether it is there."""
-        with self._changed:
-            jobs = [job for job in (*self._waiting, *self._running) if job.number == number]
-            for job in jobs:
-                if job.answering is not None:
-                    job.answering.is_enough()
-            return bool(jobs)
-
-    def told(self) -> list[dict[str, Any]]:
-        """Tell of all that are known, the newest first."""
-        with self._changed:
-            jobs = [*self._waiting, *self._running, *self._ended]
-            return [job.told() for job in sorted(jobs, key=lambda job: -job.number)]
-
-    def counts(self) -> dict[str, int]:
-        """Tell how many there are."""
-        with self._changed:
-            return {
-                "running": len(self._running),
-                "waiting": len(self._waiting),
-                "ended": self._count,
-            }
+class _JobWorkers(Protocol):
+    def suspend(self) -> None: ...
+    def resume(self) -> None: ...
 
 
-def _order(job: _Job) -> tuple[int, int]:
-    return -job.priority, job.number
+class _Workers(Protocol):
+    def reach(self) -> tuple[int, int, int, bool]: ...
+    def job(self, priority: int = 1) -> _JobWorkers: ...
 
 
 @dataclass
@@ -223,30 +127,30 @@ class _Handler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         """Read a request, and answer it."""
         until = time.monotonic() + _REQUEST_SECONDS
-        with contextlib.suppress(OSError, _GoneError):
+        with contextlib.suppress(OSError, ClientGoneError):
             try:
                 with self.server.stranger(self.request):
                     self.server.secure(self, until)
                     request = self._read_head(until)
-                    self._judge_token(request)
-                self._answer(request, until)
-            except _RefusedError as refused:
+                    asker = self._judge_token(request)
+                with self.server.counted(asker):
+                    self._answer(request, asker, until)
+            except RefusedError as refused:
                 told = {"message": refused.message, "hint": refused.hint}
                 self._tell(refused.status, told)
                 self._linger()
 
-    def _answer(self, request: _Request, until: float) -> None:
+    def _answer(self, request: _Request, asker: Asker, until: float) -> None:
         match request.method, request.path:
             case "GET", "/v1/status":
                 self._tell(200, self.server.status())
             case "GET", "/v1/jobs":
-                self._tell(200, self.server.book.told())
+                self._tell(200, self.server.queue.described())
             case "POST", "/v1/jobs":
-                self._run(self._read_body(request, until))
+                self._run(self._read_body(request, until), asker)
             case "POST", path if enough := _ENOUGH.fullmatch(path):
                 self._read_body(request, until)
-                if not self.server.book.is_enough(int(enough[1])):
-                    raise _RefusedError(404, "the job has ended")
+                self.server.queue.is_enough(int(enough[1]))
                 self._tell(200, {"enough": True})
             case "POST", "/v1/down":
                 self._read_body(request, until)
@@ -254,59 +158,60 @@ class _Handler(socketserver.BaseRequestHandler):
                 self._linger()
                 self.server.end()
             case _, "/v1/status" | "/v1/jobs" | "/v1/down":
-                raise _RefusedError(405, f"{request.path} is not asked so")
+                raise RefusedError(405, f"{request.path} is not asked so")
             case _:
-                raise _RefusedError(404, "there is nothing at this path")
+                raise RefusedError(404, "there is nothing at this path")
 
     def _receive(self, until: float) -> bytes:
         """Take what has come, within a time."""
         left = until - time.monotonic()
         if left <= 0:
-            raise _RefusedError(408, "the request was not there in time")
+            raise RefusedError(408, "the request was not there in time")
         self.request.settimeout(left)
         try:
             received = self.request.recv(64 << 10)
         except TimeoutError:
-            raise _RefusedError(408, "the request was not there in time") from None
+            raise RefusedError(408, "the request was not there in time") from None
         if not received:
-            raise _GoneError
+            raise ClientGoneError
         return received
 
     def _read_head(self, until: float) -> _Request:
         head = bytearray()
         while (end := head.find(b"\r\n\r\n")) < 0:
             if len(head) > _HEAD_BYTES_MAX:
-                raise _RefusedError(431, "the request's head is too long")
+                raise RefusedError(431, "the request's head is too long")
             head += self._receive(until)
         if end > _HEAD_BYTES_MAX:
-            raise _RefusedError(431, "the request's head is too long")
+            raise RefusedError(431, "the request's head is too long")
         lines = head[:end].decode("latin-1").split("\r\n")
         words = lines[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            raise _RefusedError(400, "this is no request of HTTP/1.1")
+            raise RefusedError(400, "this is no request of HTTP/1.1")
         headers: dict[str, str] = {}
         for line in lines[1:]:
             name, colon, value = line.partition(":")
             name = name.lower()
             if not colon or not name or name != name.strip() or name in headers:
-                raise _RefusedError(400, "a header is malformed, or is there twice")
+                raise RefusedError(400, "a header is malformed, or is there twice")
             headers[name] = value.strip()
         return _Request(words[0], words[1], headers, bytes(head[end + 4 :]))
 
-    def _judge_token(self, request: _Request) -> None:
+    def _judge_token(self, request: _Request) -> Asker:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         is_it = hmac.compare_digest(token.strip().encode("latin-1"), self.server.token)
         if scheme.lower() != "bearer" or not is_it:
-            raise _RefusedError(401, "the token is wrong, or there is none")
+            raise RefusedError(401, "the token is wrong, or there is none")
+        return Asker(peer_of(self.client_address[0]))
 
     def _read_body(self, request: _Request, until: float) -> bytes:
         if "transfer-encoding" in request.headers:
-            raise _RefusedError(411, "the body's length is to be said")
+            raise RefusedError(411, "the body's length is to be said")
         length = request.headers.get("content-length", "")
         if not length.isascii() or not length.isdecimal():
-            raise _RefusedError(411, "the body's length is to be said")
+            raise RefusedError(411, "the body's length is to be said")
         if len(length) > 12 or int(length) > _BODY_BYTES_MAX:
-            raise _RefusedError(
+            raise RefusedError(
                 413,
                 f"what is asked has more than {_BODY_BYTES_MAX} bytes",
                 "put what is large into files that the cluster reads",
@@ -318,85 +223,144 @@ class _Handler(socketserver.BaseRequestHandler):
             body += self._receive(until)
         return bytes(body[: int(length)])
 
-    def _begin(self, status: int, kind: str, length: str) -> None:
-        self.request.settimeout(_TAKE_SECONDS)
-        head = (
-            f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\n{length}\r\n"
-            "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-        )
-        self.request.sendall(head.encode())
-
     def _tell(self, status: int, told: object) -> None:
         body = json.dumps(told).encode()
-        self._begin(status, "application/json", f"Content-Length: {len(body)}")
-        self.request.sendall(body)
+        self.request.settimeout(_ANSWER_SECONDS)
+        length = f"Content-Length: {len(body)}"
+        self.request.sendall(_answer_head(status, "application/json", length) + body)
 
     def _linger(self) -> None:
         """Take what is still coming: a connection that is closed before loses its answer."""
         until = time.monotonic() + 2.0
-        with contextlib.suppress(OSError, _RefusedError, _GoneError):
+        with contextlib.suppress(OSError, RefusedError, ClientGoneError):
             self.request.shutdown(socket.SHUT_WR)
             left = 2 * _BODY_BYTES_MAX
             while left > 0:
                 left -= len(self._receive(until))
 
-    def _piece(self, frames: bytes) -> None:
-        self.request.sendall(b"%x\r\n" % len(frames) + frames + b"\r\n")
-
-    def _look(self) -> None:
-        """Look whether the client is still there: it sends nothing more, but its end."""
-        if isinstance(self.request, ssl.SSLSocket):
-            self.request.settimeout(0)
-            try:
-                is_gone = self.request.recv(1) == b""
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                is_gone = False
-            self.request.settimeout(_TAKE_SECONDS)
-        else:
-            ready, _, _ = select.select([self.request], [], [], 0)
-            is_gone = bool(ready) and self.request.recv(1, socket.MSG_PEEK) == b""
-        if is_gone:
-            raise _GoneError
-
-    def _run(self, question: bytes) -> None:
+    def _run(self, question: bytes, asker: Asker) -> None:
         """Run what is asked, and answer while it runs."""
+        service = self.server
         try:
-            answering = _tidemill.RawAnswering(question, self.server.may_run_programs)
+            answering = service.answering(question, service.may_run_programs)
         except TidemillError as error:
             message, _, hint = str(error).partition("\nhint: ")
-            raise _RefusedError(400, message, hint or None) from None
-        book = self.server.book
-        job = book.enter(answering)
+            raise RefusedError(400, message, hint or None) from None
+        job = service.queue.enter(answering, asker)
+        try:
+            _JobAnswer(service, self.request, job, answering).run()
+        except ClientStalledError as stalled:
+            _LOG.warning("job %d of %s: %s; disconnected", job.number, asker.peer, stalled)
+            # What the client has not read is thrown away, rather than kept for it by the system.
+            reset = struct.pack("ii", 1, 0)
+            self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+
+
+def _answer_head(status: int, kind: str, length: str) -> bytes:
+    return (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\n{length}\r\n"
+        "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    ).encode()
+
+
+class _JobAnswer:
+    """The answer to a question, from its turn in the queue to its last byte."""
+
+    def __init__(
+        self,
+        service: Service,
+        connection: socket.socket,
+        job: Job,
+        answering: Answering,
+    ) -> None:
+        self._service = service
+        self._job = job
+        self._answering = answering
+        self._delivery = Delivery(connection, service.limits.read_seconds, service.clock)
+
+    def run(self) -> None:
+        """Wait for the job's turn, run it, and send its frames.
+
+        Raises `ClientGoneError` and `ClientStalledError`; the job has left the queue by then.
+        """
+        service, job, answering = self._service, self._job, self._answering
         state = "cancelled"
         try:
-            self._begin(200, "application/octet-stream", "Transfer-Encoding: chunked")
-            self._piece(answering.began(job.number))
-            heard = time.monotonic()
-            while (before := book.before(job, _TICK)) is not None:
-                self._look()
-                if time.monotonic() - heard >= _WAITING_SECONDS:
-                    heard = time.monotonic()
-                    self._piece(answering.waiting(before))
+            kind, length = "application/octet-stream", "Transfer-Encoding: chunked"
+            self._delivery.add(_answer_head(200, kind, length))
+            self._add(answering.began(job.number))
+            self._delivery.flush()
+            self._wait_for_turn()
+            workers = service.workers.job(job.priority)
             try:
-                workers = self.server.workers.job(answering.priority)
-                answering.begin(workers, self.server.memory_bytes)
+                answering.begin(workers, service.memory_bytes)
                 while (frames := answering.next(_TICK)) is not None:
                     if frames:
-                        self._piece(frames)
+                        self._add(frames)
                     else:
-                        self._look()
-                state = "failed" if answering.has_failed() else "done"
+                        self._delivery.check()
+                    self._deliver(workers, is_last=answering.has_ended())
+                failed = answering.has_failed()
             except TidemillError as error:
-                state = "failed"
-                self._piece(answering.failed(str(error)))
-            self.request.sendall(b"0\r\n\r\n")
+                failed = True
+                self._add(answering.failed(str(error)))
+                self._deliver(workers, is_last=True)
+            # A client may close its connection behind the last frame.
+            state = "failed" if failed else "done"
+            self._delivery.add(b"0\r\n\r\n")
+            self._deliver(workers, is_last=True)
         finally:
             answering.cancel()
             # It has its place until what it does has ended.
             with contextlib.suppress(TidemillError):
                 while answering.next(_TICK) is not None:
                     pass
-            book.leave(job, state)
+            service.queue.leave(job, state)
+
+    def _add(self, frames: bytes) -> None:
+        # As one write: a small one would wait until the client has acknowledged the one before.
+        self._delivery.add(b"%x\r\n" % len(frames) + frames + b"\r\n")
+
+    def _wait_for_turn(self) -> None:
+        clock = self._service.clock
+        heard = clock()
+        while (before := self._service.queue.wait_for_turn(self._job, _TICK)) is not None:
+            self._delivery.check()
+            if self._delivery.flush() and clock() - heard >= _WAITING_SECONDS:
+                heard = clock()
+                self._add(self._answering.waiting(before))
+                self._delivery.flush()
+
+    def _deliver(self, workers: _JobWorkers, *, is_last: bool) -> None:
+        """Send what is pending; suspend the job while its client does not read.
+
+        Behind the last frames it needs no place any more.
+        """
+        if self._flush_within(self._service.limits.grace_seconds):
+            return
+        queue = self._service.queue
+        if self._job.state == "running":
+            queue.suspend(self._job)
+            workers.suspend()
+        while not self._delivery.flush():
+            if self._job.eviction is not None:
+                raise ClientStalledError(self._job.eviction)
+            self._delivery.wait(_TICK)
+        if not is_last:
+            queue.resume(self._job)
+            self._wait_for_turn()
+            workers.resume()
+
+    def _flush_within(self, seconds: float) -> bool:
+        """Send what is pending within a time; return whether nothing is pending any more."""
+        clock = self._service.clock
+        until = clock() + seconds
+        while not self._delivery.flush():
+            left = until - clock()
+            if left <= 0:
+                return False
+            self._delivery.wait(min(left, _TICK))
+        return True
 
 
 class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -409,7 +373,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def __init__(
         self,
-        workers: RayWorkers,
+        workers: _Workers,
         token: str,
         *,
         host: str,
@@ -418,6 +382,9 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         key: str | None,
         may_run_programs: bool,
         end: Callable[[], None],
+        limits: ServiceLimits | None = None,
+        answering: Callable[[bytes, bool], Answering] = _tidemill.RawAnswering,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context: ssl.SSLContext | None = None
         if certificate is not None:
@@ -435,12 +402,18 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.workers = workers
         self.token = token.encode()
         self.may_run_programs = may_run_programs
-        self.book = _Book()
-        # Each merges within its share; the workers have memory of their own.
-        share = _tidemill.memory_bytes("50%") // max(_RUNNING_MAX)
+        self.limits = limits or ServiceLimits()
+        self.answering = answering
+        self.clock = clock
+        self.queue = JobQueue(self.limits.queue, clock)
+        # Each that has begun merges within its share, suspended ones too; the workers have memory
+        # of their own.
+        begun_max = max(self.limits.queue.running) + self.limits.queue.suspended
+        share = _tidemill.memory_bytes("50%") // begun_max
         self.memory_bytes = max(share, 64 << 20)
         self._end = end
         self._began = time.monotonic()
+        self._requests: collections.Counter[str] = collections.Counter()
         self._strangers: collections.deque[socket.socket] = collections.deque()
         self._lock = threading.Lock()
 
@@ -460,6 +433,27 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
             with self._lock, contextlib.suppress(ValueError):
                 self._strangers.remove(connection)
 
+    @contextlib.contextmanager
+    def counted(self, asker: Asker) -> Iterator[None]:
+        """Count a request for its peer, and refuse it where the peer has too many."""
+        most = self.limits.requests_per_peer
+        with self._lock:
+            if self._requests[asker.peer] >= most:
+                raise RefusedError(
+                    429,
+                    f"`{asker.peer}` has {self._requests[asker.peer]} requests at this master; the "
+                    f"maximum per peer is {most}",
+                    "ask again once some have been answered",
+                )
+            self._requests[asker.peer] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._requests[asker.peer] -= 1
+                if self._requests[asker.peer] == 0:
+                    del self._requests[asker.peer]
+
     def secure(self, handler: _Handler, until: float) -> None:
         """Agree on TLS, within a time."""
         if self._context is not None:
@@ -476,7 +470,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
             "machines": machines,
             "workers": workers,
             "threads": threads,
-            **self.book.counts(),
+            **self.queue.counts(),
         }
 
     def end(self) -> None:

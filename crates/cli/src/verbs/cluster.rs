@@ -52,6 +52,7 @@ fn up(args: ClusterUpArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
         certificate: args.certificate,
         key: args.key,
         token_file: args.token_file,
+        max_jobs_per_peer: args.max_jobs_per_peer,
         allow_programs: args.allow_programs,
         allow_paths: args.allow_paths,
     };
@@ -122,6 +123,7 @@ fn status(told: &Value) -> String {
         ("workers", field(told, "workers")),
         ("threads", field(told, "threads")),
         ("running", field(told, "running")),
+        ("suspended", field(told, "suspended")),
         ("waiting", field(told, "waiting")),
         ("ended", field(told, "ended")),
     ];

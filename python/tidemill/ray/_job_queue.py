@@ -1,0 +1,312 @@
+"""The jobs of a master: whose turn it is, and who is suspended.
+
+::
+
+    waiting ──► running ──► done, failed, cancelled
+       ▲           │
+       │           ▼
+       └────── suspended
+
+A job waits for a place, and the highest priority goes first. Jobs of a higher priority have more
+places, so that one is never kept from starting by those below. A running job whose client does not
+read is suspended: its place is free for the next job. Once the client has read what was sent, the
+job waits again, before all that came later. Suspended jobs keep what they have in memory, so that
+their number is bounded: beyond it one is ended, of the peer that has the most of them the one whose
+client has not read for the longest.
+
+A peer is the address of a client's machine. Its jobs are bounded in number, whatever their state.
+"""
+
+from __future__ import annotations
+
+import collections
+import ipaddress
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+#: Running jobs by priority: low, normal, high.
+RUNNING_MAX = (4, 8, 12)
+
+#: Jobs that wait for their first turn.
+WAITING_MAX = 64
+
+#: Jobs that are suspended, or wait again after they were.
+SUSPENDED_MAX = 12
+
+#: Jobs of a peer, in any state. Beyond it a request is answered with 429.
+JOBS_PER_PEER_MAX = 32
+
+#: Jobs that have ended and are still listed.
+ENDED_MAX = 100
+
+PRIORITIES = ("low", "normal", "high")
+
+
+class RefusedError(Exception):
+    """A refused request: an HTTP status, a message and a hint."""
+
+    def __init__(self, status: int, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.hint = hint
+
+
+class Answering(Protocol):
+    """A run of the engine whose messages are frames."""
+
+    @property
+    def priority(self) -> int:
+        """0, 1 or 2; the highest goes first."""
+
+    @property
+    def verb(self) -> str:
+        """``query``, ``run`` or ``convert``."""
+
+    @property
+    def shown(self) -> str:
+        """The statement, without secrets."""
+
+    def begin(self, workers: object, memory_bytes: int) -> None:
+        """Begin the run."""
+
+    def next(self, seconds: float) -> bytes | None:
+        """Give the next frames; empty bytes where there are none yet, None after the last."""
+
+    def cancel(self) -> None:
+        """End the run."""
+
+    def is_enough(self) -> None:
+        """Take the answer as it stands for the result."""
+
+    def has_ended(self) -> bool:
+        """Whether the last frame was given."""
+
+    def has_failed(self) -> bool:
+        """Whether the last frame tells of an error."""
+
+    def began(self, id: int, /) -> bytes:
+        """Give the frame that tells a job's number."""
+
+    def waiting(self, before: int, /) -> bytes:
+        """Give the frame that tells how many jobs have their turn before."""
+
+    def failed(self, why: str, /) -> bytes:
+        """Give the frame that tells of an error of the master."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """The client behind a request."""
+
+    #: The address of its machine; of IPv6, its network.
+    peer: str
+
+
+def peer_of(address: str) -> str:
+    """Return the peer of an IP address: the address, or its /64 network of IPv6.
+
+    A machine may have all addresses of such a network, and of the loopback network, to itself.
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found
+    if found.is_loopback:
+        return "127.0.0.1"
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)
+
+
+@dataclass(eq=False)
+class Job:
+    """A question, from its arrival until it is forgotten."""
+
+    number: int
+    asker: Asker
+    verb: str
+    priority: int
+    shown: str
+    #: None once it has ended.
+    answering: Answering | None
+    came: float
+    state: str = "waiting"
+    ended: float | None = None
+    #: Since when its client has not read, while it is suspended.
+    suspended_since: float | None = None
+    #: Whether it was suspended and waits for a place again.
+    is_resuming: bool = False
+    #: Why the queue ends it, if it does.
+    eviction: str | None = None
+
+    def described(self, now: float) -> dict[str, Any]:
+        """Describe it."""
+        until = now if self.ended is None else self.ended
+        return {
+            "id": self.number,
+            "verb": self.verb,
+            "state": self.state,
+            "priority": PRIORITIES[self.priority],
+            "seconds": round(until - self.came, 3),
+            "shown": self.shown,
+        }
+
+
+def _order(job: Job) -> tuple[int, int]:
+    return -job.priority, job.number
+
+
+@dataclass(frozen=True)
+class QueueLimits:
+    """Maximum counts of jobs."""
+
+    running: tuple[int, int, int] = RUNNING_MAX
+    waiting: int = WAITING_MAX
+    suspended: int = SUSPENDED_MAX
+    per_peer: int = JOBS_PER_PEER_MAX
+
+
+@dataclass(eq=False)
+class JobQueue:
+    """The jobs of a master and their turns; any thread may call it."""
+
+    limits: QueueLimits = field(default_factory=QueueLimits)
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._changed = threading.Condition()
+        self._numbers = itertools.count(1)
+        self._waiting: list[Job] = []
+        self._running: list[Job] = []
+        self._suspended: list[Job] = []
+        self._ended: collections.deque[Job] = collections.deque(maxlen=ENDED_MAX)
+        self._ended_count = 0
+
+    def enter(self, answering: Answering, asker: Asker) -> Job:
+        """Take a job, which waits for its turn.
+
+        Raises `RefusedError` where the peer has too many jobs (429) or too many wait (503).
+        """
+        with self._changed:
+            own = sum(job.asker.peer == asker.peer for job in self._present())
+            if own >= self.limits.per_peer:
+                raise RefusedError(
+                    429,
+                    f"`{asker.peer}` has {own} jobs at this master; the maximum per peer is "
+                    f"{self.limits.per_peer}",
+                    "ask again once some have ended: tidemill cluster jobs; or start the master "
+                    "with more: tidemill cluster up --max-jobs-per-peer",
+                )
+            if sum(not job.is_resuming for job in self._waiting) >= self.limits.waiting:
+                raise RefusedError(
+                    503,
+                    f"{self.limits.waiting} jobs wait for their turn, and no more are taken",
+                    "ask again once some have ended: tidemill cluster jobs",
+                )
+            told = (answering.verb, answering.priority, answering.shown)
+            job = Job(next(self._numbers), asker, *told, answering, self.clock())
+            self._waiting.append(job)
+            self._admit()
+            return job
+
+    def wait_for_turn(self, job: Job, seconds: float) -> int | None:
+        """Wait for a job's turn for a while; None once it has come, else how many are before."""
+        with self._changed:
+            if job.state != "running":
+                self._changed.wait(seconds)
+            if job.state == "running":
+                return None
+            return sum(_order(other) < _order(job) for other in self._waiting)
+
+    def suspend(self, job: Job) -> None:
+        """Free the place of a running job whose client does not read.
+
+        Where too many are suspended, one is evicted, which may be the job itself.
+        """
+        with self._changed:
+            self._running.remove(job)
+            self._suspended.append(job)
+            job.state, job.suspended_since = "suspended", self.clock()
+            resuming = sum(job.is_resuming for job in self._waiting)
+            kept = [job for job in self._suspended if job.eviction is None]
+            if len(kept) + resuming > self.limits.suspended:
+                count = collections.Counter(job.asker.peer for job in kept)
+                evicted = max(
+                    kept,
+                    key=lambda job: (
+                        count[job.asker.peer],
+                        -(job.suspended_since or 0.0),
+                        -job.number,
+                    ),
+                )
+                evicted.eviction = (
+                    f"its client does not read, and {self.limits.suspended} jobs, the maximum, "
+                    "are suspended already"
+                )
+            self._admit()
+            self._changed.notify_all()
+
+    def resume(self, job: Job) -> None:
+        """Have a suspended job wait for a place again, before all that came later."""
+        with self._changed:
+            self._suspended.remove(job)
+            job.state, job.suspended_since, job.is_resuming = "waiting", None, True
+            self._waiting.append(job)
+            self._admit()
+
+    def _admit(self) -> None:
+        """Give free places to those who wait, the first in order first."""
+        for job in sorted(self._waiting, key=_order):
+            if len(self._running) >= self.limits.running[job.priority]:
+                # Those behind it have no more places than it has.
+                break
+            self._waiting.remove(job)
+            self._running.append(job)
+            job.state, job.is_resuming = "running", False
+            self._changed.notify_all()
+
+    def leave(self, job: Job, state: str) -> None:
+        """Note the end of a job."""
+        with self._changed:
+            for jobs in (self._waiting, self._running, self._suspended):
+                if job in jobs:
+                    jobs.remove(job)
+            job.state, job.ended, job.answering = state, self.clock(), None
+            self._ended.append(job)
+            self._ended_count += 1
+            self._admit()
+
+    def is_enough(self, number: int) -> None:
+        """Have a job take its answer as it stands.
+
+        Raises `RefusedError` where there is no such job (404).
+        """
+        with self._changed:
+            job = next((job for job in self._present() if job.number == number), None)
+            if job is None or job.answering is None:
+                raise RefusedError(404, "the job has ended")
+            job.answering.is_enough()
+
+    def described(self) -> list[dict[str, Any]]:
+        """Describe all known jobs, the newest first."""
+        with self._changed:
+            jobs = sorted([*self._present(), *self._ended], key=lambda job: -job.number)
+            now = self.clock()
+            return [job.described(now) for job in jobs]
+
+    def counts(self) -> dict[str, int]:
+        """Count the jobs by their state."""
+        with self._changed:
+            return {
+                "running": len(self._running),
+                "suspended": len(self._suspended),
+                "waiting": len(self._waiting),
+                "ended": self._ended_count,
+            }
+
+    def _present(self) -> list[Job]:
+        return [*self._waiting, *self._running, *self._suspended]
