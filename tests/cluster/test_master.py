@@ -49,6 +49,7 @@ class Standing:
         self.said = up.stderr
         self.address = up.stdout.strip()
         self.token = self.run("cluster", "token").stdout.strip()
+        self.admin_token = self.run("cluster", "token", "--admin").stdout.strip()
         self.host, self.port = self.address.partition("://")[2].split(":")
 
     def run(self, *words, **environment):
@@ -182,6 +183,7 @@ def test_python_asks_a_master_too(standing, logs, monkeypatch):
     assert tm.ray.status()["workers"] == 3
     assert tm.ray.jobs()[0]["state"] == "done"
     assert tm.ray.token() == standing.token
+    assert tm.ray.token(admin=True) == standing.admin_token
     with pytest.raises(tm.UsageError, match="runs elsewhere"):
         tm.explain(sql, on="master", cluster="cores=8")
     with pytest.raises(tm.UsageError, match="in this program's memory"):
@@ -346,13 +348,59 @@ def test_a_wrong_token_is_refused_and_none_is_shown(standing, logs, tmp_path):
             assert status == 401 and standing.token.encode() not in body
     mode = (standing.home / "master.json").stat().st_mode
     assert mode & 0o777 == 0o600
-    # It is in no argument of a process, and in no log of Ray's.
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            assert standing.token.encode() not in (process / "cmdline").read_bytes()
-    for log in pathlib.Path("/tmp/ray/session_latest/logs").glob("**/*"):
-        if log.is_file():
-            assert standing.token.encode() not in log.read_bytes()
+    # They are in no argument of a process, and in no log of Ray's.
+    assert standing.admin_token != standing.token
+    for token in [standing.token.encode(), standing.admin_token.encode()]:
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                assert token not in (process / "cmdline").read_bytes()
+        for log in pathlib.Path("/tmp/ray/session_latest/logs").glob("**/*"):
+            if log.is_file():
+                assert token not in log.read_bytes()
+
+
+def test_query_token_neither_ends_the_master_nor_shows_statements_of_others(
+    standing, logs, monkeypatch, tmp_path
+):
+    sql = f"SELECT count(*) AS secret FROM '{logs}/0.csv'"
+    own = {"TIDEMILL_HOME": str(tmp_path / "own"), "TIDEMILL_TOKEN": standing.token}
+    other = {**own, "TIDEMILL_HOME": str(tmp_path / "other")}
+    on = ["--on", standing.address]
+    assert standing.run("query", sql, *on, **own).returncode == 0
+
+    def listed(**environment):
+        told = standing.run("cluster", "jobs", *on, "--format", "json", **environment)
+        assert told.returncode == 0, told.stderr
+        return json.loads(told.stdout.splitlines()[0])
+
+    assert (listed(**own)["shown"], listed(**own)["peer"]) == (sql, "127.0.0.1")
+    assert (listed(**other)["shown"], listed(**other)["peer"]) == (None, None)
+    assert listed(**other)["state"] == "done"
+    # Its id is private, and says nothing of its token.
+    client_id = tmp_path / "own" / "client-id"
+    assert client_id.stat().st_mode & 0o777 == 0o600
+    assert standing.token not in client_id.read_text()
+    # By the state folder of whoever started it, by a variable, and by a file.
+    file = tmp_path / "admin-token"
+    file.write_text(standing.admin_token + "\n")
+    assert listed()["shown"] == sql
+    assert listed(**other, TIDEMILL_ADMIN_TOKEN=standing.admin_token)["shown"] == sql
+    words = [*on, "--admin-token-file", file, "--format", "json"]
+    assert sql in standing.run("cluster", "jobs", *words, **other).stdout
+    assert sql in standing.run("cluster", "jobs", *words).stdout
+    for words in [[], ["--token-file", tmp_path / "token"]]:
+        (tmp_path / "token").write_text(standing.token)
+        down = standing.run("cluster", "down", *on, *words, **other)
+        assert down.returncode == 2
+        assert "this is the query token, which does not end a master" in down.stderr
+        assert "the admin token does: --admin-token-file FILE" in down.stderr
+    for name, value in other.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(tm.UsageError, match="query token"):
+        tm.ray.down(standing.address)
+    assert tm.ray.jobs(standing.address)[0]["shown"] is None
+    assert tm.ray.jobs(standing.address, admin_token_file=file)[0]["shown"] == sql
+    assert standing.status()["workers"] == 3
 
 
 def test_what_is_too_large_or_no_request_is_refused(standing):
@@ -662,11 +710,14 @@ def test_what_listens_beyond_this_machine_needs_a_certificate(cluster, logs, tmp
         tmp_path / "home",
         *["--listen", "127.0.0.1:0", "--certificate", tmp_path / "cert.pem"],
         *["--key", tmp_path / "key.pem", "--token-file", tmp_path / "token"],
+        *["--admin-token-file", tmp_path / "admin-token", "--max-jobs-per-peer", "1"],
         *["--allow-paths", logs, "--allow-programs", "--workers", "2"],
     )
     try:
         assert standing.address.startswith("https://")
-        assert (tmp_path / "token").read_text().strip() == standing.token
+        for name, token in [("token", standing.token), ("admin-token", standing.admin_token)]:
+            assert (tmp_path / name).read_text().strip() == token
+            assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
         sql = STATEMENTS[3].format(logs=logs)
         trusted = {"SSL_CERT_FILE": str(tmp_path / "cert.pem")}
         there = standing.run("query", sql, "--on", "master", "--source-exec", "cat", **trusted)
@@ -676,19 +727,24 @@ def test_what_listens_beyond_this_machine_needs_a_certificate(cluster, logs, tmp
         assert unknown.returncode == 1 and "not reached" in unknown.stderr
         status = standing.run("cluster", "status", "--format", "json", **trusted)
         assert json.loads(status.stdout)["workers"] == 2
+
+        def told(what):
+            run = standing.run("cluster", "status", "--format", "json", **trusted)
+            return json.loads(run.stdout)[what]
+
         # Who closes its end is gone, through TLS too.
+        until(lambda: told("running") == 0)
         client = subprocess.Popen(
             [standing.program, "query", SLOW.format(f"{logs}/much/*.csv"), "--on", "master"],
             env={**standing.environment, **trusted},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-
-        def told(what):
-            run = standing.run("cluster", "status", "--format", "json", **trusted)
-            return json.loads(run.stdout)[what]
-
         until(lambda: told("running") == 1)
+        # One job is the maximum of a client's address here.
+        more = standing.run("query", sql, "--on", "master", **trusted)
+        assert more.returncode == 1
+        assert "the maximum per peer is 1" in more.stderr and "--max-jobs-per-peer" in more.stderr
         client.kill()
         client.wait()
         until(lambda: told("running") == 0)

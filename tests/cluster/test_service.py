@@ -1,4 +1,4 @@
-"""The service of a master: clients that stop reading, limits. No cluster is needed.
+"""The service of a master: clients that stop reading, limits, tokens. No cluster is needed.
 
 The engine is a script here, and the clock stands still unless a test moves it.
 """
@@ -21,7 +21,7 @@ from tidemill.ray._delivery import ClientGoneError, ClientStalledError, Delivery
 from tidemill.ray._job_queue import Asker, JobQueue, QueueLimits, RefusedError, peer_of
 from tidemill.ray._service import Service, ServiceLimits
 
-TOKEN = "a-token"
+QUERY, ADMIN = "query-token", "admin-token"
 MEBIBYTE = 1 << 20
 
 
@@ -130,7 +130,8 @@ class Running:
         self.has_ended = threading.Event()
         self.service = Service(
             self.workers,
-            TOKEN,
+            QUERY,
+            ADMIN,
             host="127.0.0.1",
             port=0,
             certificate=certificate,
@@ -163,17 +164,19 @@ class Running:
         connection.sendall(request("POST", "/v1/jobs", script))
         return connection
 
-    def asks(self, method, path, body=None, token=TOKEN):
+    def asks(self, method, path, body=None, token=QUERY, client_id=None):
         """Ask, and read the whole answer."""
         connection = http.client.HTTPConnection(*self.place, timeout=60)
         self.stack.callback(connection.close)
         headers = {"Authorization": f"Bearer {token}"}
+        if client_id is not None:
+            headers["Tidemill-Client-Id"] = client_id
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
 
     def states(self):
-        described = self.queue.described()
+        described = self.queue.described(Asker("", is_admin=True))
         return {job["shown"]: job["state"] for job in described}
 
     def until(self, condition):
@@ -187,7 +190,7 @@ class Running:
         self.until(lambda: self.states().get(statement) == state)
 
 
-def request(method, path, body, token=TOKEN):
+def request(method, path, body, token=QUERY):
     text = json.dumps(body)
     return (
         f"{method} {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n"
@@ -368,6 +371,69 @@ def test_more_requests_than_the_maximum_of_a_peer_are_refused(start):
     assert status == 429
     told = json.loads(body)["message"]
     assert told == "`127.0.0.1` has 2 requests at this master; the maximum per peer is 2"
+    assert running.asks("GET", "/v1/status", token=ADMIN)[0] == 200
+
+
+def test_query_token_does_not_end_the_master(start):
+    running = start()
+    status, body = running.asks("POST", "/v1/down", {})
+    assert status == 403
+    told = json.loads(body)
+    assert "query token" in told["message"] and "admin token" in told["hint"]
+    assert not running.has_ended.is_set()
+    assert running.asks("POST", "/v1/down", {}, token="query-tokem")[0] == 401
+    assert running.asks("POST", "/v1/down", {}, token=ADMIN) == (200, b'{"ended": true}')
+    assert running.has_ended.wait(60)
+
+
+def test_statements_of_others_are_shown_to_the_admin_token_alone(start):
+    running = start()
+    for client_id, sql in [("a" * 64, "of a"), ("b" * 64, "of b"), (None, "of nobody")]:
+        asked = running.asks("POST", "/v1/jobs", {"sql": sql}, client_id=client_id)
+        assert asked == (200, content(1))
+        running.until_state(sql, "done")
+
+    def shown(token=QUERY, client_id=None):
+        status, body = running.asks("GET", "/v1/jobs", token=token, client_id=client_id)
+        assert status == 200
+        return [(job["shown"], job["peer"]) for job in json.loads(body)]
+
+    hidden, here = (None, None), "127.0.0.1"
+    assert shown() == [hidden] * 3
+    assert shown(client_id="a" * 64) == [hidden, hidden, ("of a", here)]
+    assert shown(client_id="b" * 64) == [hidden, ("of b", here), hidden]
+    assert shown(client_id="c" * 64) == [hidden] * 3
+    everything = [("of nobody", here), ("of b", here), ("of a", here)]
+    assert shown(token=ADMIN) == everything
+
+
+def test_answer_is_enough_when_its_own_client_says_so(start):
+    running = start()
+    taken = []
+
+    class Noted(ScriptedAnswering):
+        def is_enough(self):
+            taken.append(self.shown)
+
+    running.service.answering = Noted
+    body = {"sql": "long", "pieces": 0, "gate": "gate"}
+    asked = threading.Thread(
+        target=running.asks, args=("POST", "/v1/jobs", body), kwargs={"client_id": "a" * 64}
+    )
+    asked.start()
+    running.until_state("long", "running")
+    path = "/v1/jobs/1/enough"
+    for client_id in [None, "", "b" * 64]:
+        status, refusal = running.asks("POST", path, {}, client_id=client_id)
+        assert status == 403 and b"another client" in refusal
+    assert taken == []
+    assert running.asks("POST", path, {}, client_id="a" * 64)[0] == 200
+    assert running.asks("POST", path, {}, token=ADMIN)[0] == 200
+    assert taken == ["long", "long"]
+    running.workers.gates["gate"].set()
+    asked.join(60)
+    running.until_state("long", "done")
+    assert running.asks("POST", path, {}, client_id="a" * 64)[0] == 404
 
 
 @pytest.fixture
@@ -543,6 +609,16 @@ def test_job_of_the_peer_with_the_most_suspended_ones_is_evicted():
     assert [job.state for job in jobs] == ["waiting", "running"]
     full.suspend(jobs[1])
     assert jobs[1].eviction is not None and jobs[0].state == "running"
+
+
+def test_admin_token_is_exempt_from_the_maximum_of_a_peer():
+    queue = queue_of(running=(1, 1, 1), per_peer=1)
+    queue.enter(Question(), Asker("a"))
+    queue.enter(Question(), Asker("b"))
+    with pytest.raises(RefusedError) as refused:
+        queue.enter(Question(), Asker("a"))
+    assert refused.value.status == 429
+    queue.enter(Question(), Asker("a", is_admin=True))
 
 
 def test_jobs_that_wait_again_leave_room_for_new_ones():

@@ -692,8 +692,8 @@ pub(crate) enum ClusterVerb {
 
 /// Starts a master and its workers, which stay until `tidemill cluster down`.
 ///
-/// Its address is printed; its token is left in the state folder, where only you may read it, so that nothing has to be
-/// said on this machine.
+/// Its address is printed; its two tokens are left in the state folder, where only you may read them, so that nothing has to
+/// be said on this machine. The query token asks queries; the admin token also ends the master and shows what others ask.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -723,9 +723,12 @@ pub(crate) struct ClusterUpArgs {
     /// A file with the certificate's key
     #[arg(long, value_name = "PEM", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Write the token to a file too, which only you may read
+    /// Write the query token, for those who may ask, to a file too, which only you may read
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Write the admin token, which also ends the master and shows what others ask, to a file too, which only you may read
+    #[arg(long, value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
     /// Maximum count of jobs that one client address has at the master at once [default: 32]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_jobs_per_peer: Option<usize>,
@@ -751,17 +754,23 @@ pub(crate) struct ClusterStatusArgs {
 }
 
 /// Lists what a master runs, what waits for its turn, and the last that have ended.
+///
+/// The admin token shows every statement and the address that asked it; the query token shows your own statements.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidemill cluster jobs\n  tidemill cluster jobs --format json")]
 pub(crate) struct ClusterJobsArgs {
     #[command(flatten)]
     pub master: MasterArgs,
+    #[command(flatten)]
+    pub admin: AdminArgs,
     /// How to show them
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Plain,
 }
 
 /// Ends a master, its workers and what they run.
+///
+/// This needs the admin token.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidemill cluster down\n  tidemill cluster down --on ray")]
 pub(crate) struct ClusterDownArgs {
@@ -773,15 +782,33 @@ pub(crate) struct ClusterDownArgs {
     /// on this machine]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub admin: AdminArgs,
     /// The Python that has Ray and tidemill, for a master that does not answer
     #[arg(long, value_name = "PYTHON")]
     pub python: Option<PathBuf>,
 }
 
-/// Prints the token of the master that was started on this machine.
+/// Prints a token of the master that was started on this machine.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  tidemill cluster token > token && chmod 600 token")]
-pub(crate) struct ClusterTokenArgs {}
+#[command(after_help = "\
+Examples:
+  tidemill cluster token > token && chmod 600 token
+  tidemill cluster token --admin")]
+pub(crate) struct ClusterTokenArgs {
+    /// Print the admin token rather than the query token
+    #[arg(long)]
+    pub admin: bool,
+}
+
+/// Who administers a master.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    /// The file with the master's admin token [env: TIDEMILL_ADMIN_TOKEN, the token itself] [default: what `tidemill cluster
+    /// up` left on this machine]
+    #[arg(long, value_name = "FILE", conflicts_with = "token_file")]
+    pub admin_token_file: Option<PathBuf>,
+}
 
 /// Which master is asked.
 #[derive(Debug, Args)]

@@ -13,9 +13,11 @@
 //!
 //! - [`asking`]: where is a master, who may ask it, and what comes back?
 //! - [`answering`]: what may be asked, and how is it answered?
+//! - `client_id`: the secret by which a master knows a client's own jobs again.
 
 pub mod answering;
 pub mod asking;
+mod client_id;
 #[cfg(test)]
 mod tests;
 

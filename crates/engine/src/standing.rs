@@ -1,7 +1,7 @@
 //! What stays on a cluster: a master that is started, and ended, by way of a Python that has Ray.
 //!
 //! `python -m tidemill.ray up` takes what is asked as JSON on its standard input, and writes what came of it as JSON on its
-//! standard output. The token is made by the master, and comes by neither: that process leaves it in the state folder.
+//! standard output. The tokens are made by the master, and come by neither: that process leaves them in the state folder.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -32,8 +32,10 @@ pub struct Up {
     pub certificate: Option<PathBuf>,
     /// The key.
     pub key: Option<PathBuf>,
-    /// Where the token is written, beside the state folder.
+    /// Where the query token is written, beside the state folder.
     pub token_file: Option<PathBuf>,
+    /// Where the admin token is written, beside the state folder.
+    pub admin_token_file: Option<PathBuf>,
     /// Maximum count of jobs of one client address. Default: 32.
     pub max_jobs_per_peer: Option<usize>,
     /// Whether those who ask may name programs, which run as whoever started the cluster.

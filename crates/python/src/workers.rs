@@ -270,13 +270,25 @@ impl RawAnswering {
     }
 }
 
-/// What a master tells of itself as JSON: `status` or `jobs`; or what it says when it is to end: `down`.
+/// What a master tells of itself as JSON: `status` or `jobs`; or what it says when it is to end: `down`. All but `status` are
+/// asked with the admin token where there is one.
 #[pyfunction]
-pub(crate) fn ask_master(py: Python<'_>, address: String, what: String) -> PyResult<String> {
+#[pyo3(signature = (address, what, token_file = None, admin_token_file = None))]
+pub(crate) fn ask_master(
+    py: Python<'_>,
+    address: String,
+    what: String,
+    token_file: Option<PathBuf>,
+    admin_token_file: Option<PathBuf>,
+) -> PyResult<String> {
     let cancel = Cancel::new();
     let flag = cancel.clone();
     let told = on_a_thread(py, cancel, move || {
-        let master = Master::find(&address, None)?;
+        let (file, admin_file) = (token_file.as_deref(), admin_token_file.as_deref());
+        let master = match what.as_str() {
+            "status" => Master::find(&address, file)?,
+            _ => Master::find_admin(&address, file, admin_file)?,
+        };
         if what != "down" {
             return master.told(&what, &flag);
         }
@@ -287,9 +299,13 @@ pub(crate) fn ask_master(py: Python<'_>, address: String, what: String) -> PyRes
     Ok(told?.to_string())
 }
 
-/// The token of the master that was started on this machine, if one was.
+/// The query token, or the admin token, of the master that was started on this machine, if one was.
 #[pyfunction]
-pub(crate) fn master_token(py: Python<'_>) -> PyResult<Option<String>> {
+#[pyo3(signature = (admin = false))]
+pub(crate) fn master_token(py: Python<'_>, admin: bool) -> PyResult<Option<String>> {
     let left = Left::find().map_err(|error| raise(py, error))?;
-    Ok(left.map(|left| left.token))
+    Ok(left.map(|left| match admin {
+        true => left.admin_token().to_owned(),
+        false => left.token,
+    }))
 }

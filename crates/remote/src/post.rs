@@ -23,6 +23,27 @@ use crate::error::{Error, Result};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of an answer that refuses so many bytes are read at most.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
+/// The header with the client id.
+const CLIENT_ID: &str = "tidemill-client-id";
+
+/// A token, and the id by which the service knows the client's own requests again. Both are secrets.
+#[derive(Clone, Copy)]
+pub struct Credentials<'a> {
+    /// The token, which proves that the client may ask.
+    pub token: &'a str,
+    /// The client id ([`new_client_id`]); none is sent without it.
+    pub client_id: Option<&'a str>,
+}
+
+/// Returns a new client id: 256 random bits as hexadecimal digits.
+///
+/// # Errors
+/// [`std::io::Error`] where the system has no randomness.
+pub fn new_client_id() -> std::io::Result<String> {
+    let mut bits = [0; 32];
+    getrandom::fill(&mut bits)?;
+    Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
 
 /// Where a service is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,11 +122,12 @@ impl Service {
     pub fn ask(
         &self,
         path: &str,
-        token: &str,
+        credentials: Credentials<'_>,
         body: Option<Vec<u8>>,
         patience: Duration,
         tick: Tick<'_>,
     ) -> Result<Answer> {
+        let Credentials { token, client_id } = credentials;
         let token = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut token =
             token.map_err(|_| Error::usage("the master's token has a line end in it"))?;
@@ -118,6 +140,10 @@ impl Service {
             .request(method, url)
             .header(AUTHORIZATION, token)
             .header(ACCEPT_ENCODING, "identity");
+        if let Some(mut id) = client_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+            id.set_sensitive(true);
+            request = request.header(CLIENT_ID, id);
+        }
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }

@@ -1,4 +1,4 @@
-"""The jobs of a master: whose turn it is, and who is suspended.
+"""The jobs of a master: whose turn it is, who is suspended, and who may see them.
 
 ::
 
@@ -20,6 +20,7 @@ A peer is the address of a client's machine. Its jobs are bounded in number, wha
 from __future__ import annotations
 
 import collections
+import hmac
 import ipaddress
 import itertools
 import threading
@@ -105,6 +106,19 @@ class Asker:
 
     #: The address of its machine; of IPv6, its network.
     peer: str
+    #: Secret by which a client's own jobs are known again, if it sent one.
+    client_id: str = ""
+    #: Whether it has the admin token.
+    is_admin: bool = False
+
+    def owns(self, job: Job) -> bool:
+        """Whether a job is this client's own."""
+        mine, theirs = self.client_id.encode(), job.asker.client_id.encode()
+        return bool(mine) and hmac.compare_digest(mine, theirs)
+
+    def may_change(self, job: Job) -> bool:
+        """Whether this client may see and end a job."""
+        return self.is_admin or self.owns(job)
 
 
 def peer_of(address: str) -> str:
@@ -143,16 +157,18 @@ class Job:
     #: Why the queue ends it, if it does.
     eviction: str | None = None
 
-    def described(self, now: float) -> dict[str, Any]:
-        """Describe it."""
+    def described(self, asker: Asker, now: float) -> dict[str, Any]:
+        """Describe it to an asker: statement and peer only to those who may see them."""
         until = now if self.ended is None else self.ended
+        is_seen = asker.may_change(self)
         return {
             "id": self.number,
             "verb": self.verb,
             "state": self.state,
             "priority": PRIORITIES[self.priority],
             "seconds": round(until - self.came, 3),
-            "shown": self.shown,
+            "peer": self.asker.peer if is_seen else None,
+            "shown": self.shown if is_seen else None,
         }
 
 
@@ -193,7 +209,7 @@ class JobQueue:
         """
         with self._changed:
             own = sum(job.asker.peer == asker.peer for job in self._present())
-            if own >= self.limits.per_peer:
+            if own >= self.limits.per_peer and not asker.is_admin:
                 raise RefusedError(
                     429,
                     f"`{asker.peer}` has {own} jobs at this master; the maximum per peer is "
@@ -280,23 +296,31 @@ class JobQueue:
             self._ended_count += 1
             self._admit()
 
-    def is_enough(self, number: int) -> None:
+    def is_enough(self, number: int, asker: Asker) -> None:
         """Have a job take its answer as it stands.
 
-        Raises `RefusedError` where there is no such job (404).
+        Raises `RefusedError` where there is no such job (404), or it is not the asker's (403).
         """
         with self._changed:
             job = next((job for job in self._present() if job.number == number), None)
             if job is None or job.answering is None:
                 raise RefusedError(404, "the job has ended")
+            if not asker.may_change(job):
+                raise RefusedError(
+                    403,
+                    f"job {number} was asked by another client, and the query token does not end "
+                    "the jobs of others",
+                    "the admin token does: tidemill cluster token --admin shows it where the "
+                    "master was started",
+                )
             job.answering.is_enough()
 
-    def described(self) -> list[dict[str, Any]]:
-        """Describe all known jobs, the newest first."""
+    def described(self, asker: Asker) -> list[dict[str, Any]]:
+        """Describe all known jobs to an asker, the newest first."""
         with self._changed:
             jobs = sorted([*self._present(), *self._ended], key=lambda job: -job.number)
             now = self.clock()
-            return [job.described(now) for job in jobs]
+            return [job.described(asker, now) for job in jobs]
 
     def counts(self) -> dict[str, int]:
         """Count the jobs by their state."""

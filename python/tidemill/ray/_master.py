@@ -55,14 +55,16 @@ def up(
     certificate: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
+    admin_token_file: str | os.PathLike[str] | None = None,
     max_jobs_per_peer: int | None = None,
     allow_programs: bool = False,
     allow_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> Standing:
     """Start a master and its workers on a cluster, which stay until `down`.
 
-    Its token is left in the state folder, where only you may read it, so that ``on="master"`` needs
-    no more on this machine.
+    Its two tokens are left in the state folder, where only you may read them, so that
+    ``on="master"`` needs no more on this machine. The query token asks queries; the admin token
+    also ends the master and shows what others ask.
 
     Parameters
     ----------
@@ -79,7 +81,9 @@ def up(
     certificate, key : path or str, optional
         Files with the certificate for TLS, with those that vouch for it, and with its key.
     token_file : path or str, optional
-        A file to write the token to, which only you may read.
+        A file to write the query token to, for those who may ask. Only you may read it.
+    admin_token_file : path or str, optional
+        A file to write the admin token to, which only you may read.
     max_jobs_per_peer : int, optional
         Maximum count of jobs that one client address has at the master at once. Default: 32.
     allow_programs : bool, optional
@@ -128,7 +132,7 @@ def up(
     folder = _tidemill.state_folder()
     if folder is None and token_file is None:
         raise UsageError(
-            "there is no state folder for the token\nhint: set TIDEMILL_HOME, or name a "
+            "there is no state folder for the tokens\nhint: set TIDEMILL_HOME, or name a "
             "`token_file`"
         )
     _connect(on)
@@ -153,11 +157,13 @@ def up(
     )
     try:
         told = ray.get(actor.start.remote(asked), timeout=_START_SECONDS)
-        left = json.dumps({"address": told["address"], "token": told["token"]})
+        left = {name: told[name] for name in ("address", "token", "admin_token")}
         if folder is not None:
-            _write_private(os.path.join(folder, _LEFT), left + "\n")
+            _write_private(os.path.join(folder, _LEFT), json.dumps(left) + "\n")
         if token_file is not None:
             _write_private(os.fspath(token_file), told["token"] + "\n")
+        if admin_token_file is not None:
+            _write_private(os.fspath(admin_token_file), told["admin_token"] + "\n")
     except BaseException as error:
         with contextlib.suppress(Exception):
             ray.kill(actor)
@@ -168,14 +174,23 @@ def up(
     return Standing(told["address"], told["machines"], told["workers"], told["threads"])
 
 
-def down(on: str = "master") -> None:
+def down(
+    on: str = "master",
+    *,
+    admin_token_file: str | os.PathLike[str] | None = None,
+) -> None:
     """End a master, its workers and what they run.
+
+    This needs the admin token: that of `admin_token_file`, of the variable
+    ``TIDEMILL_ADMIN_TOKEN``, or what `up` has left in the state folder.
 
     Parameters
     ----------
     on : str, optional
         Its address; or the cluster, ``ray`` or ``ray://host:port``, for one that does not answer.
         Default: the one that was started on this machine.
+    admin_token_file : path or str, optional
+        A file with its admin token.
 
     Examples
     --------
@@ -186,7 +201,7 @@ def down(on: str = "master") -> None:
         if not kill(on):
             raise UsageError(f"there is no master on `{on}`\nhint: tidemill.ray.up() starts one")
     else:
-        _tidemill.ask_master(on, "down")
+        _tidemill.ask_master(on, "down", admin_token_file=_path(admin_token_file))
 
 
 def status(on: str = "master") -> dict[str, Any]:
@@ -213,19 +228,30 @@ def status(on: str = "master") -> dict[str, Any]:
     return told
 
 
-def jobs(on: str = "master") -> list[dict[str, Any]]:
+def jobs(
+    on: str = "master",
+    *,
+    admin_token_file: str | os.PathLike[str] | None = None,
+) -> list[dict[str, Any]]:
     """List what a master runs, what waits for its turn, and the last that have ended.
+
+    The admin token shows all statements and who asks them, the query token your own. It is that of
+    `admin_token_file`, of the variable ``TIDEMILL_ADMIN_TOKEN``, or what `up` has left in the state
+    folder.
 
     Parameters
     ----------
     on : str, optional
         Its address. Default: the one that was started on this machine.
+    admin_token_file : path or str, optional
+        A file with its admin token.
 
     Returns
     -------
     list of dict
-        Each with ``id``, ``verb``, ``state``, ``priority``, ``seconds`` and ``shown``, the newest
-        first.
+        Each with ``id``, ``verb``, ``state``, ``priority``, ``seconds``, ``peer`` and ``shown``,
+        the newest first. ``peer``, the address of a client's machine, and ``shown``, the statement,
+        are None for the jobs of others, unless the admin token asks.
 
     Examples
     --------
@@ -233,24 +259,35 @@ def jobs(on: str = "master") -> list[dict[str, Any]]:
     >>> [job["state"] for job in tidemill.ray.jobs()]  # doctest: +SKIP
     ['running', 'done']
     """
-    told: list[dict[str, Any]] = json.loads(_tidemill.ask_master(on, "jobs"))
+    told: list[dict[str, Any]] = json.loads(
+        _tidemill.ask_master(on, "jobs", admin_token_file=_path(admin_token_file))
+    )
     return told
 
 
-def token() -> str:
-    """Give the token of the master that was started on this machine.
+def token(*, admin: bool = False) -> str:
+    """Give a token of the master that was started on this machine.
+
+    Parameters
+    ----------
+    admin : bool, optional
+        Give the admin token rather than the query token. Default: false.
 
     Examples
     --------
     >>> import tidemill.ray
     >>> token = tidemill.ray.token()  # doctest: +SKIP
     """
-    left = _tidemill.master_token()
+    left = _tidemill.master_token(admin)
     if left is None:
         raise UsageError(
             "no master was started on this machine\nhint: tidemill cluster up starts one"
         )
     return left
+
+
+def _path(file: str | os.PathLike[str] | None) -> str | None:
+    return None if file is None else os.fspath(file)
 
 
 def kill(on: str) -> bool:
@@ -340,7 +377,7 @@ class Master:
         self._workers: RayWorkers | None = None
 
     def start(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Start workers, and listen. The token is made here, and is told to who has asked alone."""
+        """Start workers, and listen. Tokens are made here, and are told to who has asked alone."""
         from tidemill.ray._job_queue import JOBS_PER_PEER_MAX, QueueLimits
         from tidemill.ray._service import Service, ServiceLimits
 
@@ -353,11 +390,12 @@ class Master:
             confined=(folders, may_run_programs),
         )
         self._workers = workers
-        token = secrets.token_urlsafe(32)
+        token, admin_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         per_peer = asked["max_jobs_per_peer"] or JOBS_PER_PEER_MAX
         service = Service(
             workers,
             token,
+            admin_token,
             host=asked["host"],
             port=asked["port"],
             certificate=asked["certificate"],
@@ -371,7 +409,8 @@ class Master:
         threading.Thread(target=service.serve_forever, name="http", daemon=True).start()
         machines, processes, threads, _ = workers.reach()
         told = {"machines": machines, "workers": processes, "threads": threads}
-        return {"address": service.address, "token": token, **told}
+        tokens = {"token": token, "admin_token": admin_token}
+        return {"address": service.address, **tokens, **told}
 
     def end(self) -> None:
         """End the workers."""

@@ -6,6 +6,9 @@ turn, and is answered in pieces while it runs; a client that closes its connecti
 
 - ``_job_queue``: whose turn is it, and who may see a job?
 - ``_delivery``: how are bytes sent to a client that may stop reading?
+
+There are two tokens. The query token asks queries; the admin token also ends the master and shows
+the statements and addresses of all clients.
 """
 
 from __future__ import annotations
@@ -71,6 +74,7 @@ _REASONS = {
     200: "OK",
     400: "Bad Request",
     401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -145,15 +149,23 @@ class _Handler(socketserver.BaseRequestHandler):
             case "GET", "/v1/status":
                 self._tell(200, self.server.status())
             case "GET", "/v1/jobs":
-                self._tell(200, self.server.queue.described())
+                self._tell(200, self.server.queue.described(asker))
             case "POST", "/v1/jobs":
                 self._run(self._read_body(request, until), asker)
             case "POST", path if enough := _ENOUGH.fullmatch(path):
                 self._read_body(request, until)
-                self.server.queue.is_enough(int(enough[1]))
+                self.server.queue.is_enough(int(enough[1]), asker)
                 self._tell(200, {"enough": True})
             case "POST", "/v1/down":
                 self._read_body(request, until)
+                if not asker.is_admin:
+                    raise RefusedError(
+                        403,
+                        "this is the query token, which does not end a master",
+                        "the admin token does: --admin-token-file FILE, or the variable "
+                        "TIDEMILL_ADMIN_TOKEN; `tidemill cluster token --admin` shows it where the "
+                        "master was started",
+                    )
                 self._tell(200, {"ended": True})
                 self._linger()
                 self.server.end()
@@ -199,10 +211,14 @@ class _Handler(socketserver.BaseRequestHandler):
 
     def _judge_token(self, request: _Request) -> Asker:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        is_it = hmac.compare_digest(token.strip().encode("latin-1"), self.server.token)
-        if scheme.lower() != "bearer" or not is_it:
+        given = token.strip().encode("latin-1")
+        # Both are compared, so that the time says nothing.
+        is_query = hmac.compare_digest(given, self.server.token)
+        is_admin = hmac.compare_digest(given, self.server.admin_token)
+        if scheme.lower() != "bearer" or not (is_query or is_admin):
             raise RefusedError(401, "the token is wrong, or there is none")
-        return Asker(peer_of(self.client_address[0]))
+        client_id = request.headers.get("tidemill-client-id", "")
+        return Asker(peer_of(self.client_address[0]), client_id, is_admin)
 
     def _read_body(self, request: _Request, until: float) -> bytes:
         if "transfer-encoding" in request.headers:
@@ -375,6 +391,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self,
         workers: _Workers,
         token: str,
+        admin_token: str,
         *,
         host: str,
         port: int,
@@ -401,6 +418,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.address = f"{scheme}://{shown}:{self.server_address[1]}"
         self.workers = workers
         self.token = token.encode()
+        self.admin_token = admin_token.encode()
         self.may_run_programs = may_run_programs
         self.limits = limits or ServiceLimits()
         self.answering = answering
@@ -438,7 +456,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         """Count a request for its peer, and refuse it where the peer has too many."""
         most = self.limits.requests_per_peer
         with self._lock:
-            if self._requests[asker.peer] >= most:
+            if self._requests[asker.peer] >= most and not asker.is_admin:
                 raise RefusedError(
                     429,
                     f"`{asker.peer}` has {self._requests[asker.peer]} requests at this master; the "

@@ -16,12 +16,22 @@ pub(super) fn cluster(args: ClusterArgs) -> anyhow::Result<Outcome> {
     terminal::watch_signals(&cancel)?;
     match args.verb {
         ClusterVerb::Up(args) => up(args, &cancel),
-        ClusterVerb::Status(args) => look((&args.master, args.format), "status", status, &cancel),
-        ClusterVerb::Jobs(args) => look((&args.master, args.format), "jobs", jobs, &cancel),
+        ClusterVerb::Status(args) => {
+            let MasterArgs { on, token_file } = &args.master;
+            let master = Master::find(on, token_file.as_deref())?;
+            show(&master.told("status", &cancel)?, args.format, status)
+        }
+        ClusterVerb::Jobs(args) => {
+            let MasterArgs { on, token_file } = &args.master;
+            let admin_token_file = args.admin.admin_token_file.as_deref();
+            let master = Master::find_admin(on, token_file.as_deref(), admin_token_file)?;
+            show(&master.told("jobs", &cancel)?, args.format, jobs)
+        }
         ClusterVerb::Down(args) => down(args, &cancel),
-        ClusterVerb::Token(_) => {
+        ClusterVerb::Token(args) => {
             let left = Left::find()?.ok_or_else(no_master)?;
-            print(format!("{}\n", left.token).as_bytes())?;
+            let token = if args.admin { left.admin_token() } else { left.token.as_str() };
+            print(format!("{token}\n").as_bytes())?;
             Ok(Outcome::Complete)
         }
     }
@@ -52,6 +62,7 @@ fn up(args: ClusterUpArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
         certificate: args.certificate,
         key: args.key,
         token_file: args.token_file,
+        admin_token_file: args.admin_token_file,
         max_jobs_per_peer: args.max_jobs_per_peer,
         allow_programs: args.allow_programs,
         allow_paths: args.allow_paths,
@@ -71,7 +82,8 @@ fn up(args: ClusterUpArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
 
 fn down(args: ClusterDownArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
     if is_master(&args.on) {
-        let master = Master::find(&args.on, args.token_file.as_deref())?;
+        let admin_token_file = args.admin.admin_token_file.as_deref();
+        let master = Master::find_admin(&args.on, args.token_file.as_deref(), admin_token_file)?;
         master.end(cancel)?;
         Left::forget(&master)?;
         return Ok(Outcome::Complete);
@@ -87,16 +99,13 @@ fn down(args: ClusterDownArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
     }
 }
 
-fn look(
-    (master, format): (&MasterArgs, Plain),
-    what: &str,
+/// Prints what a master says of itself.
+fn show(
+    told: &Value,
+    format: Plain,
     text: impl FnOnce(&Value) -> String,
-    cancel: &Cancel,
 ) -> anyhow::Result<Outcome> {
-    let MasterArgs { on, token_file } = master;
-    let master = Master::find(on, token_file.as_deref())?;
-    let told = master.told(what, cancel)?;
-    let text = match (format, &told) {
+    let text = match (format, told) {
         (Plain::Text, told) => text(told),
         (Plain::Json, Value::Array(all)) => all.iter().map(|one| format!("{one}\n")).collect(),
         (Plain::Json, one) => format!("{one}\n"),
@@ -141,7 +150,8 @@ fn seconds(of: &Value) -> String {
 
 fn jobs(told: &Value) -> String {
     let all = told.as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut rows = vec![["job", "state", "priority", "for", "statement"].map(str::to_owned)];
+    let mut rows =
+        vec![["job", "state", "priority", "for", "peer", "statement"].map(str::to_owned)];
     for job in all {
         let shown = field(job, "shown");
         let mut line = shown.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -153,10 +163,11 @@ fn jobs(told: &Value) -> String {
             field(job, "state"),
             field(job, "priority"),
             seconds(&job["seconds"]),
+            field(job, "peer"),
             line,
         ]);
     }
-    let widths: Vec<usize> = (0..4)
+    let widths: Vec<usize> = (0..5)
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
     let text = rows.iter().map(|row| {
@@ -164,7 +175,7 @@ fn jobs(told: &Value) -> String {
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(&format!("{cell:<width$}  "));
         }
-        format!("{line}{}\n", row[4])
+        format!("{line}{}\n", row[5])
     });
     text.collect()
 }

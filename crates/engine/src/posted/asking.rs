@@ -1,7 +1,8 @@
 //! Where is a master, who may ask it, and what comes back?
 //!
-//! Its token is that of `--token-file`, of the variable `TIDEMILL_TOKEN`, or what `tidemill cluster up` has left in the state
-//! folder, for the master that it started.
+//! A master has two tokens. The query token asks queries; the admin token also ends the master and shows what others ask.
+//! Each is looked for in a file that a flag names, in a variable, and in what `tidemill cluster up` has left in the state
+//! folder, for the master that it started (`find_token`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,13 +16,16 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::home::Home;
 use tidemill_base::{Cancel, Settings};
 use tidemill_query::Glimpse;
-use tidemill_remote::post::{Answer, Service};
+use tidemill_remote::post::{Answer, Credentials, Service};
 use tidemill_tables::sections;
 
+use super::client_id::client_id;
 use super::{Head, Question};
 
-/// The variable with the master's token.
+/// The variable with the master's query token.
 const TOKEN_VARIABLE: &str = "TIDEMILL_TOKEN";
+/// The variable with the master's admin token.
+const ADMIN_TOKEN_VARIABLE: &str = "TIDEMILL_ADMIN_TOKEN";
 /// What the master is called that was started on this machine.
 pub const OWN: &str = "master";
 /// Where questions are posted.
@@ -39,8 +43,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Left {
     /// Where the master is.
     pub address: String,
-    /// The token that whoever asks it proves by that it may.
+    /// The query token.
     pub token: String,
+    /// The admin token; none of a master whose only token is good for everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_token: Option<String>,
 }
 
 impl fmt::Debug for Left {
@@ -50,6 +57,11 @@ impl fmt::Debug for Left {
 }
 
 impl Left {
+    /// The token for the master's administration.
+    pub fn admin_token(&self) -> &str {
+        self.admin_token.as_ref().unwrap_or(&self.token)
+    }
+
     /// Where it is kept; only the user may read it.
     ///
     /// # Errors
@@ -93,11 +105,59 @@ impl Left {
     }
 }
 
+/// The right that a request to a master needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Right {
+    /// To ask queries.
+    Query,
+    /// To end the master, and to see what others ask.
+    Admin,
+}
+
+/// Files with tokens, as flags name them.
+#[derive(Debug, Clone, Copy, Default)]
+struct TokenFiles<'a> {
+    /// A file with either token.
+    any: Option<&'a Path>,
+    /// A file with the admin token.
+    admin: Option<&'a Path>,
+}
+
+/// Returns the token for a right: that of a file that was named, of a variable, or of the state folder, in this order. The
+/// admin token asks queries too, and the query token is taken for administration where there is no other: it may be the only
+/// token of an older master.
+///
+/// # Errors
+/// [`Error::Io`] for a file that cannot be read.
+fn find_token(
+    right: Right,
+    files: TokenFiles<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+    left: Option<&Left>,
+) -> Result<Option<String>> {
+    if let Some(path) = files.admin.or(files.any) {
+        let text = std::fs::read_to_string(path);
+        return Ok(Some(text.map_err(|error| Error::io("read", path, error))?.trim().to_owned()));
+    }
+    let variable = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
+    let found = match right {
+        Right::Query => variable(TOKEN_VARIABLE)
+            .or_else(|| left.map(|left| left.token.clone()))
+            .or_else(|| variable(ADMIN_TOKEN_VARIABLE)),
+        Right::Admin => variable(ADMIN_TOKEN_VARIABLE)
+            .or_else(|| left.map(|left| left.admin_token().to_owned()))
+            .or_else(|| variable(TOKEN_VARIABLE)),
+    };
+    Ok(found.map(|token| token.trim().to_owned()))
+}
+
 /// A master, and the right to ask it.
 #[derive(Clone)]
 pub struct Master {
     service: Service,
     token: String,
+    /// Sent with each request, so that the master knows the client's own jobs again.
+    client_id: Option<String>,
     patience: Duration,
 }
 
@@ -118,6 +178,23 @@ impl Master {
     /// # Errors
     /// [`Error::Usage`] for what is no address, and where there is no token for it.
     pub fn find(address: &str, token_file: Option<&Path>) -> Result<Master> {
+        Self::find_for(Right::Query, address, TokenFiles { any: token_file, admin: None })
+    }
+
+    /// The same for its administration, by a file with either token or one with the admin token.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn find_admin(
+        address: &str,
+        token_file: Option<&Path>,
+        admin_token_file: Option<&Path>,
+    ) -> Result<Master> {
+        let files = TokenFiles { any: token_file, admin: admin_token_file };
+        Self::find_for(Right::Admin, address, files)
+    }
+
+    fn find_for(right: Right, address: &str, files: TokenFiles<'_>) -> Result<Master> {
         let left = match (address, Left::find()) {
             (OWN, Ok(Some(left))) => Some(left),
             (OWN, Ok(None)) => {
@@ -135,28 +212,23 @@ impl Master {
             _ => address,
         };
         let service = Service::new(named)?;
-        let variable = std::env::var(TOKEN_VARIABLE).ok().filter(|text| !text.trim().is_empty());
-        let token = match (token_file, variable, left) {
-            (Some(path), _, _) => {
-                let text = std::fs::read_to_string(path);
-                text.map_err(|error| Error::io("read", path, error))?.trim().to_owned()
-            }
-            (None, Some(token), _) => token.trim().to_owned(),
-            (None, None, Some(left))
-                if Service::new(&left.address).is_ok_and(|other| other == service) =>
-            {
-                left.token
-            }
-            _ => {
-                return Err(Error::usage_hint(
-                    format!("there is no token for `{}`", service.address()),
-                    format!(
-                        "--token-file FILE, or the variable {TOKEN_VARIABLE}; `tidemill cluster token` shows it where the master was started"
-                    ),
-                ));
-            }
+        let left = left
+            .as_ref()
+            .filter(|left| Service::new(&left.address).is_ok_and(|other| other == service));
+        let variable = |name: &str| std::env::var(name).ok();
+        let Some(token) = find_token(right, files, variable, left)? else {
+            let (flags, variable, option) = match right {
+                Right::Query => ("--token-file FILE", TOKEN_VARIABLE, ""),
+                Right::Admin => ("--admin-token-file FILE", ADMIN_TOKEN_VARIABLE, " --admin"),
+            };
+            return Err(Error::usage_hint(
+                format!("there is no token for `{}`", service.address()),
+                format!(
+                    "{flags}, or the variable {variable}; `tidemill cluster token{option}` shows it where the master was started"
+                ),
+            ));
         };
-        Ok(Master { service, token, patience: PATIENCE })
+        Ok(Master { service, token, client_id: client_id(), patience: PATIENCE })
     }
 
     /// One that is waited for so long at most before each piece of its answer.
@@ -171,7 +243,7 @@ impl Master {
     /// [`Error::Usage`] for what is no address.
     pub fn new(address: &str, token: &str) -> Result<Master> {
         let service = Service::new(address)?;
-        Ok(Master { service, token: token.to_owned(), patience: PATIENCE })
+        Ok(Master { service, token: token.to_owned(), client_id: None, patience: PATIENCE })
     }
 
     /// Its address.
@@ -189,7 +261,8 @@ impl Master {
 
     fn ask(&self, path: &str, body: Option<Vec<u8>>, cancel: &Cancel) -> Result<Answer> {
         let tick = &mut || cancel.check();
-        let answer = self.service.ask(path, &self.token, body, self.patience, tick)?;
+        let credentials = Credentials { token: &self.token, client_id: self.client_id.as_deref() };
+        let answer = self.service.ask(path, credentials, body, self.patience, tick)?;
         match answer.status {
             200 => Ok(answer),
             status => Err(self.refused(status, &answer.refusal(tick)?)),
@@ -342,7 +415,7 @@ impl Master {
                         offset: None,
                         status: None,
                         reason:
-                            "its answer ends in the middle: the master has ended, or was stopped"
+                            "its answer ends in the middle: the master has ended, or has closed a connection that was not read"
                                 .into(),
                         hint: Some("tidemill cluster status tells whether it is there".into()),
                     });
@@ -405,4 +478,65 @@ impl Frames {
 pub(super) fn heads(bytes: &[u8]) -> Vec<(Head, Vec<u8>)> {
     let mut frames = Frames { bytes: bytes.to_vec(), at: 0 };
     std::iter::from_fn(|| frames.next().ok().flatten()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_the_files_then_the_variables_then_the_state_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let [any, admin] = ["any", "admin"].map(|name| folder.path().join(name));
+        std::fs::write(&any, "file\n").unwrap();
+        std::fs::write(&admin, "admin-file\n").unwrap();
+        let own = |admin_token: Option<&str>| Left {
+            address: "http://127.0.0.1:1".into(),
+            token: "left".into(),
+            admin_token: admin_token.map(str::to_owned),
+        };
+        let (both, old) = (own(Some("admin-left")), own(None));
+        let blank = [(ADMIN_TOKEN_VARIABLE, " ")];
+        let set = [(TOKEN_VARIABLE, "variable"), (ADMIN_TOKEN_VARIABLE, "admin-variable")];
+        for (right, files, variables, left, expected) in [
+            (Right::Query, (true, false), &set[..], Some(&both), Some("file")),
+            (Right::Query, (false, false), &set[..], Some(&both), Some("variable")),
+            (Right::Query, (false, false), &set[1..], Some(&both), Some("left")),
+            (Right::Query, (false, false), &set[1..], None, Some("admin-variable")),
+            (Right::Query, (false, false), &set[..0], None, None),
+            (Right::Admin, (true, true), &set[..], Some(&both), Some("admin-file")),
+            (Right::Admin, (true, false), &set[..], Some(&both), Some("file")),
+            (Right::Admin, (false, false), &set[..], Some(&both), Some("admin-variable")),
+            (Right::Admin, (false, false), &set[..1], Some(&both), Some("admin-left")),
+            // The only token of an older master is good for everything.
+            (Right::Admin, (false, false), &set[..1], Some(&old), Some("left")),
+            (Right::Admin, (false, false), &set[..1], None, Some("variable")),
+            (Right::Admin, (false, false), &set[..0], None, None),
+            (Right::Admin, (false, false), &blank[..], None, None),
+        ] {
+            let files = TokenFiles {
+                any: files.0.then_some(any.as_path()),
+                admin: files.1.then_some(admin.as_path()),
+            };
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(other, _)| *other == name);
+                found.map(|(_, text)| (*text).to_owned())
+            };
+            let found = find_token(right, files, variable, left).unwrap();
+            assert_eq!(found.as_deref(), expected, "{right:?} {files:?} {variables:?}");
+        }
+        let missing = TokenFiles { any: Some(Path::new("/nowhere/token")), admin: None };
+        let error = find_token(Right::Query, missing, |_| None, None).unwrap_err();
+        assert!(matches!(error, Error::Io { .. }), "{error}");
+    }
+
+    #[test]
+    fn state_of_an_older_master_has_one_token_for_everything() {
+        let old = r#"{"address":"http://127.0.0.1:1","token":"a"}"#;
+        let left: Left = serde_json::from_str(old).unwrap();
+        assert_eq!((left.token.as_str(), left.admin_token()), ("a", "a"));
+        let new = r#"{"address":"http://127.0.0.1:1","token":"a","admin_token":"b"}"#;
+        let left: Left = serde_json::from_str(new).unwrap();
+        assert_eq!((left.token.as_str(), left.admin_token()), ("a", "b"));
+    }
 }

@@ -317,7 +317,9 @@ fn refusals_say_whose_mistake_it_is() {
     for (status, body, is_usage, expected) in [
         (401, "{\"message\":\"no\",\"hint\":null}", true, "does not take this token"),
         (400, "{\"message\":\"bad `x`\",\"hint\":\"do y\"}", true, "bad `x`\nhint: do y"),
+        (403, "{\"message\":\"not so\",\"hint\":\"the other\"}", true, "not so\nhint: the other"),
         (413, "{\"message\":\"large\",\"hint\":null}", true, "large"),
+        (429, "{\"message\":\"32 jobs\",\"hint\":\"wait\"}", false, "32 jobs"),
         (503, "{\"message\":\"many wait\",\"hint\":null}", false, "many wait"),
         (404, "<html>", false, "status 404, as no master does"),
         (302, "", false, "status 302"),

@@ -1,0 +1,97 @@
+//! The id by which a master knows a client's own jobs again.
+//!
+//! Clients share the query token, so it does not tell them apart. A client id is 256 random bits, kept in the state folder
+//! where only its user may read it: a request that carries it sees the statements that were asked with it, and no others.
+
+use std::io::{ErrorKind, Result, Write};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use tidemill_base::home::Home;
+use tidemill_remote::post::new_client_id;
+
+/// Its name in the state folder.
+const FILE: &str = "client-id";
+/// Its length, in hexadecimal digits.
+const DIGITS: usize = 64;
+
+/// Returns the client id of the state folder, which is made at its first use. Without a folder that can be written, the
+/// process has one of its own; none where the system has no randomness.
+pub(super) fn client_id() -> Option<String> {
+    static OF_PROCESS: OnceLock<Option<String>> = OnceLock::new();
+    let (home, _) = Home::open();
+    let kept = home.and_then(|home| read_or_create(home.path()).ok());
+    kept.or_else(|| OF_PROCESS.get_or_init(|| new_client_id().ok()).clone())
+}
+
+/// Returns the id that a folder has, or puts a new one there. Of several processes that do so at once, all have the same.
+fn read_or_create(folder: &Path) -> Result<String> {
+    let path = folder.join(FILE);
+    if let Some(id) = read(&path)? {
+        return Ok(id);
+    }
+    let id = new_client_id()?;
+    // A named temporary file is its owner's alone.
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    writeln!(file, "{id}")?;
+    match file.persist_noclobber(&path) {
+        Ok(_) => Ok(id),
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
+            read(&path)?.ok_or_else(|| ErrorKind::NotFound.into())
+        }
+        Err(error) => Err(error.error),
+    }
+}
+
+/// Returns the id in a file; none where there is no file. Anything else there is an error, and is not replaced.
+fn read(path: &Path) -> Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => {
+            let id = text.trim();
+            let is_id = id.len() == DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if is_id { Ok(Some(id.to_owned())) } else { Err(ErrorKind::InvalidData.into()) }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn processes_of_a_folder_share_one_private_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let barrier = Barrier::new(8);
+        let ids: Vec<String> = std::thread::scope(|scope| {
+            let create = || {
+                barrier.wait();
+                read_or_create(folder.path()).unwrap()
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(ids.iter().all(|id| *id == ids[0] && id.len() == DIGITS), "{ids:?}");
+        assert_eq!(read_or_create(folder.path()).unwrap(), ids[0]);
+        let path = folder.path().join(FILE);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let other = tempfile::tempdir().unwrap();
+        assert_ne!(read_or_create(other.path()).unwrap(), ids[0]);
+    }
+
+    #[test]
+    fn file_that_is_no_id_is_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        for text in ["", "short\n", &"g".repeat(DIGITS)] {
+            std::fs::write(&path, text).unwrap();
+            assert!(read_or_create(folder.path()).is_err(), "{text}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+}
