@@ -84,7 +84,7 @@ impl Plan {
             scan: Arc::clone(&scan),
             spec,
             threads: self.settings.threads,
-            budget_bytes: self.settings.share(3, 4),
+            account: self.settings.table_account(),
             spill_dirs: self.settings.spill_dirs.clone(),
             cancel: self.settings.cancel.clone(),
             enough: self.settings.enough.clone(),
@@ -130,9 +130,10 @@ impl Plan {
                 elsewhere::run(&work, tasks, &until, &mut looking)?
             }
         };
-        let Taken { mut merged, read, .. } = taken;
+        let Taken { merged, read, .. } = taken;
         if read.wrong_starts > 0 && !is_careful && !read.is_whole() && read.sample.is_some() {
             // Some rows are none: records begin elsewhere than they seem to.
+            drop(merged);
             let watch = looking.watch.take();
             self.tables.iter().for_each(|(_, table)| table.forget_scans());
             self.rejects.start_over()?;
@@ -155,7 +156,8 @@ impl Plan {
             // All of it was read, and some of it from where no record begins: once more, in its order.
             self.tables.iter().for_each(|(_, table)| table.forget_scans());
             self.rejects.start_over()?;
-            merged = self.fold(parts, Gives::Answers)?;
+            drop(merged);
+            let merged = self.fold(parts, Gives::Answers)?;
             part.spec = Arc::clone(&parts.spec);
             let read = ReadPart { wrong_starts: 0, ..read };
             account.part = turbo.may_stop().then(|| account_of(&scan, turbo, &read));
