@@ -245,7 +245,8 @@ mod tests {
             RecordBatch::try_from_iter([("n", n), ("s", s)]).unwrap()
         };
         let few = |batch: &RecordBatch| batch.slice(0, 900);
-        for (rows, batch_rows) in [(few(&rows(10)), 64), (rows(100), 4096), (few(&rows(40_000)), 512)]
+        for (rows, batch_rows) in
+            [(few(&rows(10)), 64), (rows(100), 4096), (few(&rows(40_000)), 512)]
         {
             let expected = batches(&rows, rows.num_rows(), batch_rows);
             for answer_rows in [1, 63, 64, 65, 300, 899] {

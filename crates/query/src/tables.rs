@@ -536,8 +536,7 @@ impl Runner<'_> {
                     self.failed.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
-                let mut anew =
-                    Tables::new(self.work.spec, self.worker_bytes, &self.work.account)?;
+                let mut anew = Tables::new(self.work.spec, self.worker_bytes, &self.work.account)?;
                 // The others wait for the gate meanwhile: it goes on without looking whose turn it is.
                 let again = self.read(index, &mut anew, worker, None);
                 gate.waiting.insert(index, again);

@@ -415,8 +415,7 @@ impl Worker {
         else {
             return Err(bad("there are no tables to be merged here"));
         };
-        let (ranges, run) =
-            (Ranges::of_bits(parting.bits), (&settings.cancel, &settings.progress));
+        let (ranges, run) = (Ranges::of_bits(parting.bits), (&settings.cancel, &settings.progress));
         let merger = Merger::of_one_range(ranges, &of.spec, account, &settings.spill_dirs, run)?;
         let decoder = Table::new(&of.spec)?;
         for part in parts {

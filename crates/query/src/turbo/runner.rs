@@ -933,12 +933,7 @@ impl Runner {
     }
 
     /// Takes the threads' tables from them, and merges these.
-    fn finish(
-        &self,
-        why: Why,
-        until: &Until,
-        threads: usize,
-    ) -> Result<Taken> {
+    fn finish(&self, why: Why, until: &Until, threads: usize) -> Result<Taken> {
         let hands = self.state.lock().hands.clone();
         // Before programs are ended, and with them the reads that wait for them.
         let at: Vec<_> =
