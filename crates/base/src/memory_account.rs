@@ -13,14 +13,16 @@
 //!
 //! Nothing is reserved in advance: a charge follows what a table holds already, so the account is over its limit for
 //! as long as [`MemoryAccount::make_room`] runs. Whoever has grown calls it, and does the work of spilling, so that a run
-//! cannot grow faster than it spills. A spill need not free memory itself: a worker's table spills into the
+//! cannot grow faster than it spills. A few threads spill at a time, and others wait where memory is short by more than
+//! an eighth: each spill copies a table on its way, and threads that had stalled come back all at once.
+//! A spill need not free memory itself: a worker's table spills into the
 //! table that all workers' groups are merged into, which is the next to spill to disk.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
 
@@ -30,8 +32,8 @@ pub trait MemoryHolder: Send + Sync {
     fn spillable_bytes(&self) -> usize;
 
     /// Spills the fullest table. Returns false where that is empty, or in use by another thread, which
-    /// makes room itself when it is done. Never waits for a lock that is held while
-    /// [`MemoryAccount::make_room`] runs.
+    /// makes room itself when it is done. Never waits for a lock that a thread may hold while it calls
+    /// [`MemoryAccount::make_room`].
     ///
     /// # Errors
     /// Where a table cannot be merged or written.
@@ -48,7 +50,13 @@ struct Shared {
     limit_bytes: usize,
     used_bytes: AtomicUsize,
     holders: Mutex<Vec<Weak<dyn MemoryHolder>>>,
+    /// The number of threads that spill.
+    spilling: Mutex<usize>,
+    spilled: Condvar,
 }
+
+/// More threads do not spill at a time.
+const SPILLING_MAX: usize = 2;
 
 impl fmt::Debug for MemoryAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,6 +74,8 @@ impl MemoryAccount {
             limit_bytes,
             used_bytes: AtomicUsize::new(0),
             holders: Mutex::new(Vec::new()),
+            spilling: Mutex::new(0),
+            spilled: Condvar::new(),
         };
         MemoryAccount { shared: Arc::new(shared) }
     }
@@ -108,6 +118,20 @@ impl MemoryAccount {
     /// # Errors
     /// As [`MemoryHolder::spill`].
     pub fn make_room(&self) -> Result<()> {
+        if !self.is_full() {
+            return Ok(());
+        }
+        let mut spilling = self.shared.spilling.lock();
+        while *spilling >= SPILLING_MAX {
+            if self.used_bytes() <= self.limit_bytes() / 8 * 9 {
+                return Ok(());
+            }
+            self.shared.spilled.wait(&mut spilling);
+        }
+        *spilling += 1;
+        drop(spilling);
+        // Also where a holder panics.
+        let _turn = SpillTurn { shared: &self.shared };
         match self.is_full() {
             true => self.spill_down_to(self.limit_bytes() / 8 * 7),
             false => Ok(()),
@@ -136,6 +160,18 @@ impl MemoryAccount {
             }
         }
         Ok(())
+    }
+}
+
+/// The turn of a thread that spills.
+struct SpillTurn<'a> {
+    shared: &'a Shared,
+}
+
+impl Drop for SpillTurn<'_> {
+    fn drop(&mut self) {
+        *self.shared.spilling.lock() -= 1;
+        self.shared.spilled.notify_all();
     }
 }
 
@@ -241,6 +277,29 @@ mod tests {
         account.make_room().unwrap();
         assert_eq!((account.used_bytes(), used.spill_count()), (20, 1));
         assert!(account.is_full());
+    }
+
+    #[test]
+    fn threads_that_grow_at_once_take_turns_and_end_below_the_limit() {
+        let account = MemoryAccount::new(800);
+        let merged = Holder::new(&account, 0, None);
+        std::thread::scope(|scope| {
+            for _ in 0..32 {
+                scope.spawn(|| {
+                    let own = Holder::new(&account, 0, Some(&merged));
+                    for _ in 0..100 {
+                        let mut charge = own.charge.lock();
+                        let bytes = charge.bytes() + 10;
+                        charge.set(bytes);
+                        drop(charge);
+                        account.make_room().unwrap();
+                    }
+                });
+            }
+        });
+        account.make_room().unwrap();
+        assert!(!account.is_full() && merged.spill_count() > 0);
+        assert_eq!(*account.shared.spilling.lock(), 0);
     }
 
     #[test]
