@@ -45,6 +45,7 @@ mod join_memory;
 pub mod kept_casts;
 pub mod known_rows;
 mod large_limits;
+mod limit_barriers;
 mod meeting;
 pub mod messages;
 mod multiples;

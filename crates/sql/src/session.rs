@@ -32,6 +32,7 @@ use crate::join_memory::JoinsInMemory;
 use crate::kept_casts::KeptCasts;
 use crate::known_rows::KnownToJoins;
 use crate::large_limits::LargeLimits;
+use crate::limit_barriers::{self, LimitBarriers};
 use crate::messages::Told;
 use crate::multiples::Multiples;
 use crate::nested::NestedOrder;
@@ -195,6 +196,7 @@ pub fn open(
     let checked = first.into_iter().chain(checked).flat_map(|rule| match rule.name() {
         sorted_unions::REPLACED => vec![Arc::new(CheckedPlan) as _],
         projections::REPLACED => vec![Arc::new(Projections { theirs: rule }) as _],
+        limit_barriers::SORT_PLACEMENT => vec![Arc::new(LimitBarriers { theirs: rule }) as _],
         SIDES_OF_JOINS => vec![rule, Arc::clone(&joins)],
         _ => vec![rule],
     });

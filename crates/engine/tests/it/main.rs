@@ -25,6 +25,7 @@ mod floats;
 mod formats;
 mod guards;
 mod hidden_columns;
+mod inner_limits;
 mod input_order;
 mod joins;
 mod layouts;
