@@ -20,10 +20,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::rewrite::is_comparison;
 
-/// The rule of DataFusion's that moves conditions.
-pub(crate) const REPLACED: &str = "push_down_filter";
-
-/// That rule, where it is right.
+/// DataFusion's rule that moves conditions, where it is right.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     /// DataFusion's.

@@ -38,9 +38,6 @@ use crate::known_rows::KnownRows;
 use crate::messages::external;
 use crate::unions_in_order::UnionsInOrder;
 
-/// The name of DataFusion's rule that places sorts.
-pub(crate) const SORT_PLACEMENT: &str = "EnsureRequirements";
-
 /// DataFusion's rule that places sorts, kept from moving one through a limit.
 #[derive(Debug)]
 pub(crate) struct LimitBarriers {

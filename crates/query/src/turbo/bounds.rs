@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::coverage::{BOUND, Estimate};
 use tidemill_base::error::{Error, Result};
+use tidemill_sql::datafusion_names::{aggregates, scalars};
 use tidemill_sql::{Told, floats};
 use tidemill_tables::calls::aggregate_call;
 use tidemill_tables::{Aggregate, Function, Switch, TableSpec, is_of_one_row};
@@ -768,9 +769,11 @@ impl Found<'_> {
                     (Some(how), _, [left, right]) => self
                         .arithmetic(input, left, how, right)
                         .unwrap_or_else(|| self.anything(input, expr)),
-                    (None, "round" | "trunc" | "floor" | "ceil", [number, digits @ ..])
-                        if digits.iter().all(|digits| constant(digits).is_some()) =>
-                    {
+                    (
+                        None,
+                        scalars::ROUND | scalars::TRUNC | scalars::FLOOR | scalars::CEIL,
+                        [number, digits @ ..],
+                    ) if digits.iter().all(|digits| constant(digits).is_some()) => {
                         let digits = digits.first().and_then(constant).unwrap_or(0.0);
                         self.rounded(input, number, 10_f64.powf(-digits))
                     }
@@ -784,7 +787,7 @@ impl Found<'_> {
                         _ => self.anything(input, expr),
                     },
                     // Of a group that is there the first is hardly ever null.
-                    (None, "coalesce" | "nullif", [number, others @ ..])
+                    (None, scalars::COALESCE | scalars::NULLIF, [number, others @ ..])
                         if others.iter().all(|other| self.anything(input, other) == Is::Exact) =>
                     {
                         match self.expr(input, number) {
@@ -897,7 +900,7 @@ fn rank_of(function: &Function) -> Option<f64> {
 fn is_count(expr: &Expr) -> bool {
     match expr {
         Expr::Alias(alias) => is_count(&alias.expr),
-        Expr::AggregateFunction(call) => call.func.name() == "count",
+        Expr::AggregateFunction(call) => call.func.name() == aggregates::COUNT,
         _ => false,
     }
 }
