@@ -149,6 +149,12 @@ impl Formula {
         }
     }
 
+    /// Whether it is one total over another.
+    pub(crate) fn is_quotient(&self) -> bool {
+        let is_total = |of: &Formula| matches!(of, Formula::Total(_));
+        matches!(self, Formula::Of(a, Arithmetic::Divide, b) if is_total(a) && is_total(b))
+    }
+
     /// The quantity of which it is the total and nothing more.
     pub(crate) fn total(&self) -> Option<usize> {
         match self {
@@ -290,6 +296,16 @@ impl Bounds {
     pub(crate) fn with_intervals(&self) -> impl Iterator<Item = bool> + '_ {
         let with_bounds = (0..self.columns.len()).filter(|index| self.has_bounds(*index));
         with_bounds.map(|index| matches!(self.columns[index], Known::Estimate(_)))
+    }
+
+    /// For each column with bounds the number of its estimate, if it is one.
+    pub(crate) fn estimate_numbers(&self) -> Vec<Option<usize>> {
+        let with_bounds = (0..self.columns.len()).filter(|index| self.has_bounds(*index));
+        let number = |index: usize| match self.columns[index] {
+            Known::Estimate(number) => Some(number),
+            _ => None,
+        };
+        with_bounds.map(number).collect()
     }
 
     /// The type that a column with bounds has: DOUBLE, unless it is no number.
