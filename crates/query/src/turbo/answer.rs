@@ -182,8 +182,40 @@ impl Totals {
         Ok(())
     }
 
-    /// The bounds of a formula, if it has any.
+    /// The bounds of a formula, if it has any. A ratio to what may be 0 has none, nor has a product of two numbers
+    /// either of which may be: what they may be off by is not in proportion to what their totals are.
     pub(crate) fn interval(
+        &mut self,
+        formula: &Formula,
+        quantities: &[Quantity],
+        sample: &Sample,
+        rows: (f64, f64),
+    ) -> Bounded {
+        let mut may_be_zero = |part: &Formula| {
+            let is_positive = |index: usize| {
+                let cells = &self.cells[index];
+                cells.series().sum() > 0.0 && (quantities[index].counts || !cells.is_signed())
+            };
+            if part.is_positive(&is_positive) {
+                return false;
+            }
+            let bounds = match part {
+                Formula::Constant(number) => Bounded::Between(*number, *number),
+                part => self.linear_interval(part, quantities, sample, rows),
+            };
+            match bounds {
+                Bounded::Between(low, high) => low <= 0.0 && high >= 0.0,
+                Bounded::FewSplits | Bounded::Unknown => true,
+            }
+        };
+        if !sample.is_whole() && !formula.is_smooth(&mut may_be_zero) {
+            return Bounded::Unknown;
+        }
+        self.linear_interval(formula, quantities, sample, rows)
+    }
+
+    /// The bounds of a formula by its derivatives at the estimated totals.
+    fn linear_interval(
         &mut self,
         formula: &Formula,
         quantities: &[Quantity],
