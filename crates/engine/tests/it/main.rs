@@ -12,6 +12,7 @@ mod clauses;
 mod codes;
 mod common;
 mod comparisons;
+mod conditional_estimates;
 mod conversion;
 mod counts;
 mod dialects;
