@@ -8,6 +8,7 @@
 //! - `memory`: how much is there, and how are sizes written? `memory_account`: the byte counter of all live tables of
 //!   a run, which has the fullest spill. `compact`: columns that keep no more of it
 //!   alive than they show.
+//! - `durable`: how do folders and names survive a power cut?
 //! - `home`: where does a run keep its own files, and what is it called?
 //! - `redact`: what of a text must not be shown or kept?
 //! - `stack`: how deep may a thread call?
@@ -20,6 +21,7 @@ pub mod cancel;
 pub mod compact;
 pub mod cores;
 pub mod coverage;
+pub mod durable;
 pub mod error;
 pub mod home;
 pub mod memory;

@@ -529,6 +529,11 @@ fn what_cannot_be_estimated_is_refused() {
         ("SELECT ms FROM '$/*.csv' LIMIT 3 OFFSET 2", &[("find", "3")], "OFFSET"),
         ("SELECT ms FROM '$/*.csv'", &[("error", "3%")], "`error` is of counts"),
         ("SELECT max(ms) FROM '$/*.csv'", &[("error", "3%")], "`error` is of counts"),
+        (
+            "SELECT day, CASE WHEN day = 1 THEN count(*) ELSE 0 END FROM '$/*.csv' GROUP BY day",
+            &[("error", "3%")],
+            "`error` is of counts",
+        ),
         ("SELECT count(*), top_k(ms, 3) FROM '$/*.csv'", &[("error", "3%")], "`error` looks at"),
         (
             "SELECT count(*) AS n, max(ms) AS n_low FROM '$/*.csv'",

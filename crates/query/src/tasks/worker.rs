@@ -332,6 +332,10 @@ impl Worker {
             self.check_size(&writer)?;
         }
         let failed = rows.take_failed();
+        if rows.is_cut_short() {
+            let is_cut_short = true;
+            return Ok((writer, NotRead { is_cut_short, ..not_read(failed, [].into_iter(), 0) }));
+        }
         Ok((writer, not_read(failed, rows.unread().into_iter(), 0)))
     }
 
@@ -632,5 +636,5 @@ fn not_read(
     stalled.sort_unstable();
     stalled.dedup();
     let failed = failed.into_iter().map(|(place, error)| (place, error.into())).collect();
-    NotRead { failed, stalled, wrong_starts }
+    NotRead { failed, stalled, wrong_starts, is_cut_short: false }
 }

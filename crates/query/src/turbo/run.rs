@@ -14,7 +14,7 @@ use tidemill_sampling::{Sample, look_confidence, look_splits};
 use tidemill_tables::merge::Merged;
 use tidemill_tables::{Switch, TableSpec};
 
-use super::answer::Answering;
+use super::answer::{Answering, FewSplits};
 use super::bounds::Known;
 use super::drawing::{can_be_sampled, splits_with_left_out};
 use super::elsewhere::{self, FoundElsewhere};
@@ -77,6 +77,8 @@ impl Plan {
             is_exact: false,
             is_withheld: false,
             unread_rows: f64::INFINITY,
+            rows_read: f64::INFINITY,
+            few_splits: FewSplits::default(),
             schema: parts.finished_schema_with(&carried),
         };
         let work = runner::Work {
@@ -143,11 +145,12 @@ impl Plan {
         part.sample = read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole());
         part.is_exact = read.is_whole();
         part.is_withheld = switch.is_off();
-        part.unread_rows = match parts.may_multiply()? {
-            // How many rows come of a row nobody knows.
-            true => f64::INFINITY,
-            false => unread_rows(&scan, read.sample.as_ref()),
-        };
+        // How many rows come of a row nobody knows where one may become several.
+        if !parts.may_multiply()? {
+            part.unread_rows = unread_rows(&scan, read.sample.as_ref());
+            part.rows_read = scan.row_count() as f64;
+        }
+        part.few_splits = FewSplits::new(part.estimates.len());
         if part.is_exact && self.query.turbo.is_none() {
             // It is the answer that there would be without anybody who watches.
             (part.estimates, part.schema) = (Vec::new(), parts.finished_schema());
@@ -180,6 +183,7 @@ impl Plan {
                         known.by_estimates.iter().map(ToString::to_string).collect();
                 }
                 read.unbounded = known.unbounded(self.bounds.is_some(), read.sampled.scaled);
+                read.few_splits = (part.few_splits.clone(), known.estimate_numbers());
             }
             account.part = Some(read);
         }
@@ -378,7 +382,7 @@ impl Looking<'_, '_> {
         for batch in self.rows(&snapshot.answer, Some(sample), self.plan.schema())? {
             note_bounds(&mut shown, &batch);
         }
-        // Of what is a bound by itself, and of what has no interval, more reading makes no other thing.
+        // Of what is a bound by itself more reading makes no other thing. An estimate without an interval is read on for.
         let mut estimates =
             shown.iter().zip(bounds.with_intervals()).filter(|(_, has_interval)| *has_interval);
         let is_precise = !shown.is_empty() && estimates.all(|(shown, _)| shown.is_within(most));
@@ -410,7 +414,11 @@ impl Looking<'_, '_> {
         sample: Option<Sample>,
         schema: &SchemaRef,
     ) -> Result<Vec<RecordBatch>> {
-        let part = Answering { sample, ..self.part.clone() };
+        let rows_read = match self.parts.may_multiply()? {
+            true => f64::INFINITY,
+            false => self.scan.row_count() as f64,
+        };
+        let part = Answering { sample, rows_read, ..self.part.clone() };
         let intervals = part.intervals(self.plan.settings.threads, None);
         let answers = Box::new(std::iter::once(part.answer(answer)));
         let carried = self.plan.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried());

@@ -478,7 +478,7 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
     }
     let mut until = until.clone();
     let why = runner.wait(&mut until, look);
-    runner.is_over.store(true, Ordering::SeqCst);
+    runner.end();
     // Whoever can be told ends.
     runner.work.scan.stop();
     runner.changed.notify_all();
@@ -522,6 +522,25 @@ impl Runner {
         self.is_over.load(Ordering::SeqCst)
     }
 
+    /// Ends the run. Under the lock: from here on no split is drawn and none is given up.
+    fn end(&self) {
+        let _state = self.state.lock();
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Draws the next split for a thread; none where there is none, or the run is over. A split is open from the moment
+    /// in which it is drawn: whoever finds that none is left to draw finds this one open.
+    fn draw(&self, worker: usize, hand: &Hand) -> Option<usize> {
+        let mut state = self.state.lock();
+        if self.is_over() {
+            return None;
+        }
+        let index = self.drawing.next()?;
+        hand.reading.begins(index);
+        state.tally.begin(index, worker);
+        Some(index)
+    }
+
     fn is_stopped(&self) -> bool {
         self.is_over() || self.work.cancel.is_cancelled()
     }
@@ -547,28 +566,29 @@ impl Runner {
             if !own.turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
                 return Ok(());
             }
-            let Some(index) = self.drawing.next() else { return Ok(()) };
-            hand.reading.begins(index);
+            let Some(index) = self.draw(worker, hand) else { return Ok(()) };
             let read = caught(|| self.read(index, worker, hand, &mut own));
             hand.reading.ends();
-            if self.is_over() {
-                return Ok(());
-            }
             self.check_tables(self.work.account.make_room())?;
             if let Err(error) = read {
+                {
+                    let state = &mut *self.state.lock();
+                    if self.is_over() {
+                        return Ok(());
+                    }
+                    if self.work.patience.is_some() {
+                        state.tally.give_up(GivenUp { split: index, error: None });
+                        state.failed.push((index, error));
+                    } else {
+                        self.drawing.give_up(index, error, &mut state.tally)?;
+                    }
+                }
                 // What came of it before counts, as it is in the tables; not so its bytes.
                 let counted = hand.held.lock().as_mut().map(|held| {
                     held.waiting = Waiting::new(&self.work.account);
                     std::mem::take(&mut held.so_far)
                 });
                 self.work.scan.count_part(counted.unwrap_or_default());
-                let state = &mut *self.state.lock();
-                if self.work.patience.is_some() {
-                    state.tally.given_up.push(GivenUp { split: index, error: None });
-                    state.failed.push((index, error));
-                } else {
-                    self.drawing.give_up(index, error, &mut state.tally)?;
-                }
             }
             if self.may_be_enough() {
                 self.changed.notify_all();
@@ -820,9 +840,12 @@ impl Runner {
             if self.work.patience.is_some_and(|patience| self.have_stalled(&state, patience)) {
                 return Ok(Why::Asked);
             }
-            // Whoever began this begins again.
-            let begins_again =
-                state.tally.has_wrong_start && !self.work.is_careful && !self.drawing.in_order;
+            // Whoever began this begins again. A worker reads its task to the end: whether all begins again is decided
+            // where all tasks are known.
+            let begins_again = state.tally.has_wrong_start
+                && !self.work.is_careful
+                && !self.drawing.in_order
+                && self.work.patience.is_none();
             if self.work.enough.is_cancelled() || begins_again {
                 return Ok(Why::Asked);
             }
@@ -918,10 +941,14 @@ impl Runner {
         Ok(Some(Snapshot { answer: gathered.answer(&self.work.spec)?, sample, share }))
     }
 
-    /// Whether all that is left to read has given nothing for so long.
+    /// Whether all that is left to read has given nothing for so long. A split that is open and not being read is about to
+    /// count, or to be given up.
     fn have_stalled(&self, state: &State, patience: Duration) -> bool {
-        let mut at_work = state.hands.iter().filter(|hand| hand.reading.split().is_some());
-        self.drawing.has_ended() && at_work.all(|hand| hand.reading.idle() > patience)
+        let is_idle = |(split, worker): (usize, usize)| {
+            let reading = state.hands.get(worker).map(|hand| &hand.reading);
+            reading.is_some_and(|it| it.split() == Some(split) && it.idle() > patience)
+        };
+        self.drawing.has_ended() && state.tally.open().all(is_idle)
     }
 
     /// How many threads are to be started in the place of those that wait.
@@ -934,10 +961,16 @@ impl Runner {
 
     /// Takes the threads' tables from them, and merges these.
     fn finish(&self, why: Why, until: &Until, threads: usize) -> Result<Taken> {
-        let hands = self.state.lock().hands.clone();
         // Before programs are ended, and with them the reads that wait for them.
-        let at: Vec<_> =
-            hands.iter().map(|hand| (hand.reading.split(), hand.reading.has_stalled())).collect();
+        let hands: Vec<_> = {
+            let state = self.state.lock();
+            let open: BTreeMap<usize, usize> =
+                state.tally.open().map(|(split, worker)| (worker, split)).collect();
+            let at = |(worker, hand): (usize, &Arc<Hand>)| {
+                (Arc::clone(hand), open.get(&worker).copied(), hand.reading.has_stalled())
+            };
+            state.hands.iter().enumerate().map(at).collect()
+        };
         self.end_programs();
         let is_order_free = self.work.spec.is_order_free();
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -949,7 +982,7 @@ impl Runner {
             // The answer is exact, and nobody asks how far off it is.
             self.work.cells.turn_off();
         }
-        for (hand, (split, has_stalled)) in hands.iter().zip(at) {
+        for (hand, split, has_stalled) in hands {
             // Locked for as long as a thread takes for the rows of a split.
             let Some(mut held) = hand.held.lock().take() else { continue };
             self.work.scan.count_part(held.so_far);
@@ -961,15 +994,11 @@ impl Runner {
                 }
                 (false, _) => {}
             }
-            let Some(split) = split else { continue };
-            let (has_landed, is_known) = {
-                let state = self.state.lock();
-                let is_known = state.tally.given_up.iter().any(|given_up| given_up.split == split);
-                (state.tally.has(split), is_known)
-            };
+            // What has landed meanwhile counts; from here on the thread has no table, and nothing of it lands.
+            let is_open = |split: &usize| self.state.lock().tally.is_open(*split);
+            let Some(split) = split.filter(is_open) else { continue };
             // Without a deadline and `drop` nothing is given up: a thread may have had no core.
             match has_stalled && (until.ends_at.is_some() || until.drop.is_some()) {
-                _ if has_landed || is_known => {}
                 true => given_up.push(GivenUp { split, error: None }),
                 false => {
                     in_flight.push(split);
