@@ -271,15 +271,10 @@ impl Sample {
 
     /// How many splits were read of the stretch of the input that a series is in, and their share of the bytes.
     fn span(&self, series: &Series) -> (f64, f64) {
-        let level = self.level(series.level());
-        let (Some((first, _)), Some((last, _))) =
-            (series.entries().first(), series.entries().last())
-        else {
-            return (0.0, 0.0);
-        };
-        let stretches = first >> 1..=last >> 1;
-        let within = level.units.iter().filter(|unit| stretches.contains(&(unit.cell >> 1)));
-        within.fold((0.0, 0.0), |(splits, share), unit| (splits + unit.splits, share + unit.share))
+        match (series.entries().first(), series.entries().last()) {
+            (Some((first, _)), Some((last, _))) => self.level(series.level()).span(*first, *last),
+            _ => (0.0, 0.0),
+        }
     }
 }
 

@@ -13,10 +13,10 @@ const RUNS_OF_DATA: u64 = 20;
 const VALUES_MAX: f64 = 300.0;
 
 /// SplitMix64, and what is drawn from it.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn word(&mut self) -> u64 {
+    pub(crate) fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -57,7 +57,7 @@ impl Random {
 
 /// How values are distributed.
 #[derive(Debug, Clone, Copy)]
-pub enum Spread {
+pub(crate) enum Spread {
     Exponential,
     /// With this σ.
     Lognormal(f64),
@@ -67,7 +67,7 @@ pub enum Spread {
 
 /// One group in an input: at which rate its rows come, and which values they have.
 #[derive(Debug, Clone, Copy)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// This share of all rows, everywhere.
     Everywhere(f64, Spread),
     /// One share of the rows, and another in a stretch of this length at a random place.
@@ -128,16 +128,16 @@ impl Shape {
 
 /// An input's splits.
 #[derive(Debug, Clone, Copy)]
-pub struct Splits {
-    pub count: usize,
+pub(crate) struct Splits {
+    pub(crate) count: usize,
     /// Rows of each, on average.
-    pub rows: f64,
+    pub(crate) rows: f64,
     /// Whether all have as many and are counted by them, as row groups are, or differ and are counted by their bytes.
-    pub is_even: bool,
+    pub(crate) is_even: bool,
 }
 
-pub const ROW_GROUPS: Splits = Splits { count: 100, rows: 10_000.0, is_even: true };
-pub const TEXT: Splits = Splits { count: 4_096, rows: 250.0, is_even: false };
+pub(crate) const ROW_GROUPS: Splits = Splits { count: 100, rows: 10_000.0, is_even: true };
+pub(crate) const TEXT: Splits = Splits { count: 4_096, rows: 250.0, is_even: false };
 
 /// A group's rows in a split.
 #[derive(Clone, Copy)]
@@ -193,11 +193,11 @@ impl Data {
 /// Of an estimator the count of runs, of those with an interval and of those whose interval holds, and the sum of the intervals'
 /// half widths, over the exact answer.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Outcome {
-    pub runs: u32,
-    pub shown: u32,
-    pub held: u32,
-    pub widths: f64,
+pub(crate) struct Outcome {
+    pub(crate) runs: u32,
+    pub(crate) shown: u32,
+    pub(crate) held: u32,
+    pub(crate) widths: f64,
 }
 
 impl Outcome {
@@ -213,21 +213,27 @@ impl Outcome {
     }
 
     /// Percent of the runs with an interval.
-    pub fn shown(&self) -> f64 {
+    pub(crate) fn shown(&self) -> f64 {
         100.0 * f64::from(self.shown) / f64::from(self.runs)
     }
 
     /// Percent of the intervals that hold.
-    pub fn coverage(&self) -> f64 {
+    pub(crate) fn coverage(&self) -> f64 {
         100.0 * f64::from(self.held) / f64::from(self.shown)
     }
 }
 
 /// Outcomes of a count, a sum and a mean.
-pub type Outcomes = [Outcome; 3];
+pub(crate) type Outcomes = [Outcome; 3];
 
 /// What comes of so many draws, with room for unlike splits or without.
-pub fn outcomes(shape: Shape, splits: Splits, read: usize, runs: u64, has_room: bool) -> Outcomes {
+pub(crate) fn outcomes(
+    shape: Shape,
+    splits: Splits,
+    read: usize,
+    runs: u64,
+    has_room: bool,
+) -> Outcomes {
     let mut outcomes = Outcomes::default();
     for set in 0..runs.div_ceil(RUNS_OF_DATA) {
         let mut random = Random(splits.count as u64 * 1_000 + set);
