@@ -105,8 +105,7 @@ pub struct Part<'a> {
 const ROUNDING: f64 = 1e-9;
 
 impl Sample {
-    /// Room for a number that is computed from totals, where the splits read have `rows_read` rows of all kinds, infinity
-    /// where that says nothing. None where too few splits were read for one of them.
+    /// Room for a number that is computed from totals, where the splits read have `rows_read` rows of all kinds. None where too few splits were read for one of them.
     ///
     /// A sum over the count of its rows is a mean, and has the room of one. Two sums over one another are compared as
     /// means too, since more rows change both; two counts over one another are within the larger of them.
@@ -171,11 +170,7 @@ impl Sample {
         let counted = rows.sum();
         let (span_splits, span_share) = self.span(rows);
         let beyond = |splits: f64, rows: f64| {
-            let most = if splits < LIMITED_FROM && rows_read.is_finite() {
-                f64::INFINITY
-            } else {
-                UNLIKE_MAX
-            };
+            let most = if splits < LIMITED_FROM { f64::INFINITY } else { UNLIKE_MAX };
             self.unlike_share(splits) * ((rows / counted).min(most) - 1.0)
         };
         let anywhere = beyond(self.splits_read() as f64, rows_read);
@@ -183,7 +178,7 @@ impl Sample {
     }
 
     /// Room for a count, of which the splits read have `rows`, where `seen_splits` of them have any; they have
-    /// `rows_read` rows of all kinds, infinity where that says nothing. None where too few splits were read for it.
+    /// `rows_read` rows of all kinds. None where too few splits were read for it.
     fn count_room(&self, rows: &Series, seen_splits: u64, rows_read: f64) -> Option<Room> {
         if self.splits_read() < SPLITS_MIN || seen_splits < COUNTED_SPLITS_MIN {
             return None;

@@ -96,6 +96,11 @@ impl Sample {
         if share > 0.0 { 1.0 / share } else { 0.0 }
     }
 
+    /// Whether a sum over the splits read is that of their sizes, so that its total is known: of rows, where sizes are rows.
+    pub fn is_size(&self, sum: f64) -> bool {
+        self.bytes_read > 0.0 && (sum - self.bytes_read).abs() <= 1e-9 * self.bytes_read
+    }
+
     /// What was read of the cells of a level, or of the highest.
     pub(crate) fn level(&self, level: u8) -> &Level {
         let highest = digits_of(self.splits_total);
@@ -331,6 +336,15 @@ mod tests {
         assert!(!sample.is_whole());
         sample.add(3, 0.0);
         assert_eq!((sample.factor(), sample.share(), sample.is_whole()), (1.0, 1.0, true));
+    }
+
+    #[test]
+    fn a_sum_of_sizes_is_known() {
+        let mut sample = Sample::new(4, 100.0, 0.95);
+        assert!(!sample.is_size(0.0));
+        sample.add(2, 40.0);
+        sample.add(0, 20.0);
+        assert!(sample.is_size(60.0) && !sample.is_size(59.0));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) struct Answering {
     pub is_withheld: bool,
     /// The most rows that what was not read can be thought to hold.
     pub unread_rows: f64,
-    /// The rows that were read, infinite where a row may become several.
+    /// The most rows that could be counted in what was read.
     pub rows_read: f64,
     /// Which estimates have rows of which too few splits were read.
     pub few_splits: FewSplits,
@@ -226,6 +226,11 @@ impl Totals {
         gradient.fill(0.0);
         formula.slope(totals, 1.0, gradient);
         let value = formula.value(totals);
+        let counted = formula.total().filter(|index| quantities[*index].counts);
+        if counted.is_some_and(|index| sample.is_size(cells[index].series().sum())) {
+            // All rows are counted, and footers say how many there are.
+            return Bounded::Between(value.round(), value.round());
+        }
         // A mean of a few rows says little of the others, however many splits they are from.
         let is_of_few = |(index, slope): (usize, &f64)| {
             *slope != 0.0 && quantities[index].counts && cells[index].series().sum() < ROWS_MIN

@@ -40,7 +40,7 @@ pub(crate) struct Intervals {
     pub sample: Sample,
     /// The most rows that what was not read can be thought to hold.
     pub unread_rows: f64,
-    /// The rows that were read, infinite where a row may become several.
+    /// The most rows that could be counted in what was read.
     pub rows_read: f64,
     /// Marked where too few splits were read.
     pub few_splits: FewSplits,

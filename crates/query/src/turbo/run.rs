@@ -148,8 +148,8 @@ impl Plan {
         // How many rows come of a row nobody knows where one may become several.
         if !parts.may_multiply()? {
             part.unread_rows = unread_rows(&scan, read.sample.as_ref());
-            part.rows_read = scan.row_count() as f64;
         }
+        part.rows_read = rows_read(&scan, parts)?;
         part.few_splits = FewSplits::new(part.estimates.len());
         if part.is_exact && self.query.turbo.is_none() {
             // It is the answer that there would be without anybody who watches.
@@ -267,6 +267,18 @@ fn unread_rows(scan: &Scan, sample: Option<&Sample>) -> f64 {
     let rows = scan.row_count() as f64;
     let unread = 1.0 / sample.share() - 1.0;
     2.0 * rows * unread + rows / sample.splits_read() as f64
+}
+
+/// Rows that a row is taken to become at most behind a join or `unnest`, as nobody knows how many.
+const MULTIPLIED: f64 = 10.0;
+
+/// The most rows that could be counted in what was read.
+///
+/// # Errors
+/// Where the map cannot be followed.
+fn rows_read(scan: &Scan, parts: &Tables) -> Result<f64> {
+    let times = if parts.may_multiply()? { MULTIPLIED } else { 1.0 };
+    Ok(scan.row_count() as f64 * times)
 }
 
 /// An answer as it stands while more is read. The first has no rows: it comes before anything is read, and says that
@@ -414,10 +426,7 @@ impl Looking<'_, '_> {
         sample: Option<Sample>,
         schema: &SchemaRef,
     ) -> Result<Vec<RecordBatch>> {
-        let rows_read = match self.parts.may_multiply()? {
-            true => f64::INFINITY,
-            false => self.scan.row_count() as f64,
-        };
+        let rows_read = rows_read(self.scan, self.parts)?;
         let part = Answering { sample, rows_read, ..self.part.clone() };
         let intervals = part.intervals(self.plan.settings.threads, None);
         let answers = Box::new(std::iter::once(part.answer(answer)));
