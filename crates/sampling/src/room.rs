@@ -101,6 +101,31 @@ pub struct Part<'a> {
     pub values: Option<Values>,
 }
 
+impl Part<'_> {
+    /// The rows that a sum counts, if its values are 0 and one other, as of `sum(CASE WHEN … THEN 1 ELSE 0 END)`: sums are
+    /// multiples of the other value then.
+    fn marked_rows(&self) -> Option<Series> {
+        let Values { min, max, .. } = self.values?;
+        let rows = self.series.map(|sum| sum / max);
+        let is_whole = |rows: f64| (rows - rows.round()).abs() <= ROUNDING * rows.max(1.0);
+        let are_whole = rows.entries().iter().all(|(_, rows)| is_whole(*rows));
+        let marked = rows.entries().iter().filter(|(_, rows)| *rows > 0.5).copied().collect();
+        Series::new(rows.level(), marked).filter(|_| min == 0.0 && max > 0.0 && are_whole)
+    }
+
+    /// The same part as a count of such rows, if there are some. Splits in which it counts none do not have it.
+    fn of_rows<'a>(&self, rows: Option<&'a Series>) -> Part<'a>
+    where
+        Self: 'a,
+    {
+        let Some((rows, values)) = rows.zip(self.values) else { return *self };
+        let (marked, all) = (rows.entries().len(), self.series.entries().len());
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let seen_splits = (self.seen_splits as f64 * marked as f64 / all.max(1) as f64) as u64;
+        Part { slope: self.slope * values.max, series: rows, seen_splits, values: None }
+    }
+}
+
 /// What is below this, of slopes over what they were computed from, is rounding.
 const ROUNDING: f64 = 1e-9;
 
@@ -113,7 +138,9 @@ impl Sample {
         if self.is_whole() {
             return Some(Room::NONE);
         }
-        let parts: Vec<Part<'_>> = parts.iter().filter(|part| part.slope != 0.0).copied().collect();
+        let rows_of: Vec<Option<Series>> = parts.iter().map(Part::marked_rows).collect();
+        let own = parts.iter().zip(&rows_of).filter(|(part, _)| part.slope != 0.0);
+        let parts: Vec<Part<'_>> = own.map(|(part, rows)| part.of_rows(rows.as_ref())).collect();
         let terms = || parts.iter().map(|part| part.slope * part.series.sum());
         let is_ratio = terms().sum::<f64>().abs() <= ROUNDING * terms().map(f64::abs).sum::<f64>();
         let mut counts: Vec<(Part<'_>, f64)> = parts
@@ -441,6 +468,31 @@ mod tests {
         check(&[sum(1.0, &sums)], 2.0 / per_row, 6.0 / per_row);
         check(&[], 0.0, 0.0);
         assert_eq!(sample.room(&[Part { seen_splits: 29, ..sum(1.0, &sums) }], 1e9), None);
+    }
+
+    /// `sum(CASE WHEN … THEN 1 ELSE 0 END)` is a count, and its mean a share.
+    #[test]
+    fn a_sum_of_marks_is_a_count() {
+        let (sample, rows, seen_splits) = sample(100, |_| 10.0);
+        let all = rows.map(|rows| rows * 4.0);
+        let values = Some(Values { count: all.sum(), min: 0.0, max: 100.0 });
+        let sums = rows.map(|rows| rows * 100.0);
+        let count = |slope, series| Part { slope, series, seen_splits, values: None };
+        let sum = |slope, series| Part { slope, series, seen_splits, values };
+        let check = |one: &[Part<'_>], other: &[Part<'_>]| {
+            let (one, other) =
+                (sample.room(one, 4_000.0).unwrap(), sample.room(other, 4_000.0).unwrap());
+            close(one.down, other.down);
+            close(one.up, other.up);
+        };
+        check(&[sum(1.0, &sums)], &[count(100.0, &rows)]);
+        check(&[sum(1.0, &sums), count(-25.0, &all)], &[count(100.0, &rows), count(-25.0, &all)]);
+        // Rare ones take more splits, as they do where they are counted.
+        let rare = Some(Values { count: 1e6, min: 0.0, max: 100.0 });
+        assert_eq!(sample.room(&[Part { values: rare, ..sum(1.0, &sums) }], 1e6), None);
+        // Others are no marks.
+        let other = rows.map(|rows| rows * 100.0 + 0.5);
+        assert!(sample.room(&[Part { values: rare, ..sum(1.0, &other) }], 4_000.0).is_some());
     }
 
     #[test]

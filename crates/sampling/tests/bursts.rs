@@ -10,7 +10,7 @@ const HOUR_OF_37: f64 = 1.0 / 37.0;
 const HOUR_OF_DAY: f64 = 1.0 / 24.0;
 const RUNS: u64 = 200;
 
-const NAMES: [&str; 3] = ["count", "sum", "mean"];
+const NAMES: [&str; 4] = ["count", "sum", "mean", "share"];
 
 /// At least nine of ten intervals hold, of any estimator that has one in a twentieth of the runs.
 fn check_coverage(shape: Shape, splits: Splits, reads: &[usize]) {
@@ -77,10 +77,11 @@ fn heavy_tails_are_within_intervals() {
 /// A rule that shows nothing would be right as well.
 #[test]
 fn rows_that_are_alike_keep_their_intervals() {
-    let check = |share: f64, splits: Splits, read, widths: [f64; 3]| {
+    let check = |share: f64, splits: Splits, read, [count, sum, mean]: [f64; 3]| {
         let found =
             outcomes(Shape::Everywhere(share, Spread::Exponential), splits, read, 100, true);
-        for ((outcome, name), most) in found.iter().zip(NAMES).zip(widths) {
+        for ((outcome, name), most) in found.iter().zip(NAMES).zip([count, sum, mean, count * 1.5])
+        {
             let width = outcome.widths / f64::from(outcome.shown);
             let what = format!("{name}, {read} of {}, {share}: {outcome:?}", splits.count);
             assert!(outcome.shown == outcome.runs && outcome.coverage() >= 95.0, "{what}");

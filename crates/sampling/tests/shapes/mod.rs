@@ -223,8 +223,8 @@ impl Outcome {
     }
 }
 
-/// Outcomes of a count, a sum and a mean.
-pub(crate) type Outcomes = [Outcome; 3];
+/// Outcomes of a count, a sum, a mean, and a share: the mean of 1 for the group's rows and 0 for all others.
+pub(crate) type Outcomes = [Outcome; 4];
 
 /// What comes of so many draws, with room for unlike splits or without.
 pub(crate) fn outcomes(
@@ -248,12 +248,15 @@ pub(crate) fn outcomes(
 fn run(data: &Data, count: usize, read: usize, seed: u64, has_room: bool, outcomes: &mut Outcomes) {
     let mut sample = Sample::new(count, data.weights.iter().sum(), 0.95);
     let (mut rows, mut sums) = (Series::default(), Series::default());
+    let (mut marks, mut all_rows) = (Series::default(), Series::default());
     let (mut seen_splits, mut rows_read) = (0, 0.0);
     let mut range = (f64::INFINITY, 0.0_f64);
     for index in DrawnOrder::new(count, seed).take(read) {
         sample.add(index, data.weights[index]);
         rows_read += data.rows[index];
         let held = data.held[index];
+        marks.add(cell_of(index, count), held.count);
+        all_rows.add(cell_of(index, count), data.rows[index]);
         if held.count > 0.0 {
             rows.add(cell_of(index, count), held.count);
             sums.add(cell_of(index, count), held.sum);
@@ -268,21 +271,31 @@ fn run(data: &Data, count: usize, read: usize, seed: u64, has_room: bool, outcom
         vec![part(1.0, &rows, None)],
         vec![part(1.0, &sums, values)],
         vec![part(slope, &sums, values), part(-slope * sums.sum() / rows.sum(), &rows, None)],
+        {
+            let seen_splits = read as u64;
+            let slope = 1.0 / (rows_read * sample.factor());
+            let values = Some(Values { count: rows_read, min: 0.0, max: 1.0 });
+            let marks = Part { slope, series: &marks, seen_splits, values };
+            let slope = -slope * rows.sum() / rows_read;
+            vec![marks, Part { slope, series: &all_rows, seen_splits, values: None }]
+        },
     ];
     let rooms = parts.map(|parts| match has_room {
         true => sample.room(&parts, rows_read),
         false => Some(Room::NONE),
     });
-    let estimates: [Option<Estimate>; 3] = [
+    let estimates: [Option<Estimate>; 4] = [
         rooms[0].map(|room| sample.total(&rows, seen_splits, room)),
         rooms[1].map(|room| sample.total(&sums, seen_splits, room)),
         rooms[2].map(|room| sample.ratio(&sums, &rows, seen_splits, room)),
+        rooms[3].map(|room| sample.ratio(&marks, &all_rows, read as u64, room)),
     ];
     let total = |of: fn(&Held) -> f64| data.held.iter().map(of).sum::<f64>();
     let (rows_exact, sum_exact) = (total(|held| held.count), total(|held| held.sum));
-    let exact = [rows_exact, sum_exact, sum_exact / rows_exact];
+    let share_exact = rows_exact / data.rows.iter().sum::<f64>();
+    let exact = [rows_exact, sum_exact, sum_exact / rows_exact, share_exact];
     // What was read is there.
-    let least = [rows.sum(), sums.sum(), 0.0];
+    let least = [rows.sum(), sums.sum(), 0.0, 0.0];
     for (number, outcome) in outcomes.iter_mut().enumerate() {
         let bounds = match estimates[number].map(|estimate| estimate.interval) {
             Some(Interval::Bounds { low, high }) => Some((low.max(least[number]), high)),
