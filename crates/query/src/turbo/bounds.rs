@@ -324,6 +324,9 @@ pub(crate) enum Known {
     AtMost,
     /// What was seen.
     Seen,
+    /// A key, or null where its group was not found. It keeps its type and has no bounds: as DOUBLE, large ids are not
+    /// told apart.
+    SeenKey,
 }
 
 /// The columns of a result as estimates.
@@ -391,7 +394,7 @@ impl Bounds {
     fn has_bounds(&self, index: usize) -> bool {
         let of = self.own.field(index).data_type();
         match self.columns.get(index) {
-            None | Some(Known::Exact) => false,
+            None | Some(Known::Exact | Known::SeenKey) => false,
             Some(Known::AtLeast | Known::AtMost) => !of.is_nested(),
             Some(Known::Estimate(_) | Known::Seen | Known::AtLeastAbout(_)) => of.is_numeric(),
         }
@@ -409,7 +412,7 @@ impl Bounds {
                 }
                 _ if !is_scaled => return None,
                 Known::Estimate(_) => ("estimated from what was read", "is an estimate"),
-                Known::Seen => ("what was seen", "is of what was seen"),
+                Known::Seen | Known::SeenKey => ("what was seen", "is of what was seen"),
             };
             Some(Estimate {
                 column: tidemill_sql::names::in_sql(self.own.field(index).name()),
@@ -562,7 +565,9 @@ impl Bounds {
                     (least, null)
                 }
                 Known::AtMost => (null, value()),
-                Known::Exact | Known::Estimate(_) | Known::Seen => (null.clone(), null),
+                Known::Exact | Known::SeenKey | Known::Estimate(_) | Known::Seen => {
+                    (null.clone(), null)
+                }
             };
             columns.extend([value(), low, high]);
         }
@@ -698,6 +703,8 @@ enum Is {
     AtLeastAbout(f64),
     AtMost,
     Seen,
+    /// A key, or null where its group was not found.
+    SeenKey,
 }
 
 /// Of a larger formula no interval is worked out.
@@ -721,6 +728,7 @@ impl Found<'_> {
             Is::AtLeastAbout(share) => Known::AtLeastAbout(share),
             Is::AtMost => Known::AtMost,
             Is::Seen => Known::Seen,
+            Is::SeenKey => Known::SeenKey,
             Is::Formula(formula) => self.estimate(Estimated::Formula(formula)),
             Is::Quantile(values, rank, aggregate) => {
                 self.estimate(Estimated::Quantile { values, rank, aggregate })
@@ -819,7 +827,7 @@ impl Found<'_> {
     /// A column that is a key, or nothing is known of.
     fn exact_column(&mut self, plan: &LogicalPlan, index: usize) -> Is {
         match self.column(plan, index) {
-            Is::Exact => Is::Exact,
+            is @ (Is::Exact | Is::SeenKey) => is,
             _ => Is::Seen,
         }
     }
@@ -843,10 +851,15 @@ impl Found<'_> {
                 }
             },
         };
-        if is_nullable && (contains(side, self.core) || !self.is_exact_condition(join)) {
-            return Is::Seen;
+        let is = own.map_or(Is::Exact, |own| self.exact_column(side, own));
+        match is {
+            Is::Exact
+                if is_nullable && (contains(side, self.core) || !self.is_exact_condition(join)) =>
+            {
+                Is::SeenKey
+            }
+            is => is,
         }
-        own.map_or(Is::Exact, |own| self.exact_column(side, own))
     }
 
     /// Whether a join's condition is of keys alone.
