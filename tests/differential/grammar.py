@@ -308,7 +308,7 @@ def _has_order(statement: Statement) -> bool:
 def _keeps_order(statement: Statement) -> bool:
     """The same of a part of another statement, in which an ORDER BY without a limit says nothing."""
     if statement.ordered:
-        return statement.limit is not None
+        return statement.limit is not None or statement.offset > 0
     return _has_order(statement)
 
 
@@ -978,7 +978,7 @@ class Grammar:
         self.count += 1
         scope = [(f"{alias}.{column}", kind) for column, kind in self.tables[name]]
         source = Joined(name, alias)
-        if self.chance.random() < 0.1:
+        if self.chance.random() < 0.2:
             source = replace(source, limit=self.chance.choice((None, 0, 1, 2, 5, 20)))
             source = replace(source, offset=self.chance.choice((0, 1, 3, 7)))
         return source, scope
@@ -1107,8 +1107,51 @@ class Grammar:
                 made = replace(made, limit=None)
         return made
 
+    def above_limits(self) -> Select:
+        """A sort, a DISTINCT, a GROUP BY or a window over the first rows of first rows."""
+        source, scope = self.table("t0")
+        kinds = [kind for kind in self._kinds(scope) if kind not in ("nums", "record", "records")]
+        number = E("id", f"{source.alias}.id")
+        items = (number, *(self.leaf(self.chance.choice(kinds), scope) for _ in range(2)))
+        where = self.expression("flag", scope, 1) if self.chance.random() < 0.3 else None
+        inner = self._first_of_many(Select(items, (source,), where))
+        for _ in range(self.chance.choice((0, 0, 1, 2))):
+            inner = self._over(inner)
+            if self.chance.random() < 0.5:
+                inner = replace(inner, ordered=True, descending=self.chance.getrandbits(3))
+            inner = self._first_of_many(inner)
+        outer = self._over(inner)
+        number, *others = outer.items
+        pick = self.chance.randrange(4)
+        if pick == 0:
+            outer = replace(outer, items=tuple(others), distinct=True)
+        elif pick == 1:
+            found = [E("calm", f"{name}({number.form})") for name in ("count", "min", "max")]
+            outer = replace(outer, items=(others[0], *found), keys=1, kind="tables")
+        elif pick == 2:
+            by = self.chance.choice(("", f"PARTITION BY {others[1].form} "))
+            way = self.chance.choice(("", " DESC"))
+            rank = E("calm", f"row_number() OVER ({by}ORDER BY {number.form}{way})")
+            outer = replace(outer, items=(*outer.items, rank), kind="windows")
+        outer = replace(outer, ordered=True, descending=self.chance.getrandbits(4))
+        return self._first(outer) if self.chance.random() < 0.3 else outer
+
+    def _over(self, inner: Select) -> Select:
+        """All columns of a statement."""
+        alias = f"a{self.count}"
+        self.count += 1
+        items = (E(item.kind, f"{alias}.c{at}") for at, item in enumerate(inner.items))
+        return Select(tuple(items), (Joined(inner, alias),))
+
+    def _first_of_many(self, made: Select) -> Select:
+        limit = self.chance.choice((None, 2, 5, 20, 50))
+        offset = self.chance.choice((0, 1, 2, 7)) if limit else self.chance.choice((1, 3))
+        return replace(made, limit=limit, offset=offset)
+
     def statement(self, depth: int = 2) -> Statement:
         """A statement."""
+        if depth > 1 and self.chance.random() < 0.1:
+            return self.above_limits()
         if depth > 0 and self.chance.random() < 0.12:
             left = replace(self.select(depth - 1), ordered=False, limit=None, offset=0)
             right_sources, scope = self._sources(0)
