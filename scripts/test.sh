@@ -20,12 +20,7 @@ finish() {
     exit
 }
 
-# A build that another checkout left has the paths of its files in it.
-if [ "$(cat "$target/checkout" 2> /dev/null)" != "$PWD" ]; then
-    find crates -name '*.rs' -exec touch {} +
-fi
-mkdir -p "$target"
-echo "$PWD" > "$target/checkout"
+claim_target
 
 say "Rust tests (the first build takes 15 to 25 minutes on two cores)"
 status=0

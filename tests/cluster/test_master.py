@@ -491,6 +491,35 @@ def test_files_outside_and_programs_are_refused(standing, logs, tmp_path):
         ), asked.stderr
 
 
+def test_a_posted_query_leads_the_clusters_credentials_nowhere(standing):
+    recorder = socket.create_server(("127.0.0.1", 0))
+    recorder.setblocking(False)
+    place = f"127.0.0.1:{recorder.getsockname()[1]}"
+    for options, why in [
+        ({"region": f"x@{place}/"}, "is no region"),
+        ({"default_region": f"x@{place}/", "virtual_hosted_style_request": "true"}, "is no region"),
+        ({"endpoint_url": f"http://{place}"}, "credentials of your own"),
+        ({"endpoint_url": f"http://{place}", "skip_signature": "false"}, "credentials of your own"),
+        ({"endpoint_url": f"http://{place}", "session_token": "t"}, "credentials of your own"),
+        ({"allow_http": "true"}, "credentials of your own"),
+        ({"proxy_url": f"http://{place}"}, "not taken from those who ask"),
+        ({"max_retries": "1000000"}, "at most 20"),
+    ]:
+        source = {"url": "s3://bucket/a.csv", "storage_options": options}
+        question = {"format": 1, "verb": "query", "sql": "SELECT * FROM source"}
+        question["sources"] = [["source", source]]
+        status, told = standing.asks("POST", "/v1/jobs", json.dumps(question))
+        told = json.loads(told)
+        assert status == 400, (options, told)
+        assert why in f"{told['message']} {told['hint']}", (options, told)
+    question = {"format": 1, "verb": "query", "sql": "SELECT 1", "max_attempts": 1000}
+    status, told = standing.asks("POST", "/v1/jobs", json.dumps(question))
+    assert status == 400 and "`max_attempts` is 1000" in json.loads(told)["message"]
+    with pytest.raises(BlockingIOError):
+        recorder.accept()
+    recorder.close()
+
+
 SLOW = "SELECT sum(length(regexp_replace(note || page, '(.*)(.*)(.*)x', 'y', 'g'))) AS n FROM '{}'"
 
 

@@ -1,8 +1,9 @@
 """Random statements, each with a rendering for tidemill and one for DuckDB.
 
 An expression is a form with places for others (`({0} + {1})`); where the two dialects differ in
-words, and not in meaning, it has a second form. What a statement means does not depend on the
-order of its input: what limits it sorts by all columns first.
+words, and not in meaning, it has a second form. LIMIT and OFFSET stand at every level. Both engines
+keep the order of a source through conditions, expressions and UNION ALL, so a limit there keeps the
+same rows in both; elsewhere a statement sorts by all columns before it limits.
 """
 
 from __future__ import annotations
@@ -78,18 +79,25 @@ _SIMPLEST = {"calm": "1", "flag": "true", "text": "'a'", "word": "'a'", "tame": 
 
 @dataclass(frozen=True)
 class Joined:
-    """Something after FROM; `how` is how it is joined to what stands before it."""
+    """Something after FROM; `how` is how it is joined to what stands before it.
+
+    A table may be limited to its first rows.
+    """
 
     what: str | Select | Compound
     alias: str
     how: str = ""
     on: E | None = None
+    limit: int | None = None
+    offset: int = 0
 
     def sql(self, dialect: str) -> str:
         """Its text."""
         what = self.what if isinstance(self.what, str) else f"({self.what.sql(dialect)})"
         # A name of a table is put in later: where it stands depends on who is asked.
         what = "{" + what + "}" if isinstance(self.what, str) else what
+        if self.limit is not None or self.offset:
+            what = f"(SELECT * FROM {what}{_limit(self)})"
         text = f"{self.how} {what} AS {self.alias}".strip()
         return f"{text} ON {self.on.sql(dialect)}" if self.on else text
 
@@ -143,14 +151,14 @@ class Select:
         """Simpler ones."""
         for name in ("where", "having", "qualify", "limit", "sets"):
             if getattr(self, name) is not None:
-                yield replace(self, **{name: None, **({"offset": 0} if name == "limit" else {})})
+                yield replace(self, **{name: None})
         if self.distinct:
             yield replace(self, distinct=False)
         if self.offset:
             yield replace(self, offset=0)
         if self.descending:
             yield replace(self, descending=0)
-        if self.ordered and self.limit is None:
+        if self.ordered:
             yield replace(self, ordered=False)
         if len(self.sources) > 1:
             yield replace(self, sources=self.sources[:-1])
@@ -161,6 +169,12 @@ class Select:
         if 0 < self.keys < len(self.items):
             yield replace(self, items=self.items[self.keys :], keys=0)
         for at, source in enumerate(self.sources):
+            if source.limit is not None or source.offset:
+                for changed in (replace(source, limit=None), replace(source, offset=0)):
+                    if changed != source:
+                        yield replace(
+                            self, sources=(*self.sources[:at], changed, *self.sources[at + 1 :])
+                        )
             if not isinstance(source.what, str):
                 inner = source.what
                 for other in inner.smaller():
@@ -207,16 +221,21 @@ class Compound:
 
     def sql(self, dialect: str) -> str:
         """Its text."""
-        text = f"{self.left.sql(dialect)} {self.how} {self.right.sql(dialect)}"
-        return text + _order(self, len(self.left.items))
+        sides = []
+        for side in (self.left, self.right):
+            is_plain = not side.ordered and side.limit is None and not side.offset
+            sides.append(side.sql(dialect) if is_plain else f"({side.sql(dialect)})")
+        return f" {self.how} ".join(sides) + _order(self, len(self.left.items))
 
     def smaller(self) -> Iterator[Select | Compound]:
         """Simpler ones."""
         yield self.left
         yield self.right
         if self.limit is not None:
-            yield replace(self, limit=None, offset=0)
-        elif self.ordered:
+            yield replace(self, limit=None)
+        if self.offset:
+            yield replace(self, offset=0)
+        if self.ordered:
             yield replace(self, ordered=False)
         for at in range(len(self.left.items)):
             if len(self.left.items) > 1:
@@ -249,11 +268,62 @@ def _order(statement: Statement, columns: int) -> str:
             for at in range(columns)
         ]
         text += " ORDER BY " + ", ".join(keys)
-    if statement.limit is not None:
-        text += f" LIMIT {statement.limit}"
-        if statement.offset:
-            text += f" OFFSET {statement.offset}"
-    return text
+    return text + _limit(statement)
+
+
+def _limit(part: Statement | Joined) -> str:
+    text = "" if part.limit is None else f" LIMIT {part.limit}"
+    return f"{text} OFFSET {part.offset}" if part.offset else text
+
+
+def _selects(part: E) -> Iterator[Select | Compound]:
+    """The subqueries of an expression."""
+    for inner in part.parts:
+        if isinstance(inner, E):
+            yield from _selects(inner)
+        else:
+            yield inner
+
+
+def _has_order(statement: Statement) -> bool:
+    """Whether both engines hand on a statement's rows in one order, its own ORDER BY aside."""
+    if isinstance(statement, Compound):
+        sides = (statement.left, statement.right)
+        return statement.how == "UNION ALL" and all(_keeps_order(side) for side in sides)
+    expressions = [*statement.items, *([statement.where] if statement.where else [])]
+    if (
+        statement.keys
+        or statement.distinct
+        or statement.having
+        or statement.qualify
+        or len(statement.sources) > 1
+        or any(item.is_aggregate() for item in statement.items)
+        or any(True for part in expressions for _ in _selects(part))
+    ):
+        return False
+    inner = statement.sources[0].what
+    return isinstance(inner, str) or _keeps_order(inner)
+
+
+def _keeps_order(statement: Statement) -> bool:
+    """The same of a part of another statement, in which an ORDER BY without a limit says nothing."""
+    if statement.ordered:
+        return statement.limit is not None or statement.offset > 0
+    return _has_order(statement)
+
+
+def is_determined(statement: Statement) -> bool:
+    """Whether each limit in a statement is above rows in an order."""
+    if isinstance(statement, Compound):
+        parts: list[Statement] = [statement.left, statement.right]
+    else:
+        expressions = [*statement.items, statement.where, statement.having, statement.qualify]
+        expressions += [source.on for source in statement.sources]
+        parts = [select for part in expressions if part for select in _selects(part)]
+        parts += [source.what for source in statement.sources if not isinstance(source.what, str)]
+    is_limited = statement.limit is not None or statement.offset > 0
+    is_right = not is_limited or statement.ordered or _has_order(statement)
+    return is_right and all(is_determined(part) for part in parts)
 
 
 _GROUPS = {
@@ -687,6 +757,8 @@ class Grammar:
             )
         if self.chance.random() < 0.7:
             select = replace(select, where=self.expression("flag", inner, 1))
+        if self.chance.random() < 0.2 and _has_order(select):
+            select = self._first(select)
         form = self.chance.choice(
             ("({0} IN ({1}))", "({0} NOT IN ({1}))", "(({0} IN ({1})) IS NULL)",
              "({0} <= ANY ({1}))", "({0} > ALL ({1}))")
@@ -708,7 +780,7 @@ class Grammar:
         return E("flag", self.chance.choice(("EXISTS ({0})", "NOT EXISTS ({0})")), (select,))
 
     def _one_value(self, scope: list[tuple[str, str]]) -> E:
-        """What is said of a subquery of one row or none, of a value that is never null."""
+        """What is said of a subquery of one row or none."""
         source, inner = self.table()
         count = E("calm", "count(*)")
         where = self.expression("flag", inner, 1)
@@ -721,6 +793,9 @@ class Grammar:
             select = Select((count,), (source,), where, having=having)
         elif self.chance.random() < 0.5:
             select = Select((count,), (source,), where, having=more)
+        elif own and self.chance.random() < 0.5:
+            select = Select((self.chance.choice(own),), (source,), limit=1)
+            select = replace(select, offset=self.chance.randrange(5))
         else:
             select = Select((E("calm", "1"),), (source,), where, distinct=True)
         form = self.chance.choice(
@@ -902,7 +977,11 @@ class Grammar:
         alias = f"a{self.count}"
         self.count += 1
         scope = [(f"{alias}.{column}", kind) for column, kind in self.tables[name]]
-        return Joined(name, alias), scope
+        source = Joined(name, alias)
+        if self.chance.random() < 0.2:
+            source = replace(source, limit=self.chance.choice((None, 0, 1, 2, 5, 20)))
+            source = replace(source, offset=self.chance.choice((0, 1, 3, 7)))
+        return source, scope
 
     def _sources(self, depth: int) -> tuple[tuple[Joined, ...], list[tuple[str, str]]]:
         pick = self.chance.random()
@@ -1015,13 +1094,64 @@ class Grammar:
             downwards &= ~sum(1 << at for at, is_nested in enumerate(nested) if is_nested)
             made = replace(made, ordered=True, descending=downwards)
             if self.chance.random() < 0.6:
-                made = replace(made, limit=self.chance.choice((0, 1, 3, 10)))
-                if self.chance.random() < 0.3:
-                    made = replace(made, offset=self.chance.randrange(5))
+                made = self._first(made)
+        elif self.chance.random() < 0.3 and _has_order(made):
+            made = self._first(made)
         return made
+
+    def _first(self, made):
+        made = replace(made, limit=self.chance.choice((0, 1, 3, 10)))
+        if self.chance.random() < 0.3:
+            made = replace(made, offset=self.chance.randrange(5))
+            if self.chance.random() < 0.2:
+                made = replace(made, limit=None)
+        return made
+
+    def above_limits(self) -> Select:
+        """A sort, a DISTINCT, a GROUP BY or a window over the first rows of first rows."""
+        source, scope = self.table("t0")
+        kinds = [kind for kind in self._kinds(scope) if kind not in ("nums", "record", "records")]
+        number = E("id", f"{source.alias}.id")
+        items = (number, *(self.leaf(self.chance.choice(kinds), scope) for _ in range(2)))
+        where = self.expression("flag", scope, 1) if self.chance.random() < 0.3 else None
+        inner = self._first_of_many(Select(items, (source,), where))
+        for _ in range(self.chance.choice((0, 0, 1, 2))):
+            inner = self._over(inner)
+            if self.chance.random() < 0.5:
+                inner = replace(inner, ordered=True, descending=self.chance.getrandbits(3))
+            inner = self._first_of_many(inner)
+        outer = self._over(inner)
+        number, *others = outer.items
+        pick = self.chance.randrange(4)
+        if pick == 0:
+            outer = replace(outer, items=tuple(others), distinct=True)
+        elif pick == 1:
+            found = [E("calm", f"{name}({number.form})") for name in ("count", "min", "max")]
+            outer = replace(outer, items=(others[0], *found), keys=1, kind="tables")
+        elif pick == 2:
+            by = self.chance.choice(("", f"PARTITION BY {others[1].form} "))
+            way = self.chance.choice(("", " DESC"))
+            rank = E("calm", f"row_number() OVER ({by}ORDER BY {number.form}{way})")
+            outer = replace(outer, items=(*outer.items, rank), kind="windows")
+        outer = replace(outer, ordered=True, descending=self.chance.getrandbits(4))
+        return self._first(outer) if self.chance.random() < 0.3 else outer
+
+    def _over(self, inner: Select) -> Select:
+        """All columns of a statement."""
+        alias = f"a{self.count}"
+        self.count += 1
+        items = (E(item.kind, f"{alias}.c{at}") for at, item in enumerate(inner.items))
+        return Select(tuple(items), (Joined(inner, alias),))
+
+    def _first_of_many(self, made: Select) -> Select:
+        limit = self.chance.choice((None, 2, 5, 20, 50))
+        offset = self.chance.choice((0, 1, 2, 7)) if limit else self.chance.choice((1, 3))
+        return replace(made, limit=limit, offset=offset)
 
     def statement(self, depth: int = 2) -> Statement:
         """A statement."""
+        if depth > 1 and self.chance.random() < 0.1:
+            return self.above_limits()
         if depth > 0 and self.chance.random() < 0.12:
             left = replace(self.select(depth - 1), ordered=False, limit=None, offset=0)
             right_sources, scope = self._sources(0)
@@ -1032,12 +1162,17 @@ class Grammar:
                 nested = any(item.kind in ("nums", "record", "records") for item in left.items)
                 hows = ("UNION ALL",) if nested else (
                     "UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT")  # fmt: skip
+                left, right = (
+                    self._first(side) if self.chance.random() < 0.2 and _has_order(side) else side
+                    for side in (left, right)
+                )
                 return self._limited(Compound(self.chance.choice(hows), left, right))
         return self.select(depth)
 
     def mergeable(self) -> Select:
         """A statement over one table that can be a job with a partial table."""
         source, scope = self.table("t0")
+        source = replace(source, limit=None, offset=0)
         kinds = [kind for kind in self._kinds(scope) if kind not in ("nums", "record", "records")]
         keys = tuple(
             self.expression(self.chance.choice(kinds), scope, 1)

@@ -65,7 +65,8 @@ class Case:
                     break
                 size //= 2
         for statement in self.statement.smaller():
-            yield replace(self, statement=statement)
+            if grammar.is_determined(statement):
+                yield replace(self, statement=statement)
         text = self.statement.sql(grammar.TIDEMILL)
         for name in used:
             table = self.tables[name]
@@ -379,6 +380,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
             and statement.kind == "rows"
             and not statement.distinct
             and statement.limit is None
+            and not statement.offset
         ):
             yield Case("where", tables, replace(statement, ordered=False), way)
 

@@ -9,10 +9,10 @@ import pytest
 
 import tidemill as tm
 
-FILES = 24
+FILES = 40
 
 # Of these all rows are there at once, and their end when a line is written to their gate.
-GATED = ["22.csv", "23.csv"]
+GATED = ["38.csv", "39.csv"]
 
 PROGRAM = """cat; if [ -p "$TIDEMILL_FILE.gate" ]; then read go < "$TIDEMILL_FILE.gate" || :; fi"""
 
@@ -35,7 +35,7 @@ WATCH = """
     const tables = [...outputs.querySelectorAll(".tidemill table")];
     seen.tables = Math.max(seen.tables, tables.length);
     tables.forEach((table) => seen.elements.add(table.closest(".jp-OutputArea-child")));
-    const told = outputs.textContent.match(/(\\d+)\\/24 splits/);
+    const told = outputs.textContent.match(/(\\d+)\\/40 splits/);
     if (told && seen.shares.at(-1) !== Number(told[1])) seen.shares.push(Number(told[1]));
   };
   const all = { childList: true, subtree: true, characterData: true };
@@ -84,7 +84,7 @@ def data(lab):
     folder.mkdir()
     drawn = random.Random(0)
     for file in range(FILES):
-        rows = (f"/{drawn.choice('abc')},{drawn.randrange(1000)}\n" for _ in range(180_000))
+        rows = (f"/{drawn.choice('abc')},{drawn.randrange(1000)}\n" for _ in range(110_000))
         (folder / f"{file:02}.csv").write_text("page,ms\n" + "".join(rows))
     # Before there are pipes: they are no files of the source.
     exact = tm.query(SQL.format(folder)).to_pylist()
@@ -117,13 +117,13 @@ def test_a_table_sharpens_in_place_until_it_is_exact(notebook, data):
     page.evaluate("() => void window.jupyterapp.commands.execute('notebook:run-all-cells')")
     output = page.locator(".jp-CodeCell .jp-Cell-outputWrapper")
 
-    output.get_by_text("22/24 splits").wait_for()
+    output.get_by_text("38/40 splits").wait_for()
     early = output.inner_text()
     assert "INCOMPLETE" in early and "±" in early and "≥" in early
     # Text that cannot be read in the theme's colours helps nobody.
     assert page.evaluate(CONTRAST) > 4.5
     open_gate(page, folder, GATED[0])
-    output.get_by_text("23/24 splits").wait_for()
+    output.get_by_text("39/40 splits").wait_for()
     open_gate(page, folder, GATED[1])
     output.get_by_text(re.compile("^complete: ")).wait_for()
 
@@ -131,11 +131,11 @@ def test_a_table_sharpens_in_place_until_it_is_exact(notebook, data):
     shown = [[cell.inner_text() for cell in row.locator("td").all()] for row in rows]
     assert shown == [[str(value) for value in row.values()] for row in exact]
     told = output.inner_text()
-    assert "24/24 splits" in told and "INCOMPLETE" not in told and "±" not in told
+    assert "40/40 splits" in told and "INCOMPLETE" not in told and "±" not in told
 
     seen = page.evaluate(SEEN)
     assert seen["tables"] == 1 and seen["elements"] == 1, seen
-    assert seen["shares"] == sorted(seen["shares"]) and seen["shares"][-3:] == [22, 23, 24], seen
+    assert seen["shares"] == sorted(seen["shares"]) and seen["shares"][-3:] == [38, 39, 40], seen
     assert output.locator("[data-mime-type*=error], [data-mime-type*=stderr]").count() == 0
     assert output.locator(".tidemill progress").count() == 0
 

@@ -44,6 +44,81 @@ pub fn shown_bytes(array: &ArrayRef) -> usize {
     }
 }
 
+/// The bytes of each row of some columns, about: those of its values, offsets and views. The same values have the same
+/// bytes in any array.
+pub fn row_bytes(columns: &[ArrayRef]) -> Vec<usize> {
+    let mut bytes = vec![0; columns.first().map_or(0, |column| column.len())];
+    columns.iter().for_each(|column| add_row_bytes(column, &mut bytes));
+    bytes
+}
+
+fn add_row_bytes(array: &ArrayRef, bytes: &mut [usize]) {
+    let mut add = |own: &dyn Fn(usize) -> usize| {
+        bytes.iter_mut().enumerate().for_each(|(row, bytes)| *bytes += own(row));
+    };
+    match array.data_type() {
+        DataType::Utf8View => add(&view_bytes(array.as_string_view())),
+        DataType::BinaryView => add(&view_bytes(array.as_binary_view())),
+        DataType::Utf8 => add(&offset_bytes(array.as_string::<i32>().value_offsets())),
+        DataType::LargeUtf8 => add(&offset_bytes(array.as_string::<i64>().value_offsets())),
+        DataType::Binary => add(&offset_bytes(array.as_binary::<i32>().value_offsets())),
+        DataType::LargeBinary => add(&offset_bytes(array.as_binary::<i64>().value_offsets())),
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            add(&item_bytes(list.offsets(), list.values()));
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            add(&item_bytes(list.offsets(), list.values()));
+        }
+        DataType::Map(_, _) => {
+            let map = array.as_map();
+            let entries: ArrayRef = Arc::new(map.entries().clone());
+            add(&item_bytes(map.offsets(), &entries));
+        }
+        DataType::Struct(_) => {
+            array.as_struct().columns().iter().for_each(|column| add_row_bytes(column, bytes));
+        }
+        DataType::FixedSizeList(_, length) => {
+            let length = usize::try_from(*length).unwrap_or_default();
+            let items = row_bytes(std::slice::from_ref(array.as_fixed_size_list().values()));
+            add(&|row| items.iter().skip(row * length).take(length).sum());
+        }
+        of => {
+            let width = of.primitive_width().unwrap_or(1);
+            add(&|_| width);
+        }
+    }
+}
+
+fn view_bytes<T: ByteViewType>(array: &GenericByteViewArray<T>) -> impl Fn(usize) -> usize {
+    // The length is in the lowest bits; a short text is in the view itself.
+    let long = |row: usize| (array.views()[row] as u32) as usize;
+    move |row| size_of::<u128>() + Some(long(row)).filter(|length| *length > 12).unwrap_or(0)
+}
+
+fn offset_bytes<O: OffsetSizeTrait>(offsets: &[O]) -> impl Fn(usize) -> usize {
+    |row| size_of::<O>() + (offsets[row + 1] - offsets[row]).as_usize()
+}
+
+fn item_bytes<O: OffsetSizeTrait>(
+    offsets: &OffsetBuffer<O>,
+    items: &ArrayRef,
+) -> impl Fn(usize) -> usize {
+    let (first, length) = span(offsets);
+    let items = row_bytes(&[items.slice(first, length)]);
+    let ends: Vec<usize> = std::iter::once(0)
+        .chain(items.into_iter().scan(0, |sum, bytes| {
+            *sum += bytes;
+            Some(*sum)
+        }))
+        .collect();
+    move |row| {
+        let end_of = |offset: O| ends[offset.as_usize() - first];
+        size_of::<O>() + end_of(offsets[row + 1]) - end_of(offsets[row])
+    }
+}
+
 /// The bytes of views, and of what they show.
 pub fn views_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
     let used = match views.data_buffers() {
@@ -233,6 +308,17 @@ mod tests {
     use super::*;
 
     const ROWS: usize = 20_000;
+
+    #[test]
+    fn bytes_of_a_row_are_the_same_in_any_slice_and_add_up_to_those_of_the_column() {
+        for array in every_type() {
+            let all = row_bytes(std::slice::from_ref(&array));
+            let slice = row_bytes(&[array.slice(700, 1000)]);
+            assert_eq!(all[700..1700], slice, "{}", array.data_type());
+            let (sum, shown) = (all.iter().sum::<usize>(), shown_bytes(&array));
+            assert!(sum.abs_diff(shown) <= shown / 4 + 1024, "{}: {sum}", array.data_type());
+        }
+    }
 
     fn every_type() -> Vec<ArrayRef> {
         let long = |row: usize| (!row.is_multiple_of(7)).then(|| format!("{row:0>40}"));

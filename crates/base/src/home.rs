@@ -22,6 +22,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::calendar::civil_from_days;
+use crate::durable::create_folders;
 use crate::error::{Error, Result};
 
 /// A run's name: the time it began (UTC, so that names sort as runs began) and 32 random
@@ -102,7 +103,7 @@ impl Home {
                            this run keeps no records";
             return (None, Some(warning.to_owned()));
         };
-        let writable = create_private(&root).and_then(|()| {
+        let writable = create_private_durable(&root).and_then(|()| {
             use rustix::fs::Access;
             Ok(rustix::fs::access(&root, Access::WRITE_OK | Access::EXEC_OK)?)
         });
@@ -153,6 +154,15 @@ pub fn create_private(path: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// Makes a folder as [`create_private`] does, for what has to survive a power cut: the names of
+/// the folders that were missing are durable.
+///
+/// # Errors
+/// What the system says.
+pub fn create_private_durable(path: &Path) -> std::io::Result<()> {
+    create_folders(path, create_private)
+}
+
 /// An absolute path from the first variable that has one.
 fn locate(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -199,7 +209,7 @@ impl RunDir {
     /// [`Error::Io`] if it cannot be made.
     pub fn create(&self, folder: &str) -> Result<PathBuf> {
         let path = if folder.is_empty() { self.path.clone() } else { self.path.join(folder) };
-        create_private(&path).map_err(|e| Error::io("create the folder", &path, e))?;
+        create_private_durable(&path).map_err(|e| Error::io("create the folder", &path, e))?;
         Ok(path)
     }
 }

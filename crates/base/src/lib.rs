@@ -5,8 +5,10 @@
 //! - `settings`: how is a run carried out? `cancel`: should it stop? `progress`: how far is it?
 //! - `cores`: which of the runs on this machine computes?
 //! - `coverage`: what does a result rest on?
-//! - `memory`: how much is there, and how are sizes written? `compact`: columns that keep no more of it
+//! - `memory`: how much is there, and how are sizes written? `memory_account`: the byte counter of all live tables of
+//!   a run, which has the fullest spill. `compact`: columns that keep no more of it
 //!   alive than they show.
+//! - `durable`: how do folders and names survive a power cut?
 //! - `home`: where does a run keep its own files, and what is it called?
 //! - `redact`: what of a text must not be shown or kept?
 //! - `stack`: how deep may a thread call?
@@ -19,9 +21,11 @@ pub mod cancel;
 pub mod compact;
 pub mod cores;
 pub mod coverage;
+pub mod durable;
 pub mod error;
 pub mod home;
 pub mod memory;
+pub mod memory_account;
 pub mod panics;
 pub mod progress;
 pub mod redact;
@@ -35,5 +39,6 @@ pub use cores::{Cores, Priority, Turn};
 pub use coverage::Coverage;
 pub use error::{BadRecord, Error, Failure, Kind, Result};
 pub use home::{Home, RunDir, RunId};
+pub use memory_account::MemoryAccount;
 pub use progress::Progress;
 pub use settings::{MaxBad, Settings};

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::cancel::Cancel;
 use crate::cores::Cores;
 use crate::error::{Error, Result};
+use crate::memory_account::MemoryAccount;
 use crate::progress::Progress;
 
 /// How many malformed records a run may skip.
@@ -100,5 +101,11 @@ impl Settings {
     pub fn share(&self, numerator: u64, denominator: u64) -> usize {
         let bytes = u128::from(self.memory_bytes) * u128::from(numerator) / u128::from(denominator);
         usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// An account for all tables of a run, of five eighths of the budget. The rest is for readers, for what spilling and
+    /// merging copy, and for the plan that finishes the tables.
+    pub fn table_account(&self) -> MemoryAccount {
+        MemoryAccount::new(self.share(5, 8))
     }
 }

@@ -41,6 +41,9 @@ pub fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     times::with_patterns(theirs)
 }
 
+/// The names of DataFusion's functions that [`once_per_text`] looks for.
+pub use repeated::COSTLY as ONCE_PER_TEXT;
+
 /// The functions of DataFusion's, among these, that are asked once for each text of a batch.
 pub fn once_per_text<'a>(theirs: impl Iterator<Item = &'a Arc<ScalarUDF>>) -> Vec<ScalarUDF> {
     let costly = theirs.filter(|function| repeated::COSTLY.contains(&function.name()));

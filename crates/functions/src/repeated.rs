@@ -19,7 +19,7 @@ use datafusion_expr::{
 use hashbrown::HashMap;
 
 /// DataFusion's functions of a text that cost much more than to look for it.
-pub(crate) const COSTLY: [&str; 6] = [
+pub const COSTLY: [&str; 6] = [
     "levenshtein",
     "regexp_count",
     "regexp_instr",

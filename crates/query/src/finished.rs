@@ -1,5 +1,6 @@
 //! A finished table as a source of the plan above it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -84,7 +85,10 @@ impl PartitionStream for Finished {
         });
         let batches = Batches {
             answers,
+            waiting: VecDeque::new(),
+            start: 0,
             gathered: BatchCoalescer::new(Arc::clone(&schema), batch_rows),
+            size: (0, 0),
             schema: Arc::clone(&schema),
             batch_rows,
             has_begun: false,
@@ -99,11 +103,19 @@ const WHOLE_TIMES: usize = 8;
 /// … and so many bytes.
 const WHOLE_BYTES: usize = 4 << 20;
 
-/// Answers as batches of so many rows each, but the last: in whichever parts a table was merged, and wherever, what is
-/// made of them is cut alike.
+/// A batch takes no more bytes, unless a row by itself does.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Answers as batches of so many rows each, or so many bytes where rows are wide: in whichever parts a table was merged,
+/// and wherever, what is made of them is cut alike. An answer is copied a batch at a time.
 struct Batches {
     answers: Answers,
+    /// Answers at hand, and how many rows of the first have been gathered.
+    waiting: VecDeque<RecordBatch>,
+    start: usize,
     gathered: BatchCoalescer,
+    /// The rows and the bytes of the batch that is being gathered.
+    size: (usize, usize),
     schema: SchemaRef,
     batch_rows: usize,
     has_begun: bool,
@@ -122,17 +134,39 @@ impl Batches {
         answer.num_rows() <= WHOLE_TIMES * self.batch_rows && bytes() <= WHOLE_BYTES
     }
 
+    /// Gathers the next rows of an answer, as many as the batch at hand still takes; gives how many it has by then.
+    fn gather(&mut self, answer: &RecordBatch, start: usize) -> Result<usize> {
+        let (mut rows, mut bytes) = self.size;
+        let length = (answer.num_rows() - start).min(self.batch_rows - rows);
+        let next = answer.slice(start, length);
+        let fitting = compact::row_bytes(next.columns()).into_iter().take_while(|row_bytes| {
+            let fits = rows == 0 || bytes + row_bytes <= BATCH_BYTES;
+            (rows, bytes) = (rows + usize::from(fits), bytes + row_bytes);
+            fits
+        });
+        let count = if next.num_columns() == 0 { length } else { fitting.count() };
+        if count > 0 {
+            self.gathered.push_batch(next.slice(0, count))?;
+        }
+        self.size = (self.size.0 + count, bytes);
+        if count < length || self.size.0 == self.batch_rows {
+            self.gathered.finish_buffered_batch()?;
+            self.size = (0, 0);
+        }
+        Ok(start + count)
+    }
+
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if !self.has_begun {
             self.has_begun = true;
             let Some(first) = self.next_answer()? else { return Ok(None) };
-            match self.next_answer()? {
-                None if self.is_small(&first) => return Ok(Some(first)),
-                None => self.gathered.push_batch(first)?,
-                Some(second) => {
-                    self.gathered.push_batch(first)?;
-                    self.gathered.push_batch(second)?;
+            if self.is_small(&first) {
+                match self.next_answer()? {
+                    Some(second) => self.waiting.extend([first, second]),
+                    None => return Ok(Some(first)),
                 }
+            } else {
+                self.waiting.push_back(first);
             }
         }
         loop {
@@ -142,12 +176,22 @@ impl Batches {
             if self.has_ended {
                 return Ok(None);
             }
-            match self.next_answer()? {
-                Some(answer) => self.gathered.push_batch(answer)?,
-                None => {
-                    self.has_ended = true;
-                    self.gathered.finish_buffered_batch()?;
+            match self.waiting.front() {
+                Some(answer) if self.start < answer.num_rows() => {
+                    let answer = answer.clone();
+                    self.start = self.gather(&answer, self.start)?;
                 }
+                Some(_) => {
+                    self.waiting.pop_front();
+                    self.start = 0;
+                }
+                None => match self.next_answer()? {
+                    Some(answer) => self.waiting.push_back(answer),
+                    None => {
+                        self.has_ended = true;
+                        self.gathered.finish_buffered_batch()?;
+                    }
+                },
             }
         }
     }
@@ -160,5 +204,62 @@ impl Iterator for Batches {
         let next = self.next_batch();
         self.has_ended |= next.is_err();
         next.map_err(external).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, StringViewArray};
+
+    use super::*;
+
+    fn batches(rows: &RecordBatch, answer_rows: usize, batch_rows: usize) -> Vec<RecordBatch> {
+        let starts = (0..rows.num_rows()).step_by(answer_rows);
+        let length = |start: usize| answer_rows.min(rows.num_rows() - start);
+        let answers: Vec<_> = starts.map(|start| Ok(rows.slice(start, length(start)))).collect();
+        let schema = rows.schema();
+        let batches = Batches {
+            answers: Box::new(answers.into_iter()),
+            waiting: VecDeque::new(),
+            start: 0,
+            gathered: BatchCoalescer::new(Arc::clone(&schema), batch_rows),
+            size: (0, 0),
+            schema,
+            batch_rows,
+            has_begun: false,
+            has_ended: false,
+        };
+        batches.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn answers_are_cut_alike_by_rows_and_bytes_however_they_come() {
+        let rows = |text_bytes: usize| {
+            let n: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
+            // A row of each thousand is larger than a batch.
+            let text = |n: usize| match n % 1000 {
+                999 => "x".repeat(BATCH_BYTES + 1),
+                _ => "y".repeat(text_bytes * (n % 7)),
+            };
+            let s: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..10_000).map(text)));
+            RecordBatch::try_from_iter([("n", n), ("s", s)]).unwrap()
+        };
+        let few = |batch: &RecordBatch| batch.slice(0, 900);
+        for (rows, batch_rows) in
+            [(few(&rows(10)), 64), (rows(100), 4096), (few(&rows(40_000)), 512)]
+        {
+            let expected = batches(&rows, rows.num_rows(), batch_rows);
+            for answer_rows in [1, 63, 64, 65, 300, 899] {
+                let found = batches(&rows, answer_rows, batch_rows);
+                assert!(found == expected, "{answer_rows} of {}", rows.num_rows());
+            }
+            let whole = arrow::compute::concat_batches(&rows.schema(), &expected).unwrap();
+            assert!(whole == rows);
+            for batch in &expected[..expected.len() - 1] {
+                let bytes: usize = compact::row_bytes(batch.columns()).iter().sum();
+                assert!(bytes <= BATCH_BYTES || batch.num_rows() == 1, "{bytes}");
+                assert!(batch.num_rows() <= batch_rows);
+            }
+        }
     }
 }

@@ -197,10 +197,9 @@ impl Merge {
         self.plan.tell_progress();
         let settings = &self.plan.settings;
         let mut clock = ThreadClock::start();
-        let budget_bytes = settings.share(1, 2);
         let merger = Merger::new(
             &parts.spec,
-            budget_bytes,
+            &settings.table_account(),
             &settings.spill_dirs,
             &settings.cancel,
             &settings.progress,

@@ -1158,7 +1158,7 @@ impl Plan {
             scan,
             spec: &parts.spec,
             threads: self.settings.threads,
-            budget_bytes: self.settings.share(3, 4),
+            account: self.settings.table_account(),
             spill_dirs: &self.settings.spill_dirs,
             cancel: &self.settings.cancel,
             progress: &self.settings.progress,

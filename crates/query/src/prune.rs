@@ -35,6 +35,7 @@ use parquet::file::metadata::ParquetMetaData;
 use tidemill_base::error::Result;
 use tidemill_source::projection::{Projection, Projections};
 use tidemill_source::{BlockStatistics, Cutting, FileColumn, Source, Split};
+use tidemill_sql::datafusion_names::scalars;
 use tidemill_sql::floats::{self, has_floats};
 use tidemill_sql::kept_casts;
 use tidemill_text::{Comparison, Constant, Predicate, Test};
@@ -385,7 +386,7 @@ pub(crate) fn used(plan: &LogicalPlan) -> PlanResult<Projections> {
 fn path(expr: &Expr) -> Option<(String, Vec<String>)> {
     match expr {
         Expr::Column(column) => Some((column.name.clone(), Vec::new())),
-        Expr::ScalarFunction(call) if call.func.name() == "get_field" => {
+        Expr::ScalarFunction(call) if call.func.name() == scalars::GET_FIELD => {
             let (base, fields) = call.args.split_first()?;
             let (column, mut path) = path(base)?;
             for field in fields {

@@ -212,7 +212,8 @@ impl Account {
                         || part.unbounded.iter().any(|other| other.column == one.column)
                 };
                 estimates.retain(|one| one.is_given_up() || !is_shown(one));
-                estimates.extend(self.shown.iter().map(|shown| shown.estimate(part)));
+                let shown = self.shown.iter().enumerate();
+                estimates.extend(shown.map(|(place, shown)| shown.estimate(place, part)));
                 estimates.extend(part.unbounded.iter().cloned());
             }
         }

@@ -392,6 +392,7 @@ impl SourceTable {
         self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
         let mode = state.config().get_extension::<ScanMode>();
+        let shares_splits = mode.as_deref() != Some(&ScanMode::PerSplit);
         let partitions: Vec<Arc<dyn PartitionStream>> = match mode.as_deref() {
             Some(ScanMode::PerSplit) => (0..scan.partitions())
                 .map(|index| Arc::new(OneSplit { scan: Arc::clone(&scan), index }) as _)
@@ -408,7 +409,7 @@ impl SourceTable {
         let known = Arc::new(move || {
             known::statistics(&scan.source, &scan.splits, scan.projection.as_deref())
         });
-        Ok(Arc::new(KnownRows::new(streams, known)))
+        Ok(Arc::new(KnownRows::new(streams, known, shares_splits)))
     }
 }
 

@@ -26,6 +26,7 @@ use parking_lot::{Condvar, Mutex};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::cores::Turn;
 use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::memory_account::{Charge, MemoryAccount};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
@@ -46,8 +47,8 @@ pub(crate) struct Work<'a> {
     pub spec: &'a Arc<TableSpec>,
     /// Threads at most.
     pub threads: usize,
-    /// Memory for all tables together, in bytes.
-    pub budget_bytes: usize,
+    /// Counts the memory of all tables.
+    pub account: MemoryAccount,
     /// Where tables spill to.
     pub spill_dirs: &'a [PathBuf],
     /// Stops the run.
@@ -158,10 +159,10 @@ fn fill(
 ) -> Result<Filled> {
     let split_count = work.scan.splits().len();
     let threads = work.threads.clamp(1, split_count.max(1));
-    // A third for the workers' own tables, the rest for what is merged and waits.
-    let merge_bytes = work.budget_bytes / 3 * 2;
-    let worker_bytes = work.budget_bytes / 3 / threads;
-    let merger = Merger::new(work.spec, merge_bytes, work.spill_dirs, work.cancel, work.progress)?;
+    // The workers' own tables have two fifths at most: there are no more of them than threads.
+    let worker_bytes = work.account.limit_bytes() / 5 * 2 / threads;
+    let merger =
+        Merger::new(work.spec, &work.account, work.spill_dirs, work.cancel, work.progress)?;
     let runner = Runner {
         work,
         merger: &merger,
@@ -247,21 +248,38 @@ pub(crate) struct Tables {
     table: Table,
     /// Where its rows go while hardly any two are of one group.
     scatter: Scatter,
+    charge: Charge,
 }
 
 impl Tables {
-    pub(crate) fn new(spec: &Arc<TableSpec>, worker_bytes: usize) -> Result<Self> {
-        Ok(Tables { table: Table::new(spec)?, scatter: Scatter::new(spec, worker_bytes / 4) })
+    pub(crate) fn new(
+        spec: &Arc<TableSpec>,
+        worker_bytes: usize,
+        account: &MemoryAccount,
+    ) -> Result<Self> {
+        let scatter = Scatter::new(spec, worker_bytes / 4);
+        Ok(Tables { table: Table::new(spec)?, scatter, charge: account.charge(0) })
     }
 
-    /// Bytes of its table.
+    /// The bytes that it is charged for.
     pub(crate) fn bytes(&self) -> usize {
-        self.table.bytes()
+        self.charge.bytes()
     }
 
     /// How many groups its table has.
     pub(crate) fn group_count(&self) -> usize {
         self.table.group_count()
+    }
+
+    fn note_bytes(&mut self) {
+        self.charge.set(self.table.bytes() + self.scatter.bytes());
+    }
+
+    /// Gives up the groups of its table, which are charged to the next who has them.
+    fn take(&mut self) -> Result<Chunk> {
+        let chunk = self.table.take()?;
+        self.note_bytes();
+        Ok(chunk)
     }
 
     /// Takes rows of the map, and hands over what is enough of them: to `chunks`, or where there are none to the
@@ -273,25 +291,29 @@ impl Tables {
         worker_bytes: usize,
         mut chunks: Option<&mut Vec<Pending>>,
     ) -> Result<()> {
-        let Tables { table, scatter } = self;
-        if scatter.is_on() {
-            scatter.add(batch)?;
-            if scatter.is_full() || !scatter.is_on() {
-                merger.scatter(scatter.take()?);
+        if self.scatter.is_on() {
+            self.scatter.add(batch)?;
+            if self.scatter.is_full() || !self.scatter.is_on() {
+                let blocks = self.scatter.take()?;
+                self.note_bytes();
+                merger.scatter(blocks);
                 merger.work(worker)?;
+            } else {
+                self.note_bytes();
             }
             return Ok(());
         }
-        for rows in table.portions(batch, merger.group_bytes_max())? {
-            table.update(&rows)?;
-            let is_large = table.bytes() > worker_bytes;
+        for rows in self.table.portions(batch, merger.group_bytes_max())? {
+            self.table.update(&rows)?;
+            self.note_bytes();
+            let is_large = self.table.bytes() > worker_bytes;
             match &mut chunks {
-                Some(chunks) if is_large => chunks.push(merger.defer(table.take()?)?),
-                None if is_large || table.is_sparse() => {
-                    if table.is_sparse() {
-                        scatter.turn_on();
+                Some(chunks) if is_large => chunks.push(merger.defer(self.take()?)?),
+                None if is_large || self.table.is_sparse() => {
+                    if self.table.is_sparse() {
+                        self.scatter.turn_on();
                     }
-                    merger.add(table.take()?)?;
+                    merger.add(self.take()?)?;
                     merger.work(worker)?;
                 }
                 Some(_) | None => {}
@@ -300,18 +322,32 @@ impl Tables {
         Ok(())
     }
 
+    /// Merges the groups of another table.
+    pub(crate) fn merge(&mut self, chunk: &Chunk) -> Result<()> {
+        merge_all(&mut self.table, chunk)?;
+        self.note_bytes();
+        Ok(())
+    }
+
+    /// The answer of its groups, which stay.
+    pub(crate) fn answer(&mut self, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
+        answer_of(&mut self.table, spec)
+    }
+
     /// The groups of its table; none where there are none, or where rows are put apart.
     pub(crate) fn taken(&mut self) -> Result<Option<Chunk>> {
         match self.table.group_count() {
             0 => Ok(None),
-            _ => self.table.take().map(Some),
+            _ => self.take().map(Some),
         }
     }
 
     /// Hands over what is left, whose turn is any.
     pub(crate) fn give(&mut self, merger: &Merger) -> Result<()> {
-        merger.add(self.table.take()?)?;
-        merger.scatter(self.scatter.take()?);
+        merger.add(self.take()?)?;
+        let blocks = self.scatter.take()?;
+        self.note_bytes();
+        merger.scatter(blocks);
         Ok(())
     }
 
@@ -319,9 +355,26 @@ impl Tables {
     pub(crate) fn rest(&mut self, merger: &Merger) -> Result<Option<Pending>> {
         match self.table.group_count() {
             0 => Ok(None),
-            _ => Ok(Some(merger.defer(self.table.take()?)?)),
+            _ => Ok(Some(merger.defer(self.take()?)?)),
         }
     }
+}
+
+/// The answer of a table, which stays as it is.
+pub(crate) fn answer_of(table: &mut Table, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
+    // Answers use a table up.
+    let encoded = table.take()?.encode()?;
+    let mut other = Table::new(spec)?;
+    let copy = other.decode(&encoded)?;
+    merge_all(&mut other, &copy)?;
+    let own = table.decode(&encoded)?;
+    merge_all(table, &own)?;
+    other.finish()
+}
+
+pub(crate) fn merge_all(table: &mut Table, chunk: &Chunk) -> Result<()> {
+    let rows: Vec<u32> = (0..chunk.group_count()).map(|row| row as u32).collect();
+    table.merge(chunk, &rows)
 }
 
 /// A split that was read, well or not.
@@ -355,7 +408,7 @@ impl Runner<'_> {
     }
 
     fn take_splits(&self, worker: usize) -> Result<()> {
-        let mut filled = Tables::new(self.work.spec, self.worker_bytes)?;
+        let mut filled = Tables::new(self.work.spec, self.worker_bytes, &self.work.account)?;
         let mut turn = self.work.scan.turn();
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -418,7 +471,7 @@ impl Runner<'_> {
         read.outcome = self.work.scan.outcome(index);
         if read.result.is_err() && self.order == Order::Splits {
             // What is left of it is no part of the next split.
-            read.result = read.result.and(filled.table.take().map(drop));
+            read.result = read.result.and(filled.take().map(drop));
         }
         read
     }
@@ -483,7 +536,7 @@ impl Runner<'_> {
                     self.failed.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
-                let mut anew = Tables::new(self.work.spec, self.worker_bytes)?;
+                let mut anew = Tables::new(self.work.spec, self.worker_bytes, &self.work.account)?;
                 // The others wait for the gate meanwhile: it goes on without looking whose turn it is.
                 let again = self.read(index, &mut anew, worker, None);
                 gate.waiting.insert(index, again);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use async_trait::async_trait;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::{ClientConfigKey as Key, ClientOptions, HeaderValue};
 use parking_lot::Mutex;
@@ -63,7 +63,29 @@ impl HttpConnector for Connector {
             store: "HTTP",
             source: Box::new(error),
         })?;
-        Ok(self.0.client(HttpClient::new(made)))
+        let made = HttpClient::new(made);
+        let made = if guard::is_guarded() { HttpClient::new(Guarded(made)) } else { made };
+        Ok(self.0.client(made))
+    }
+}
+
+/// Sends nothing to addresses that a guarded process does not ask, but for credentials of its own.
+#[derive(Debug)]
+struct Guarded(HttpClient);
+
+/// That an address is not asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", guard::REFUSED)]
+struct RefusedAddress;
+
+#[async_trait]
+impl HttpService for Guarded {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let url = request.uri().to_string();
+        if guard::names_private_address(&url) && !guard::gives_credentials(&url) {
+            return Err(HttpError::new(HttpErrorKind::Unknown, RefusedAddress));
+        }
+        self.0.execute(request).await
     }
 }
 
@@ -156,9 +178,9 @@ pub(super) fn client(options: &ClientOptions) -> Result<Client> {
     } else if is_set(Key::Http1Only) {
         builder = builder.http1_only();
     }
-    let shuffles = is_set(Key::RandomizeAddresses);
-    if shuffles || guard::is_guarded() {
-        builder = builder.dns_resolver(Arc::new(Resolver { shuffles }));
+    let (shuffles, guards) = (is_set(Key::RandomizeAddresses), guard::is_guarded());
+    if shuffles || guards {
+        builder = builder.dns_resolver(Arc::new(Resolver { shuffles, guards }));
     }
     builder.build().map_err(|error| {
         Error::usage(format!("the storage options make no client: {}", root_cause(&error)))
@@ -170,19 +192,19 @@ pub(super) fn client(options: &ClientOptions) -> Result<Client> {
 #[derive(Debug)]
 struct Resolver {
     shuffles: bool,
+    guards: bool,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let shuffles = self.shuffles;
+        let Resolver { shuffles, guards } = *self;
         Box::pin(async move {
             let found = tokio::task::spawn_blocking(move || {
                 let mut found: Vec<SocketAddr> = (name.as_str(), 0).to_socket_addrs()?.collect();
-                if guard::is_guarded() {
+                if guards {
                     found.retain(|address| !guard::is_private_to_machine(address.ip()));
                     if found.is_empty() {
-                        let why = "its host is for the machine alone that asks";
-                        return Err(std::io::Error::other(why));
+                        return Err(std::io::Error::other(guard::REFUSED));
                     }
                 }
                 for last in (1..found.len()).rev().take_while(|_| shuffles) {
@@ -267,6 +289,58 @@ mod tests {
                 let message = error.to_string();
                 assert!(message.contains(key.as_ref()), "{message}");
                 assert!(!message.contains("hush"), "{message}");
+            }
+        }
+    }
+
+    /// A service that sends nothing.
+    #[derive(Debug)]
+    struct Reached;
+
+    #[async_trait]
+    impl HttpService for Reached {
+        async fn call(&self, _: HttpRequest) -> Result<HttpResponse, HttpError> {
+            Err(HttpError::new(HttpErrorKind::Unknown, std::io::Error::other("reached")))
+        }
+    }
+
+    #[test]
+    fn a_guarded_client_sends_nothing_to_private_addresses_but_for_its_own_credentials() {
+        use object_store::client::HttpRequestBody;
+        let client = Guarded(HttpClient::new(Reached));
+        for (url, expected) in [
+            ("http://169.254.169.254/latest/meta-data/", "reached"),
+            ("http://169.254.170.2/v2/credentials", "reached"),
+            ("http://127.0.0.1:9000/b/k", "reached"),
+            ("https://store.example/b/k", "reached"),
+            ("http://169.254.169.254:9000/b/k", guard::REFUSED),
+            ("https://169.254.169.254/b/k", guard::REFUSED),
+            ("http://169.254.1.1/b/k", guard::REFUSED),
+            ("http://[::ffff:169.254.169.254]/b/k", guard::REFUSED),
+        ] {
+            let mut request = HttpRequest::new(HttpRequestBody::empty());
+            *request.uri_mut() = url.parse().unwrap();
+            let error = futures::executor::block_on(client.call(request)).unwrap_err();
+            assert_eq!(root_cause(&error), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn names_that_stand_for_private_addresses_are_not_known() {
+        for (name, is_known) in [("169.254.169.254", false), ("127.0.0.1", true)] {
+            let name: Name = name.parse().unwrap();
+            let found = crate::wait(&tidemill_base::Cancel::new(), async move {
+                Ok::<_, Error>(
+                    Resolver { shuffles: false, guards: true }
+                        .resolve(name)
+                        .await
+                        .map(Iterator::count),
+                )
+            });
+            match (found.unwrap(), is_known) {
+                (Ok(count), true) => assert_eq!(count, 1),
+                (Err(error), false) => assert!(error.to_string().contains(guard::REFUSED)),
+                (found, _) => panic!("{found:?}"),
             }
         }
     }

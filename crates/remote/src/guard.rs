@@ -3,7 +3,11 @@
 //! A cloud tells its machines who they are at addresses that no router passes on, 169.254.169.254 above all: whoever is on the
 //! machine is given credentials there. A process that fetches what others name would fetch them for these. Once it is
 //! guarded, names that lead to such addresses are not known to it, and URLs that have them in the place of a name are refused.
-//! Its own credentials come from there as before: they are asked for by the address itself, and by nobody's URL.
+//!
+//! Every client of the process is guarded: those of web servers and redirects ([`http`](crate::http)), and those of buckets
+//! ([`s3`](crate::s3)). A name is judged by the addresses that are connected to, so that it cannot stand for others
+//! between the two. Its own credentials come from there as before: they are asked for by the address itself, and no bucket
+//! is at such an address ([`gives_credentials`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use url::{Host, Url};
 
 static IS_GUARDED: AtomicBool = AtomicBool::new(false);
+
+/// Why nothing is sent there.
+pub(crate) const REFUSED: &str = "its host is for the machine alone that asks";
 
 /// Guards this process, from now on.
 pub fn guard() {
@@ -24,23 +31,38 @@ pub(crate) fn is_guarded() -> bool {
 
 /// Whether a guarded process does not ask at this address.
 pub(crate) fn is_private_to_machine(address: IpAddr) -> bool {
-    const AMONG_OTHERS: [Ipv4Addr; 2] =
-        [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
-    const OF_SIX: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    // Alibaba, Oracle, Azure.
+    const AMONG_OTHERS: [Ipv4Addr; 3] = [
+        Ipv4Addr::new(100, 100, 100, 200),
+        Ipv4Addr::new(192, 0, 0, 192),
+        Ipv4Addr::new(168, 63, 129, 16),
+    ];
     match address {
         IpAddr::V4(address) => address.is_link_local() || AMONG_OTHERS.contains(&address),
-        IpAddr::V6(address) => match address.to_ipv4_mapped().or_else(|| nat64(address)) {
+        IpAddr::V6(address) => match embedded(address) {
             Some(four) => is_private_to_machine(IpAddr::V4(four)),
-            None => address.is_unicast_link_local() || address == OF_SIX,
+            None => address.is_unicast_link_local() || is_of_cloud(address),
         },
     }
 }
 
-/// The address that a gateway makes of one of IPv6.
-fn nat64(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let octets = address.octets();
-    let [.., a, b, c, d] = octets;
-    octets.starts_with(&[0, 0x64, 0xff, 0x9b]).then_some(Ipv4Addr::new(a, b, c, d))
+/// Whether an address is among those that Amazon and Google have for their machines alone.
+fn is_of_cloud(address: Ipv6Addr) -> bool {
+    matches!(address.segments(), [0xfd00, 0x0ec2, ..] | [0xfd20, 0x00ce, ..])
+}
+
+/// The address of IPv4 that one of IPv6 stands for: mapped, compatible, or by a gateway (NAT64, 6to4).
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [a, b, c, d] = match address.octets() {
+        // `::1` and `::` are none of them.
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _] => return None,
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+        | [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]
+        | [0, 0x64, 0xff, 0x9b, .., a, b, c, d]
+        | [0x20, 0x02, a, b, c, d, ..] => [a, b, c, d],
+        _ => return None,
+    };
+    Some(Ipv4Addr::new(a, b, c, d))
 }
 
 /// Whether a URL has such an address in the place of a name.
@@ -56,6 +78,18 @@ pub fn names_private_address(url: &str) -> bool {
 /// Whether a request for a URL is refused.
 pub(crate) fn refuses(url: &str) -> bool {
     is_guarded() && names_private_address(url)
+}
+
+/// Whether a request is for credentials of the machine's own: at the addresses that Amazon has for them, and where the
+/// environment says.
+pub(crate) fn gives_credentials(url: &str) -> bool {
+    const ADDRESSES: [&str; 2] = ["http://169.254.169.254", "http://169.254.170.2"];
+    const VARIABLES: [&str; 2] = ["AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
+    let origin = |url: &str| Url::parse(url).ok().map(|url| url.origin());
+    let asked = origin(url);
+    let named = VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
+    let mut known = ADDRESSES.into_iter().map(str::to_owned).chain(named);
+    asked.is_some() && known.any(|known| origin(&known) == asked)
 }
 
 #[cfg(test)]
@@ -76,15 +110,41 @@ mod tests {
             ("http://[64:ff9b::a9fe:a9fe]/", true),
             ("http://[fe80::1]/", true),
             ("http://[fd00:ec2::254]/", true),
+            ("http://[fd00:ec2::23]/v1/credentials", true),
+            ("http://[fd20:ce::254]/", true),
+            ("http://[::169.254.169.254]/", true),
+            ("http://[2002:a9fe:a9fe::1]/", true),
+            ("http://168.63.129.16/", true),
+            ("http://192.0.0.192/", true),
+            ("http://169.254.169.254./", true),
+            ("http://１６９.254.169.254/", true),
             ("http://100.100.100.200/", true),
             ("http://127.0.0.1/", false),
             ("http://10.0.0.1/", false),
             ("http://[::1]/", false),
+            ("http://[::]/", false),
+            ("http://[2002:a00:1::1]/", false),
+            ("http://[fd00:ec3::254]/", false),
             ("https://example.org/", false),
             ("s3://169.254.169.254/key", false),
             ("nothing", false),
         ] {
             assert_eq!(names_private_address(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn credentials_of_the_machine_come_from_known_places() {
+        for (url, expected) in [
+            ("http://169.254.169.254/latest/api/token", true),
+            ("http://169.254.170.2/v2/credentials/id", true),
+            ("https://169.254.169.254/latest/api/token", false),
+            ("http://169.254.169.254:8080/latest/api/token", false),
+            ("http://169.254.169.253/", false),
+            ("http://example.org/", false),
+            ("nothing", false),
+        ] {
+            assert_eq!(gives_credentials(url), expected, "{url}");
         }
     }
 }

@@ -205,7 +205,7 @@ impl Web {
         headers: &[(&'static str, &str)],
     ) -> Result<HttpResponse, Failure> {
         if guard::refuses(&address.url) {
-            return Err(Failure::for_good("its host is for the machine alone that asks".into()));
+            return Err(Failure::for_good(guard::REFUSED.into()));
         }
         let mut request = HttpRequest::new(HttpRequestBody::empty());
         let url = address.url.parse();
@@ -614,8 +614,9 @@ impl Failure {
             HttpErrorKind::Timeout => "no answer in time: operation timed out".to_owned(),
             _ => root_cause(error),
         };
-        // A scheme that is not allowed stays so.
-        Failure { again: !cause.contains("not allowed"), cause, status: None }
+        // A scheme that is not allowed stays so, and so does what a name stands for.
+        let is_final = cause.contains("not allowed") || cause.contains(guard::REFUSED);
+        Failure { again: !is_final, cause, status: None }
     }
 
     fn for_good(cause: String) -> Failure {

@@ -47,8 +47,7 @@ impl Location {
             "file" => Ok(None),
             "s3" | "s3a" => {
                 let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
-                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-                if bucket.is_empty() || !bucket.chars().all(is_name) {
+                if !is_bucket(bucket) {
                     return Err(Error::usage_hint(
                         format!("`{}` names no bucket", shown(url)),
                         "an S3 URL is s3://bucket/key; patterns are for keys",
@@ -67,6 +66,34 @@ impl Location {
                 "a path, file://, s3://, http:// or https://",
             )),
         }
+    }
+}
+
+/// The longest name that a bucket has ever had.
+const BUCKET_BYTES_MAX: usize = 255;
+
+/// Whether a name can be a bucket's. It goes into URLs as it is, as a part of the path or of the host's name, so `..` would
+/// be another path and `x@y` another host.
+fn is_bucket(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    (1..=BUCKET_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(is_plain)
+        && !name.starts_with(['.', '-'])
+        && !name.ends_with('.')
+        && !name.contains("..")
+}
+
+/// Refuses a name that can be no bucket's, whoever gives it.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(crate) fn check_bucket(name: &str) -> Result<()> {
+    match is_bucket(name) {
+        true => Ok(()),
+        false => Err(Error::usage_hint(
+            format!("`{}` is no bucket's name", shown(name)),
+            "letters, digits, `-`, `_` and single dots inside",
+        )),
     }
 }
 
@@ -123,6 +150,7 @@ mod tests {
             ("s3://b/k", s3("b", "k")),
             ("S3://b", s3("b", "")),
             ("s3a://b/", s3("b", "")),
+            ("s3://My_bucket.v2-x/k", s3("My_bucket.v2-x", "k")),
             ("s3://b/a b%20+?é*/{x,y}", s3("b", "a b%20+?é*/{x,y}")),
             ("http://h/x?y", Some(Location::Http("http://h/x?y".into()))),
         ] {
@@ -131,6 +159,19 @@ mod tests {
         for (url, expected) in [
             ("s3:///key", "names no bucket"),
             ("s3://b*/key", "names no bucket"),
+            ("s3://../key", "names no bucket"),
+            ("s3://./key", "names no bucket"),
+            ("s3://.b/key", "names no bucket"),
+            ("s3://b./key", "names no bucket"),
+            ("s3://a..b/key", "names no bucket"),
+            ("s3://-b/key", "names no bucket"),
+            ("s3://b@example.org/key", "names no bucket"),
+            ("s3://b:80/key", "names no bucket"),
+            ("s3://b?x/key", "names no bucket"),
+            ("s3://b#x/key", "names no bucket"),
+            ("s3://b%2F/key", "names no bucket"),
+            ("s3://b\\x/key", "names no bucket"),
+            ("s3://b\n/key", "names no bucket"),
             ("https:///x", "names no host"),
             ("gs://b/k", "`gs://` is not known"),
             (" http://u:p@h/x", "was `http://h/x` meant?"),

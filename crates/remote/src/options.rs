@@ -5,6 +5,10 @@
 //! `max_retries` and `retry_timeout`, `read_block`, `read_window`, `read_memory`, `read_cache` and
 //! `read_cache_dir`. What is not given is taken from the environment's `AWS_*` variables.
 //!
+//! Credentials are one set: once options give keys, or say that nothing is signed, those of the environment (session token,
+//! role, web identity) are left out ([`StorageOptions::environment`]). What a posted query may set says
+//! [`posted_options`](crate::posted_options).
+//!
 //! Values may be secret: they are in no `Debug` output and in no message.
 
 use std::collections::BTreeMap;
@@ -16,6 +20,7 @@ use std::time::Duration;
 use crate::cache::Keeping;
 use crate::error::{Error, Result};
 use crate::tuning::Auto;
+use crate::{guard, posted_options};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
 use tidemill_base::home::cache_folder;
@@ -28,6 +33,8 @@ pub struct StorageOptions {
     all: BTreeMap<String, String>,
     /// Whose they are: what past runs of it saw is what counts.
     job: String,
+    /// Whether a posted query gives any of them.
+    is_posted: bool,
 }
 
 impl fmt::Debug for StorageOptions {
@@ -120,7 +127,7 @@ const RETRY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 
 /// What a name sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Key {
+pub(super) enum Key {
     S3(AmazonS3ConfigKey),
     Client(ClientConfigKey),
     MaxRetries,
@@ -174,6 +181,19 @@ impl FromStr for Key {
 }
 
 impl StorageOptions {
+    /// Options that a posted query gives, which are checked by the rules for these whenever they are used.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an option that a posted query may not set, for a value beyond the limit of its option, for
+    /// an endpoint without credentials of its own, and as [`set`](Self::set).
+    pub fn posted(pairs: impl IntoIterator<Item = (String, String)>) -> Result<StorageOptions> {
+        let pairs: Vec<(String, String)> = pairs.into_iter().collect();
+        posted_options::check(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
+        let mut options = StorageOptions { is_posted: true, ..StorageOptions::default() };
+        pairs.into_iter().try_for_each(|(name, value)| options.set(&name, value))?;
+        Ok(options)
+    }
+
     /// Sets an option; the last of several with one name counts.
     ///
     /// # Errors
@@ -217,14 +237,12 @@ impl StorageOptions {
     /// These and what the environment says of stores, for processes that have another environment. The values may be
     /// secrets.
     pub fn for_workers(&self) -> BTreeMap<String, String> {
-        let of_stores = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            let name = name.into_string().ok()?.to_ascii_lowercase();
-            // One of the HTTP client's is called so too: `AWS_ALLOW_HTTP`.
-            let is_key = matches!(name.parse(), Ok(Key::S3(_) | Key::Client(_)));
-            let is_known = name.starts_with("aws_") && is_key;
-            Some((name, value.into_string().ok()?)).filter(|_| is_known)
-        };
-        let mut all: BTreeMap<String, String> = std::env::vars_os().filter_map(of_stores).collect();
+        let of_environment = self.environment(variables());
+        let mut all: BTreeMap<String, String> = of_environment
+            .into_iter()
+            .filter(|(_, key, _)| *key != AmazonS3ConfigKey::Bucket)
+            .map(|(name, _, value)| (name, value))
+            .collect();
         // `aws_region` and `region` are one option, of which the own one counts.
         for (name, value) in &self.all {
             let key = name.parse::<Key>();
@@ -235,6 +253,62 @@ impl StorageOptions {
             all.insert(name.clone(), value.clone());
         }
         all
+    }
+
+    /// The settings of stores among variables of the environment, without those that do not go with these options.
+    fn environment(
+        &self,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Vec<(String, AmazonS3ConfigKey, String)> {
+        let of_stores = variables.filter_map(|(name, value)| {
+            let name = Some(name).filter(|name| name.starts_with("AWS_"))?.to_ascii_lowercase();
+            let key = name.parse().ok()?;
+            Some((name, key, value))
+        });
+        of_stores.filter(|(_, key, _)| !self.replaces(*key)).collect()
+    }
+
+    /// Whether a setting of the environment does not go with these options: credentials are one set, and so is what
+    /// tells an endpoint.
+    fn replaces(&self, key: AmazonS3ConfigKey) -> bool {
+        use AmazonS3ConfigKey as K;
+        match key {
+            K::Token
+            | K::WebIdentityTokenFile
+            | K::RoleArn
+            | K::RoleSessionName
+            | K::StsEndpoint
+            | K::ContainerCredentialsRelativeUri
+            | K::ContainerCredentialsFullUri
+            | K::ContainerAuthorizationTokenFile
+            | K::MetadataEndpoint
+            | K::ImdsV1Fallback
+            | K::SkipSignature => self.has_keys() || self.skips_signature(),
+            K::AccessKeyId | K::SecretAccessKey => self.skips_signature(),
+            K::Endpoint | K::S3Endpoint => self.has_endpoint(),
+            // A customer's key of the environment is no one else's store's.
+            K::Encryption(_) => self.has_endpoint() && (self.is_posted || guard::is_guarded()),
+            _ => false,
+        }
+    }
+
+    fn has(&self, is_wanted: impl Fn(AmazonS3ConfigKey) -> bool) -> bool {
+        self.keys().any(|(_, key, _)| matches!(key, Key::S3(key) if is_wanted(key)))
+    }
+
+    fn has_keys(&self) -> bool {
+        use AmazonS3ConfigKey::{AccessKeyId, SecretAccessKey};
+        self.has(|key| matches!(key, AccessKeyId | SecretAccessKey))
+    }
+
+    fn has_endpoint(&self) -> bool {
+        self.has(|key| matches!(key, AmazonS3ConfigKey::Endpoint | AmazonS3ConfigKey::S3Endpoint))
+    }
+
+    fn skips_signature(&self) -> bool {
+        self.keys().any(|(_, key, value)| {
+            key == Key::S3(AmazonS3ConfigKey::SkipSignature) && is_true(value) == Some(true)
+        })
     }
 
     /// What is set, by name. The values may be secrets.
@@ -251,6 +325,7 @@ impl StorageOptions {
     #[must_use]
     pub fn with(&self, over: &StorageOptions) -> StorageOptions {
         let mut all = self.clone();
+        all.is_posted |= over.is_posted;
         if !over.job.is_empty() {
             all.job.clone_from(&over.job);
         }
@@ -268,36 +343,64 @@ impl StorageOptions {
     }
 
     /// What the environment says, then these.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a region, an endpoint or credentials from which no request can be made, and for what a
+    /// posted query may not ask for.
     pub(super) fn s3(&self) -> Result<S3Settings> {
-        let mut builder = AmazonS3Builder::from_env();
-        let mut own_endpoint = None;
+        self.s3_in(variables())
+    }
+
+    fn s3_in(&self, variables: impl Iterator<Item = (String, String)>) -> Result<S3Settings> {
+        if self.is_posted {
+            posted_options::check(self.pairs())?;
+        }
+        let mut builder = AmazonS3Builder::new();
+        for (_, key, value) in self.environment(variables) {
+            builder = builder.with_config(key, value);
+        }
         for (_, key, value) in self.keys() {
             match key {
-                Key::S3(key) => {
-                    if matches!(key, AmazonS3ConfigKey::Endpoint | AmazonS3ConfigKey::S3Endpoint) {
-                        own_endpoint = Some(value.to_owned());
-                    }
-                    builder = builder.with_config(key, value);
-                }
+                Key::S3(key) => builder = builder.with_config(key, value),
                 Key::Client(key) => {
                     builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
                 }
                 _ => {}
             }
         }
-        if let Some(endpoint) = own_endpoint {
-            // The environment's `AWS_ENDPOINT_URL_S3` must not win over what was given here.
-            builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
-        }
         let retry = self.retry()?;
-        let settings = S3Settings { builder: builder.with_retry(retry) };
-        if settings.endpoint().is_some_and(|endpoint| !is_endpoint(&endpoint)) {
-            return Err(Error::usage_hint(
-                "the endpoint that AWS_ENDPOINT_URL or AWS_ENDPOINT_URL_S3 names is no URL",
-                ENDPOINT_HINT,
-            ));
+        let mut settings = S3Settings { builder: builder.with_retry(retry) };
+        settings.check()?;
+        if self.is_posted {
+            self.check_region(&settings)?;
+        }
+        if settings.text(AmazonS3ConfigKey::Region).is_none() {
+            // An empty variable is none.
+            settings.builder = settings.builder.with_region(REGION_DEFAULT);
         }
         Ok(settings)
+    }
+
+    /// Refuses a region of a posted query by which the environment's credentials would be sent to a host that is no
+    /// region's: hosts are called by regions, and `sts.s3.amazonaws.com` is somebody's bucket.
+    fn check_region(&self, settings: &S3Settings) -> Result<()> {
+        use AmazonS3ConfigKey::{
+            DefaultRegion, Region, RoleArn, StsEndpoint, WebIdentityTokenFile,
+        };
+        let is_given = self.has(|key| matches!(key, Region | DefaultRegion));
+        if !is_given || self.has_keys() || self.skips_signature() {
+            return Ok(());
+        }
+        let asks_sts = [WebIdentityTokenFile, RoleArn].iter().all(|key| settings.is_set(*key))
+            && !settings.is_set(StsEndpoint);
+        let is_in_host = settings.endpoint().is_none() || asks_sts;
+        match settings.text(Region).is_some_and(|region| is_in_host && !is_aws_region(&region)) {
+            false => Ok(()),
+            true => Err(Error::usage_hint(
+                "storage option `region` is no region of AWS, and the cluster's credentials go nowhere else",
+                "such as eu-west-1; or give credentials of your own",
+            )),
+        }
     }
 
     /// The HTTP client's settings; `http://` was asked for if `plain`.
@@ -427,14 +530,45 @@ pub(super) struct S3Settings {
 }
 
 impl S3Settings {
+    /// A setting that is not empty.
+    fn text(&self, key: AmazonS3ConfigKey) -> Option<String> {
+        self.builder.get_config_value(&key).filter(|value| !value.is_empty())
+    }
+
+    /// Refuses what would be another host than is named, and what no header can have: the client panics at it.
+    fn check(&self) -> Result<()> {
+        use AmazonS3ConfigKey::{AccessKeyId, Region, Token};
+        let of_environment = "the environment's ";
+        if self.endpoint().is_some_and(|endpoint| !is_endpoint(&endpoint)) {
+            return Err(Error::usage_hint(
+                format!("{of_environment}AWS_ENDPOINT_URL or AWS_ENDPOINT_URL_S3 is no URL"),
+                ENDPOINT_HINT,
+            ));
+        }
+        if self.text(Region).is_some_and(|region| !is_region(&region)) {
+            return Err(Error::usage_hint(
+                format!("{of_environment}AWS_REGION or AWS_DEFAULT_REGION is no region"),
+                REGION_HINT,
+            ));
+        }
+        for (key, name) in [(AccessKeyId, "AWS_ACCESS_KEY_ID"), (Token, "AWS_SESSION_TOKEN")] {
+            if self.text(key).is_some_and(|value| !is_header(&value)) {
+                return Err(Error::usage_hint(
+                    format!("{of_environment}{name} has a blank or a line end in it"),
+                    HEADER_HINT,
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn is_set(&self, key: AmazonS3ConfigKey) -> bool {
-        self.builder.get_config_value(&key).is_some_and(|value| !value.is_empty())
+        self.text(key).is_some()
     }
 
     /// Where requests go, if not to AWS: part of what tells one bucket from another.
     pub(super) fn endpoint(&self) -> Option<String> {
-        let of = |key| self.builder.get_config_value(&key).filter(|url| !url.is_empty());
-        of(AmazonS3ConfigKey::S3Endpoint).or_else(|| of(AmazonS3ConfigKey::Endpoint))
+        self.text(AmazonS3ConfigKey::S3Endpoint).or_else(|| self.text(AmazonS3ConfigKey::Endpoint))
     }
 
     /// Whether nothing tells credentials but, perhaps, the machine's own metadata service.
@@ -454,16 +588,56 @@ impl S3Settings {
 }
 
 const ENDPOINT_HINT: &str = "such as https://storage.example.com:9000";
+const REGION_HINT: &str = "letters, digits and hyphens, such as eu-west-1";
+const HEADER_HINT: &str = "a variable that was read from a file may end with that file's line end";
+const REGION_DEFAULT: &str = "us-east-1";
+/// The longest label of a host's name.
+const LABEL_BYTES_MAX: usize = 63;
 
-/// Whether requests can be sent to it: what is no URI of a host is a panic of the client's.
+/// The environment, as far as it is text.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text)
+}
+
+/// Whether requests can be sent to it: what is no URI of a host is a panic of the client's. Keys are put behind it, which
+/// a `?` or `#` would make a part of what is asked.
 fn is_endpoint(value: &str) -> bool {
     value.bytes().all(|b| b.is_ascii_graphic())
-        && url::Url::parse(value)
-            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        && url::Url::parse(value).is_ok_and(|url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.query().is_none()
+                && url.fragment().is_none()
+        })
+}
+
+/// Whether a region can be a label of a host's name, as which it goes into the hosts that requests are sent to
+/// (`s3.REGION.amazonaws.com`): with a `/`, a `@` or a `.` in it that would be any host.
+fn is_region(value: &str) -> bool {
+    (1..=LABEL_BYTES_MAX).contains(&value.len())
+        && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        && !value.starts_with('-')
+        && !value.ends_with('-')
+}
+
+/// Whether a region is called as those of AWS are: `us-gov-west-1`.
+fn is_aws_region(value: &str) -> bool {
+    let mut parts = value.rsplit('-');
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let is_word = |part: &str| part.len() >= 2 && part.bytes().all(|b| b.is_ascii_lowercase());
+    parts.next().is_some_and(is_number) && parts.clone().count() >= 2 && parts.all(is_word)
+}
+
+/// Whether a value can stand in a header: the client panics at others.
+fn is_header(value: &str) -> bool {
+    value.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// Whether a word is a name and not, say, a key that was given without one.
-fn is_plain(name: &str) -> bool {
+pub(super) fn is_plain(name: &str) -> bool {
     let is_one_case = !name.bytes().any(|b| b.is_ascii_lowercase())
         || !name.bytes().any(|b| b.is_ascii_uppercase());
     name.len() <= 48
@@ -526,6 +700,18 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
         ) if is_true(value).is_none() => {
             return Err(Error::usage(format!("storage option `{name}` is `true` or `false`")));
         }
+        Key::S3(S3::Region | S3::DefaultRegion) if !is_region(value) => {
+            return Err(Error::usage_hint(
+                format!("storage option `{name}` is no region"),
+                REGION_HINT,
+            ));
+        }
+        Key::S3(S3::AccessKeyId | S3::Token) if !is_header(value) => {
+            return Err(Error::usage_hint(
+                format!("storage option `{name}` has a blank or a line end in it"),
+                HEADER_HINT,
+            ));
+        }
         Key::S3(S3::Endpoint | S3::S3Endpoint) if !is_endpoint(value) => {
             return Err(Error::usage_hint(
                 format!("storage option `{name}` is a URL, and what was given is none"),
@@ -552,18 +738,18 @@ pub(super) fn is_true(value: &str) -> Option<bool> {
     }
 }
 
-fn retries(value: &str) -> Result<usize> {
+pub(super) fn retries(value: &str) -> Result<usize> {
     let count = value.trim().parse();
     count.map_err(|_| Error::usage(format!("storage option `{MAX_RETRIES}` is a number")))
 }
 
 /// Whether it is to be chosen from what past runs saw.
-fn is_auto_value(value: &str) -> bool {
+pub(super) fn is_auto_value(value: &str) -> bool {
     value.trim().eq_ignore_ascii_case("auto")
 }
 
 /// `8388608`, `8M`, `8MiB`.
-fn size(name: &str, value: &str) -> Result<u64> {
+pub(super) fn size(name: &str, value: &str) -> Result<u64> {
     match parse_size(value) {
         Some(Size::Bytes(bytes)) => Ok(bytes),
         _ => Err(Error::usage_hint(
@@ -723,6 +909,135 @@ mod tests {
     }
 
     #[test]
+    fn credentials_of_the_environment_and_of_options_are_not_mixed() {
+        let environment = [
+            ("AWS_ACCESS_KEY_ID", "hush-id"),
+            ("AWS_SECRET_ACCESS_KEY", "hush-secret"),
+            ("AWS_SESSION_TOKEN", "hush-token"),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "/hush"),
+            ("AWS_ROLE_ARN", "hush-role"),
+            ("AWS_ROLE_SESSION_NAME", "hush"),
+            ("AWS_ENDPOINT_URL_STS", "http://sts"),
+            ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/hush"),
+            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://hush"),
+            ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/hush"),
+            ("AWS_METADATA_ENDPOINT", "http://hush"),
+            ("AWS_IMDSV1_FALLBACK", "true"),
+            ("AWS_SKIP_SIGNATURE", "true"),
+            ("AWS_SSE_CUSTOMER_KEY_BASE64", "hush"),
+            ("AWS_SERVER_SIDE_ENCRYPTION", "sse-c"),
+            ("AWS_ENDPOINT_URL", "http://own"),
+            ("AWS_ENDPOINT_URL_S3", "http://own"),
+            ("AWS_REGION", "eu-west-1"),
+            ("AWS_ALLOW_HTTP", "true"),
+            // No option of a store.
+            ("AWS_PROFILE", "x"),
+            ("HOME", "/"),
+        ];
+        let variables =
+            || environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let left = |options: &StorageOptions| -> Vec<String> {
+            options.environment(variables()).into_iter().map(|(name, ..)| name).collect()
+        };
+        let options = |is_posted: bool, pairs: &[(&str, &str)]| {
+            let owned = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            if is_posted {
+                return StorageOptions::posted(owned).unwrap();
+            }
+            let mut options = StorageOptions::default();
+            pairs.iter().for_each(|(name, value)| options.set(name, *value).unwrap());
+            options
+        };
+        let all = left(&StorageOptions::default());
+        assert_eq!(all.len(), 19, "{all:?}");
+        assert_eq!(left(&options(true, &[("region", "eu-west-1"), ("timeout", "9s")])), all);
+        let keys = [("access_key_id", "a"), ("secret_access_key", "b")];
+        // The keys themselves are replaced by those that are given.
+        let ids = ["aws_access_key_id", "aws_secret_access_key"];
+        let customers = ["aws_sse_customer_key_base64", "aws_server_side_encryption"];
+        let endpoints = ["aws_endpoint_url", "aws_endpoint_url_s3"];
+        let others = ["aws_region", "aws_allow_http"];
+        for is_posted in [false, true] {
+            let with_keys = left(&options(is_posted, &keys));
+            assert_eq!(with_keys, [&ids[..], &customers, &endpoints, &others].concat());
+            let unsigned = left(&options(is_posted, &[("skip_signature", "true")]));
+            assert_eq!(unsigned, [&customers[..], &endpoints, &others].concat());
+            let elsewhere = [("endpoint", "http://other"), ("skip_signature", "yes")];
+            let elsewhere = left(&options(is_posted, &elsewhere));
+            let kept = if is_posted { &[][..] } else { &customers[..] };
+            assert_eq!(elsewhere, [kept, &others[..]].concat());
+        }
+        let settings = options(true, &keys).s3_in(variables()).unwrap();
+        let value = |key| settings.builder.get_config_value(&key);
+        assert_eq!(value(AmazonS3ConfigKey::AccessKeyId).as_deref(), Some("a"));
+        assert_eq!(value(AmazonS3ConfigKey::Token), None);
+        assert!(!settings.asks_the_machine());
+    }
+
+    #[test]
+    fn a_region_is_a_label_of_a_host_and_with_the_environments_credentials_one_of_aws() {
+        for (region, is_one, is_of_aws) in [
+            ("eu-west-1", true, true),
+            ("us-gov-west-1", true, true),
+            ("us-isob-east-1", true, true),
+            ("ap-southeast-12", true, true),
+            ("auto", true, false),
+            ("garage", true, false),
+            ("s3", true, false),
+            ("elb", true, false),
+            ("compute-1", true, false),
+            ("US-EAST-1", true, false),
+            ("us--1", true, false),
+            ("eu-west-1a", true, false),
+            ("", false, false),
+            ("-x", false, false),
+            ("x-", false, false),
+            ("a.b", false, false),
+            ("a/b", false, false),
+            ("a@b", false, false),
+            ("a:1", false, false),
+            ("a b", false, false),
+            ("a\n", false, false),
+            ("é", false, false),
+        ] {
+            assert_eq!((is_region(region), is_aws_region(region)), (is_one, is_of_aws), "{region}");
+        }
+        assert!(!is_region(&"x".repeat(64)));
+        let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
+        let role = [("AWS_WEB_IDENTITY_TOKEN_FILE", "/x"), ("AWS_ROLE_ARN", "x")];
+        let endpoint = [("AWS_ENDPOINT_URL", "http://minio:9000")];
+        let sts = [("AWS_ENDPOINT_URL_STS", "https://sts.example")];
+        let opened = |environment: &[&[(&str, &str)]], options: &StorageOptions| {
+            let environment = environment.concat().into_iter();
+            options
+                .s3_in(environment.map(|(name, value)| (name.to_owned(), value.to_owned())))
+                .is_ok()
+        };
+        let posted = |region: &str| {
+            StorageOptions::posted([("region".to_owned(), region.to_owned())]).unwrap()
+        };
+        for (environment, is_opened) in [
+            (&[&keys[..]][..], false),
+            (&[&role], false),
+            (&[], false),
+            (&[&keys, &endpoint], true),
+            (&[&role, &endpoint], false),
+            (&[&role, &endpoint, &sts], true),
+        ] {
+            assert_eq!(opened(environment, &posted("garage")), is_opened, "{environment:?}");
+            assert!(opened(environment, &posted("eu-west-1")), "{environment:?}");
+        }
+        let mut own = StorageOptions::default();
+        own.set("region", "garage").unwrap();
+        assert!(opened(&[&keys], &own));
+        // An empty variable is none.
+        assert!(opened(&[&keys, &[("AWS_REGION", "")]], &StorageOptions::default()));
+        for (name, value) in [("AWS_REGION", "a/b"), ("AWS_SESSION_TOKEN", "a\nb")] {
+            assert!(!opened(&[&keys, &[(name, value)]], &StorageOptions::default()), "{name}");
+        }
+    }
+
+    #[test]
     fn options_of_another_store_and_senseless_values_are_refused() {
         let mut options = StorageOptions::default();
         options.set("region", "x").unwrap();
@@ -738,6 +1053,12 @@ mod tests {
             ("endpoint_url", "hush-hush"),
             ("endpoint_url", "localhost:9000"),
             ("endpoint_url", "http://local host"),
+            ("endpoint_url", "http://hush-hush?x="),
+            ("endpoint_url", "http://hush-hush#x"),
+            ("region", "hush-hush/"),
+            ("default_region", "hush-hush.example.org"),
+            ("access_key_id", "hush-hush\n"),
+            ("session_token", "hush-hush hush"),
             ("proxy_url", "hush-hush"),
             // What stands before a `=` may be the secret itself.
             ("wJalrXUtnFEMI/hush-hush", ""),

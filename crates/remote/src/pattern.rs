@@ -17,12 +17,39 @@ const OPTIONS: glob::MatchOptions = glob::MatchOptions {
     require_literal_leading_dot: true,
 };
 
-/// The most that alternatives may stand for.
+/// The most that alternatives may stand for, …
 const ALTERNATIVES_MAX: usize = 100_000;
+/// … in so many bytes, …
+const ALTERNATIVES_BYTES_MAX: usize = 64 << 20;
+/// … and in so many braces, each of which is a call.
+const BRACES_MAX: usize = 256;
+
+/// The longest pattern of keys: a path has half of it at most, and a key less.
+const PATTERN_BYTES_MAX: usize = 8 << 10;
 
 /// A pattern of keys, without alternatives.
+///
+/// It means what it means to `glob` on a disk. A key is compared with all of a pattern's ways at once, character by
+/// character, so that the cost is the product of both lengths at most: `glob` itself tries one way after the other, and
+/// of `*a*a*a*a*b` there are more than anybody can wait for.
 #[derive(Debug, Clone)]
-pub struct Pattern(glob::Pattern);
+pub struct Pattern(Vec<Token>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Char(char),
+    /// `?`
+    AnyChar,
+    /// `[a-c]`, or `[!a-c]` if not `is_within`.
+    OneOf {
+        ranges: Vec<(char, char)>,
+        is_within: bool,
+    },
+    /// `*`
+    Sequence,
+    /// `**/`, or `**` at the end.
+    Folders,
+}
 
 impl Pattern {
     /// Understands a pattern.
@@ -30,13 +57,124 @@ impl Pattern {
     /// # Errors
     /// [`Error::Usage`] that says what is wrong with it.
     pub fn new(pattern: &str) -> Result<Pattern> {
-        glob::Pattern::new(pattern).map(Pattern).map_err(|error| invalid(pattern, &error))
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(Error::usage(format!(
+                "`{}…` is a pattern of {} bytes, and {PATTERN_BYTES_MAX} are the most",
+                start_of(pattern),
+                pattern.len()
+            )));
+        }
+        glob::Pattern::new(pattern).map_err(|error| invalid(pattern, &error))?;
+        let chars: Vec<char> = pattern.chars().collect();
+        let (mut tokens, mut rest) = (Vec::new(), &chars[..]);
+        while let [first, tail @ ..] = rest {
+            // `glob` has seen that `**` is a whole component, and that what is opened is closed.
+            (tokens, rest) = match (first, tail) {
+                ('?', _) => (with(tokens, Token::AnyChar), tail),
+                ('*', ['*', '/', tail @ ..] | ['*', tail @ ..]) => {
+                    (with(tokens, Token::Folders), tail)
+                }
+                ('*', _) => (with(tokens, Token::Sequence), tail),
+                ('[', _) => {
+                    let is_within = tail.first() != Some(&'!');
+                    let members = &tail[usize::from(!is_within)..];
+                    // A `]` at the beginning is a member.
+                    let end = members.iter().skip(1).position(|c| *c == ']');
+                    let end = end.map_or(members.len(), |end| end + 1);
+                    let ranges = ranges(&members[..end]);
+                    let behind = members.get(end + 1..).unwrap_or_default();
+                    (with(tokens, Token::OneOf { ranges, is_within }), behind)
+                }
+                (other, _) => (with(tokens, Token::Char(*other)), tail),
+            };
+        }
+        Ok(Pattern(tokens))
     }
 
     /// Whether a key, or a folder without a `/` at its end, is one of those that it stands for.
     pub fn matches(&self, key: &str) -> bool {
-        self.0.matches_with(key, OPTIONS)
+        let Pattern(tokens) = self;
+        // Positions among the tokens that what was read of the key may have led to, and up to which character each of
+        // them is known to.
+        let (mut now, mut next) = (Vec::new(), Vec::new());
+        let mut known = vec![0; tokens.len() + 1];
+        let mut is_first = true;
+        self.reach(0, is_first, 1, &mut known, &mut now);
+        for (at, c) in key.chars().enumerate() {
+            let is_separator = c == '/';
+            let is_hidden = is_first && c == '.';
+            for place in now.drain(..) {
+                let follows = match tokens.get(place) {
+                    None => None,
+                    Some(Token::Char(own)) => (*own == c).then_some(place + 1),
+                    Some(_) if is_hidden => None,
+                    Some(Token::Folders) => Some(place),
+                    Some(_) if is_separator => None,
+                    Some(Token::AnyChar) => Some(place + 1),
+                    Some(Token::OneOf { ranges, is_within }) => {
+                        let is_there = ranges.iter().any(|(from, to)| (*from..=*to).contains(&c));
+                        (is_there == *is_within).then_some(place + 1)
+                    }
+                    Some(Token::Sequence) => Some(place),
+                };
+                if let Some(place) = follows {
+                    self.reach(place, is_separator, at + 2, &mut known, &mut next);
+                }
+            }
+            std::mem::swap(&mut now, &mut next);
+            is_first = is_separator;
+            if now.is_empty() {
+                return false;
+            }
+        }
+        let is_free = |token: &Token| matches!(token, Token::Sequence | Token::Folders);
+        now.iter().any(|place| tokens[*place..].iter().all(is_free))
     }
+
+    /// Adds a position, and those behind tokens that stand for nothing here.
+    fn reach(
+        &self,
+        place: usize,
+        is_first: bool,
+        count: usize,
+        known: &mut [usize],
+        found: &mut Vec<usize>,
+    ) {
+        let mut place = place;
+        while known[place] != count {
+            known[place] = count;
+            found.push(place);
+            match self.0.get(place) {
+                Some(Token::Sequence) => place += 1,
+                Some(Token::Folders) if is_first => place += 1,
+                _ => return,
+            }
+        }
+    }
+}
+
+fn with(mut tokens: Vec<Token>, token: Token) -> Vec<Token> {
+    tokens.push(token);
+    tokens
+}
+
+/// `a-cx` as ranges of characters.
+fn ranges(members: &[char]) -> Vec<(char, char)> {
+    let (mut found, mut rest) = (Vec::new(), members);
+    while let [first, tail @ ..] = rest {
+        let (last, behind) = match tail {
+            ['-', last, behind @ ..] => (last, behind),
+            _ => (first, tail),
+        };
+        found.push((*first, *last));
+        rest = behind;
+    }
+    found
+}
+
+/// So much of a long text as tells which one it is.
+fn start_of(text: &str) -> String {
+    text.chars().take(60).collect()
 }
 
 fn invalid(pattern: &str, error: &glob::PatternError) -> Error {
@@ -56,8 +194,16 @@ pub fn literal_prefix(pattern: &str) -> &str {
 /// `a{b,c}d` as `abd` and `acd`; alternatives may hold alternatives.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is never closed, and for more than 100,000.
+/// [`Error::Usage`] for what is never closed, and for more than 100,000, 64 MiB of them or 256 braces.
 pub fn alternatives(pattern: &str) -> Result<Vec<String>> {
+    if pattern.bytes().filter(|b| *b == b'{').count() > BRACES_MAX {
+        let start = start_of(pattern);
+        return Err(Error::usage(format!("`{start}…` has more than {BRACES_MAX} braces")));
+    }
+    spelled_out(pattern)
+}
+
+fn spelled_out(pattern: &str) -> Result<Vec<String>> {
     let Some(open) = pattern.find('{') else { return Ok(vec![pattern.to_string()]) };
     let (mut depth, mut close) = (0, None);
     let mut commas = Vec::new();
@@ -78,14 +224,19 @@ pub fn alternatives(pattern: &str) -> Result<Vec<String>> {
     let Some(close) = close else {
         return Err(Error::usage(format!("`{pattern}`: `{{` is never closed")));
     };
-    let mut found = Vec::new();
+    let mut found: Vec<String> = Vec::new();
+    let mut bytes = 0;
     let mut from = open + 1;
     for to in commas.into_iter().chain([close]) {
         let spelled =
             format!("{}{}{}", &pattern[..open], &pattern[from..to], &pattern[close + 1..]);
-        found.extend(alternatives(&spelled)?);
-        if found.len() > ALTERNATIVES_MAX {
-            return Err(Error::usage(format!("`{pattern}` has too many alternatives")));
+        for alternative in spelled_out(&spelled)? {
+            bytes += alternative.len();
+            found.push(alternative);
+        }
+        if found.len() > ALTERNATIVES_MAX || bytes > ALTERNATIVES_BYTES_MAX {
+            let start = start_of(pattern);
+            return Err(Error::usage(format!("`{start}…` has too many alternatives")));
         }
         from = to + 1;
     }
@@ -198,10 +349,57 @@ mod tests {
         assert!(Pattern::new("a**b").is_err());
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn a_pattern_stands_for_what_it_does_on_a_disk(
+            pattern in "([*?/.ab]|\\*\\*|\\*\\*/|/\\*\\*|\\[!?[ab./\\]*-]{1,4}\\]){0,7}",
+            key in "[/.ab*-]{0,8}",
+        ) {
+            let expected = glob::Pattern::new(&pattern).ok();
+            let found = Pattern::new(&pattern).ok();
+            proptest::prop_assert_eq!(expected.is_some(), found.is_some());
+            if let (Some(expected), Some(found)) = (expected, found) {
+                proptest::prop_assert_eq!(found.matches(&key), expected.matches_with(&key, OPTIONS));
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_many_ways_is_compared_at_once() {
+        // `glob` has more than 10^20 ways to try.
+        let pattern = Pattern::new(&format!("**/{}b/x", "*a".repeat(40))).unwrap();
+        assert!(!pattern.matches(&format!("{}/x", "a".repeat(500))));
+        assert!(pattern.matches(&format!("c/{}b/x", "a".repeat(500))));
+        // And would call itself once for each of these.
+        let pattern = Pattern::new(&"*?".repeat(4000)).unwrap();
+        assert!(pattern.matches(&"a".repeat(4000)));
+        assert!(!pattern.matches(&"a".repeat(3999)));
+        let error = Pattern::new(&"*?".repeat(5000)).unwrap_err().to_string();
+        assert!(error.contains("8192 are the most"), "{error}");
+    }
+
     #[test]
     fn alternatives_are_spelled_out() {
         assert_eq!(alternatives("a{b,c{d,e}}f").unwrap(), ["abf", "acdf", "acef"]);
         assert!(alternatives("a{b").is_err());
         assert!(alternatives(&"{a,b,c,d,e,f,g,h,i,j}".repeat(6)).is_err());
+        assert_eq!(alternatives(&"{a}".repeat(BRACES_MAX)).unwrap(), ["a".repeat(BRACES_MAX)]);
+    }
+
+    #[test]
+    fn alternatives_take_no_more_than_their_share() {
+        // A call each would take more than the stack has.
+        for text in [
+            "{".repeat(500_000) + &"}".repeat(500_000),
+            "{a}".repeat(300_000),
+            "{".repeat(1_000_000),
+        ] {
+            let error = alternatives(&text).unwrap_err().to_string();
+            assert!(error.contains("256 braces") && error.len() < 200, "{error}");
+        }
+        // 65,536 of a megabyte each.
+        let long = format!("{}{}", "x".repeat(1 << 20), "{a,b}".repeat(16));
+        assert!(alternatives(&long).unwrap_err().to_string().contains("too many alternatives"));
     }
 }

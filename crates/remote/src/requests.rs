@@ -23,6 +23,7 @@ use tracing::{Instrument, debug_span};
 
 use crate::client::root_cause;
 use crate::error::{Error, Result};
+use crate::guard;
 use crate::http::backoff;
 use crate::options::{S3Settings, is_true};
 use crate::s3::Bucket;
@@ -304,7 +305,9 @@ impl Bucket {
                 Ok(answer) if spent => {
                     return Err(self.refused_answer(action, shown, &answer, tried));
                 }
-                Err(cause) if spent || cause.contains("not allowed") => {
+                Err(cause)
+                    if spent || cause.contains("not allowed") || cause.contains(guard::REFUSED) =>
+                {
                     return Err(self.refused_for(action, shown, tried, &cause));
                 }
                 _ => {}

@@ -21,6 +21,8 @@ use tracing::{Instrument, debug_span};
 
 use super::client::{Connector, Kept, OnlyNew, root_cause};
 use super::counted;
+use super::guard;
+use super::location::check_bucket;
 use super::object::Object;
 use super::requests::{Asked, Wire, address};
 use super::tuning::Tuning;
@@ -59,7 +61,7 @@ pub enum End {
 }
 
 impl Bucket {
-    /// The bucket as options and environment describe it. Costs no request, unless credentials
+    /// The bucket as options and environment describe it, under a name that can be one. Costs no request, unless credentials
     /// are to come from the machine's metadata service: those are asked for at once, so that a
     /// machine without one is told so and not waited for.
     ///
@@ -75,6 +77,7 @@ impl Bucket {
     /// # Errors
     /// Those of [`open`](Self::open), and [`Error::Interrupted`].
     pub fn open_with(name: &str, options: &StorageOptions, tick: Tick<'_>) -> Result<Arc<Bucket>> {
+        check_bucket(name)?;
         let settings = options.s3()?;
         let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
         let build = |builder: AmazonS3Builder| {
@@ -88,6 +91,12 @@ impl Bucket {
         };
         let builder = settings.builder.clone().with_bucket_name(name);
         let address = address(name, &settings);
+        if guard::refuses(&address) {
+            return Err(Error::usage_hint(
+                format!("`s3://{name}` cannot be reached so: {}", guard::REFUSED),
+                "name a store's",
+            ));
+        }
         let (reading, auto) = options.reading()?;
         let asked = super::client::endpoint(&address);
         let place = format!("s3://{name}");

@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 use std::{env, fs, thread};
 
-use tidemill_sampling::{DrawnOrder, Estimate, Interval, Sample, Series, cell_of};
+use tidemill_sampling::{DrawnOrder, Estimate, Interval, Part, Sample, Series, Values, cell_of};
 
 /// After how many runs the data is made anew.
 const RUNS_OF_DATA: u64 = 100;
@@ -70,8 +70,21 @@ impl Random {
     }
 }
 
-/// A group's rows in a split: their number, the sum of a column and that of another.
-type Held = [f64; 3];
+/// A group's rows in a split: their number, the sum of a column and that of another, and the least and the largest value of
+/// each column.
+type Held = [f64; 7];
+
+const NONE: Held = [0.0, 0.0, 0.0, f64::INFINITY, 0.0, f64::INFINITY, 0.0];
+
+/// Adds a row.
+fn add(held: &mut Held, value: f64, other: f64) {
+    held[0] += 1.0;
+    for (column, value) in [value, other].into_iter().enumerate() {
+        held[1 + column] += value;
+        held[3 + 2 * column] = held[3 + 2 * column].min(value);
+        held[4 + 2 * column] = held[4 + 2 * column].max(value);
+    }
+}
 
 /// A group's rows in the split at `index` of `count`, which has `rows` rows of all groups.
 fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Random) -> Held {
@@ -101,7 +114,7 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
         "one split unlike" => 0.05,
         _ => 0.5,
     };
-    let mut held = [0.0; 3];
+    let mut held = NONE;
     for _ in 0..rows {
         if random.unit() >= share {
             continue;
@@ -112,9 +125,7 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
             "one split unlike" if odd_one => 20.0 * (0.5 * random.normal()).exp(),
             _ => (0.5 * random.normal()).exp(),
         };
-        held[0] += 1.0;
-        held[1] += value;
-        held[2] += value * (0.5 + random.unit());
+        add(&mut held, value, value * (0.5 + random.unit()));
     }
     held
 }
@@ -122,20 +133,20 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
 /// A group that is in this share of the splits, with one to four rows.
 fn few(share: f64, random: &mut Random) -> Held {
     if random.unit() >= share {
-        return [0.0; 3];
+        return NONE;
     }
-    let mut held = [0.0; 3];
+    let mut held = NONE;
     for _ in 0..1 + random.word() % 4 {
         let value = (0.5 * random.normal()).exp();
-        held[0] += 1.0;
-        held[1] += value;
-        held[2] += value * (0.5 + random.unit());
+        add(&mut held, value, value * (0.5 + random.unit()));
     }
     held
 }
 
 struct Data {
     bytes: Vec<f64>,
+    /// Rows of all groups.
+    rows: Vec<f64>,
     /// Of each split, for each shape.
     held: Vec<[Held; SHAPES.len()]>,
     /// The exact answers: for each shape of each estimator.
@@ -145,12 +156,13 @@ struct Data {
 fn data(count: usize, number: u64, is_even: bool) -> Data {
     let mut random = Random(count as u64 + (number << 32));
     let mut later = Random(random.0 ^ 0x6c61_7465);
-    let (mut bytes, mut held) = (Vec::new(), Vec::new());
+    let (mut bytes, mut all_rows, mut held) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..count {
         // Splits have 100 to 300 rows of 80 to 120 bytes; even ones are alike.
         let rows = if is_even { 200 } else { 100 + (random.word() % 201) as u32 };
         bytes.push(f64::from(rows) * if is_even { 100.0 } else { 80.0 + 40.0 * random.unit() });
-        let mut of_shapes = [[0.0; 3]; SHAPES.len()];
+        all_rows.push(f64::from(rows));
+        let mut of_shapes = [NONE; SHAPES.len()];
         for (shape, of) in of_shapes.iter_mut().enumerate() {
             let is_later = LATER.contains(&SHAPES[shape]);
             let random = if is_later { &mut later } else { &mut random };
@@ -165,7 +177,7 @@ fn data(count: usize, number: u64, is_even: bool) -> Data {
             [rows, sum, sum / rows, sum / other]
         })
         .collect();
-    Data { bytes, held, exact }
+    Data { bytes, rows: all_rows, held, exact }
 }
 
 /// What became of the runs of one estimator, of one shape, count of splits and share.
@@ -175,7 +187,7 @@ struct Outcome {
     above: u32,
     bounds: u32,
     few: u32,
-    wide: u32,
+    flat: u32,
     /// Half the interval's width, and the error, over the exact answer.
     widths: Vec<f64>,
     errors: Vec<f64>,
@@ -192,7 +204,7 @@ impl Outcome {
                 self.errors.push((estimate.value - exact).abs() / exact);
             }
             Interval::FewSplits => self.few += 1,
-            Interval::Wide => self.wide += 1,
+            Interval::Flat => self.flat += 1,
             Interval::Exact => unreachable!("half of the splits at most are read"),
         }
     }
@@ -202,13 +214,13 @@ impl Outcome {
         self.above += other.above;
         self.bounds += other.bounds;
         self.few += other.few;
-        self.wide += other.wide;
+        self.flat += other.flat;
         self.widths.append(&mut other.widths);
         self.errors.append(&mut other.errors);
     }
 
     fn runs(&self) -> u32 {
-        self.bounds + self.few + self.wide
+        self.bounds + self.few + self.flat
     }
 
     /// Percent of the runs with bounds whose bounds held.
@@ -229,12 +241,15 @@ fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &Sample) {
     let mut sample = template.clone();
     let mut series: Vec<[Series; 3]> = vec![Default::default(); SHAPES.len()];
     let mut seen = [0_u64; SHAPES.len()];
+    let mut ranges = [NONE; SHAPES.len()];
+    let mut rows_read = 0.0;
     let mut order = DrawnOrder::new(count, seed);
     let mut read = 0;
     for (outcomes, share) in outcomes.iter_mut().zip(SHARES) {
         let until = (share * count as f64).round() as usize;
         for index in order.by_ref().take(until - read) {
             sample.add(index, data.bytes[index]);
+            rows_read += data.rows[index];
             let cell = cell_of(index, count);
             for (shape, held) in data.held[index].iter().enumerate() {
                 if held[0] > 0.0 {
@@ -242,17 +257,42 @@ fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &Sample) {
                         series.add(cell, *held);
                     }
                     seen[shape] += 1;
+                    for column in [3, 5] {
+                        let range = &mut ranges[shape];
+                        range[column] = range[column].min(held[column]);
+                        range[column + 1] = range[column + 1].max(held[column + 1]);
+                    }
                 }
             }
         }
         read = until;
         for (shape, outcomes) in outcomes.iter_mut().enumerate() {
             let ([rows, sum, other], seen) = (&series[shape], seen[shape]);
+            let factor = sample.factor();
+            let values = |column: usize| {
+                let [min, max] = [ranges[shape][column], ranges[shape][column + 1]];
+                Some(Values { count: rows.sum(), min, max })
+            };
+            let (of_rows, of_sum, of_other) = ((rows, None), (sum, values(3)), (other, values(5)));
+            let room = |parts: &[(f64, (&Series, Option<Values>))]| {
+                let part = |&(slope, (series, values)): &(f64, (_, _))| Part {
+                    slope,
+                    series,
+                    seen_splits: seen,
+                    values,
+                };
+                sample.room(&parts.iter().map(part).collect::<Vec<_>>(), rows_read)
+            };
+            let ratio_room = |of: (&Series, Option<Values>)| {
+                let slope = 1.0 / (of.0.sum() * factor);
+                room(&[(slope, of_sum), (-slope * sum.sum() / of.0.sum(), of)])
+            };
+            let few = Estimate { value: 0.0, interval: Interval::FewSplits };
             let estimates = [
-                sample.total(rows, seen),
-                sample.total(sum, seen),
-                sample.ratio(sum, rows, seen),
-                sample.ratio(sum, other, seen),
+                room(&[(1.0, of_rows)]).map_or(few, |room| sample.total(rows, seen, room)),
+                room(&[(1.0, of_sum)]).map_or(few, |room| sample.total(sum, seen, room)),
+                ratio_room(of_rows).map_or(few, |room| sample.ratio(sum, rows, seen, room)),
+                ratio_room(of_other).map_or(few, |room| sample.ratio(sum, other, seen, room)),
             ];
             for ((outcome, estimate), exact) in
                 outcomes.iter_mut().zip(estimates).zip(data.exact[shape])
@@ -344,7 +384,7 @@ fn table(studies: &mut [(usize, Outcomes)], least: f64) -> String {
                             percent(median(&mut outcome.errors))
                         ));
                     }
-                    for (number, what) in [(outcome.few, "few"), (outcome.wide, "wide")] {
+                    for (number, what) in [(outcome.few, "few"), (outcome.flat, "flat")] {
                         if number > 0 {
                             parts.push(format!("{what} {}", percent(f64::from(number) / runs)));
                         }

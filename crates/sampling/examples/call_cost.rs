@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tidemill_sampling::{DrawnOrder, Sample, Series, cell_of};
+use tidemill_sampling::{DrawnOrder, Room, Sample, Series, cell_of};
 
 fn nanoseconds(calls: u32, mut call: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
@@ -48,19 +48,19 @@ fn main() {
         }
         let [even, rows, skewed, run, few] = &series;
         let plain = nanoseconds(100_000, || {
-            black_box(sample.total(black_box(even), seen[0]));
+            black_box(sample.total(black_box(even), seen[0], Room::NONE));
         });
         let ratio = nanoseconds(100_000, || {
-            black_box(sample.ratio(black_box(even), black_box(rows), seen[0]));
+            black_box(sample.ratio(black_box(even), black_box(rows), seen[0], Room::NONE));
         });
         let in_run = nanoseconds(100_000, || {
-            black_box(sample.total(black_box(run), seen[3]));
+            black_box(sample.total(black_box(run), seen[3], Room::NONE));
         });
         let resampled = nanoseconds(2_000, || {
-            black_box(sample.total(black_box(skewed), seen[2]));
+            black_box(sample.total(black_box(skewed), seen[2], Room::NONE));
         });
         let in_few = nanoseconds(2_000, || {
-            black_box(sample.total(black_box(few), seen[4]));
+            black_box(sample.total(black_box(few), seen[4], Room::NONE));
         });
         println!(
             "{read} splits: a total {plain:.0} ns, a ratio {ratio:.0} ns, of a run {in_run:.0} ns, resampled {resampled:.0} ns, in few splits {in_few:.0} ns"

@@ -96,6 +96,11 @@ impl Sample {
         if share > 0.0 { 1.0 / share } else { 0.0 }
     }
 
+    /// Whether a sum over the splits read is that of their sizes, so that its total is known: of rows, where sizes are rows.
+    pub fn is_size(&self, sum: f64) -> bool {
+        self.bytes_read > 0.0 && (sum - self.bytes_read).abs() <= 1e-9 * self.bytes_read
+    }
+
     /// What was read of the cells of a level, or of the highest.
     pub(crate) fn level(&self, level: u8) -> &Level {
         let highest = digits_of(self.splits_total);
@@ -183,6 +188,8 @@ impl Unit {
 pub(crate) struct Level {
     /// In order of position.
     pub(crate) units: Vec<Unit>,
+    /// How many splits all units before each have, and their share; one more at the end.
+    sums: Vec<(f64, f64)>,
     /// Of the shares of all units the sums of the second, third and fourth powers, and of the second by their splits.
     pub(crate) powers: [f64; 4],
     /// The sum of all units' terms.
@@ -262,6 +269,12 @@ impl Level {
             powers[2] += square * square;
             powers[3] += square * unit.per_split;
         }
+        let mut sums = vec![(0.0, 0.0)];
+        sums.extend(units.iter().scan((0.0, 0.0), |(splits, share), unit| {
+            *splits += unit.splits;
+            *share += unit.share;
+            Some((*splits, *share))
+        }));
         let count = splits.len() as f64;
         let bucket_digits = (digits + 1).saturating_sub(units.len().max(1).ilog2() + 1);
         let mut buckets = Vec::with_capacity((2 << digits >> bucket_digits) + 1);
@@ -271,6 +284,7 @@ impl Level {
             }
         }
         Self {
+            sums,
             powers,
             terms: units.windows(2).map(|pair| pair[1].term(&pair[0])).sum(),
             within,
@@ -286,6 +300,14 @@ impl Level {
     /// Whether differences are within stretches, or most of them.
     pub(crate) fn is_paired(&self) -> bool {
         self.within >= self.between
+    }
+
+    /// How many splits were read of the stretches from one cell to another, and their share of the bytes read.
+    pub(crate) fn span(&self, first: u32, last: u32) -> (f64, f64) {
+        let from = self.units.partition_point(|unit| unit.cell >> 1 < first >> 1);
+        let until = self.units.partition_point(|unit| unit.cell >> 1 <= last >> 1);
+        let (before, with) = (self.sums[from], self.sums[until]);
+        (with.0 - before.0, with.1 - before.1)
     }
 
     /// The number of the unit of a cell.
@@ -314,6 +336,15 @@ mod tests {
         assert!(!sample.is_whole());
         sample.add(3, 0.0);
         assert_eq!((sample.factor(), sample.share(), sample.is_whole()), (1.0, 1.0, true));
+    }
+
+    #[test]
+    fn a_sum_of_sizes_is_known() {
+        let mut sample = Sample::new(4, 100.0, 0.95);
+        assert!(!sample.is_size(0.0));
+        sample.add(2, 40.0);
+        sample.add(0, 20.0);
+        assert!(sample.is_size(60.0) && !sample.is_size(59.0));
     }
 
     #[test]
@@ -353,7 +384,12 @@ mod tests {
                 let of = sample.level(level);
                 assert!(of.units.is_sorted_by_key(|unit| unit.cell));
                 assert_eq!(of.units.iter().map(|unit| unit.splits).sum::<f64>(), read as f64);
+                let last = above(cell_of(count - 1, count), u32::from(level));
+                let (splits, share) = of.span(0, last);
+                assert!(splits == read as f64 && (share - 1.0).abs() < 1e-9);
                 for cell in (0..count).map(|index| above(cell_of(index, count), u32::from(level))) {
+                    let own = of.units.iter().filter(|unit| unit.cell >> 1 == cell >> 1);
+                    assert_eq!(of.span(cell, cell).0, own.map(|unit| unit.splits).sum::<f64>());
                     let is_read = order
                         .iter()
                         .any(|index| above(cell_of(*index, count), u32::from(level)) == cell);

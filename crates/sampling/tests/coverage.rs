@@ -3,7 +3,7 @@
 //! `examples/calibrate.rs` is the study; these are a few of its cells, with bounds wide enough for another seed.
 
 use tidemill_sampling::{
-    DrawnOrder, Interval, Sample, Series, cell_of, look_confidence, look_splits,
+    DrawnOrder, Interval, Room, Sample, Series, cell_of, look_confidence, look_splits,
 };
 
 fn word(seed: u64, number: u64) -> u64 {
@@ -55,8 +55,8 @@ fn coverage(splits: &[Split], read: usize, runs: u64) -> (f64, f64) {
             sum.add(cell, splits[index].sum);
         }
         let estimates = [
-            (sample.total(&rows, read as u64), rows_exact),
-            (sample.ratio(&sum, &rows, read as u64), mean_exact),
+            (sample.total(&rows, read as u64, Room::NONE), rows_exact),
+            (sample.ratio(&sum, &rows, read as u64, Room::NONE), mean_exact),
         ];
         for (held, (estimate, exact)) in held.iter_mut().zip(estimates) {
             if let Interval::Bounds { low, high } = estimate.interval {
@@ -104,7 +104,7 @@ fn stopping_by_precision_keeps_the_confidence() {
             }
             let now = sample.with_confidence(look_confidence(look, 0.95));
             look += 1;
-            if let Interval::Bounds { low, high } = now.total(&series, read).interval
+            if let Interval::Bounds { low, high } = now.total(&series, read, Room::NONE).interval
                 && (high - low) / 2.0 < 0.04 * exact
             {
                 early += 1;
@@ -127,7 +127,7 @@ fn equal_samples_give_equal_intervals() {
             // Skewed: it is bootstrapped.
             series.add(cell_of(index, 5_000), (3.0 * unit(6, index as u64)).exp().powi(2));
         }
-        sample.total(&series, 600)
+        sample.total(&series, 600, Room::NONE)
     };
     assert!(matches!(of().interval, Interval::Bounds { .. }));
     assert_eq!(of(), of());

@@ -58,7 +58,7 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancel::{Interrupted, Tick};
-use tidemill_base::home::{Home, RunId, create_private};
+use tidemill_base::home::{Home, RunId, create_private_durable};
 use tidemill_remote::Fetch;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Seen, Upload, e_tag_of};
@@ -147,7 +147,7 @@ struct Outcome {
 }
 
 /// `uploads.jsonl` as it grows.
-struct Uploads {
+pub(super) struct Uploads {
     path: PathBuf,
     state: Mutex<(File, Vec<Line>)>,
 }
@@ -319,24 +319,18 @@ impl Remote {
                 (folder.path().to_owned(), Some(folder))
             }
         };
-        create_private(&root).map_err(|e| Error::io("create the folder", &root, e))?;
-        let (dir, lock, dead) = {
+        create_private_durable(&root).map_err(|e| Error::io("create the folder", &root, e))?;
+        let ((dir, lock, uploads), dead) = {
             let _guard = guard(&root, tick)?;
             let dead = dead_runs(&root, &bucket, url)?;
-            let dir = own_folder(&root, run)?;
-            let lock = lock(&dir, url, run, &bucket).inspect_err(|_| discard(&dir))?;
-            (dir, lock, dead)
+            (begin_folder(&root, url, run, (bucket.name(), bucket.endpoint()))?, dead)
         };
-        let path = dir.join(UPLOADS);
-        let file = fs::create_new(&path)
-            .map_err(|e| Error::io("create", &path, e))
-            .inspect_err(|_| discard(&dir))?;
         let mut remote = Remote {
             bucket,
             dir,
             run: run.to_string(),
             url: url.to_owned(),
-            uploads: Arc::new(Uploads { path, state: Mutex::new((file, Vec::new())) }),
+            uploads: Arc::new(uploads),
             recovered: Recovered::default(),
             warning,
             _temporary: temporary,
@@ -458,6 +452,8 @@ impl Remote {
                 synced.map_err(|e| Error::io("write", &path, e))?;
             }
         }
+        // A manifest must not be found without what it names.
+        fs::sync_dir(&self.dir).map_err(|e| Error::io("write", &self.dir, e))?;
         let manifest = Manifest {
             version: VERSION,
             run: self.run.clone(),
@@ -899,7 +895,35 @@ fn dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<Dead>> {
     Ok(dead)
 }
 
-fn lock(dir: &Path, url: &str, run: &RunId, bucket: &Bucket) -> Result<Lock> {
+/// Makes a folder for an output of a run, with its lock and a list of uploads that is empty. They
+/// are durable before anything is sent: without one of them nobody would know what was begun.
+pub(super) fn begin_folder(
+    root: &Path,
+    url: &str,
+    run: &RunId,
+    bucket: (&str, Option<&str>),
+) -> Result<(PathBuf, Lock, Uploads)> {
+    let dir = own_folder(root, run)?;
+    let begun = || {
+        let lock = lock(&dir, url, run, bucket)?;
+        let path = dir.join(UPLOADS);
+        let file = fs::create_new(&path)
+            .and_then(|file| fs::sync(&lock.0).map(|()| file))
+            .and_then(|file| fs::sync_dir(&dir).map(|()| file))
+            .and_then(|file| fs::sync_dir(root).map(|()| file));
+        let file = file.map_err(|e| Error::io("create", &path, e))?;
+        Ok::<_, Error>((lock, Uploads { path, state: Mutex::new((file, Vec::new())) }))
+    };
+    let (lock, uploads) = begun().inspect_err(|_| discard(&dir))?;
+    Ok((dir, lock, uploads))
+}
+
+fn lock(
+    dir: &Path,
+    url: &str,
+    run: &RunId,
+    (bucket, endpoint): (&str, Option<&str>),
+) -> Result<Lock> {
     let path = dir.join(LOCK);
     let error = |e| Error::io("write", &path, e);
     let mut lock = Lock(fs::create_new(&path).map_err(error)?);
@@ -910,8 +934,8 @@ fn lock(dir: &Path, url: &str, run: &RunId, bucket: &Bucket) -> Result<Lock> {
         version: VERSION,
         run: run.to_string(),
         url: url.to_owned(),
-        bucket: bucket.name().to_owned(),
-        endpoint: bucket.endpoint().map(str::to_owned),
+        bucket: bucket.to_owned(),
+        endpoint: endpoint.map(str::to_owned),
     };
     fs::write_all(&mut lock.0, &to_json(&note)?).map_err(error)?;
     Ok(lock)

@@ -9,6 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use tidemill_base::coverage::Coverage;
+use tidemill_base::durable::{create_folders, sync_name};
 use tidemill_base::home::RunId;
 
 use super::error::{Error, Result};
@@ -84,11 +85,14 @@ impl CoverageFile {
         let hidden = self.hidden();
         if let Some(parent) = hidden.parent() {
             // The output's folder, of an output without a file.
-            std::fs::create_dir_all(parent).map_err(error)?;
+            create_folders(parent, |parent| std::fs::create_dir_all(parent)).map_err(error)?;
         }
+        let target = self.target();
+        // Durable before it has the name: of an earlier coverage nothing is left then.
         let written = File::create_new(&hidden)
-            .and_then(|mut file| file.write_all(json.as_bytes()))
-            .and_then(|()| std::fs::rename(&hidden, self.target()));
+            .and_then(|mut file| file.write_all(json.as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|()| std::fs::rename(&hidden, &target))
+            .and_then(|()| sync_name(&target));
         written.map_err(|e| {
             let _ = std::fs::remove_file(&hidden);
             error(e)

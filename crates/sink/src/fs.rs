@@ -1,5 +1,6 @@
 //! Every file-system operation of the sink, one function each: the commit's promises rest on
-//! their order, and in tests any one of them can be made to fail (see [`fault`]).
+//! their order. In tests any one of them can be made to fail ([`fault`]), and all of them can be
+//! recorded ([`recorder`]), from which the states are computed that a power cut may leave.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -18,29 +19,60 @@ fn step() -> io::Result<()> {
     fault::step()
 }
 
+/// Tells the [`recorder`] of an operation that was carried out; nothing outside of tests.
+macro_rules! record {
+    ($($operation:tt)*) => {
+        #[cfg(test)]
+        recorder::$($operation)*;
+    };
+}
+
 /// Creates a folder.
 pub(super) fn create_dir(path: &Path) -> io::Result<()> {
     step()?;
-    fs::create_dir(path)
+    fs::create_dir(path)?;
+    record!(folder_created(path));
+    Ok(())
+}
+
+/// Creates a folder and those above it that are missing.
+pub(super) fn create_dir_all(path: &Path) -> io::Result<()> {
+    match create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => {
+                create_dir_all(parent)?;
+                create_dir(path)
+            }
+            _ => Err(error),
+        },
+        result => result,
+    }
 }
 
 /// Creates a folder that nobody else may look into.
 pub(super) fn create_dir_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     step()?;
-    fs::DirBuilder::new().mode(0o700).create(path)
+    fs::DirBuilder::new().mode(0o700).create(path)?;
+    record!(folder_created(path));
+    Ok(())
 }
 
 /// Creates a file that must not exist yet.
 pub(super) fn create_new(path: &Path) -> io::Result<File> {
     step()?;
-    OpenOptions::new().write(true).create_new(true).open(path)
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    record!(file_created(path, &file));
+    Ok(file)
 }
 
 /// Opens a file for writing at its end, creating it if it is missing.
 pub(super) fn append(path: &Path) -> io::Result<File> {
     step()?;
-    OpenOptions::new().append(true).create(true).open(path)
+    let file = OpenOptions::new().append(true).create(true).open(path)?;
+    record!(file_opened(path, &file));
+    Ok(file)
 }
 
 /// Opens a file or folder for reading.
@@ -63,16 +95,22 @@ pub(super) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Writes all bytes. A fault leaves half of them written.
 pub(super) fn write_all(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     if let Err(fault) = step() {
-        file.write_all(&bytes[..bytes.len() / 2])?;
+        let half = &bytes[..bytes.len() / 2];
+        file.write_all(half)?;
+        record!(written(file, half));
         return Err(fault);
     }
-    file.write_all(bytes)
+    file.write_all(bytes)?;
+    record!(written(file, bytes));
+    Ok(())
 }
 
 /// Makes a file's bytes durable.
 pub(super) fn sync(file: &File) -> io::Result<()> {
     step()?;
-    file.sync_data()
+    file.sync_data()?;
+    record!(file_synced(file));
+    Ok(())
 }
 
 /// Makes a folder's names durable.
@@ -81,17 +119,19 @@ pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     match File::open(path)?.sync_all() {
         // Some network file systems have no such operation on folders: they write names
         // through by themselves.
-        Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
-            Ok(())
-        }
-        result => result,
+        Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {}
+        result => result?,
     }
+    record!(folder_synced(path));
+    Ok(())
 }
 
 /// Renames a file over whatever has the name.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     step()?;
-    fs::rename(from, to)
+    fs::rename(from, to)?;
+    record!(renamed(from, to));
+    Ok(())
 }
 
 /// Renames a file to a name that nothing has yet; [`io::ErrorKind::AlreadyExists`] otherwise.
@@ -100,35 +140,41 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
+        Ok(()) => {}
         // A file system or kernel without the flag: look first. What is between the look and
         // the rename is excluded among our own runs by the lock on the folder.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             if fs::symlink_metadata(to).is_ok() {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
-            fs::rename(from, to)
+            fs::rename(from, to)?;
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
     }
+    record!(renamed(from, to));
+    Ok(())
 }
 
 /// Removes a file; one that is missing already is fine.
 pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     step()?;
     match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        result => result?,
     }
+    record!(removed(path));
+    Ok(())
 }
 
 /// Removes an empty folder; one that is missing already is fine.
 pub(super) fn remove_dir(path: &Path) -> io::Result<()> {
     step()?;
     match fs::remove_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        result => result?,
     }
+    record!(removed(path));
+    Ok(())
 }
 
 /// What has a name, without following a symbolic link; `None` if nothing has.
@@ -192,6 +238,7 @@ pub(super) fn try_lock(file: &File) -> Result<(), fs::TryLockError> {
 pub(super) fn sync_all(folder: &Path) -> io::Result<bool> {
     step()?;
     rustix::fs::syncfs(File::open(folder)?)?;
+    record!(all_synced());
     Ok(true)
 }
 
@@ -249,5 +296,119 @@ pub(super) mod fault {
             Fault::OnceThenCrash(later) => count == n || count > n + later,
         };
         if fails { Err(io::Error::other("injected fault")) } else { Ok(()) }
+    }
+}
+
+/// Records the operations of this thread that change what is on the disk, or make it durable.
+#[cfg(test)]
+pub(super) mod recorder {
+    use std::cell::RefCell;
+    use std::fs::File;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::{Path, PathBuf};
+
+    /// A file's device and inode.
+    pub(crate) type FileId = (u64, u64);
+
+    /// One operation that was carried out.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) enum Operation {
+        CreateFolder(PathBuf),
+        CreateFile(PathBuf, FileId),
+        /// Bytes at a file's end.
+        Write(FileId, Vec<u8>),
+        SyncFile(FileId),
+        SyncFolder(PathBuf),
+        /// `syncfs`.
+        SyncAll,
+        Rename(PathBuf, PathBuf),
+        Remove(PathBuf),
+    }
+
+    struct Recorder {
+        operations: Vec<Operation>,
+        /// A folder with a second name of every file, so that none is gone before its states
+        /// have been looked at, and no inode is given out twice.
+        vault: PathBuf,
+    }
+
+    thread_local! {
+        static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+    }
+
+    /// Runs `work` and returns what it did.
+    pub(crate) fn record<T>(vault: &Path, work: impl FnOnce() -> T) -> (T, Vec<Operation>) {
+        let recorder = Recorder { operations: Vec::new(), vault: vault.to_owned() };
+        RECORDER.set(Some(recorder));
+        let result = work();
+        let recorder = RECORDER.take().unwrap();
+        (result, recorder.operations)
+    }
+
+    /// The id of a file, and its name in the vault, given if it has none yet.
+    pub(crate) fn preserve(vault: &Path, path: &Path) -> (FileId, PathBuf) {
+        let found = path.symlink_metadata().unwrap();
+        let preserved = vault.join(found.ino().to_string());
+        if !preserved.exists() {
+            std::fs::hard_link(path, &preserved).unwrap();
+        }
+        ((found.dev(), found.ino()), preserved)
+    }
+
+    fn note(operation: impl FnOnce(&Path) -> Option<Operation>) {
+        RECORDER.with_borrow_mut(|recorder| {
+            if let Some(recorder) = recorder {
+                recorder.operations.extend(operation(&recorder.vault));
+            }
+        });
+    }
+
+    fn id(file: &File) -> FileId {
+        let found = file.metadata().unwrap();
+        (found.dev(), found.ino())
+    }
+
+    pub(super) fn folder_created(path: &Path) {
+        note(|_| Some(Operation::CreateFolder(path.to_owned())));
+    }
+
+    pub(super) fn file_created(path: &Path, file: &File) {
+        note(|vault| {
+            preserve(vault, path);
+            Some(Operation::CreateFile(path.to_owned(), id(file)))
+        });
+    }
+
+    /// Notes a file if it was created by being opened.
+    pub(super) fn file_opened(path: &Path, file: &File) {
+        note(|vault| {
+            let is_new = !vault.join(id(file).1.to_string()).exists();
+            preserve(vault, path);
+            is_new.then(|| Operation::CreateFile(path.to_owned(), id(file)))
+        });
+    }
+
+    pub(super) fn written(file: &File, bytes: &[u8]) {
+        note(|_| Some(Operation::Write(id(file), bytes.to_owned())));
+    }
+
+    pub(super) fn file_synced(file: &File) {
+        note(|_| Some(Operation::SyncFile(id(file))));
+    }
+
+    pub(super) fn folder_synced(path: &Path) {
+        note(|_| Some(Operation::SyncFolder(path.to_owned())));
+    }
+
+    pub(super) fn all_synced() {
+        note(|_| Some(Operation::SyncAll));
+    }
+
+    pub(super) fn renamed(from: &Path, to: &Path) {
+        note(|_| Some(Operation::Rename(from.to_owned(), to.to_owned())));
+    }
+
+    pub(super) fn removed(path: &Path) {
+        note(|_| Some(Operation::Remove(path.to_owned())));
     }
 }

@@ -95,33 +95,17 @@ impl AskedSource {
         })
     }
 
-    /// The names of its storage options.
-    pub fn storage_names(&self) -> impl Iterator<Item = &str> {
-        self.storage_options.keys().map(String::as_str)
-    }
-
-    /// The endpoints that its storage options name.
-    pub fn endpoints(&self) -> impl Iterator<Item = &str> {
-        let named = self.storage_options.iter();
-        named
-            .filter(|(name, _)| name.to_ascii_lowercase().contains("endpoint"))
-            .map(|(_, value)| value.as_str())
-    }
-
     /// Whether files go through a program.
     pub fn has_program(&self) -> bool {
         !self.exec.is_empty()
     }
 
-    /// The source that is asked for.
+    /// The source that is asked for, whose storage options are those of a posted query.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what this release does not know.
+    /// [`Error::Usage`] for what this release does not know, and for storage options that a posted query may not set.
     pub fn spec(self) -> Result<SourceSpec> {
-        let mut storage_options = StorageOptions::default();
-        for (name, value) in self.storage_options {
-            storage_options.set(&name, value)?;
-        }
+        let storage_options = StorageOptions::posted(self.storage_options)?;
         let mut options = self.options;
         if self.is_unquoted {
             options.quote = Some(None);
@@ -148,6 +132,8 @@ impl AskedSource {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -179,5 +165,48 @@ mod tests {
             assert_eq!(format!("{:?}", back.spec().unwrap()), format!("{spec:?}"));
         }
         assert!(serde_json::from_str::<AskedSource>("{\"given\":1}").is_err());
+    }
+
+    #[test]
+    fn storage_options_are_judged_as_those_of_a_posted_query() {
+        for options in [
+            "{\"proxy_url\":\"http://hush\"}",
+            "{\"endpoint\":\"http://hush\"}",
+            "{\"region\":\"hush@example.org/\"}",
+        ] {
+            let text = format!("{{\"storage_options\":{options}}}");
+            let asked: AskedSource = serde_json::from_str(&text).unwrap();
+            let error = asked.spec().unwrap_err();
+            assert!(matches!(error, Error::Usage { .. }), "{options}: {error}");
+            assert!(!error.to_string().contains("hush"), "{options}: {error}");
+        }
+    }
+
+    #[test]
+    fn damaged_columns_are_an_error() {
+        use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+        let fields = vec![
+            Field::new("a", DataType::Int64, true),
+            Field::new("b", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true),
+            Field::new("c", DataType::List(Field::new("d", DataType::Utf8, true).into()), true),
+            Field::new("e", DataType::Decimal128(38, 2), true),
+        ];
+        let schema = Arc::new(Schema::new(fields));
+        let spec = SourceSpec { schema: Some(schema), ..SourceSpec::default() };
+        let json = serde_json::to_string(&AskedSource::new(&spec).unwrap()).unwrap();
+        let start = json.find("\"schema\":\"").unwrap() + "\"schema\":\"".len();
+        let digits = start..start + json[start..].find('"').unwrap();
+        // Each digit another, and the text cut behind it: columns or an error, and never a panic.
+        for at in digits.clone() {
+            for digit in ['0', '7', 'f'] {
+                let mut damaged = json.clone();
+                damaged.replace_range(at..=at, &digit.to_string());
+                let _ = serde_json::from_str::<AskedSource>(&damaged);
+            }
+            let mut cut = json.clone();
+            cut.replace_range(at..digits.end, "");
+            let _ = serde_json::from_str::<AskedSource>(&cut);
+        }
+        assert!(serde_json::from_str::<AskedSource>("{\"schema\":\"ffffffff\"}").is_err());
     }
 }

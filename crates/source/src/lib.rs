@@ -903,8 +903,12 @@ impl Source {
         cutting: Cutting<'_>,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
-        let target = || split::target_bytes(self.total_bytes());
-        self.cut(cutting.target_bytes.unwrap_or_else(target), cutting, wanted)
+        let total = self.total_bytes();
+        let target = match cutting.target_bytes {
+            Some(asked) => split::asked_target_bytes(asked, total),
+            None => split::target_bytes(total),
+        };
+        self.cut(target, cutting, wanted)
     }
 
     /// How large splits are that a sample is drawn from. What is elsewhere takes a request for each, and so it has fewer.

@@ -21,7 +21,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidemill_base::home::create_private;
+use tidemill_base::durable::sync_name;
+use tidemill_base::home::create_private_durable;
 use tidemill_base::{BadRecord, MaxBad};
 
 use super::SourceFile;
@@ -62,6 +63,8 @@ struct Tally {
     count: u64,
     first: Vec<BadRecord>,
     copies: Option<BufWriter<File>>,
+    /// Where the copies are.
+    path: PathBuf,
 }
 
 impl Rejects {
@@ -172,7 +175,8 @@ impl Rejects {
         Error::BadRecords { count, allowed: self.allowed.to_string(), first }
     }
 
-    /// Judges the whole run, in which `rows` good records were read.
+    /// Judges the whole run, in which `rows` good records were read, and makes the copies durable:
+    /// an output may stand without these records from here on.
     ///
     /// # Errors
     /// [`Error::BadRecords`] if more than allowed were refused; [`Error::Io`] if the copies
@@ -180,6 +184,7 @@ impl Rejects {
     pub fn finish(&self, rows: u64) -> Result<()> {
         let mut state = self.state.lock();
         state.flush(&self.folder)?;
+        state.sync()?;
         let exceeded = match self.allowed {
             MaxBad::Count(allowed) => state.count > allowed,
             #[allow(clippy::cast_precision_loss)]
@@ -223,13 +228,14 @@ impl Tally {
     fn copy(&mut self, folder: &std::path::Path, bad: &BadRecord, record: &Refused) -> Result<()> {
         let folder = folder.join("rejected");
         if self.copies.is_none() {
-            create_private(&folder).map_err(|error| Error::io("create", &folder, error))?;
+            create_private_durable(&folder).map_err(|error| Error::io("create", &folder, error))?;
             for number in 1.. {
                 let path = folder.join(format!("{number}.jsonl"));
                 let mut options = OpenOptions::new();
                 match options.write(true).create_new(true).mode(0o600).open(&path) {
                     Ok(file) => {
                         self.copies = Some(BufWriter::new(file));
+                        self.path = path;
                         break;
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -270,6 +276,12 @@ impl Tally {
             }
             _ => Ok(()),
         }
+    }
+
+    fn sync(&self) -> Result<()> {
+        let Some(copies) = &self.copies else { return Ok(()) };
+        let synced = copies.get_ref().sync_data().and_then(|()| sync_name(&self.path));
+        synced.map_err(|error| Error::io("write to", &self.path, error))
     }
 }
 

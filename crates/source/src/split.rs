@@ -21,6 +21,8 @@ pub(crate) const SPLIT_BYTES_MIN: u64 = 1 << 20;
 pub(crate) const SPLIT_BYTES_MAX: u64 = 32 << 20;
 /// … of which there are about so many at most.
 const SPLITS_MAX: u64 = 1 << 18;
+/// And so many where a size was asked for, as all of them are listed.
+const ASKED_SPLITS_MAX: u64 = 1 << 22;
 /// Where there are more files than these, row groups of those that are elsewhere are not cut: what lies where in
 /// them takes a request for each file.
 pub(crate) const CUT_ELSEWHERE_MAX: usize = 16;
@@ -171,6 +173,11 @@ pub fn sampled_target_bytes(total: u64, is_text: bool) -> u64 {
     least.max(total / SPLITS_MAX)
 }
 
+/// The size that splits of `total` bytes aim at where `asked` was asked for: more, rather than 4,194,304 splits.
+pub(crate) fn asked_target_bytes(asked: u64, total: u64) -> u64 {
+    asked.max(total / ASKED_SPLITS_MAX)
+}
+
 /// Collects pieces into splits of about the target size, in order.
 pub(crate) struct Packer {
     target: u64,
@@ -243,6 +250,19 @@ mod tests {
             [(0, 1 << 20), (1 << 30, 16 << 20), (100 << 30, 32 << 20), (128 << 20, 2 << 20)]
         {
             assert_eq!(target_bytes(total), expected, "{total}");
+        }
+    }
+
+    #[test]
+    fn splits_have_a_limit_however_small_they_are() {
+        for (asked, total, expected) in [
+            (1 << 10, 0, 1 << 10),
+            (1 << 10, 1 << 32, 1 << 10),
+            (1 << 10, 1 << 40, 1 << 18),
+            (1 << 20, 1 << 40, 1 << 20),
+            (1 << 10, u64::MAX, u64::MAX >> 22),
+        ] {
+            assert_eq!(asked_target_bytes(asked, total), expected, "{asked} of {total}");
         }
     }
 

@@ -30,6 +30,7 @@ use tidemill_base::memory::human;
 use tidemill_base::types::EXACTLY;
 use tidemill_functions::sketches::id_set_lens;
 
+use crate::datafusion_names::scalars;
 use crate::messages::external;
 
 /// A function whose result's size can be told.
@@ -60,17 +61,17 @@ pub(crate) enum Amplifier {
 impl Amplifier {
     fn named(name: &str) -> Option<Self> {
         Some(match name {
-            "repeat" => Amplifier::Repeat,
-            "lpad" | "rpad" => Amplifier::Pad,
-            "range" | "generate_series" => Amplifier::Range,
-            "array_repeat" => Amplifier::ArrayRepeat,
-            "array_resize" => Amplifier::ArrayResize,
-            "replace" => Amplifier::Replace,
-            "regexp_replace" => Amplifier::RegexpReplace,
-            "concat" => Amplifier::Concat,
-            "concat_ws" => Amplifier::ConcatWith,
-            "array_to_string" => Amplifier::Join,
-            "string_to_array" | "string_split" => Amplifier::Split,
+            scalars::REPEAT => Amplifier::Repeat,
+            scalars::LPAD | scalars::RPAD => Amplifier::Pad,
+            scalars::RANGE | scalars::GENERATE_SERIES => Amplifier::Range,
+            scalars::ARRAY_REPEAT => Amplifier::ArrayRepeat,
+            scalars::ARRAY_RESIZE => Amplifier::ArrayResize,
+            scalars::REPLACE => Amplifier::Replace,
+            scalars::REGEXP_REPLACE => Amplifier::RegexpReplace,
+            scalars::CONCAT => Amplifier::Concat,
+            scalars::CONCAT_WS => Amplifier::ConcatWith,
+            scalars::ARRAY_TO_STRING => Amplifier::Join,
+            scalars::STRING_TO_ARRAY | "string_split" => Amplifier::Split,
             "id_set_ids" => Amplifier::Ids,
             "id_set_merge" | "id_set_common" | "id_set_difference" | "id_set_jaccard" => {
                 Amplifier::TwoSets

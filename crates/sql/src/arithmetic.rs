@@ -43,6 +43,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
+use crate::datafusion_names::scalars;
 use crate::messages::external;
 use crate::rewrite::all_expressions;
 use crate::{instants, names, replaced, spans};
@@ -684,7 +685,7 @@ fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         {
             Ok(Transformed::yes(instants::to_double(*cast.expr)))
         }
-        Expr::ScalarFunction(call) if call.func.name() == "round" => {
+        Expr::ScalarFunction(call) if call.func.name() == scalars::ROUND => {
             Ok(match replaced::of_type(&call, schema)? {
                 Some(call) => Transformed::yes(Expr::ScalarFunction(call)),
                 None => Transformed::no(Expr::ScalarFunction(call)),
@@ -697,7 +698,7 @@ fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 None => Transformed::no(Expr::Negative(value)),
             })
         }
-        Expr::ScalarFunction(call) if call.func.name() == "abs" && call.args.len() == 1 => {
+        Expr::ScalarFunction(call) if call.func.name() == scalars::ABS && call.args.len() == 1 => {
             let is_done = call.func.inner().is::<Checked>();
             let of = type_of(&call.args[0], schema).ok();
             Ok(match of.filter(|of| !is_done && of.is_integer()) {

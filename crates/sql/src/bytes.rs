@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 use tidemill_base::error::Error;
 use tidemill_base::types::{EXACTLY, sql_type};
 
+use crate::datafusion_names::{aggregates, scalars};
 use crate::messages::external;
 use crate::rewrite::{is_comparison, of_one};
 
@@ -164,7 +165,7 @@ pub(crate) fn not_like(like: &Like, schema: &DFSchema) -> PlanResult<()> {
 /// # Errors
 /// [`Error::Usage`].
 pub(crate) fn not_joined(name: &str, args: &[Expr], schema: &DFSchema) -> PlanResult<()> {
-    if name != "string_agg" {
+    if name != aggregates::STRING_AGG {
         return Ok(());
     }
     let types = args.iter().map(|arg| arg.get_type(schema));
@@ -276,7 +277,7 @@ impl ScalarUDFImpl for Octets {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         match args.args.first().is_some_and(|of| is_bytes(&of.data_type())) {
-            true => counted(&args, self.name() == "bit_length"),
+            true => counted(&args, self.name() == scalars::BIT_LENGTH),
             false => self.theirs.invoke_with_args(args),
         }
     }

@@ -38,6 +38,7 @@ use tidemill_base::error::Error;
 use tidemill_base::stack::on_large_stack;
 use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
 
+use crate::datafusion_names::DUPLICATE_NAMES;
 use crate::rewrite::schema_below;
 use crate::statement::schema_from_sql;
 use crate::syntax;
@@ -76,7 +77,7 @@ pub fn planned(state: &SessionState, statement: Statement) -> PlanResult<Logical
 /// Whether two columns are refused because they have one name.
 fn is_of_names(error: &DataFusionError) -> bool {
     match error.find_root() {
-        DataFusionError::Plan(message) => message.contains("require unique expression names"),
+        DataFusionError::Plan(message) => message.contains(DUPLICATE_NAMES),
         DataFusionError::SchemaError(cause, _) => matches!(
             cause.as_ref(),
             SchemaError::DuplicateUnqualifiedField { .. }

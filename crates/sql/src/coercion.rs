@@ -44,6 +44,7 @@ use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
 use crate::cast_times::{cast_time, counts_time, whole_count};
+use crate::datafusion_names::{aggregates, scalars, windows};
 use crate::instants::{DAY, nanoseconds_of};
 use crate::meeting::{
     Meeting, beside_of, cast_to, compared, comparison, is_span, joint, joint_of, joint_of_ours,
@@ -232,11 +233,14 @@ fn no_day_is_a_number(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
             .map(AsRef::as_ref)
             .collect(),
         Expr::ScalarFunction(call)
-            if matches!(call.func.name(), "coalesce" | "nvl" | "greatest" | "least") =>
+            if matches!(
+                call.func.name(),
+                scalars::COALESCE | scalars::NVL | scalars::GREATEST | scalars::LEAST
+            ) =>
         {
             call.args.iter().collect()
         }
-        Expr::WindowFunction(call) if matches!(call.fun.name(), "lag" | "lead") => {
+        Expr::WindowFunction(call) if matches!(call.fun.name(), windows::LAG | windows::LEAD) => {
             call.params.args.iter().step_by(2).collect()
         }
         Expr::InSubquery(InSubquery { expr, subquery, .. })
@@ -391,7 +395,7 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             bytes::not_joined(call.func.name(), &call.params.args, schema)?;
             Ok(Transformed::no(Expr::AggregateFunction(call)))
         }
-        Expr::WindowFunction(call) if call.fun.name() == "string_agg" => {
+        Expr::WindowFunction(call) if call.fun.name() == aggregates::STRING_AGG => {
             bytes::not_joined(call.fun.name(), &call.params.args, schema)?;
             Ok(Transformed::no(Expr::WindowFunction(call)))
         }
@@ -401,7 +405,7 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         Expr::SetComparison(of) => compared_to_rows(of, schema),
         Expr::Case(case) => Ok(chosen(case, schema)),
         Expr::WindowFunction(call)
-            if matches!(call.fun.name(), "lag" | "lead")
+            if matches!(call.fun.name(), windows::LAG | windows::LEAD)
                 && matches!(call.params.args.get(1), Some(Expr::Literal(rows, _)) if rows.is_null()) =>
         {
             Err(external(Error::usage_hint(
@@ -421,7 +425,8 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         }
         // What stands in for a row that is not there is in the same column as the values.
         Expr::WindowFunction(mut call)
-            if matches!(call.fun.name(), "lag" | "lead") && call.params.args.len() == 3 =>
+            if matches!(call.fun.name(), windows::LAG | windows::LEAD)
+                && call.params.args.len() == 3 =>
         {
             let args = &mut call.params.args;
             let both = types(&[&args[0], &args[2]]).filter(|both| {
@@ -440,22 +445,24 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         }
         Expr::ScalarFunction(mut call) => match call.func.name() {
             // Counts are BIGINT.
-            "array_length" | "array_ndims" | "cardinality" => {
+            scalars::ARRAY_LENGTH | scalars::ARRAY_NDIMS | scalars::CARDINALITY => {
                 let count = Box::new(Expr::ScalarFunction(call));
                 Ok(Transformed::yes(Expr::Cast(Cast::new(count, DataType::Int64))))
             }
             // DataFusion's answer has the argument's type, of which 9.99 may be the largest.
-            "ceil" | "floor" if call.args.len() == 1 => match call.args[0].get_type(schema) {
-                Ok(DataType::Decimal128(precision, scale)) if scale > 0 && precision < 38 => {
-                    let wider = DataType::Decimal128(precision + 1, scale);
-                    let value = std::mem::take(&mut call.args[0]);
-                    call.args[0] = Expr::Cast(Cast::new(Box::new(value), wider));
-                    Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            scalars::CEIL | scalars::FLOOR if call.args.len() == 1 => {
+                match call.args[0].get_type(schema) {
+                    Ok(DataType::Decimal128(precision, scale)) if scale > 0 && precision < 38 => {
+                        let wider = DataType::Decimal128(precision + 1, scale);
+                        let value = std::mem::take(&mut call.args[0]);
+                        call.args[0] = Expr::Cast(Cast::new(Box::new(value), wider));
+                        Ok(Transformed::yes(Expr::ScalarFunction(call)))
+                    }
+                    _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
                 }
-                _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
-            },
+            }
             // DataFusion makes `3 IN (x, 2)` of it, which is null where `x` is.
-            "array_has" if call.args.len() == 2 && is_made_here(&call.args[0]) => {
+            scalars::ARRAY_HAS if call.args.len() == 2 && is_made_here(&call.args[0]) => {
                 let is_null = call.args[1].clone().is_null();
                 let found = Expr::ScalarFunction(call);
                 let found = datafusion::functions::core::coalesce().call(vec![found, lit(false)]);
@@ -464,11 +471,11 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 Ok(Transformed::yes(Expr::Case(Case::new(None, when, Some(Box::new(found))))))
             }
             // No list is as long, and DataFusion takes no larger numbers.
-            "array_slice" if ends_beyond_lists(call.args.get(2)) => {
+            scalars::ARRAY_SLICE if ends_beyond_lists(call.args.get(2)) => {
                 call.args[2] = lit(i64::from(i32::MAX));
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
-            "coalesce" | "nvl" | "greatest" | "least" => {
+            scalars::COALESCE | scalars::NVL | scalars::GREATEST | scalars::LEAST => {
                 if let Some(args) = spans::in_step(&call.args, schema) {
                     call.args = args;
                     return Ok(Transformed::yes(Expr::ScalarFunction(call)));
@@ -483,7 +490,7 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             }
             // The number of places is a part of the answer's type, and becomes a literal of another type
             // only once types are settled.
-            "round"
+            scalars::ROUND
                 if matches!(
                     call.args.get(1),
                     Some(Expr::Literal(ScalarValue::Int64(Some(_)), _))
@@ -496,7 +503,7 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 call.args.push(Expr::Literal(places, metadata));
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
-            "to_char"
+            scalars::TO_CHAR
                 if call
                     .args
                     .first()
@@ -507,7 +514,7 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                     "extract(hour FROM b - a) and its like have their parts; CAST(b - a AS TEXT) is all of it",
                 )))
             }
-            "date_part" => Ok(match spans::part_of(&call.args, schema)? {
+            scalars::DATE_PART => Ok(match spans::part_of(&call.args, schema)? {
                 Some(part) => Transformed::yes(part),
                 // What `extract` is planned as is not the registered one.
                 None if call.func.as_ref() != times::date_part().as_ref() => {
@@ -517,7 +524,7 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 None => Transformed::no(Expr::ScalarFunction(call)),
             }),
             // DataFusion's wants all three of one type.
-            "nvl2" if call.args.len() == 3 => {
+            scalars::NVL2 if call.args.len() == 3 => {
                 let mut args = std::mem::take(&mut call.args).into_iter().map(Box::new);
                 let (Some(value), Some(then), otherwise) = (args.next(), args.next(), args.next())
                 else {
@@ -528,7 +535,7 @@ fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 Ok(Transformed::yes(case))
             }
             // What is given back is the first value as it is, whatever it is compared with.
-            "nullif" if call.args.len() == 2 && !call.args[0].is_volatile() => {
+            scalars::NULLIF if call.args.len() == 2 && !call.args[0].is_volatile() => {
                 let is_equal = comparison(&call.args[0], Operator::Eq, &call.args[1], schema);
                 let mut value = Box::new(call.args[0].clone());
                 // Of texts as the call has it: who refers to it from a subquery has seen that type.
@@ -558,7 +565,7 @@ fn ends_beyond_lists(end: Option<&Expr>) -> bool {
 }
 
 fn is_made_here(list: &Expr) -> bool {
-    matches!(list, Expr::ScalarFunction(call) if call.func.name() == "make_array")
+    matches!(list, Expr::ScalarFunction(call) if call.func.name() == scalars::MAKE_ARRAY)
 }
 
 /// How many rows ahead `lead`, or `lag` by a negative number, takes its value from.
@@ -572,8 +579,8 @@ fn leads_by(call: &WindowFunction) -> Option<i64> {
         Some(_) => return None,
     };
     match call.fun.name() {
-        "lead" => Some(rows),
-        "lag" => rows.checked_neg(),
+        windows::LEAD => Some(rows),
+        windows::LAG => rows.checked_neg(),
         _ => None,
     }
 }
@@ -602,9 +609,9 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
     let has_list = of.iter().any(|of| is_list(of.data_type()));
     let are_lists = of.iter().all(|of| is_list(of.data_type()) || of.data_type().is_null());
     let replaced = match name {
-        "character_length" if is_alone => Some(array_length_udf()),
-        "reverse" if is_alone => Some(array_reverse_udf()),
-        "concat" if has_list && are_lists => {
+        scalars::CHARACTER_LENGTH if is_alone => Some(array_length_udf()),
+        scalars::REVERSE if is_alone => Some(array_reverse_udf()),
+        scalars::CONCAT if has_list && are_lists => {
             // A null adds nothing to a list, and has no type of one.
             let lists = call.args.into_iter().zip(&of);
             let lists = lists.filter(|(_, of)| !of.data_type().is_null());
@@ -618,7 +625,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
         return Ok(Transformed::yes(Expr::ScalarFunction(call)));
     }
     // The items of a list are joined as other values are; of one without items nothing is.
-    if name == "concat_ws" && has_list {
+    if name == scalars::CONCAT_WS && has_list {
         let Some((separator, values)) = call.args.split_first() else {
             return Ok(Transformed::no(Expr::ScalarFunction(call)));
         };
@@ -633,7 +640,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
         call.args = std::iter::once(separator.clone()).chain(joined).collect();
         return Ok(Transformed::yes(Expr::ScalarFunction(call)));
     }
-    let shown_as_they_are = ["concat", "concat_ws", "to_char"];
+    let shown_as_they_are = [scalars::CONCAT, scalars::CONCAT_WS, scalars::TO_CHAR];
     let is_nested = |of: &FieldRef| of.data_type().is_nested();
     if !of.iter().any(is_nested) || shown_as_they_are.contains(&name) {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));

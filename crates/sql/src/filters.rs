@@ -7,7 +7,7 @@
 //!
 //! What it moves it puts together with what is there, and takes two equalities of one column for one that
 //! no row meets unless they are written alike: `'a' = k`, moved beside `k = 'a'` from a join's ON, made an
-//! empty side of it. So the column stands first in all of them.
+//! empty side of it. So the column stands first in all of them, in a filter and in the join below it.
 
 use std::sync::Arc;
 
@@ -20,10 +20,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::rewrite::is_comparison;
 
-/// The rule of DataFusion's that moves conditions.
-pub(crate) const REPLACED: &str = "push_down_filter";
-
-/// That rule, where it is right.
+/// DataFusion's rule that moves conditions, where it is right.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     /// DataFusion's.
@@ -44,15 +41,17 @@ impl OptimizerRule for Conditions {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
-        let (conditions, input) = match plan {
-            LogicalPlan::Filter(ref filter) => conditions(filter),
+        let filter = match plan {
+            LogicalPlan::Filter(filter) => with_columns_first(filter)?,
             LogicalPlan::Join(mut join) => {
                 let on = join.filter.take().map(columns_first).transpose()?;
                 join.filter = on;
                 return self.theirs.rewrite(LogicalPlan::Join(join), config);
             }
-            _ => return self.theirs.rewrite(plan, config),
+            plan => return self.theirs.rewrite(plan, config),
         };
+        let (conditions, input) = conditions(&filter);
+        let plan = LogicalPlan::Filter(filter);
         let groups = matches!(
             input.as_ref(),
             LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Distinct(_)
@@ -66,6 +65,23 @@ impl OptimizerRule for Conditions {
             .rewrite(below, config)?
             .map_data(|below| Ok(LogicalPlan::Filter(Filter::new(staying, Arc::new(below)))))
     }
+}
+
+/// A filter, and those and the join that stand below it, whose comparisons have the column first: DataFusion's rule puts
+/// all of them together.
+fn with_columns_first(filter: Filter) -> PlanResult<Filter> {
+    let input = match filter.input.as_ref() {
+        LogicalPlan::Filter(below) => {
+            Arc::new(LogicalPlan::Filter(with_columns_first(below.clone())?))
+        }
+        LogicalPlan::Join(join) if join.filter.is_some() => {
+            let mut join = join.clone();
+            join.filter = join.filter.take().map(columns_first).transpose()?;
+            Arc::new(LogicalPlan::Join(join))
+        }
+        _ => Arc::clone(&filter.input),
+    };
+    Ok(Filter::new(columns_first(filter.predicate)?, input))
 }
 
 /// Comparisons with what has a column on the left, where only one side has any.

@@ -32,6 +32,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::datafusion_names::{aggregates, scalars};
 use crate::nested;
 use crate::rewrite::{all_steps, is_comparison};
 
@@ -40,29 +41,30 @@ const NAME: &str = "comparable";
 
 /// The functions over lists and maps that compare members.
 const COMPARING_MEMBERS: [&str; 19] = [
-    "array_distinct",
-    "array_except",
-    "array_has",
-    "array_has_all",
-    "array_has_any",
-    "array_intersect",
-    "array_max",
-    "array_min",
-    "array_position",
-    "array_positions",
-    "array_remove",
-    "array_remove_all",
-    "array_remove_n",
-    "array_replace",
-    "array_replace_all",
-    "array_replace_n",
-    "array_sort",
-    "array_union",
-    "map_extract",
+    scalars::ARRAY_DISTINCT,
+    scalars::ARRAY_EXCEPT,
+    scalars::ARRAY_HAS,
+    scalars::ARRAY_HAS_ALL,
+    scalars::ARRAY_HAS_ANY,
+    scalars::ARRAY_INTERSECT,
+    scalars::ARRAY_MAX,
+    scalars::ARRAY_MIN,
+    scalars::ARRAY_POSITION,
+    scalars::ARRAY_POSITIONS,
+    scalars::ARRAY_REMOVE,
+    scalars::ARRAY_REMOVE_ALL,
+    scalars::ARRAY_REMOVE_N,
+    scalars::ARRAY_REPLACE,
+    scalars::ARRAY_REPLACE_ALL,
+    scalars::ARRAY_REPLACE_N,
+    scalars::ARRAY_SORT,
+    scalars::ARRAY_UNION,
+    scalars::MAP_EXTRACT,
 ];
 
 /// The aggregates that compare their arguments. Ours settle them themselves.
-const COMPARING_AGGREGATES: [&str; 4] = ["max", "median", "min", "percentile_cont"];
+const COMPARING_AGGREGATES: [&str; 4] =
+    [aggregates::MAX, aggregates::MEDIAN, aggregates::MIN, aggregates::PERCENTILE_CONT];
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
@@ -252,7 +254,8 @@ fn comparison(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         Expr::ScalarFunction(mut function) => {
             let name = function.func.name();
             // What is left of `nullif` is of a value that cannot be asked for twice.
-            if matches!(name, "greatest" | "least" | "nullif") || COMPARING_MEMBERS.contains(&name)
+            if matches!(name, scalars::GREATEST | scalars::LEAST | scalars::NULLIF)
+                || COMPARING_MEMBERS.contains(&name)
             {
                 let args = function.args.into_iter().map(settle);
                 function.args = args.collect::<PlanResult<_>>()?;
@@ -491,7 +494,11 @@ fn extremes(plan: LogicalPlan, of_floats: bool) -> PlanResult<Transformed<Logica
             other => other,
         };
         let call = match call {
-            Expr::AggregateFunction(call) if matches!(call.func.name(), "min" | "max") => call,
+            Expr::AggregateFunction(call)
+                if matches!(call.func.name(), aggregates::MIN | aggregates::MAX) =>
+            {
+                call
+            }
             _ => {
                 changed.push(None);
                 calls.push(expr.clone());

@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
+use crate::datafusion_names::windows;
 use crate::messages::external;
 use crate::zones::{is_utc, units};
 
@@ -202,8 +203,8 @@ fn so_far(call: &WindowFunction) -> Option<Arc<AggregateUDF>> {
         return None;
     }
     match call.fun.name() {
-        "first_value" => Some(first_value_udaf()),
-        "last_value" => Some(last_value_udaf()),
+        windows::FIRST_VALUE => Some(first_value_udaf()),
+        windows::LAST_VALUE => Some(last_value_udaf()),
         _ => None,
     }
 }

@@ -26,6 +26,7 @@ use datafusion::physical_plan::{
 };
 use tidemill_base::error::Error;
 
+use crate::datafusion_names::aggregates;
 use crate::messages::external;
 
 /// The rule.
@@ -99,7 +100,7 @@ fn of_columns(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     });
     // What tells of which set a row is names the keys as the sets do.
     let calls = step.aggr_expr.into_iter().map(|call| match call {
-        Expr::AggregateFunction(mut call) if call.func.name() == "grouping" => {
+        Expr::AggregateFunction(mut call) if call.func.name() == aggregates::GROUPING => {
             call.params.args = all(call.params.args);
             Expr::AggregateFunction(call)
         }

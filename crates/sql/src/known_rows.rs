@@ -50,12 +50,36 @@ pub struct KnownRows {
     known: Known,
     /// What is said of the columns that it gives; none in a plan without joins.
     said: Option<Arc<Statistics>>,
+    /// Whether each partition takes its splits from one queue, in the order of the source.
+    shares_splits: bool,
 }
 
 impl KnownRows {
     /// Of a scan of all its columns, of which `known` tells.
-    pub fn new(scan: StreamingTableExec, known: Known) -> Self {
-        KnownRows { scan: Arc::new(scan), known, said: None }
+    ///
+    /// `shares_splits` tells that its partitions take splits from one queue, so that a single one of them reads
+    /// all rows in the order of the source.
+    pub fn new(scan: StreamingTableExec, known: Known, shares_splits: bool) -> Self {
+        KnownRows { scan: Arc::new(scan), known, said: None, shares_splits }
+    }
+
+    /// The same scan on one partition, whose rows come in the order of the source; `None` where it has one already
+    /// or where each partition has splits of its own.
+    pub(crate) fn in_source_order(&self) -> PlanResult<Option<Arc<Self>>> {
+        let Some(scan) = self.scan.downcast_ref::<StreamingTableExec>() else { return Ok(None) };
+        if !self.shares_splits || scan.partitions().len() < 2 {
+            return Ok(None);
+        }
+        let columns = scan.projection().as_ref().map(|columns| columns.to_vec());
+        let single = StreamingTableExec::try_new(
+            Arc::clone(scan.partition_schema()),
+            scan.partitions()[..1].to_vec(),
+            columns.as_ref(),
+            scan.projected_output_ordering(),
+            scan.is_infinite(),
+            scan.limit(),
+        )?;
+        Ok(Some(self.with(Arc::new(single), self.said.clone())))
     }
 
     /// The scan itself.
@@ -64,7 +88,8 @@ impl KnownRows {
     }
 
     fn with(&self, scan: Arc<dyn ExecutionPlan>, said: Option<Arc<Statistics>>) -> Arc<Self> {
-        Arc::new(KnownRows { scan, known: Arc::clone(&self.known), said })
+        let (known, shares_splits) = (Arc::clone(&self.known), self.shares_splits);
+        Arc::new(KnownRows { scan, known, said, shares_splits })
     }
 }
 

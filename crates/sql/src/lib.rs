@@ -18,6 +18,7 @@
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill? `fan_out_sorts`: how are rows sorted? `input_order`: and
 //!   where in a source were they?
+//! - `datafusion_names`: the names by which rules, functions and operators of DataFusion are recognised.
 //! - `session`: all of it together. `messages`, `parse_hints`, `unknown_functions`: what DataFusion
 //!   says, in our words, and what to write instead.
 
@@ -29,6 +30,7 @@ mod cast_times;
 pub mod casts;
 mod coercion;
 mod constants;
+pub mod datafusion_names;
 pub mod dialects;
 pub mod digits;
 mod fan_out_sorts;
@@ -45,6 +47,7 @@ mod join_memory;
 pub mod kept_casts;
 pub mod known_rows;
 mod large_limits;
+mod limit_barriers;
 mod meeting;
 pub mod messages;
 mod multiples;

@@ -26,6 +26,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::types::EXACTLY;
 
+use crate::datafusion_names::{aggregates, scalars};
 use crate::rewrite::{all_steps, of_one};
 
 /// The rule. See the module.
@@ -82,7 +83,8 @@ fn compared(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
 
 /// A function that finds the smallest or largest value, or sorts, over keys.
 fn of_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
-    let completed = call.func.name() == "array_sort" && name_the_place_of_nulls(&mut call.args);
+    let completed =
+        call.func.name() == scalars::ARRAY_SORT && name_the_place_of_nulls(&mut call.args);
     let first = call.args.first().and_then(|first| first.get_type(schema).ok());
     let unchanged = |call| Transformed::new_transformed(Expr::ScalarFunction(call), completed);
     let Some(first) = first else { return unchanged(call) };
@@ -91,15 +93,19 @@ fn of_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr>
         _ => None,
     };
     let answer = match call.func.name() {
-        "array_has_all" if call.args.len() == 2 => return where_there_are_lists(call, schema),
-        "greatest" | "least" if has_key(&first) => {
+        scalars::ARRAY_HAS_ALL if call.args.len() == 2 => {
+            return where_there_are_lists(call, schema);
+        }
+        scalars::GREATEST | scalars::LEAST if has_key(&first) => {
             call.args = call.args.into_iter().map(key).collect();
             first
         }
-        "array_sort" | "array_max" | "array_min" if item.as_ref().is_some_and(has_key) => {
+        scalars::ARRAY_SORT | scalars::ARRAY_MAX | scalars::ARRAY_MIN
+            if item.as_ref().is_some_and(has_key) =>
+        {
             call.args[0] = keyed(Keys::OfItems, std::mem::take(&mut call.args[0]));
             match (call.func.name(), item) {
-                ("array_sort", _) | (_, None) => first,
+                (scalars::ARRAY_SORT, _) | (_, None) => first,
                 (_, Some(item)) => item,
             }
         }
@@ -168,7 +174,9 @@ fn extremes_of_windows(window: Window, schema: &DFSchema) -> PlanResult<Transfor
             other => other,
         };
         let argument = match inner {
-            Expr::WindowFunction(call) if matches!(call.fun.name(), "max" | "min") => {
+            Expr::WindowFunction(call)
+                if matches!(call.fun.name(), aggregates::MAX | aggregates::MIN) =>
+            {
                 call.params.args.first().and_then(|first| first.get_type(schema).ok())
             }
             _ => None,

@@ -12,12 +12,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// Takes keys from a join's own condition.
-pub(crate) const OF_A_JOIN: &str = "extract_equijoin_predicate";
-/// Takes keys of all inner joins below a condition from that.
-pub(crate) const OF_ALL_JOINS: &str = "eliminate_cross_join";
+use crate::datafusion_names::optimizer_rules;
 
-/// One of these rules, where it is right.
+/// One of the two rules, where it is right: `extract_equijoin_predicate` takes keys from a join's own condition,
+/// `eliminate_cross_join` those of all inner joins from the condition above them.
 #[derive(Debug)]
 pub(crate) struct JoinKeys {
     /// DataFusion's.
@@ -39,7 +37,9 @@ impl OptimizerRule for JoinKeys {
         config: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
         let is_null_safe = match self.name() {
-            OF_ALL_JOINS => plan.exists(|plan| Ok(null_equals_null(plan)))?,
+            optimizer_rules::ELIMINATE_CROSS_JOIN => {
+                plan.exists(|plan| Ok(null_equals_null(plan)))?
+            }
             _ => null_equals_null(&plan),
         };
         match is_null_safe {

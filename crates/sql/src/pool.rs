@@ -39,6 +39,7 @@ use tidemill_base::error::Error;
 use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 
+use crate::datafusion_names::consumers;
 use crate::messages::OUT_OF_MEMORY;
 use crate::windows::{in_parts, running_totals, whole_partitions};
 use crate::{fan_out_sorts, portions};
@@ -48,7 +49,7 @@ const ROWS_BYTES_MIN: usize = 1 << 20;
 
 /// What an operator of DataFusion's does when it is refused memory, by the name it registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OperatorKind {
+pub(crate) enum OperatorKind {
     /// Sorts what it holds and writes it out.
     Sort,
     /// Spills by itself before it has more than its share.
@@ -75,14 +76,14 @@ impl OperatorKind {
         matches!(self, OperatorKind::Sort | OperatorKind::FanOut | OperatorKind::Groups)
     }
 
-    fn of(consumer: &MemoryConsumer) -> Self {
+    pub(crate) fn of(consumer: &MemoryConsumer) -> Self {
         let name = consumer.name();
         match consumer.can_spill() {
-            _ if name.starts_with("ExternalSorterMerge") => OperatorKind::Merge,
-            _ if name.starts_with("SortPreservingMerge") => OperatorKind::Partitions,
-            true if name.starts_with("ExternalSorter") => OperatorKind::Sort,
+            _ if name.starts_with(consumers::EXTERNAL_SORTER_MERGE) => OperatorKind::Merge,
+            _ if name.starts_with(consumers::SORT_PRESERVING_MERGE) => OperatorKind::Partitions,
+            true if name.starts_with(consumers::EXTERNAL_SORTER) => OperatorKind::Sort,
             true if name.starts_with(fan_out_sorts::CONSUMER) => OperatorKind::FanOut,
-            true if name.contains("Repartition") => OperatorKind::Channel,
+            true if name.contains(consumers::REPARTITION) => OperatorKind::Channel,
             true => OperatorKind::Groups,
             false if name.starts_with(portions::CONSUMER) => OperatorKind::Rows,
             false
@@ -298,20 +299,20 @@ fn short(bytes: u64) -> String {
 }
 
 /// What a user calls the operator of that name, and what else helps.
-fn words(name: &str) -> (&'static str, &'static str) {
+pub(crate) fn words(name: &str) -> (&'static str, &'static str) {
     let is = |part: &str| name.contains(part);
-    if is("SMJ") {
+    if is(consumers::SORT_MERGE_JOIN) {
         ("a join of rows of which very many are equal", "; or join on more columns")
-    } else if is("Join") {
+    } else if is(consumers::JOIN) {
         ("a join that holds one of its sides", "; or join fewer rows or columns")
-    } else if is("TopK") {
+    } else if is(consumers::TOP_K) {
         (
             "`ORDER BY … LIMIT`, which holds the rows of the limit,",
             "; or take fewer rows or columns",
         )
-    } else if is("SortPreservingMerge") || is("ExternalSorter") {
+    } else if is(consumers::SORT_PRESERVING_MERGE) || is(consumers::EXTERNAL_SORTER) {
         ("the merge of a sort", "; or sort fewer columns")
-    } else if is("Aggregate") {
+    } else if is(consumers::AGGREGATE) {
         (
             "an aggregation that keeps its values (`median`, `array_agg`, `count(DISTINCT …)` …)",
             "; `quantile` and `unique` keep a summary instead",
@@ -328,7 +329,7 @@ fn words(name: &str) -> (&'static str, &'static str) {
         )
     } else if name.starts_with(portions::CONSUMER) {
         ("what expressions make of a few rows", "; or take fewer of long values at once")
-    } else if is("Recursive") {
+    } else if is(consumers::RECURSIVE) {
         ("a recursive query", "; or let it end earlier")
     } else {
         ("a step of the query", "")

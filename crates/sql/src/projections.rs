@@ -24,10 +24,7 @@ use datafusion::physical_plan::projection::{
 
 use crate::in_place::InPlace;
 
-/// The rule of DataFusion's that moves projections.
-pub(crate) const REPLACED: &str = "ProjectionPushdown";
-
-/// That rule, where it is right.
+/// DataFusion's rule that moves projections, where it is right.
 #[derive(Debug)]
 pub(crate) struct Projections {
     /// DataFusion's.

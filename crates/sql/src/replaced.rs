@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use tidemill_base::types::EXACTLY;
 
 use crate::bytes::{Octets, counted, is_bytes, joint_of_bytes, or_of_bytes};
+use crate::datafusion_names::scalars;
 
 /// All of them.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
@@ -57,7 +58,7 @@ impl Nvl {
 
 impl ScalarUDFImpl for Nvl {
     fn name(&self) -> &str {
-        "nvl"
+        scalars::NVL
     }
 
     fn aliases(&self) -> &[String] {
@@ -420,7 +421,7 @@ impl ScalarUDFImpl for Places {
         static ROUND: LazyLock<Arc<ScalarUDF>> = LazyLock::new(math::round);
         static TRUNC: LazyLock<Arc<ScalarUDF>> = LazyLock::new(math::trunc);
         match self.name() {
-            "trunc" => TRUNC.documentation(),
+            scalars::TRUNC => TRUNC.documentation(),
             _ => ROUND.documentation(),
         }
     }

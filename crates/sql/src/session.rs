@@ -22,9 +22,10 @@ use crate::bytes::ListsOfBytes;
 use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimesOfDay};
 use crate::constants::Constants;
+use crate::datafusion_names::{self, optimizer_rules, physical_rules, scalars};
 use crate::dialects::ROW_MAKERS;
 use crate::fan_out_sorts::{FanOutSorts, OfRun};
-use crate::filters::{self, Conditions};
+use crate::filters::Conditions;
 use crate::floats::OneOrder;
 use crate::grouping_sets::{NothingKnown, SetsOfColumns};
 use crate::guards::{Guarded, KeptCases};
@@ -32,14 +33,15 @@ use crate::join_memory::JoinsInMemory;
 use crate::kept_casts::KeptCasts;
 use crate::known_rows::KnownToJoins;
 use crate::large_limits::LargeLimits;
+use crate::limit_barriers::LimitBarriers;
 use crate::messages::Told;
 use crate::multiples::Multiples;
 use crate::nested::NestedOrder;
-use crate::null_safe::{self, JoinKeys};
+use crate::null_safe::JoinKeys;
 use crate::patterns::SimilarTo;
 use crate::portions::KeepToBudget;
-use crate::projections::{self, Projections};
-use crate::sorted_unions::{self, CheckedPlan};
+use crate::projections::Projections;
+use crate::sorted_unions::CheckedPlan;
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
 use crate::text_parts::TextParts;
@@ -93,10 +95,7 @@ const PARTITION_BYTES_MIN: usize = 32 << 20;
 /// Rules of physical plans that are left out. They move conditions below joins by the columns' bare names,
 /// and so to the wrong one of two columns of a name (DataFusion's issue 25296, mended after its 55.2). What
 /// they move is below the joins already, by the rule for logical plans, and none of our sources takes more.
-const WITHOUT: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
-
-/// The rule that settles which side of a join is held.
-const SIDES_OF_JOINS: &str = "join_selection";
+const WITHOUT: [&str; 2] = [physical_rules::FILTER_PUSHDOWN, physical_rules::FILTER_PUSHDOWN_POST];
 
 /// What a run of a plan may take.
 fn runtime(budget_bytes: usize, settings: &Settings) -> Result<Arc<RuntimeEnv>> {
@@ -164,12 +163,14 @@ pub struct Brought<'a> {
 /// A session without tables, for plans that may take `budget_bytes`.
 ///
 /// # Errors
-/// As DataFusion's runtime.
+/// As DataFusion's runtime; [`Error::Internal`](tidemill_base::error::Error::Internal) where DataFusion lacks a [name
+/// that is recognised](crate::datafusion_names).
 pub fn open(
     budget_bytes: usize,
     settings: &Settings,
     Brought { others, of_windows, running_totals }: Brought<'_>,
 ) -> Result<SessionContext> {
+    datafusion_names::check()?;
     let config = SessionConfig::new()
         .with_information_schema(false)
         .with_extension(Arc::new(ScanMode::Pooled(settings.threads)))
@@ -181,10 +182,11 @@ pub fn open(
         let other = others.iter().find(|(name, _)| *name == rule.name());
         match (rule.name(), other) {
             (_, Some((_, other))) => Arc::clone(other),
-            (null_safe::OF_A_JOIN | null_safe::OF_ALL_JOINS, _) => {
-                Arc::new(JoinKeys { theirs: rule }) as _
-            }
-            (filters::REPLACED, _) => Arc::new(Conditions { theirs: rule }) as _,
+            (
+                optimizer_rules::EXTRACT_EQUIJOIN_PREDICATE | optimizer_rules::ELIMINATE_CROSS_JOIN,
+                _,
+            ) => Arc::new(JoinKeys { theirs: rule }) as _,
+            (optimizer_rules::PUSH_DOWN_FILTER, _) => Arc::new(Conditions { theirs: rule }) as _,
             _ => rule,
         }
     });
@@ -193,9 +195,11 @@ pub fn open(
     let first: [PhysicalRule; 2] = [Arc::new(NothingKnown), Arc::new(KnownToJoins)];
     let joins: PhysicalRule = Arc::new(JoinsInMemory { bytes_max: budget_bytes / 2 });
     let checked = first.into_iter().chain(checked).flat_map(|rule| match rule.name() {
-        sorted_unions::REPLACED => vec![Arc::new(CheckedPlan) as _],
-        projections::REPLACED => vec![Arc::new(Projections { theirs: rule }) as _],
-        SIDES_OF_JOINS => vec![rule, Arc::clone(&joins)],
+        physical_rules::SANITY_CHECK_PLAN => vec![Arc::new(CheckedPlan) as _],
+        physical_rules::PROJECTION_PUSHDOWN => vec![Arc::new(Projections { theirs: rule }) as _],
+        physical_rules::ENSURE_REQUIREMENTS => vec![Arc::new(LimitBarriers { theirs: rule }) as _],
+        // Which side of a join is held is settled by then.
+        physical_rules::JOIN_SELECTION => vec![rule, Arc::clone(&joins)],
         _ => vec![rule],
     });
     let state = SessionStateBuilder::new()
@@ -253,7 +257,7 @@ pub fn open(
     context.register_udf(times::date_trunc());
     context.register_udf(times::date_bin());
     context.register_udf(times::date_part().as_ref().clone());
-    if let Some(theirs) = all.scalar_functions().get("to_timestamp") {
+    if let Some(theirs) = all.scalar_functions().get(scalars::TO_TIMESTAMP) {
         context.register_udf(times::to_timestamp(theirs));
     }
     Ok(context)
@@ -261,12 +265,12 @@ pub fn open(
 
 /// Functions of text by formats of chrono's.
 const OF_FORMATS: [&str; 6] = [
-    "to_date",
-    "to_timestamp",
-    "to_timestamp_seconds",
-    "to_timestamp_millis",
-    "to_timestamp_micros",
-    "to_timestamp_nanos",
+    scalars::TO_DATE,
+    scalars::TO_TIMESTAMP,
+    scalars::TO_TIMESTAMP_SECONDS,
+    scalars::TO_TIMESTAMP_MILLIS,
+    scalars::TO_TIMESTAMP_MICROS,
+    scalars::TO_TIMESTAMP_NANOS,
 ];
 
 /// DataFusion's rules, with ours before and after: the first of them settle types where its own choice loses
@@ -294,8 +298,11 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// condition that is never true stays in its place: DataFusion would push it below an aggregate that
 /// answers over no rows.
 pub fn keeping_sources(state: &SessionState) -> SessionState {
-    const EMPTYING: [&str; 3] =
-        ["eliminate_filter", "propagate_empty_relation", "push_down_filter"];
+    const EMPTYING: [&str; 3] = [
+        optimizer_rules::ELIMINATE_FILTER,
+        optimizer_rules::PROPAGATE_EMPTY_RELATION,
+        optimizer_rules::PUSH_DOWN_FILTER,
+    ];
     let rules = state.optimizers().iter().filter(|rule| !EMPTYING.contains(&rule.name())).cloned();
     SessionStateBuilder::new_from_existing(state.clone())
         .with_optimizer_rules(rules.collect())

@@ -26,10 +26,9 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-/// DataFusion's rule of this name has the same purpose.
-pub(crate) const REPLACED: &str = "SanityCheckPlan";
+use crate::datafusion_names::physical_rules;
 
-/// Checks that each step gets what it needs.
+/// Checks that each step gets what it needs, in the place of DataFusion's rule of this name.
 #[derive(Debug)]
 pub(crate) struct CheckedPlan;
 
@@ -50,7 +49,7 @@ impl PhysicalOptimizerRule for CheckedPlan {
     }
 
     fn name(&self) -> &str {
-        REPLACED
+        physical_rules::SANITY_CHECK_PLAN
     }
 
     fn schema_check(&self) -> bool {

@@ -28,6 +28,7 @@ use datafusion::logical_expr::{
 use tidemill_base::error::Error;
 use tidemill_base::types::EXACTLY;
 
+use crate::datafusion_names::scalars;
 use crate::messages::external;
 use crate::rewrite::of_one;
 use crate::zones::units;
@@ -303,7 +304,7 @@ impl SpanPart {
 
 impl ScalarUDFImpl for SpanPart {
     fn name(&self) -> &str {
-        "date_part"
+        scalars::DATE_PART
     }
 
     fn signature(&self) -> &Signature {

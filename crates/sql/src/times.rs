@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
 use tidemill_base::error::Error;
 use tidemill_base::types::{EXACTLY, sql_type};
 
+use crate::datafusion_names::scalars;
 use crate::messages::external;
 use crate::rewrite::of_one;
 use crate::zones::{Twice, clocks, instants, is_utc, units};
@@ -147,7 +148,7 @@ fn truncated(array: &ArrayRef, part: Truncation, unit: TimeUnit) -> PlanResult<A
 
 impl ScalarUDFImpl for DateTrunc {
     fn name(&self) -> &str {
-        "date_trunc"
+        scalars::DATE_TRUNC
     }
 
     fn aliases(&self) -> &[String] {
@@ -262,7 +263,7 @@ struct DateBin {
 
 impl ScalarUDFImpl for DateBin {
     fn name(&self) -> &str {
-        "date_bin"
+        scalars::DATE_BIN
     }
 
     fn signature(&self) -> &Signature {

@@ -22,6 +22,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{Cast, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawWindowExpr};
 
+use crate::datafusion_names::windows;
+
 /// Plans `row_number` and ranks as BIGINT, which counts are, too: DataFusion's have no sign, so that
 /// `row_number() OVER () - 5` would be a DECIMAL and `-rank() OVER (…)` an error.
 #[derive(Debug)]
@@ -29,7 +31,10 @@ pub(crate) struct Ranks;
 
 impl ExprPlanner for Ranks {
     fn plan_window(&self, raw: RawWindowExpr) -> PlanResult<PlannerResult<RawWindowExpr>> {
-        if !matches!(raw.func_def.name(), "row_number" | "rank" | "dense_rank" | "ntile") {
+        if !matches!(
+            raw.func_def.name(),
+            windows::ROW_NUMBER | windows::RANK | windows::DENSE_RANK | windows::NTILE
+        ) {
             return Ok(PlannerResult::Original(raw));
         }
         let params = WindowFunctionParams {

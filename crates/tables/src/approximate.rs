@@ -11,6 +11,7 @@ use datafusion::functions_aggregate::approx_median::ApproxMedian;
 use datafusion::functions_aggregate::approx_percentile_cont::ApproxPercentileCont;
 use datafusion::logical_expr::{AggregateUDFImpl, DocSection, Documentation, Signature};
 use tidemill_sketch::HllParams;
+use tidemill_sql::datafusion_names::aggregates;
 
 use crate::Function;
 use crate::added::{Added, parse_ranks};
@@ -34,9 +35,9 @@ impl Standard {
     /// The name in SQL.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Standard::Distinct => "approx_distinct",
-            Standard::Median => "approx_median",
-            Standard::PercentileCont => "approx_percentile_cont",
+            Standard::Distinct => aggregates::APPROX_DISTINCT,
+            Standard::Median => aggregates::APPROX_MEDIAN,
+            Standard::PercentileCont => aggregates::APPROX_PERCENTILE_CONT,
         }
     }
 

@@ -6,6 +6,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
+use tidemill_sql::datafusion_names::aggregates;
 
 use crate::added::Added;
 use crate::approximate::Standard;
@@ -86,7 +87,7 @@ pub fn function_of(
     if let Some(of) = first_rows::of_call(call) {
         return Ok((Function::FirstRows(Arc::clone(of)), params.args.clone()));
     }
-    if let ("percentile_cont", [value, Expr::Literal(share, _)], false) =
+    if let (aggregates::PERCENTILE_CONT, [value, Expr::Literal(share, _)], false) =
         (name, params.args.as_slice(), params.distinct)
     {
         let share = match share.cast_to(&DataType::Float64) {
@@ -101,8 +102,15 @@ pub fn function_of(
     if !params.order_by.is_empty() {
         return Err(format!("`{name}` is called with ORDER BY"));
     }
-    let distinct_is_harmless =
-        matches!(name, "min" | "max" | "bool_and" | "bool_or" | "bit_and" | "bit_or");
+    let distinct_is_harmless = matches!(
+        name,
+        aggregates::MIN
+            | aggregates::MAX
+            | aggregates::BOOL_AND
+            | aggregates::BOOL_OR
+            | aggregates::BIT_AND
+            | aggregates::BIT_OR
+    );
     if params.distinct && !distinct_is_harmless {
         return Err(format!("`{name}` is called with DISTINCT"));
     }
@@ -110,20 +118,20 @@ pub fn function_of(
         return Ok((Function::Statistic(statistic), params.args.clone()));
     }
     let function = match (name, params.args.as_slice()) {
-        ("count", []) => return Ok((Function::Count, vec![])),
-        ("count", [Expr::Literal(value, _)]) if !value.is_null() => {
+        (aggregates::COUNT, []) => return Ok((Function::Count, vec![])),
+        (aggregates::COUNT, [Expr::Literal(value, _)]) if !value.is_null() => {
             return Ok((Function::Count, vec![]));
         }
-        ("count", [_]) => Function::Count,
-        ("sum", [_]) => Function::Sum,
-        ("avg", [_]) => Function::Mean,
+        (aggregates::COUNT, [_]) => Function::Count,
+        (aggregates::SUM, [_]) => Function::Sum,
+        (aggregates::AVG, [_]) => Function::Mean,
         // All are true if the least is, and some if the greatest is.
-        ("min" | "bool_and", [_]) => Function::Min,
-        ("max" | "bool_or", [_]) => Function::Max,
-        ("bit_and", [_]) => Function::Bits(BitsOf::And),
-        ("bit_or", [_]) => Function::Bits(BitsOf::Or),
-        ("bit_xor", [_]) => Function::Bits(BitsOf::Xor),
-        ("median", [_]) => Function::Median,
+        (aggregates::MIN | aggregates::BOOL_AND, [_]) => Function::Min,
+        (aggregates::MAX | aggregates::BOOL_OR, [_]) => Function::Max,
+        (aggregates::BIT_AND, [_]) => Function::Bits(BitsOf::And),
+        (aggregates::BIT_OR, [_]) => Function::Bits(BitsOf::Or),
+        (aggregates::BIT_XOR, [_]) => Function::Bits(BitsOf::Xor),
+        (aggregates::MEDIAN, [_]) => Function::Median,
         _ => return Err(other()),
     };
     Ok((function, params.args.clone()))
@@ -132,13 +140,13 @@ pub fn function_of(
 /// Whether the answer of a call depends on the order in which rows come.
 pub fn depends_on_order(call: &AggregateFunction) -> bool {
     const ORDERED: [&str; 7] = [
-        "any_value",
-        "array_agg",
+        aggregates::ANY_VALUE,
+        aggregates::ARRAY_AGG,
         "collect",
-        "first_value",
-        "last_value",
-        "nth_value",
-        "string_agg",
+        aggregates::FIRST_VALUE,
+        aggregates::LAST_VALUE,
+        aggregates::NTH_VALUE,
+        aggregates::STRING_AGG,
     ];
     ORDERED.contains(&call.func.name()) && !distinct::is_of_one_row(call)
 }

@@ -31,6 +31,7 @@ use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use tidemill_sketch::{Dialect, Hll, Ids};
+use tidemill_sql::datafusion_names::aggregates;
 
 use crate::Function;
 use crate::calls::{aggregate_call, function_of};
@@ -39,9 +40,6 @@ use crate::lists;
 /// The rule, in the place of DataFusion's.
 #[derive(Debug, Default)]
 pub(crate) struct DistinctCounts(SingleDistinctToGroupBy);
-
-/// The name of DataFusion's.
-pub(crate) const REPLACED: &str = "single_distinct_aggregation_to_group_by";
 
 impl OptimizerRule for DistinctCounts {
     fn name(&self) -> &str {
@@ -94,17 +92,17 @@ impl OptimizerRule for DistinctCounts {
 
 /// Functions of different values that are asked of the groups of them.
 const OF_DIFFERENT: [&str; 11] = [
-    "array_agg",
-    "avg",
-    "bit_xor",
-    "count",
-    "median",
-    "stddev",
-    "stddev_pop",
-    "string_agg",
-    "sum",
-    "var",
-    "var_pop",
+    aggregates::ARRAY_AGG,
+    aggregates::AVG,
+    aggregates::BIT_XOR,
+    aggregates::COUNT,
+    aggregates::MEDIAN,
+    aggregates::STDDEV,
+    aggregates::STDDEV_POP,
+    aggregates::STRING_AGG,
+    aggregates::SUM,
+    aggregates::VAR,
+    aggregates::VAR_POP,
 ];
 
 fn is_of_different(call: &AggregateFunction) -> bool {
@@ -113,7 +111,7 @@ fn is_of_different(call: &AggregateFunction) -> bool {
         && params.distinct
         && match params.args.as_slice() {
             [_] => true,
-            [_, Expr::Literal(_, _)] => call.func.name() == "string_agg",
+            [_, Expr::Literal(_, _)] => call.func.name() == aggregates::STRING_AGG,
             _ => false,
         }
         && params.order_by.is_empty()
@@ -183,7 +181,7 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
     let mut branch: Option<Expr> = None;
     for (index, count) in counts.iter().enumerate() {
         let is_list = |call: &AggregateFunction| {
-            call.func.name() == "array_agg"
+            call.func.name() == aggregates::ARRAY_AGG
                 && is_of_different(call)
                 && *count == (&call.params.args[0], call.params.filter.as_deref())
         };
@@ -248,11 +246,11 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
                 call.params.filter = None;
                 call.params.args[0] = column(counted(place));
                 // Lists and texts of different values are in their order: there is no other in groups of them.
-                let is_list = call.func.name() == "array_agg";
+                let is_list = call.func.name() == aggregates::ARRAY_AGG;
                 if is_list {
                     call.params.filter = Some(Box::new(branch_is(place + 1)));
                 }
-                let is_ordered = is_list || call.func.name() == "string_agg";
+                let is_ordered = is_list || call.func.name() == aggregates::STRING_AGG;
                 if is_ordered && !counts[place].0.get_type(schema)?.is_nested() {
                     let sort = Sort::new(column(counted(place)), true, false);
                     call.params.order_by = vec![sort];

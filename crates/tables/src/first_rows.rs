@@ -41,6 +41,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use tidemill_base::error::{Error, Result};
+use tidemill_sql::datafusion_names::windows;
 use tidemill_sql::unnested::without_keys;
 use tidemill_sql::{floats, kept_casts};
 
@@ -56,7 +57,7 @@ const MOST: usize = 1000;
 const ROWS: &str = "first rows";
 
 /// The field of the answer that has a row's number.
-const NUMBER: &str = "row_number";
+const NUMBER: &str = windows::ROW_NUMBER;
 
 /// Which rows of a group are its first.
 pub struct FirstRows {
@@ -290,7 +291,7 @@ fn row_number(expr: &Expr) -> Option<&WindowFunction> {
     match expr {
         Expr::Alias(alias) => row_number(&alias.expr),
         Expr::WindowFunction(call)
-            if call.fun.name() == "row_number"
+            if call.fun.name() == windows::ROW_NUMBER
                 && call.params.filter.is_none()
                 && call.params.args.is_empty() =>
         {

@@ -17,6 +17,8 @@ use datafusion::logical_expr::{
     LogicalPlan, ReversedUDAF, Signature,
 };
 
+use tidemill_sql::datafusion_names::{aggregates, scalars};
+
 use crate::calls::aggregate_call;
 use crate::first_values::{FirstOfAll, FirstValues, Kept};
 
@@ -46,7 +48,7 @@ fn limited(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     for (index, expr) in aggregate.aggr_expr.iter().enumerate() {
         let column = Column::from(aggregate.schema.qualified_field(keys + index));
         let call = aggregate_call(expr).filter(|call| {
-            call.func.name() == "array_agg"
+            call.func.name() == aggregates::ARRAY_AGG
                 && !call.params.distinct
                 && self::most(&call.func).is_none()
         });
@@ -82,7 +84,7 @@ fn most_of(exprs: &[Expr], list: &Column) -> Option<usize> {
         let walked = expr.apply(|expr| {
             match expr {
                 Expr::ScalarFunction(call)
-                    if call.func.name() == "array_slice" && is_list(&call.args[0]) =>
+                    if call.func.name() == scalars::ARRAY_SLICE && is_list(&call.args[0]) =>
                 {
                     let whole = |expr: Option<&Expr>| match expr {
                         Some(Expr::Literal(value, _)) => match value.cast_to(&DataType::Int64) {

@@ -11,8 +11,12 @@
 //! as many partitions as have room stay in memory to the end (hybrid hash aggregation). Where the order of
 //! states matters, a partition's groups become the first chunk of one file, and what arrives for it
 //! afterwards is appended unmerged. At the end what is on disk is folded part by part, again in that order;
-//! where its groups do not fit memory either, it is repartitioned by further bits of the hash into 16
-//! smaller files first.
+//! where its groups do not fit memory either, those folded so far and the rest of the file are repartitioned by
+//! further bits of the hash into 16 smaller files. Finished groups leave part by part, too: no more parts are in memory
+//! at a time than threads fold.
+//!
+//! Memory is counted in the run's [`MemoryAccount`], beside the workers' tables and those of other folds: it has the
+//! fullest of them spilled, of a fold one partition at a time.
 //!
 //! What is spilled, and when, depends on how the threads happen to run. The answer does not:
 //! it comes in the order of its keys where it is small, else in the order of their hashes,
@@ -31,6 +35,7 @@ use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::Estimate;
 use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::memory::human;
+use tidemill_base::memory_account::{Charge, MemoryAccount, MemoryHolder};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::pool;
@@ -79,23 +84,22 @@ fn group_bytes_max(budget_bytes: usize) -> usize {
 pub struct Partitioned {
     chunk: Chunk,
     rows: Vec<Vec<u32>>,
-    encoded: OnceLock<RecordBatch>,
-    bytes: usize,
-    used: Arc<AtomicUsize>,
+    encoded: OnceLock<(RecordBatch, Charge)>,
+    account: MemoryAccount,
+    charge: Charge,
 }
 
 impl Partitioned {
     fn encoded(&self) -> Result<&RecordBatch> {
         if self.encoded.get().is_none() {
-            let _ = self.encoded.set(self.chunk.encode()?);
+            let encoded = self.chunk.encode()?;
+            let charge = self.account.charge(encoded.get_array_memory_size());
+            let _ = self.encoded.set((encoded, charge));
         }
-        self.encoded.get().ok_or_else(|| Error::Internal("an encoded chunk vanished".into()))
-    }
-}
-
-impl Drop for Partitioned {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        let encoded = self.encoded.get();
+        let (batch, _) =
+            encoded.ok_or_else(|| Error::Internal("an encoded chunk vanished".into()))?;
+        Ok(batch)
     }
 }
 
@@ -106,7 +110,7 @@ pub struct Load {
     pub rows: usize,
     /// Groups, each as often as it was handed over.
     pub groups: usize,
-    /// Bytes in memory.
+    /// Bytes in memory, of all tables of the account.
     pub bytes: usize,
 }
 
@@ -135,10 +139,10 @@ impl Pending {
 
 struct Partition {
     table: Table,
-    bytes: usize,
+    table_charge: Charge,
     /// Rows that are grouped in the end.
     blocks: Vec<Block>,
-    block_bytes: usize,
+    block_charge: Charge,
     spill: Option<Spilling>,
 }
 
@@ -204,9 +208,18 @@ impl Spilling {
 }
 
 impl Partition {
-    fn new(spec: &Arc<TableSpec>) -> Result<Self> {
-        let table = Table::new(spec)?;
-        Ok(Partition { table, bytes: 0, blocks: Vec::new(), block_bytes: 0, spill: None })
+    fn new(spec: &Arc<TableSpec>, account: &MemoryAccount) -> Result<Self> {
+        Ok(Partition {
+            table: Table::new(spec)?,
+            table_charge: account.charge(0),
+            blocks: Vec::new(),
+            block_charge: account.charge(0),
+            spill: None,
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.table_charge.bytes() + self.block_charge.bytes()
     }
 }
 
@@ -216,8 +229,8 @@ pub struct Merger {
     is_order_free: bool,
     budget_bytes: usize,
     space: SpillSpace,
-    /// Bytes of tables, of chunks on their way and of rows.
-    used: Arc<AtomicUsize>,
+    /// Counts tables, chunks on their way and rows.
+    account: MemoryAccount,
     /// Rows that are to be grouped in the end, and groups that were handed over.
     rows: AtomicUsize,
     groups: AtomicUsize,
@@ -232,40 +245,63 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// A fold that holds about `budget_bytes` and spills to an unnamed file in each of `folders`.
+    /// A fold that charges an account, in which it registers, and spills to an unnamed file in each of `folders`.
     ///
     /// # Errors
     /// As [`Table::new`].
     pub fn new(
         spec: &Arc<TableSpec>,
-        budget_bytes: usize,
+        account: &MemoryAccount,
         folders: &[PathBuf],
         cancel: &Cancel,
         progress: &Progress,
-    ) -> Result<Self> {
-        let partition = || Ok(Mutex::new(Partition::new(spec)?));
-        Ok(Merger {
+    ) -> Result<Arc<Self>> {
+        Self::from_bit(0, spec, account, folders, (cancel, progress))
+    }
+
+    /// The same of chunks whose hashes all have the same first bits, as one of `ranges` has: they are
+    /// partitioned by those behind. Rows that are grouped in the end are none of it.
+    ///
+    /// # Errors
+    /// As [`Merger::new`].
+    pub fn of_one_range(
+        ranges: Ranges,
+        spec: &Arc<TableSpec>,
+        account: &MemoryAccount,
+        folders: &[PathBuf],
+        (cancel, progress): (&Cancel, &Progress),
+    ) -> Result<Arc<Self>> {
+        Self::from_bit(ranges.bits(), spec, account, folders, (cancel, progress))
+    }
+
+    fn from_bit(
+        first_bit: u32,
+        spec: &Arc<TableSpec>,
+        account: &MemoryAccount,
+        folders: &[PathBuf],
+        (cancel, progress): (&Cancel, &Progress),
+    ) -> Result<Arc<Self>> {
+        // The rest is for workers' tables at least.
+        let budget_bytes = account.limit_bytes() / 5 * 4;
+        let partition = || Ok(Mutex::new(Partition::new(spec, account)?));
+        let merger = Arc::new(Merger {
             spec: Arc::clone(spec),
             is_order_free: spec.is_order_free(),
             budget_bytes,
             space: SpillSpace::new(folders, progress),
-            used: Arc::default(),
+            account: account.clone(),
             rows: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
             tried_at: AtomicUsize::new(tried_at_least(budget_bytes)),
-            first_bit: 0,
+            first_bit,
             partitions: (0..PARTITIONS).map(|_| partition()).collect::<Result<_>>()?,
             queues: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             cancel: cancel.clone(),
             progress: progress.clone(),
-        })
-    }
-
-    /// The same of chunks whose hashes all have the same first bits, as one of [`Ranges`](crate::ranges::Ranges) has: they are
-    /// partitioned by those behind. Rows that are grouped in the end are none of it.
-    #[must_use]
-    pub fn of_one_range(self, ranges: Ranges) -> Self {
-        Merger { first_bit: ranges.bits(), ..self }
+        });
+        let holder = Arc::downgrade(&merger);
+        account.register(holder);
+        Ok(merger)
     }
 
     fn spill_writer(&self) -> SpillWriter {
@@ -278,11 +314,9 @@ impl Merger {
     /// Where a key cannot be hashed.
     fn partition(&self, mut chunk: Chunk) -> Result<Arc<Partitioned>> {
         let rows = partition_groups(chunk.hashes()?, self.first_bit);
-        let bytes = chunk.bytes();
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+        let (account, charge) = (self.account.clone(), self.account.charge(chunk.bytes()));
         self.groups.fetch_add(chunk.group_count(), Ordering::Relaxed);
-        let used = Arc::clone(&self.used);
-        Ok(Arc::new(Partitioned { chunk, rows, encoded: OnceLock::new(), bytes, used }))
+        Ok(Arc::new(Partitioned { chunk, rows, encoded: OnceLock::new(), account, charge }))
     }
 
     /// What one group may have, in bytes.
@@ -290,16 +324,18 @@ impl Merger {
         group_bytes_max(self.budget_bytes)
     }
 
-    fn is_full(&self) -> bool {
-        self.used.load(Ordering::Relaxed) > self.budget_bytes
+    /// The account that the fold charges.
+    pub fn account(&self) -> &MemoryAccount {
+        &self.account
     }
 
-    /// What was handed over: rows that are to be grouped in the end, groups, each as often as it came, and bytes in memory.
+    /// What was handed over: rows that are to be grouped in the end, groups, each as often as it came; and the bytes in
+    /// memory of all tables of the account.
     pub fn load(&self) -> Load {
         Load {
             rows: self.rows.load(Ordering::Relaxed),
             groups: self.groups.load(Ordering::Relaxed),
-            bytes: self.used.load(Ordering::Relaxed),
+            bytes: self.account.used_bytes(),
         }
     }
 
@@ -323,9 +359,9 @@ impl Merger {
         for (index, block) in blocks {
             let bytes = block.bytes();
             self.rows.fetch_add(block.row_count(), Ordering::Relaxed);
-            self.used.fetch_add(bytes, Ordering::Relaxed);
             let mut partition = self.partitions[index].lock();
-            partition.block_bytes += bytes;
+            let bytes = partition.block_charge.bytes() + bytes;
+            partition.block_charge.set(bytes);
             partition.blocks.push(block);
         }
     }
@@ -336,10 +372,10 @@ impl Merger {
     /// As [`Merger::partition`] and spilling.
     pub fn defer(&self, chunk: Chunk) -> Result<Pending> {
         let partitioned = self.partition(chunk)?;
-        if !self.is_full() {
+        if !self.account.is_full() {
             return Ok(Pending::Memory(partitioned));
         }
-        let _span = debug_span!("spill", bytes = partitioned.bytes).entered();
+        let _span = debug_span!("spill", bytes = partitioned.charge.bytes()).entered();
         let mut writer = self.spill_writer();
         writer.write(partitioned.encoded()?)?;
         Ok(Pending::Disk(writer.finish()?))
@@ -356,7 +392,7 @@ impl Merger {
                 let decoder = Table::new(&self.spec)?;
                 for batch in file.read()? {
                     self.enqueue(&self.partition(decoder.decode(&batch?)?)?);
-                    if self.is_full() {
+                    if self.account.is_full() {
                         self.work(worker)?;
                     }
                 }
@@ -380,17 +416,27 @@ impl Merger {
     /// # Errors
     /// As merging and spilling.
     pub fn work(&self, worker: usize) -> Result<()> {
+        self.merge_waiting(worker)?;
+        self.group_early()?;
+        self.account.make_room()
+    }
+
+    /// Merges what waits as [`Merger::work`] does, and leaves memory as short as it is: for a holder that spills into
+    /// this fold.
+    ///
+    /// # Errors
+    /// As merging.
+    pub fn merge_waiting(&self, worker: usize) -> Result<()> {
         let _span = debug_span!("merge", worker).entered();
         for step in 0..PARTITIONS {
             let index = (worker * PARTITIONS / 2 + step) % PARTITIONS;
-            if self.is_full() {
+            if self.account.is_full() {
                 self.drain(index, &mut self.partitions[index].lock())?;
             } else if let Some(mut partition) = self.partitions[index].try_lock() {
                 self.drain(index, &mut partition)?;
             }
         }
-        self.group_early()?;
-        self.make_room()
+        Ok(())
     }
 
     fn drain(&self, index: usize, partition: &mut Partition) -> Result<()> {
@@ -406,39 +452,10 @@ impl Merger {
                 },
                 _ => {
                     partition.table.merge(&partitioned.chunk, rows)?;
-                    self.account(partition, partition.table.bytes());
+                    partition.table_charge.set(partition.table.bytes());
                 }
             }
         }
-    }
-
-    fn account(&self, partition: &mut Partition, bytes: usize) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.used.fetch_sub(partition.bytes, Ordering::Relaxed);
-        partition.bytes = bytes;
-    }
-
-    /// Makes room where memory is short, some more than is needed now.
-    ///
-    /// # Errors
-    /// As merging and spilling.
-    fn make_room(&self) -> Result<()> {
-        if !self.is_full() {
-            return Ok(());
-        }
-        let enough = self.budget_bytes / 8 * 7;
-        while self.used.load(Ordering::Relaxed) > enough
-            && let Some((index, bytes)) = self.largest()
-        {
-            self.cancel.check()?;
-            let mut partition = self.partitions[index].lock();
-            let grouped = self.condense(&mut partition, false)?;
-            if grouped < PARTS {
-                let _span = debug_span!("spill", groups = index, bytes).entered();
-                self.spill(&mut partition, grouped)?;
-            }
-        }
-        Ok(())
     }
 
     /// The partition that goes to disk next, and what it has in memory: one of which there is some already, so that
@@ -446,7 +463,7 @@ impl Merger {
     fn largest(&self) -> Option<(usize, usize)> {
         let sizes = (0..PARTITIONS).filter_map(|index| {
             let partition = self.partitions[index].try_lock()?;
-            Some((partition.spill.is_some(), partition.bytes + partition.block_bytes, index))
+            Some((partition.spill.is_some(), partition.bytes(), index))
         });
         let of = |(_, bytes, index)| (index, bytes);
         let sizes: Vec<(bool, usize, usize)> = sizes.filter(|(_, bytes, _)| *bytes > 0).collect();
@@ -461,7 +478,7 @@ impl Merger {
     /// as much is there as the last time.
     fn group_early(&self) -> Result<()> {
         let at = self.tried_at.load(Ordering::Relaxed);
-        let is_time = self.used.load(Ordering::Relaxed) > at
+        let is_time = self.account.used_bytes() > at
             && self
                 .tried_at
                 .compare_exchange(at, usize::MAX, Ordering::Relaxed, Ordering::Relaxed)
@@ -476,7 +493,7 @@ impl Merger {
                 self.condense(&mut partition, true)?;
             }
         }
-        let used = self.used.load(Ordering::Relaxed);
+        let used = self.account.used_bytes();
         let next = used.saturating_mul(2).max(tried_at_least(self.budget_bytes));
         self.tried_at.store(next, Ordering::Relaxed);
         Ok(())
@@ -496,7 +513,7 @@ impl Merger {
         }
         let chunk = part.take()?;
         let group_bytes = chunk.bytes() + SLOT_BYTES * chunk.group_count();
-        let row_bytes = partition.block_bytes / row_count * part_rows;
+        let row_bytes = partition.block_charge.bytes() / row_count * part_rows;
         Ok(part_rows > 0 && group_bytes <= row_bytes / 2)
     }
 
@@ -521,20 +538,19 @@ impl Merger {
             partition.table.merge(&chunk, &all)?;
             let new = partition.table.group_count() - before;
             let new_bytes = (chunk.bytes() / chunk.group_count().max(1) + SLOT_BYTES) * new;
-            let row_bytes = partition.block_bytes / row_count * part_rows;
+            let row_bytes = partition.block_charge.bytes() / row_count * part_rows;
+            partition.table_charge.set(partition.table.bytes());
             if index == 0 && !is_sure && new_bytes > row_bytes / 2 {
-                self.account(partition, partition.table.bytes());
                 return Ok(1);
             }
         }
-        self.account(partition, partition.table.bytes());
         partition.blocks = Vec::new();
-        self.used.fetch_sub(std::mem::take(&mut partition.block_bytes), Ordering::Relaxed);
+        partition.block_charge.set(0);
         Ok(PARTS)
     }
 
     /// Sends to disk what a partition has, whose rows of the first parts are grouped.
-    fn spill(&self, partition: &mut Partition, grouped: usize) -> Result<()> {
+    fn spill_partition(&self, partition: &mut Partition, grouped: usize) -> Result<()> {
         let parts = if self.is_order_free { PARTS } else { 1 };
         let first_bit = self.first_bit + PARTITION_BITS;
         let spill =
@@ -543,17 +559,18 @@ impl Merger {
             spill.write_groups(&mut partition.table.take()?)?;
         }
         spill.write_rows(&std::mem::take(&mut partition.blocks), grouped)?;
-        self.used.fetch_sub(std::mem::take(&mut partition.block_bytes), Ordering::Relaxed);
+        partition.block_charge.set(0);
         partition.table = Table::new(&self.spec)?;
-        self.account(partition, 0);
+        partition.table_charge.set(0);
         Ok(())
     }
 
-    /// Ends the fold once every chunk has been accepted; up to `threads` partitions at once.
+    /// Ends the fold once every chunk has been accepted; up to `threads` partitions at once. It has no groups
+    /// afterwards.
     ///
     /// # Errors
     /// As merging and spilling.
-    pub fn finish(self, threads: usize) -> Result<Merged> {
+    pub fn finish(&self, threads: usize) -> Result<Merged> {
         let _span = debug_span!("merge").entered();
         let waits = |(index, queue): (usize, &Mutex<VecDeque<Arc<Partitioned>>>)| {
             queue.lock().iter().map(|partitioned| partitioned.rows[index].len()).sum::<usize>()
@@ -571,41 +588,52 @@ impl Merger {
                 let mut partition = partition.lock();
                 self.drain(index, &mut partition)?;
                 if partition.spill.is_some() {
-                    self.spill(&mut partition, 0)?;
+                    self.spill_partition(&mut partition, 0)?;
                 }
                 drop(partition);
-                self.make_room()?;
+                self.account.make_room()?;
             }
         };
         together(helpers, &drain_rest, &self.progress)?;
+        if self.partitions.iter().any(|partition| partition.lock().spill.is_some()) {
+            // For what is folded from disk, and its answers.
+            self.account.spill_down_to(self.account.limit_bytes() / 4 * 3)?;
+        }
         let mut partitions = VecDeque::new();
-        for partition in self.partitions {
-            let mut partition = partition.into_inner();
+        for partition in &self.partitions {
+            let empty = Partition::new(&self.spec, &self.account)?;
+            let mut partition = std::mem::replace(&mut *partition.lock(), empty);
+            if partition.spill.is_some() && partition.bytes() > 0 {
+                self.spill_partition(&mut partition, 0)?;
+            }
             match partition.spill {
                 Some(spill) => partitions.extend(spill.finish()?),
                 None if partition.blocks.is_empty() => {
-                    partitions.push_back(Stored::Memory(partition.table));
+                    partitions.push_back(Stored::Memory(partition.table, partition.table_charge));
                 }
                 None => {
-                    let parts = Arc::new(Parts::new(&mut partition.table, partition.blocks)?);
-                    let part = |index| Stored::Part { of: Arc::clone(&parts), index };
+                    let parts = Parts::new(&mut partition.table, partition.blocks, PARTITION_BITS)?;
+                    let charges = [partition.table_charge, partition.block_charge];
+                    let of = Arc::new(ChargedParts { parts, charges });
+                    let part = |index| Stored::Part { of: Arc::clone(&of), index };
                     partitions.extend((0..PARTS).map(part));
                 }
             }
         }
         Ok(Merged {
-            spec: self.spec,
+            spec: Arc::clone(&self.spec),
             budget_bytes: self.budget_bytes,
-            threads,
-            space: self.space,
+            account: self.account.clone(),
+            threads: threads.max(1),
+            space: self.space.clone(),
             partitions,
             answers: VecDeque::new(),
             chunks: VecDeque::new(),
             elsewhere: None,
             is_unsorted: false,
             precisions: Vec::new(),
-            cancel: self.cancel,
-            progress: self.progress,
+            cancel: self.cancel.clone(),
+            progress: self.progress.clone(),
         })
     }
 
@@ -615,12 +643,34 @@ impl Merger {
     /// # Errors
     /// As [`Merger::finish`].
     pub fn finished_elsewhere(
-        self,
+        &self,
         precisions: Vec<Option<Precision>>,
         answers: Answers,
     ) -> Result<Merged> {
         let merged = self.finish(1)?;
         Ok(Merged { partitions: VecDeque::new(), elsewhere: Some(answers), precisions, ..merged })
+    }
+}
+
+impl MemoryHolder for Merger {
+    fn spillable_bytes(&self) -> usize {
+        self.largest().map_or(0, |(_, bytes)| bytes)
+    }
+
+    fn spill(&self) -> Result<bool> {
+        let Some((index, bytes)) = self.largest() else { return Ok(false) };
+        self.cancel.check()?;
+        let mut partition = self.partitions[index].lock();
+        if partition.bytes() == 0 {
+            // Another thread has spilled it.
+            return Ok(true);
+        }
+        let grouped = self.condense(&mut partition, false)?;
+        if grouped < PARTS {
+            let _span = debug_span!("spill", groups = index, bytes).entered();
+            self.spill_partition(&mut partition, grouped)?;
+        }
+        Ok(true)
     }
 }
 
@@ -672,13 +722,19 @@ fn select(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
 }
 
 enum Stored {
-    Memory(Table),
+    Memory(Table, Charge),
     /// Rows that are not grouped yet.
     Part {
-        of: Arc<Parts>,
+        of: Arc<ChargedParts>,
         index: usize,
     },
     Disk(OnDisk),
+}
+
+/// The rows and groups of a partition, charged until its last part is finished.
+struct ChargedParts {
+    parts: Parts,
+    charges: [Charge; 2],
 }
 
 /// Groups and rows of a partition, or of a part of one.
@@ -702,41 +758,114 @@ impl OnDisk {
 struct Folding<'a> {
     spec: &'a Arc<TableSpec>,
     budget_bytes: usize,
+    account: &'a MemoryAccount,
+    space: &'a SpillSpace,
     cancel: &'a Cancel,
 }
 
 impl Folding<'_> {
-    /// A spilled partition as one table, or none where it takes more than `bytes_max`.
-    fn fold(&self, disk: &OnDisk, bytes_max: usize) -> Result<Option<Table>> {
+    /// A spilled partition as one table, or as 16 smaller partitions on disk where it takes more than `bytes_max`.
+    fn fold(&self, disk: &OnDisk, bytes_max: usize) -> Result<Vec<Stored>> {
         let mut table = Table::new(self.spec)?;
-        let fits = |table: &Table| {
-            self.cancel.check()?;
-            let is_parted = disk.depth < DEPTH_MAX && table.group_count() > 1;
-            if is_parted && table.bytes() > bytes_max {
-                return Ok(false);
-            }
-            match table.bytes() > self.group_bytes_max() {
-                true => Err(self.too_large(table, disk)),
-                false => Ok(true),
-            }
-        };
-        for batch in disk.groups.read()? {
-            let chunk = table.decode(&batch?)?;
+        let mut charge = self.account.charge(0);
+        let mut groups = disk.groups.read()?;
+        while let Some(batch) = groups.next().transpose()? {
+            let chunk = table.decode(&batch)?;
             let all: Vec<u32> = (0..chunk.group_count() as u32).collect();
             table.merge(&chunk, &all)?;
-            if !fits(&table)? {
-                return Ok(None);
+            drop((batch, chunk));
+            charge.set(table.bytes());
+            if self.has_outgrown(&table, disk, bytes_max)? {
+                return self.repartition(disk, table, groups, disk.rows.read()?);
             }
         }
-        for batch in disk.rows.read()? {
-            for rows in table.portions(&batch?, self.group_bytes_max())? {
-                table.update(&rows)?;
-                if !fits(&table)? {
-                    return Ok(None);
+        let mut rows = disk.rows.read()?;
+        while let Some(batch) = rows.next().transpose()? {
+            let mut portions = table.portions(&batch, self.group_bytes_max())?.into_iter();
+            drop(batch);
+            while let Some(portion) = portions.next() {
+                table.update(&portion)?;
+                charge.set(table.bytes());
+                if self.has_outgrown(&table, disk, bytes_max)? {
+                    let rest = portions.map(Ok).chain(rows);
+                    return self.repartition(disk, table, std::iter::empty(), rest);
                 }
             }
         }
-        Ok(Some(table))
+        self.in_memory(table, charge, disk.first_bit)
+    }
+
+    /// A table as it is where it is small, else in parts by further bits of the hash: an answer, which may be as large as
+    /// the table and is copied on its way, is then made of one part at a time.
+    fn in_memory(
+        &self,
+        mut table: Table,
+        mut charge: Charge,
+        first_bit: u32,
+    ) -> Result<Vec<Stored>> {
+        let is_small = charge.bytes() <= self.account.limit_bytes() / WHOLE_SHARE;
+        if table.group_count() == 0 {
+            return Ok(Vec::new());
+        }
+        if is_small || table.group_count() == 1 || first_bit + PARTITION_BITS > u64::BITS {
+            return Ok(vec![Stored::Memory(table, charge)]);
+        }
+        let parts = Parts::new(&mut table, Vec::new(), first_bit)?;
+        drop(table);
+        charge.set(parts.group_bytes());
+        let of = Arc::new(ChargedParts { parts, charges: [charge, self.account.charge(0)] });
+        let part = |index| Stored::Part { of: Arc::clone(&of), index };
+        Ok((0..PARTS).filter(|index| of.parts.rows(*index) > 0).map(part).collect())
+    }
+
+    /// Whether a table takes more than `bytes_max` and can be made smaller ones.
+    fn has_outgrown(&self, table: &Table, disk: &OnDisk, bytes_max: usize) -> Result<bool> {
+        self.cancel.check()?;
+        if disk.depth < DEPTH_MAX && table.group_count() > 1 && table.bytes() > bytes_max {
+            return Ok(true);
+        }
+        match table.bytes() > self.group_bytes_max() {
+            true => Err(self.too_large(table, disk)),
+            false => Ok(false),
+        }
+    }
+
+    /// Puts apart by further bits of the hash what was folded of a partition and, behind it, the rest of its groups and
+    /// rows.
+    fn repartition(
+        &self,
+        disk: &OnDisk,
+        mut folded: Table,
+        groups: impl Iterator<Item = Result<RecordBatch>>,
+        rows: impl Iterator<Item = Result<RecordBatch>>,
+    ) -> Result<Vec<Stored>> {
+        let _span = debug_span!("repartition", bytes = disk.bytes()).entered();
+        let first = folded.take()?.encode()?;
+        drop(folded);
+        let groups = self.apart(std::iter::once(Ok(first)).chain(groups), disk.first_bit)?;
+        let rows = self.apart(rows, disk.first_bit)?;
+        let (depth, first_bit) = (disk.depth + 1, disk.first_bit + PARTITION_BITS);
+        let parts = groups.into_iter().zip(rows);
+        let parts = parts.map(|(groups, rows)| OnDisk { groups, rows, depth, first_bit });
+        Ok(parts.filter(|part| part.bytes() > 0).map(Stored::Disk).collect())
+    }
+
+    /// A file for each part of some groups or rows.
+    fn apart(
+        &self,
+        batches: impl Iterator<Item = Result<RecordBatch>>,
+        first_bit: u32,
+    ) -> Result<Vec<SpillFile>> {
+        let mut writers: Vec<SpillWriter> =
+            (0..PARTITIONS).map(|_| SpillWriter::new(self.space)).collect();
+        for batch in batches {
+            self.cancel.check()?;
+            let batch = batch?;
+            let keys = &batch.columns()[..self.spec.keys.len()];
+            let hashes = groups::stored_hashes(keys, batch.num_rows())?;
+            write_apart(&batch, &hashes, first_bit, &mut writers)?;
+        }
+        writers.into_iter().map(SpillWriter::finish).collect()
     }
 
     /// What one group may have.
@@ -784,12 +913,24 @@ impl Stored {
     /// How many groups it has at most; on disk there are many.
     fn groups_max(&self) -> usize {
         match self {
-            Stored::Memory(table) => table.group_count(),
-            Stored::Part { of, index } => of.rows(*index),
+            Stored::Memory(table, _) => table.group_count(),
+            Stored::Part { of, index } => of.parts.rows(*index),
             Stored::Disk(_) => GROUPS_ALONE_MAX,
         }
     }
+
+    /// Its bytes in memory.
+    fn bytes(&self) -> usize {
+        match self {
+            Stored::Memory(_, charge) => charge.bytes(),
+            Stored::Part { of, .. } => of.charges.iter().map(Charge::bytes).sum::<usize>() / PARTS,
+            Stored::Disk(_) => 0,
+        }
+    }
 }
+
+/// A table that was folded from disk is finished in parts where it takes more than this share of the account's limit.
+const WHOLE_SHARE: usize = 32;
 
 /// How many tables are finished at a time for each thread: one may be done before the others.
 const TABLES_A_THREAD: usize = 8;
@@ -798,13 +939,14 @@ const TABLES_A_THREAD: usize = 8;
 pub struct Merged {
     spec: Arc<TableSpec>,
     budget_bytes: usize,
+    account: MemoryAccount,
     threads: usize,
     space: SpillSpace,
     partitions: VecDeque<Stored>,
     /// Answers that wait: all so far while they may be sorted, else in the order of their hashes.
     answers: VecDeque<Answer>,
     /// Groups that wait, in their form on disk.
-    chunks: VecDeque<RecordBatch>,
+    chunks: VecDeque<(RecordBatch, Charge)>,
     /// Answers that others have finished, in the order of their hashes, behind all others.
     elsewhere: Option<Answers>,
     is_unsorted: bool,
@@ -820,6 +962,7 @@ pub type Answers = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 struct Answer {
     batch: RecordBatch,
     hashes: Option<Vec<u64>>,
+    charge: Charge,
 }
 
 impl Merged {
@@ -855,10 +998,12 @@ impl Merged {
     /// the order of their hashes.
     fn finish_next(&mut self) -> Result<bool> {
         let (key_count, is_unsorted) = (self.spec.keys.len(), self.is_unsorted);
+        let account = self.account.clone();
         let finished = self.next_tables(|table| {
             let precisions = table.precisions();
             let (batch, hashes) = table.finish_hashed()?;
-            let answer = Answer { batch, hashes };
+            let charge = account.charge(batch.get_array_memory_size());
+            let answer = Answer { batch, hashes, charge };
             let answer = if is_unsorted { answer.in_hash_order(key_count)? } else { answer };
             Ok((precisions, answer))
         })?;
@@ -876,7 +1021,8 @@ impl Merged {
             self.elsewhere = None;
             return Ok(false);
         };
-        self.answers.push_back(Answer { batch, hashes: None });
+        let charge = self.account.charge(batch.get_array_memory_size());
+        self.answers.push_back(Answer { batch, hashes: None, charge });
         Ok(true)
     }
 
@@ -897,18 +1043,23 @@ impl Merged {
         }
     }
 
-    /// Makes something of each of the next tables, emptying it, several at once of what is in memory; none
-    /// after the last. Tables without groups are left out.
+    /// Makes something of each of the next tables, emptying it, several at once; none after the last. Tables without
+    /// groups are left out. What is on disk is folded first, as much of it as the threads fold at a time.
     fn next_tables<T: Send>(
         &mut self,
         make: impl Fn(&mut Table) -> Result<T> + Sync,
     ) -> Result<Option<Vec<T>>> {
-        let threads = self.threads.max(1);
-        let mut stored = Vec::new();
-        while let Some(next) = self.partitions.front() {
-            // Each that is folded from a disk may take its share of the budget.
-            let max = if matches!(next, Stored::Disk(_)) { 1 } else { TABLES_A_THREAD };
-            if stored.len() >= max * threads {
+        while matches!(self.partitions.front(), Some(Stored::Disk(_))) {
+            self.fold_next()?;
+        }
+        let (mut stored, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = self.partitions.front()
+            && !matches!(next, Stored::Disk(_))
+            && stored.len() < TABLES_A_THREAD * self.threads
+        {
+            bytes += next.bytes();
+            let is_round = !stored.is_empty() && stored.len() % self.threads == 0;
+            if is_round && bytes > self.account.limit_bytes() / 8 {
                 break;
             }
             stored.extend(self.partitions.pop_front());
@@ -920,11 +1071,9 @@ impl Merged {
         let groups: usize = stored.iter().map(Stored::groups_max).sum();
         let helpers = match groups < GROUPS_ALONE_MAX {
             true => 0,
-            false => stored.len().min(threads) - 1,
+            false => stored.len().min(self.threads) - 1,
         };
-        let disks = stored.iter().filter(|stored| matches!(stored, Stored::Disk(_))).count();
-        let disk_bytes = self.budget_bytes / 2 / disks.max(1);
-        let (folding, spec) = (self.folding(), &self.spec);
+        let spec = &self.spec;
         let slots: Vec<Mutex<(Option<Stored>, Option<T>)>> =
             stored.into_iter().map(|stored| Mutex::new((Some(stored), None))).collect();
         let next = AtomicUsize::new(0);
@@ -933,97 +1082,99 @@ impl Merged {
             let mut own = None;
             while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut slot = slot.lock();
-                let mut stored = match slot.0.take() {
-                    Some(Stored::Memory(table)) => table,
+                match slot.0.take() {
+                    Some(Stored::Memory(mut table, _charge)) if table.group_count() > 0 => {
+                        slot.1 = Some(make(&mut table)?);
+                    }
                     Some(Stored::Part { of, index }) => {
                         let mut table = own.take().map_or_else(|| Table::new(spec), Ok)?;
-                        of.fill(index, &mut table)?;
-                        table
-                    }
-                    Some(Stored::Disk(disk)) => match folding.fold(&disk, disk_bytes)? {
-                        Some(table) => table,
-                        None => {
-                            slot.0 = Some(Stored::Disk(disk));
-                            continue;
+                        of.parts.fill(index, &mut table)?;
+                        if table.group_count() > 0 {
+                            slot.1 = Some(make(&mut table)?);
                         }
-                    },
-                    None => continue,
-                };
-                if stored.group_count() > 0 {
-                    slot.1 = Some(make(&mut stored)?);
+                        own = Some(table);
+                    }
+                    _ => {}
                 }
-                own = Some(stored);
             }
             Ok(())
         };
         together(helpers, &work, &self.progress)?;
-        let mut made = Vec::with_capacity(slots.len());
-        for slot in slots {
-            let (left, one) = slot.into_inner();
-            made.extend(one);
-            let mut left: Vec<OnDisk> = match left {
-                Some(Stored::Disk(disk)) => self.repartition(disk)?,
-                _ => Vec::new(),
-            };
-            // The first of them last.
-            left.reverse();
-            while let Some(disk) = left.pop() {
-                match self.folding().fold(&disk, self.budget_bytes / 2)? {
-                    Some(mut table) if table.group_count() > 0 => made.push(make(&mut table)?),
-                    Some(_) => {}
-                    None => left.extend(self.repartition(disk)?.into_iter().rev()),
-                }
+        Ok(Some(slots.into_iter().filter_map(|slot| slot.into_inner().1).collect()))
+    }
+
+    /// Folds the first of the partitions on disk, and with other threads those next to it: each becomes a table in
+    /// memory, or some smaller partitions on disk in its place.
+    fn fold_next(&mut self) -> Result<()> {
+        self.cancel.check()?;
+        // As much again is needed for answers.
+        let limit_bytes = self.account.limit_bytes();
+        let bytes_max =
+            (self.account.free_bytes() / 2).clamp(limit_bytes / 16, limit_bytes / 5 * 2);
+        let (mut disks, mut bytes) = (Vec::new(), 0);
+        while let Some(Stored::Disk(next)) = self.partitions.front()
+            && disks.len() < self.threads
+        {
+            let next_bytes = usize::try_from(next.bytes()).unwrap_or(usize::MAX);
+            // Those that hardly fit are folded one at a time; those that cannot fit are made smaller ones together.
+            let are_huge = bytes > bytes_max && next_bytes > bytes_max;
+            let sum = bytes.saturating_add(next_bytes);
+            if !disks.is_empty() && sum > bytes_max && !are_huge {
+                break;
+            }
+            bytes = sum;
+            if let Some(Stored::Disk(disk)) = self.partitions.pop_front() {
+                disks.push(disk);
             }
         }
-        Ok(Some(made))
+        let each_bytes = bytes_max / disks.len().max(1);
+        let (folding, helpers) = (self.folding(), disks.len().saturating_sub(1));
+        let slots: Vec<Mutex<(Option<OnDisk>, Vec<Stored>)>> =
+            disks.into_iter().map(|disk| Mutex::new((Some(disk), Vec::new()))).collect();
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut slot = slot.lock();
+                if let Some(disk) = slot.0.take() {
+                    slot.1 = folding.fold(&disk, each_bytes)?;
+                }
+            }
+            Ok(())
+        };
+        together(helpers, &work, &self.progress)?;
+        for slot in slots.into_iter().rev() {
+            for stored in slot.into_inner().1.into_iter().rev() {
+                self.partitions.push_front(stored);
+            }
+        }
+        Ok(())
     }
 
     /// The next table that fits memory, or none after the last.
     fn next_table(&mut self) -> Result<Option<Table>> {
-        while let Some(stored) = self.partitions.pop_front() {
-            self.cancel.check()?;
-            let disk = match stored {
-                Stored::Memory(table) => return Ok(Some(table)),
-                Stored::Part { of, index } => {
-                    let mut table = Table::new(&self.spec)?;
-                    of.fill(index, &mut table)?;
-                    return Ok(Some(table));
-                }
-                Stored::Disk(disk) => disk,
-            };
-            if let Some(table) = self.folding().fold(&disk, self.budget_bytes / 2)? {
-                return Ok(Some(table));
-            }
-            for part in self.repartition(disk)?.into_iter().rev() {
-                self.partitions.push_front(Stored::Disk(part));
-            }
+        while matches!(self.partitions.front(), Some(Stored::Disk(_))) {
+            self.fold_next()?;
         }
-        Ok(None)
+        self.cancel.check()?;
+        match self.partitions.pop_front() {
+            Some(Stored::Memory(table, _)) => Ok(Some(table)),
+            Some(Stored::Part { of, index }) => {
+                let mut table = Table::new(&self.spec)?;
+                of.parts.fill(index, &mut table)?;
+                Ok(Some(table))
+            }
+            Some(Stored::Disk(_)) | None => Ok(None),
+        }
     }
 
     fn folding(&self) -> Folding<'_> {
-        let (spec, budget_bytes, cancel) = (&self.spec, self.budget_bytes, &self.cancel);
-        Folding { spec, budget_bytes, cancel }
-    }
-
-    fn repartition(&self, disk: OnDisk) -> Result<Vec<OnDisk>> {
-        let key_count = self.spec.keys.len();
-        let apart = |file: &SpillFile| -> Result<Vec<SpillFile>> {
-            let mut writers: Vec<SpillWriter> =
-                (0..PARTITIONS).map(|_| SpillWriter::new(&self.space)).collect();
-            for batch in file.read()? {
-                self.cancel.check()?;
-                let batch = batch?;
-                let keys = &batch.columns()[..key_count];
-                let hashes = groups::stored_hashes(keys, batch.num_rows())?;
-                write_apart(&batch, &hashes, disk.first_bit, &mut writers)?;
-            }
-            writers.into_iter().map(SpillWriter::finish).collect()
-        };
-        let (groups, rows) = (apart(&disk.groups)?, apart(&disk.rows)?);
-        let (depth, first_bit) = (disk.depth + 1, disk.first_bit + PARTITION_BITS);
-        let parts = groups.into_iter().zip(rows);
-        Ok(parts.map(|(groups, rows)| OnDisk { groups, rows, depth, first_bit }).collect())
+        Folding {
+            spec: &self.spec,
+            budget_bytes: self.budget_bytes,
+            account: &self.account,
+            space: &self.space,
+            cancel: &self.cancel,
+        }
     }
 
     /// The whole table as chunks in their form on disk, each group in one of them, in the order of
@@ -1036,17 +1187,22 @@ impl Merged {
         if self.elsewhere.is_some() {
             return Err(Error::Internal("groups are asked for of which there are answers".into()));
         }
+        let account = self.account.clone();
         while self.chunks.is_empty() {
             let chunks = self.next_tables(|table| {
-                let chunk = table.take()?;
-                in_hash_order(&chunk.encode()?, chunk.hashes, key_count)
+                let mut chunk = table.take()?;
+                let (encoded, hashes) = (chunk.encode()?, chunk.hashes.take());
+                drop(chunk);
+                let encoded = in_hash_order(&encoded, hashes, key_count)?;
+                let charge = account.charge(encoded.get_array_memory_size());
+                Ok((encoded, charge))
             })?;
             match chunks {
                 Some(chunks) => self.chunks.extend(chunks),
                 None => return Ok(None),
             }
         }
-        Ok(self.chunks.pop_front())
+        Ok(self.chunks.pop_front().map(|(chunk, _)| chunk))
     }
 
     /// The next part of the answer. One of up to 262,144 groups and a quarter of the budget
@@ -1068,7 +1224,7 @@ impl Merged {
                 .transpose();
         }
         let known = self.partitions.iter().map(|stored| match stored {
-            Stored::Memory(table) => table.group_count(),
+            Stored::Memory(table, _) => table.group_count(),
             Stored::Part { .. } | Stored::Disk(_) => 0,
         });
         self.is_unsorted = self.is_unsorted || known.sum::<usize>() > SORTED_GROUPS_MAX;
@@ -1101,14 +1257,18 @@ impl Merged {
             return Ok(None);
         }
         let answers: Vec<RecordBatch> = self.answers.drain(..).map(|answer| answer.batch).collect();
-        sorted(concat_batches(&self.spec.output_schema(), &answers)?, &self.spec).map(Some)
+        let whole = concat_batches(&self.spec.output_schema(), &answers)?;
+        drop(answers);
+        sorted(whole, &self.spec).map(Some)
     }
 }
 
 impl Answer {
     fn in_hash_order(self, key_count: usize) -> Result<Answer> {
-        let batch = in_hash_order(&self.batch, self.hashes, key_count)?;
-        Ok(Answer { batch, hashes: None })
+        let Answer { batch, hashes, mut charge } = self;
+        let ordered = in_hash_order(&batch, hashes, key_count)?;
+        charge.set(ordered.get_array_memory_size());
+        Ok(Answer { batch: ordered, hashes: None, charge })
     }
 }
 

@@ -28,6 +28,7 @@ use datafusion::logical_expr::{
     Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, lit, when,
 };
 use tidemill_base::types::sql_type;
+use tidemill_sql::datafusion_names::aggregates;
 
 use crate::Function;
 use crate::calls::{aggregate_call, depends_on_order};
@@ -54,10 +55,10 @@ pub(crate) fn of_call(
     let one = |is_last, skips_nulls| Wanted { is_last, skips_nulls, most: 1, shape: Shape::Last };
     let all = |skips_nulls, shape| Wanted { is_last: false, skips_nulls, most: usize::MAX, shape };
     let wanted = match (name, &params.args[1..]) {
-        ("first_value", []) => one(false, ignores),
-        ("last_value", []) => one(true, ignores),
-        ("any_value", []) => one(false, true),
-        ("nth_value", [Expr::Literal(place, _)]) if !ignores => {
+        (aggregates::FIRST_VALUE, []) => one(false, ignores),
+        (aggregates::LAST_VALUE, []) => one(true, ignores),
+        (aggregates::ANY_VALUE, []) => one(false, true),
+        (aggregates::NTH_VALUE, [Expr::Literal(place, _)]) if !ignores => {
             match place.cast_to(&DataType::Int64) {
                 Ok(ScalarValue::Int64(Some(place))) if place != 0 => {
                     // Counted from the end, where it is below zero.
@@ -67,11 +68,11 @@ pub(crate) fn of_call(
                 _ => return None,
             }
         }
-        ("array_agg", []) => {
+        (aggregates::ARRAY_AGG, []) => {
             let most = lists::most(&call.func).unwrap_or(usize::MAX);
             Wanted { most, ..all(ignores, Shape::List) }
         }
-        ("string_agg", [Expr::Literal(separator, _)]) => {
+        (aggregates::STRING_AGG, [Expr::Literal(separator, _)]) => {
             all(true, Shape::Text(separator.try_as_str()?.unwrap_or_default().to_owned()))
         }
         _ => return None,
@@ -157,8 +158,10 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     // Of a list, a struct or a map DataFusion keeps a slice, and counts the whole batch with each.
     let is_of_nested = |call: &AggregateFunction| {
         let of = call.params.args.first().and_then(|of| of.get_type(aggregate.input.schema()).ok());
-        matches!(call.func.name(), "first_value" | "last_value" | "any_value")
-            && of.is_some_and(|of| of.is_nested())
+        matches!(
+            call.func.name(),
+            aggregates::FIRST_VALUE | aggregates::LAST_VALUE | aggregates::ANY_VALUE
+        ) && of.is_some_and(|of| of.is_nested())
     };
     let calls = || aggregate.aggr_expr.iter().filter_map(aggregate_call).filter(takes_order);
     if calls().all(|call| call.params.order_by.is_empty() && !is_of_nested(call)) {
@@ -181,25 +184,25 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         };
         let mut call = call.clone();
         let mut of_list = None;
-        let is_last = is_of_nested(&call) && call.func.name() == "last_value";
+        let is_last = is_of_nested(&call) && call.func.name() == aggregates::LAST_VALUE;
         match (call.func.name(), call.params.args.get(1)) {
             (name, _) if is_of_nested(&call) => {
-                if name == "any_value" {
+                if name == aggregates::ANY_VALUE {
                     call.params.null_treatment = Some(NullTreatment::IgnoreNulls);
                 }
                 of_list = Some(OfList::One);
             }
-            ("any_value", _) => {
+            (aggregates::ANY_VALUE, _) => {
                 // That has no order, and is the first.
                 call.func = first_value_udaf();
                 call.params.null_treatment = Some(NullTreatment::IgnoreNulls);
             }
-            ("string_agg", Some(Expr::Literal(separator, _))) if are_several => {
+            (aggregates::STRING_AGG, Some(Expr::Literal(separator, _))) if are_several => {
                 let separator = separator.try_as_str().flatten().unwrap_or_default().to_owned();
                 without_nulls(&mut call);
                 of_list = Some(OfList::Text(separator));
             }
-            ("nth_value", Some(Expr::Literal(at, _))) if are_several => {
+            (aggregates::NTH_VALUE, Some(Expr::Literal(at, _))) if are_several => {
                 of_list = Some(OfList::Item(at.cast_to(&DataType::Int64)?));
             }
             ("collect", Some(Expr::Literal(most, _))) => {
@@ -221,7 +224,7 @@ fn numbered(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         }
         // DataFusion's list keeps a value of its own for each row and each that it is ordered by, many times the
         // column's bytes.
-        if call.func.name() == "array_agg" && lists::most(&call.func).is_none() {
+        if call.func.name() == aggregates::ARRAY_AGG && lists::most(&call.func).is_none() {
             call.func = lists::of_most(call.func, usize::MAX);
         }
         of_lists.push(of_list);

@@ -22,7 +22,7 @@ use tidemill_sql::floats;
 
 use super::groups::{hashes_of, kept};
 use super::held::{Column, Rows};
-use super::partitions::{PARTITION_BITS, PARTITIONS, mixed};
+use super::partitions::{PARTITION_BITS, PARTITIONS, mixed, partition_groups};
 use super::value::logical_bytes;
 use super::{Chunk, Table, TableSpec};
 
@@ -101,6 +101,11 @@ impl Scatter {
             column.push(array);
         }
         Ok(())
+    }
+
+    /// The memory that its rows take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.hashes.len() * size_of::<u64>()
     }
 
     /// Whether there is a block.
@@ -205,19 +210,20 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Of a partition's table and the blocks beside it.
-    pub(crate) fn new(table: &mut Table, blocks: Vec<Block>) -> Result<Self> {
+    /// Of a partition's table and the blocks beside it, by the bits of hashes from `first_bit` on. Blocks are by the
+    /// second four bits.
+    pub(crate) fn new(table: &mut Table, blocks: Vec<Block>, first_bit: u32) -> Result<Self> {
         let mut groups = table.take()?;
-        let mut groups_of_part = vec![Vec::new(); PARTS];
-        if groups.group_count() > 0 {
-            let part = |hash: &u64| {
-                (mixed(*hash) >> (u64::BITS - 2 * PARTITION_BITS)) as usize & (PARTS - 1)
-            };
-            for (row, hash) in groups.hashes()?.iter().enumerate() {
-                groups_of_part[part(hash)].push(row as u32);
-            }
-        }
+        let groups_of_part = match groups.group_count() {
+            0 => vec![Vec::new(); PARTS],
+            _ => partition_groups(groups.hashes()?, first_bit),
+        };
         Ok(Parts { groups, groups_of_part, blocks })
+    }
+
+    /// The memory that its groups take, in bytes.
+    pub(crate) fn group_bytes(&self) -> usize {
+        self.groups.bytes()
     }
 
     /// How many rows and groups a part has, which are its groups at most.

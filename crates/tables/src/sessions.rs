@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use datafusion::prelude::SessionContext;
 use tidemill_base::{Result, Settings};
+use tidemill_sql::datafusion_names::optimizer_rules;
 use tidemill_sql::session;
 use tidemill_sql::session::{Brought, LogicalRule};
 
-use crate::distinct::{self, DistinctCounts};
+use crate::distinct::DistinctCounts;
 use crate::estimates::Precisions;
 use crate::first_rows::KeepFirstRows;
 use crate::{functions, median, sliding, statistics, sums};
@@ -31,7 +32,7 @@ pub fn open_with(
     counts_as_before: bool,
 ) -> Result<SessionContext> {
     let distinct: LogicalRule = Arc::new(DistinctCounts::default());
-    let others = [(distinct::REPLACED, distinct)];
+    let others = [(optimizer_rules::SINGLE_DISTINCT_TO_GROUP_BY, distinct)];
     let others = if counts_as_before { &[] } else { &others[..] };
     let brought = Brought {
         others,

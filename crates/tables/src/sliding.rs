@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
     Signature,
 };
 use tidemill_base::types::EXACTLY;
+use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::windows::filtered::no_state;
 
 /// Those of `all` that are ours over such frames.
@@ -42,11 +43,11 @@ enum Answer {
 impl Answer {
     fn named(name: &str) -> Option<Self> {
         Some(match name {
-            "bool_and" => Answer::And,
-            "bool_or" => Answer::Or,
-            "bit_and" => Answer::BitAnd,
-            "bit_or" => Answer::BitOr,
-            "bit_xor" => Answer::BitXor,
+            aggregates::BOOL_AND => Answer::And,
+            aggregates::BOOL_OR => Answer::Or,
+            aggregates::BIT_AND => Answer::BitAnd,
+            aggregates::BIT_OR => Answer::BitOr,
+            aggregates::BIT_XOR => Answer::BitXor,
             _ => return None,
         })
     }

@@ -23,6 +23,7 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::error::Error;
 use tidemill_sketch::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge};
+use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::messages::external;
 use tidemill_sql::names::call_of;
 use tidemill_sql::windows::filtered::no_state;
@@ -112,22 +113,22 @@ const NAMED: [(&str, Statistic); 16] = {
     use self::Regression as Line;
     use Statistic::{Correlation, Covariance, Variance};
     [
-        ("var", Variance { is_sample: true, is_root: false }),
-        ("var_pop", Variance { is_sample: false, is_root: false }),
-        ("stddev", Variance { is_sample: true, is_root: true }),
-        ("stddev_pop", Variance { is_sample: false, is_root: true }),
-        ("covar_samp", Covariance { is_sample: true }),
-        ("covar_pop", Covariance { is_sample: false }),
-        ("corr", Correlation),
-        ("regr_slope", Statistic::Regression(Line::Slope)),
-        ("regr_intercept", Statistic::Regression(Line::Intercept)),
-        ("regr_count", Statistic::Regression(Line::Count)),
-        ("regr_r2", Statistic::Regression(Line::R2)),
-        ("regr_avgx", Statistic::Regression(Line::AvgX)),
-        ("regr_avgy", Statistic::Regression(Line::AvgY)),
-        ("regr_sxx", Statistic::Regression(Line::Sxx)),
-        ("regr_syy", Statistic::Regression(Line::Syy)),
-        ("regr_sxy", Statistic::Regression(Line::Sxy)),
+        (aggregates::VAR, Variance { is_sample: true, is_root: false }),
+        (aggregates::VAR_POP, Variance { is_sample: false, is_root: false }),
+        (aggregates::STDDEV, Variance { is_sample: true, is_root: true }),
+        (aggregates::STDDEV_POP, Variance { is_sample: false, is_root: true }),
+        (aggregates::COVAR_SAMP, Covariance { is_sample: true }),
+        (aggregates::COVAR_POP, Covariance { is_sample: false }),
+        (aggregates::CORR, Correlation),
+        (aggregates::REGR_SLOPE, Statistic::Regression(Line::Slope)),
+        (aggregates::REGR_INTERCEPT, Statistic::Regression(Line::Intercept)),
+        (aggregates::REGR_COUNT, Statistic::Regression(Line::Count)),
+        (aggregates::REGR_R2, Statistic::Regression(Line::R2)),
+        (aggregates::REGR_AVGX, Statistic::Regression(Line::AvgX)),
+        (aggregates::REGR_AVGY, Statistic::Regression(Line::AvgY)),
+        (aggregates::REGR_SXX, Statistic::Regression(Line::Sxx)),
+        (aggregates::REGR_SYY, Statistic::Regression(Line::Syy)),
+        (aggregates::REGR_SXY, Statistic::Regression(Line::Sxy)),
     ]
 };
 

@@ -36,6 +36,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::types::{EXACTLY, sql_type};
 use tidemill_sketch::FloatSum;
 use tidemill_sql::Told;
+use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::messages::external;
 
 use crate::accumulators::{Distinct, Groups, OneGroup, kept_type, present};
@@ -279,8 +280,8 @@ impl Way {
 impl AggregateUDFImpl for Summing {
     fn name(&self) -> &str {
         match self.which {
-            Which::Sum => "sum",
-            Which::Mean => "avg",
+            Which::Sum => aggregates::SUM,
+            Which::Mean => aggregates::AVG,
         }
     }
 

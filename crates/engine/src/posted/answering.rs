@@ -1,8 +1,9 @@
 //! What may be asked of a master, and how is it answered?
 //!
-//! A [`Question`] is judged before anything is done: its form, what it may use, how its stores are reached. Files are judged
-//! again where they are found and opened, by the process that does (`source/confined.rs`). Then it is a run as any other,
-//! whose messages are made frames.
+//! A [`Question`] is judged before anything is done: its form, its limits, what it may use, how its stores are reached
+//! (`remote/posted_options.rs`). Files are judged again where they are found and opened, by the process that does
+//! (`source/confined.rs`), and addresses where they are connected to (`remote/guard.rs`). Then it is a run as any other, whose
+//! messages are made frames. `docs/posted-queries.md` has what each field can reach, and what checks it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 use arrow::compute::concat_batches;
 use tidemill_base::cores::Priority;
 use tidemill_base::error::{Error, Result, without_secrets};
+use tidemill_base::redact::visible;
 use tidemill_base::{MaxBad, Settings};
 use tidemill_query::{Failure, Glimpse, NamedSource, Query, Turbo, Workers};
-use tidemill_remote::guard::names_private_address;
 use tidemill_source::asked::AskedSource;
 
 use super::{
@@ -28,32 +29,8 @@ const TOGETHER_BYTES: usize = 1 << 20;
 /// So much of a statement is shown.
 const SHOWN_CHARS: usize = 1000;
 
-/// What storage options may be about: which store, as whom, how fast. Not among them are those that name files of the
-/// machine, lead elsewhere what the cluster's own credentials sign, or take its disk and its memory.
-const STORAGE_OPTIONS: [&str; 22] = [
-    "access_key_id",
-    "secret_access_key",
-    "session_token",
-    "region",
-    "default_region",
-    "endpoint",
-    "endpoint_url",
-    "endpoint_url_s3",
-    "virtual_hosted_style_request",
-    "skip_signature",
-    "unsigned_payload",
-    "request_payer",
-    "s3_express",
-    "allow_http",
-    "connect_timeout",
-    "timeout",
-    "http1_only",
-    "http2_only",
-    "max_retries",
-    "retry_timeout",
-    "read_block",
-    "read_window",
-];
+/// The largest `max_attempts`: a task is dealt that often, whatever it does to its worker.
+const ATTEMPTS_MAX: usize = 20;
 
 /// A question that was judged.
 pub struct Judged {
@@ -95,7 +72,13 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
         )));
     }
     for source in asked.sources.iter().map(|(_, source)| source).chain([&asked.defaults]) {
-        judge_source(source, may_run_programs)?;
+        judge_program(source, may_run_programs)?;
+    }
+    if let Some(count) = asked.max_attempts.filter(|count| *count > ATTEMPTS_MAX) {
+        return Err(Error::usage_hint(
+            format!("`max_attempts` is {count}, more than a cluster takes from those who ask it"),
+            format!("at most {ATTEMPTS_MAX}"),
+        ));
     }
     let max_bad = match asked.max_bad.as_str() {
         ANY => MaxBad::Shown,
@@ -118,7 +101,7 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
         turbo: turbo.checked()?.map(Turbo::begun),
         ..Query::default()
     };
-    let shown = without_secrets(&asked.shown);
+    let shown = visible(&without_secrets(&asked.shown), &['\n', '\t']);
     Ok(Judged {
         query,
         gives: asked.gives,
@@ -130,38 +113,12 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
     })
 }
 
-fn judge_source(source: &AskedSource, may_run_programs: bool) -> Result<()> {
-    if source.has_program() && !may_run_programs {
-        return Err(Error::usage_hint(
-            "this cluster runs no programs for those who ask it",
-            "leave `exec` out; or whoever started it: tidemill cluster up --allow-programs",
-        ));
-    }
-    let plain = |name: &str| name.to_ascii_lowercase().trim_start_matches("aws_").to_owned();
-    let names: Vec<String> = source.storage_names().map(plain).collect();
-    if let Some(other) = names.iter().find(|name| !STORAGE_OPTIONS.contains(&name.as_str())) {
-        return Err(Error::usage_hint(
-            format!("storage option `{other}` is not taken from those who ask a cluster"),
-            format!(
-                "whoever started it sets it in its environment; taken are {}",
-                STORAGE_OPTIONS.join(", ")
-            ),
-        ));
-    }
-    let has = |name: &str| names.iter().any(|other| other == name);
-    let is_elsewhere = names.iter().any(|name| name.starts_with("endpoint"));
-    if source.endpoints().any(names_private_address) {
-        return Err(Error::usage_hint(
-            "an endpoint is for the machine alone that asks it",
-            "name a store's",
-        ));
-    }
-    let is_own = has("skip_signature") || (has("access_key_id") && has("secret_access_key"));
-    match is_elsewhere && !is_own {
+fn judge_program(source: &AskedSource, may_run_programs: bool) -> Result<()> {
+    match source.has_program() && !may_run_programs {
         false => Ok(()),
         true => Err(Error::usage_hint(
-            "an endpoint of your own goes with credentials of your own: the cluster's are for its own store",
-            "access_key_id and secret_access_key, or skip_signature=true",
+            "this cluster runs no programs for those who ask it",
+            "leave `exec` out; or whoever started it: tidemill cluster up --allow-programs",
         )),
     }
 }

@@ -416,6 +416,18 @@ fn what_may_not_be_asked_is_refused_by_name() {
         "",
         Some("for the machine alone"),
     );
+    // What is not skipped is signed by the cluster.
+    check(
+        "\"storage_options\":{\"endpoint\":\"http://127.0.0.1:1\",\"skip_signature\":\"false\"}",
+        "",
+        Some("credentials of your own"),
+    );
+    for region in ["hush@127.0.0.1:1/", "hush.example.org", "hush?", "hush#", "hush\\n"] {
+        for name in ["region", "default_region", "AWS_REGION"] {
+            let option = format!("\"storage_options\":{{\"{name}\":\"{region}\"}}");
+            check(&option, "", Some("is no region"));
+        }
+    }
     check("\"exec\":[\"sh\"]", "", Some("runs no programs"));
     check("\"format\":\"no-such\"", "", Some("no-such"));
     check("\"path\":\"x\"", "", Some("is no question"));
@@ -429,6 +441,59 @@ fn what_may_not_be_asked_is_refused_by_name() {
     }
     let programs = b"{\"format\":1,\"verb\":\"q\",\"sql\":\"\",\"defaults\":{\"exec\":[\"sh\"]}}";
     assert!(judge(programs, true).is_ok());
+}
+
+#[test]
+fn what_makes_a_master_work_without_bound_is_refused() {
+    let check = |more: &str, expected: Option<&str>| {
+        let text = format!("{{\"format\":1,\"verb\":\"query\",\"sql\":\"SELECT 1\"{more}}}");
+        match (judge(text.as_bytes(), false), expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(expected)) => {
+                assert!(matches!(error, Error::Usage { .. }), "{text}: {error}");
+                assert!(error.to_string().contains(expected), "{text}: {error}");
+            }
+            (Ok(_), Some(_)) => panic!("{text} is taken"),
+            (Err(error), None) => panic!("{text}: {error}"),
+        }
+    };
+    let option = |name: &str, value: &str| {
+        format!(",\"defaults\":{{\"storage_options\":{{\"{name}\":\"{value}\"}}}}")
+    };
+    check(",\"max_attempts\":20", None);
+    check(",\"max_attempts\":0", None);
+    check(",\"max_attempts\":21", Some("`max_attempts` is 21"));
+    check(",\"max_attempts\":18446744073709551615", Some("at most 20"));
+    check(",\"max_attempts\":-1", Some("is no question"));
+    check(",\"max_attempts\":1e3", Some("is no question"));
+    for (name, most, more, limit) in [
+        ("max_retries", "20", "21", "at most 20"),
+        ("timeout", "10m", "601s", "at most 600 s"),
+        ("connect_timeout", "600", "1h", "at most 600 s"),
+        ("retry_timeout", "600s", "900000s", "at most 600 s"),
+        ("read_block", "64M", "1G", "at most 64 MiB"),
+        ("read_window", "1G", "1025M", "at most 1 GiB"),
+    ] {
+        check(&option(name, most), None);
+        check(&option(name, more), Some(limit));
+    }
+}
+
+#[test]
+fn what_is_shown_moves_no_terminal() {
+    let shown = "SELECT 1\u{1b}]0;title\u{7}\u{202e} FROM 'https://u:hush@h/a'";
+    let question = serde_json::json!({
+        "format": 1, "verb": "query; \u{1b}[2J", "sql": "SELECT 1", "shown": shown,
+    });
+    let judged = judge(question.to_string().as_bytes(), false).unwrap();
+    assert!(!judged.shown.chars().any(char::is_control), "{:?}", judged.shown);
+    assert!(
+        judged.shown.starts_with("SELECT 1\\x1b]0;title\\x07\\u{202e} FROM"),
+        "{}",
+        judged.shown
+    );
+    assert!(!judged.shown.contains("hush"), "{}", judged.shown);
+    assert_eq!(judged.verb, "query");
 }
 
 fn turbo(options: &[(&str, &str)]) -> Option<Turbo> {

@@ -307,3 +307,52 @@ fn a_plan_says_how_drawn_splits_go_elsewhere() {
         assert!(elsewhere.splits > 500 && elsewhere.parts.starts_with(parts), "{text}");
     }
 }
+
+/// Workers that tell the driver of an error where it waits though nothing is left to do.
+#[derive(Debug)]
+struct Strict(Arc<Dealt>);
+
+impl Workers for Strict {
+    fn reach(&self) -> Result<Reach> {
+        self.0.reach()
+    }
+
+    fn begin(&self, job: HandedJob) -> Result<()> {
+        self.0.begin(job)
+    }
+
+    fn submit(&self, task: Handed) -> Result<()> {
+        self.0.submit(task)
+    }
+
+    fn next(&self, wait: Duration) -> Result<Option<Done>> {
+        let nothing = || Error::Internal("the driver waits, and nothing is left to do".into());
+        self.0.next(wait)?.ok_or_else(nothing).map(Some)
+    }
+
+    fn end(&self) {
+        self.0.end();
+    }
+}
+
+/// A few splits are read in their order, so that the driver does not begin again where two of them disagree about a start:
+/// the worker that finds it out has to read the rest of its task all the same.
+#[test]
+fn splits_that_disagree_about_a_start_are_all_read_where_nothing_is_drawn() {
+    let folder = Folder::new();
+    let mut text = "g,v,s\n".to_owned();
+    for row in 0..300 {
+        let inside = "\nb,777,x".repeat(row % 97);
+        text.push_str(&format!("a,1,\"{inside}\"\n"));
+    }
+    folder.write("evil.csv", &text);
+    let sql = "SELECT g, count(*) AS n FROM '$/evil.csv' GROUP BY g";
+    let split_bytes = (text.len() / 12).to_string();
+    let options = [("deadline", "1h"), ("split_bytes", &split_bytes), ("no_intervals", "true")];
+    for threads in [1, 4, 12] {
+        let workers = Arc::new(Strict(Dealt::new(7, threads, 0)));
+        let answer = there(&of(&folder, sql, &options), workers).unwrap();
+        assert!(answer.coverage.complete, "{}", answer.coverage.one_line());
+        assert_eq!(answer.rows(), [["a", "300"]]);
+    }
+}

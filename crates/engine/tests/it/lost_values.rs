@@ -10,6 +10,25 @@ fn check(folder: &Folder, sql: &str, expected: &str) {
     assert_eq!(found, expected, "{sql}");
 }
 
+#[test]
+fn equalities_of_one_column_agree_whichever_side_it_stands_on() {
+    let folder = Folder::new();
+    folder.write("k.csv", "k,v\na,1\nb,2\n");
+    let sides = ["'a' = b.k", "b.k = 'a'"];
+    for (on, filter) in sides.iter().flat_map(|on| sides.iter().map(move |filter| (on, filter))) {
+        for join in ["JOIN", "LEFT JOIN"] {
+            let joined = format!("'$/k.csv' a {join} '$/k.csv' b ON a.v = b.v");
+            for sql in [
+                format!("SELECT a.v FROM {joined} AND {on} WHERE {filter}"),
+                format!("SELECT a.v FROM {joined} WHERE {on} AND {filter}"),
+                format!("SELECT v FROM (SELECT a.v, b.k FROM {joined} AND {on}) b WHERE {filter}"),
+            ] {
+                check(&folder, &sql, "1");
+            }
+        }
+    }
+}
+
 /// A table is read anew at each level.
 #[test]
 fn a_recursion_over_a_file_goes_to_its_end() {

@@ -244,7 +244,7 @@ fn precision_stops_once_all_shown_intervals_are_narrow() {
     assert_eq!(answer.coverage.stopped.as_deref(), Some("stopped when it was precise enough"));
     for name in ["n", "mean"] {
         for (value, low, high) in estimates(&answer, name) {
-            let half = (high.unwrap() - value).max(value - low.unwrap());
+            let half = (high.unwrap() - low.unwrap()) / 2.0;
             assert!(half <= 0.2 * value, "{name}: {value} ± {half}");
         }
     }
@@ -378,9 +378,9 @@ fn outer_quantiles_of_few_rows_have_no_interval_and_the_others_hold() {
     let sql = "SELECT k, quantile(x, 0.99) AS outer, quantile(x, 0.95) AS far, quantile(x, 0.5) AS mid \
                FROM '$/a.csv' GROUP BY k ORDER BY k";
     let exact = folder.ask(sql).rows();
-    // About 75, 375 and 1,500 rows of each group, and which of the quantiles they are few for.
+    // About 150, 375 and 1,500 rows of each group, and which of the quantiles they are few for.
     for (share, few, enough) in [
-        ("2%", &["outer", "far"][..], &["mid"][..]),
+        ("4%", &["outer", "far"][..], &["mid"][..]),
         ("10%", &["outer"], &["mid"]),
         ("40%", &[], &["mid", "far"]),
     ] {
@@ -529,6 +529,11 @@ fn what_cannot_be_estimated_is_refused() {
         ("SELECT ms FROM '$/*.csv' LIMIT 3 OFFSET 2", &[("find", "3")], "OFFSET"),
         ("SELECT ms FROM '$/*.csv'", &[("error", "3%")], "`error` is of counts"),
         ("SELECT max(ms) FROM '$/*.csv'", &[("error", "3%")], "`error` is of counts"),
+        (
+            "SELECT day, CASE WHEN day = 1 THEN count(*) ELSE 0 END FROM '$/*.csv' GROUP BY day",
+            &[("error", "3%")],
+            "`error` is of counts",
+        ),
         ("SELECT count(*), top_k(ms, 3) FROM '$/*.csv'", &[("error", "3%")], "`error` looks at"),
         (
             "SELECT count(*) AS n, max(ms) AS n_low FROM '$/*.csv'",
@@ -581,7 +586,7 @@ fn intervals_are_the_same_whether_all_groups_are_shown_or_few() {
 fn what_has_no_bounds_beside_it_is_said_not_to_be_exact_all_the_same() {
     let folder = events(24, 2_000);
     let sql = "SELECT kind, count(*) AS n, max(ms) AS mx, top_k(user, 2) AS top FROM '$/*.csv' \
-               GROUP BY kind ORDER BY n LIMIT 2";
+               GROUP BY kind ORDER BY n DESC LIMIT 2";
     let said = |options: &[(&str, &str)]| {
         let coverage = asked(&folder, sql, options).coverage;
         let line = coverage.one_line();
@@ -752,7 +757,7 @@ fn a_count_of_rows_that_are_multiplied_is_bounded_on_either_side() {
         let mut held = 0;
         for seed in 0..20 {
             let seed = seed.to_string();
-            let options = [("sample", "30%"), ("seed", &seed), ("split_bytes", "8K")];
+            let options = [("sample", "30%"), ("seed", &seed), ("split_bytes", "4K")];
             let rows = asked(&folder, sql, &options).rows();
             let of = |column: usize| rows[0][column].parse::<f64>().unwrap();
             assert!(of(2) > of(0), "{sql}: {rows:?}");
@@ -849,6 +854,7 @@ fn rows_of_parquet_are_counted_by_its_footers() {
             continue;
         }
         let [(n, Some(low), Some(high))] = estimates(&answer, "n")[..] else { panic!("{seed}") };
+        // However few splits were read.
         assert!((n - 200_000.0).abs() < 1e-6 && low == n && high == n, "{n} {low} {high}");
         let [(v, _, _)] = estimates(&answer, "v")[..] else { panic!("{seed}") };
         assert!((v / exact - 1.0).abs() < 0.03, "{v} and {exact}");

@@ -273,8 +273,8 @@ impl Plan {
         let settings = &self.settings;
         let encoded = chunk.encode()?;
         let group_bytes = written_bytes(&encoded)? as f64 / groups;
-        let (budget, dirs) = (settings.share(1, 2), &settings.spill_dirs);
-        let merger = Merger::new(spec, budget, dirs, &settings.cancel, &settings.progress)?;
+        let (account, dirs) = (settings.table_account(), &settings.spill_dirs);
+        let merger = Merger::new(spec, &account, dirs, &settings.cancel, &settings.progress)?;
         let decoder = Table::new(spec)?;
         let (began, clock) = (Instant::now(), process_cpu_seconds());
         let mut rounds = 0;

@@ -63,9 +63,7 @@ pub(super) struct Dealer {
     lost: BTreeMap<usize, usize>,
     /// The tasks that were told where they start.
     told: BTreeMap<usize, u64>,
-    /// How many tasks were handed in, and how many were given.
-    dealt: usize,
-    passed: usize,
+    lookahead: Lookahead,
     /// What came back before its turn, and what that takes.
     came: BTreeMap<usize, Result<Part>>,
     held_bytes: u64,
@@ -74,6 +72,55 @@ pub(super) struct Dealer {
     splits_bytes: u64,
     /// Where the last split that was given ended, and in which file.
     end: Option<(usize, u64)>,
+}
+
+/// The tasks from the one whose turn it is up to the next one to be dealt, and the bytes of their splits. The sums are kept
+/// as tasks come and go: there may be 64 tasks ahead for each of many threads, and each of them asks.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Lookahead {
+    /// How many tasks were given: the number of the one whose turn it is.
+    passed: usize,
+    /// How many tasks were handed in: the number of the next one. At least `passed`.
+    dealt: usize,
+    /// Bytes of the tasks that were handed in and not given.
+    bytes: u64,
+    /// Bytes of those among them of which nothing has come.
+    in_work_bytes: u64,
+}
+
+impl Lookahead {
+    /// Notes that the next task was handed in.
+    fn deal(&mut self, bytes: u64) {
+        self.dealt += 1;
+        self.bytes += bytes;
+        self.in_work_bytes += bytes;
+    }
+
+    /// Notes that a task has come back.
+    fn take_in(&mut self, bytes: u64) {
+        self.in_work_bytes -= bytes;
+    }
+
+    /// Notes that a task that had come back was handed in again.
+    fn deal_again(&mut self, bytes: u64) {
+        self.in_work_bytes += bytes;
+    }
+
+    /// Notes that the task whose turn it was, which had come back, was given.
+    fn pass(&mut self, bytes: u64) {
+        self.passed += 1;
+        self.bytes -= bytes;
+    }
+
+    /// How many tasks were handed in and not given.
+    fn count(&self) -> usize {
+        self.dealt - self.passed
+    }
+
+    /// Whether a task was handed in and not given.
+    fn contains(&self, number: usize) -> bool {
+        (self.passed..self.dealt).contains(&number)
+    }
 }
 
 /// Runs of splits that are about equally large, as places among the splits.
@@ -118,8 +165,7 @@ impl Dealer {
             attempts: BTreeMap::new(),
             lost: BTreeMap::new(),
             told: BTreeMap::new(),
-            dealt: 0,
-            passed: 0,
+            lookahead: Lookahead::default(),
             came: BTreeMap::new(),
             held_bytes: 0,
             parts_bytes: 0,
@@ -130,7 +176,7 @@ impl Dealer {
 
     /// Whether all tasks were given.
     pub(super) fn has_ended(&self) -> bool {
-        self.passed >= self.tasks.len()
+        self.lookahead.passed >= self.tasks.len()
     }
 
     /// The next task's part, and the places of its splits; none at the end.
@@ -140,11 +186,12 @@ impl Dealer {
     pub(super) fn next(&mut self) -> Result<Option<(Range<usize>, Part)>> {
         while !self.has_ended() {
             self.deal()?;
-            if let Some(part) = self.came.remove(&self.passed) {
-                let number = self.passed;
+            let number = self.lookahead.passed;
+            if let Some(part) = self.came.remove(&number) {
                 self.held_bytes -= part.as_ref().map_or(0, Part::bytes);
                 if let Some(start) = self.right_start(number, &part) {
                     self.told.insert(number, start);
+                    self.lookahead.deal_again(bytes(self.splits_of(number)));
                     self.hand_in_again(number)?;
                     continue;
                 }
@@ -157,7 +204,7 @@ impl Dealer {
                 self.end = piece
                     .zip(read_last.and_then(|last| last.stats.end()))
                     .map(|(piece, end)| (piece.file.index(), end));
-                self.passed += 1;
+                self.lookahead.pass(bytes(self.splits_of(number)));
                 return Ok(Some((places, part)));
             }
             self.cancel.check()?;
@@ -170,15 +217,18 @@ impl Dealer {
     fn take_in(&mut self) -> Result<()> {
         let Some(done) = self.workers.next(TICK)? else { return Ok(()) };
         let attempt = self.attempts.get(&done.number).copied().unwrap_or(0);
-        if done.number < self.passed || done.attempt != attempt {
+        let is_expected =
+            self.lookahead.contains(done.number) && !self.came.contains_key(&done.number);
+        if !is_expected || done.attempt != attempt {
             return Ok(());
         }
         let worker = done.worker.as_deref();
+        let stored = bytes(self.splits_of(done.number));
         match done.outcome {
             Ok(content) => {
                 let part = Part::decoded(content);
                 if let Ok(part) = &part {
-                    let (stored, took) = (bytes(self.splits_of(done.number)), part.took);
+                    let took = part.took;
                     self.progress.map().add_cpu_elsewhere(took.cpu);
                     if let Some(name) = worker {
                         let add = |it: &mut Elsewhere| it.add(stored, took.cpu, took.wall);
@@ -188,6 +238,7 @@ impl Dealer {
                     self.parts_bytes += part.bytes();
                     self.splits_bytes += stored;
                 }
+                self.lookahead.take_in(stored);
                 self.came.insert(done.number, part);
                 Ok(())
             }
@@ -202,36 +253,34 @@ impl Dealer {
 
     /// Hands in as many tasks as may be ahead.
     fn deal(&mut self) -> Result<()> {
-        while self.dealt < self.tasks.len() && self.may_be_ahead() && self.has_room() {
-            self.hand_in(self.dealt)?;
-            self.dealt += 1;
+        while self.lookahead.dealt < self.tasks.len() && self.may_be_ahead() && self.has_room() {
+            let number = self.lookahead.dealt;
+            self.hand_in(number)?;
+            self.lookahead.deal(bytes(self.splits_of(number)));
         }
         Ok(())
     }
 
     /// Whether the next is not too far ahead of the one whose turn it is.
     fn may_be_ahead(&self) -> bool {
-        let ahead = self.dealt - self.passed;
+        let count = self.lookahead.count();
         let small_max = SMALL_AHEAD_BYTES * (self.ahead_max / AHEAD_PER_THREAD) as u64;
-        let is_small = || {
-            let dealt: u64 = (self.passed..self.dealt).map(|it| bytes(self.splits_of(it))).sum();
-            dealt <= small_max
-        };
-        ahead < self.ahead_max || ahead < SMALL_AHEAD * self.ahead_max && is_small()
+        let is_small = self.lookahead.bytes <= small_max;
+        count < self.ahead_max || count < SMALL_AHEAD * self.ahead_max && is_small
     }
 
     /// Whether what is to come of the tasks in work and of the next has a place. There always is one in work.
     fn has_room(&self) -> bool {
-        if self.dealt == self.passed {
+        if self.lookahead.count() == 0 {
             return true;
         }
         let ratio = match self.splits_bytes {
             0 => self.cutting.part_ratio,
             splits_bytes => self.parts_bytes as f64 / splits_bytes as f64,
         };
-        let in_work = (self.passed..=self.dealt).filter(|number| !self.came.contains_key(number));
-        let in_work: u64 = in_work.map(|number| bytes(self.splits_of(number))).sum();
-        let held_bytes = self.held_bytes as f64 + in_work as f64 * ratio;
+        let in_work_bytes =
+            self.lookahead.in_work_bytes + bytes(self.splits_of(self.lookahead.dealt));
+        let held_bytes = self.held_bytes as f64 + in_work_bytes as f64 * ratio;
         held_bytes <= self.cutting.held_bytes_max as f64
     }
 
@@ -333,4 +382,51 @@ impl Drop for Dealer {
 
 fn bytes(splits: &[Split]) -> u64 {
     splits.iter().map(|split| split.bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever tasks come back, in whichever order, and are handed in again: the sums are those of a scan over all tasks
+        /// ahead.
+        #[test]
+        fn sums_are_those_of_a_scan_over_the_tasks_ahead(
+            sizes in prop::collection::vec(0..1_000_000_u64, 1..60),
+            steps in prop::collection::vec((0..4_u8, any::<prop::sample::Index>()), 0..400),
+        ) {
+            let (mut lookahead, mut came) = (Lookahead::default(), BTreeSet::new());
+            for (step, index) in steps {
+                let (passed, dealt) = (lookahead.passed, lookahead.dealt);
+                match step {
+                    0 if dealt < sizes.len() => lookahead.deal(sizes[dealt]),
+                    1 => {
+                        let in_work: Vec<_> =
+                            (passed..dealt).filter(|number| !came.contains(number)).collect();
+                        if !in_work.is_empty() {
+                            let number = in_work[index.index(in_work.len())];
+                            came.insert(number);
+                            lookahead.take_in(sizes[number]);
+                        }
+                    }
+                    2 if came.remove(&passed) => lookahead.pass(sizes[passed]),
+                    3 if came.remove(&passed) => lookahead.deal_again(sizes[passed]),
+                    _ => {}
+                }
+                let Lookahead { passed, dealt, bytes, in_work_bytes } = lookahead;
+                prop_assert_eq!(bytes, sizes[passed..dealt].iter().sum::<u64>());
+                let in_work = (passed..dealt).filter(|number| !came.contains(number));
+                prop_assert_eq!(in_work_bytes, in_work.map(|number| sizes[number]).sum::<u64>());
+                prop_assert_eq!(lookahead.count(), dealt - passed);
+                for number in 0..sizes.len() {
+                    prop_assert_eq!(lookahead.contains(number), (passed..dealt).contains(&number));
+                }
+            }
+        }
+    }
 }

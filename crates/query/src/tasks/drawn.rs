@@ -3,8 +3,11 @@
 //! What is wanted next is not known before: whoever draws the splits looks at the clock, and hands in a few at a time,
 //! as workers come free. A task is as many of them as take a worker a small part of the time that is left: what is on
 //! its way when that is up counts for nothing. Of each task one end is told.
+//!
+//! A part accounts for the splits of its task: those that were read, that failed and that stalled. Whatever it does not
+//! account for has stalled: a split that nobody waits for would be waited for until the deadline, or for ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,7 +228,7 @@ impl Drawn {
                 return Ok(None);
             }
         };
-        let Some(InWork { splits, bytes, .. }) = self.in_work.remove(&done.number) else {
+        let Some(InWork { splits, bytes, patience, .. }) = self.in_work.remove(&done.number) else {
             return Ok(None);
         };
         let mut part = match Part::decoded(content) {
@@ -244,12 +247,8 @@ impl Drawn {
         let took = part.took;
         self.progress.map().add_cpu_elsewhere(took.cpu);
         tell(&|it| it.add(bytes, took.cpu, took.wall));
-        let NotRead { failed, stalled, wrong_starts } = std::mem::take(&mut part.not_read);
-        if bytes > 0 && stalled.is_empty() {
-            let pace = took.wall.as_secs_f64() / bytes as f64;
-            let before = self.pace.unwrap_or(pace);
-            self.pace = Some(before + (pace - before) * PACE_WEIGHT);
-        }
+        let NotRead { failed, stalled: _, wrong_starts, is_cut_short } =
+            std::mem::take(&mut part.not_read);
         let of_task = |place: usize| splits.get(place).copied().ok_or_else(Dealer::of_others);
         let read = |Read { place, is_exact, mapped_rows, stats }: Read| -> Result<_> {
             let index = of_task(place)?;
@@ -259,7 +258,19 @@ impl Drawn {
         let read = part.read.drain(..).map(read).collect::<Result<Vec<_>>>()?;
         let failed = failed.into_iter().map(|(place, why)| Ok((of_task(place)?, why.into())));
         let failed = failed.collect::<Result<Vec<_>>>()?;
-        let stalled = stalled.into_iter().map(of_task).collect::<Result<Vec<_>>>()?;
+        let stalled = match is_cut_short {
+            true => Vec::new(),
+            false => unaccounted(&splits, &read, &failed),
+        };
+        if patience == PATIENCE_AGAIN && !stalled.is_empty() {
+            // It was to be waited for, and would be handed in for ever.
+            return Err(Dealer::of_others());
+        }
+        if bytes > 0 && stalled.is_empty() {
+            let pace = took.wall.as_secs_f64() / bytes as f64;
+            let before = self.pace.unwrap_or(pace);
+            self.pace = Some(before + (pace - before) * PACE_WEIGHT);
+        }
         Ok(Some(Returned { splits, read, failed, stalled, wrong_starts, part }))
     }
 
@@ -288,8 +299,165 @@ impl Drawn {
     }
 }
 
+/// The splits of a task that were neither read nor failed: those that stalled, whether the part names them or not.
+fn unaccounted(
+    splits: &[usize],
+    read: &[(usize, u64, Outcome)],
+    failed: &[(usize, Error)],
+) -> Vec<usize> {
+    let read = read.iter().map(|(split, ..)| *split);
+    let accounted: BTreeSet<usize> = read.chain(failed.iter().map(|(split, _)| *split)).collect();
+    splits.iter().copied().filter(|split| !accounted.contains(split)).collect()
+}
+
 impl Drop for Drawn {
     fn drop(&mut self) {
         self.workers.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::path::Path;
+
+    use arrow::array::RecordBatch;
+    use arrow::util::display::array_value_to_string;
+    use parking_lot::Mutex;
+    use tidemill_base::Settings;
+    use tidemill_remote::StorageOptions;
+
+    use super::super::Done;
+    use super::super::task::Told;
+    use super::super::worker::Worker;
+    use super::*;
+    use crate::{Plan, Query, Turbo};
+
+    /// What becomes of a task before the worker reads it.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Change {
+        /// The worker never sees the last split of a task that has several: its part does not account for it.
+        Forget,
+        /// What has nothing new within a millisecond has stalled.
+        Hurry,
+    }
+
+    /// One worker, which does tasks in their order, as they are asked for. Where the driver waits though nothing is left to
+    /// do, it is told of an error instead of being kept waiting.
+    struct Changed {
+        change: Change,
+        state: Mutex<(Option<Worker>, VecDeque<Handed>)>,
+    }
+
+    impl std::fmt::Debug for Changed {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.change.fmt(f)
+        }
+    }
+
+    impl Workers for Changed {
+        fn reach(&self) -> Result<Reach> {
+            Ok(Reach { machines: 1, workers: 1, threads: 4, is_here: true })
+        }
+
+        fn begin(&self, job: HandedJob) -> Result<()> {
+            let settings = Settings { threads: 4, ..Settings::new(64 << 20) };
+            let worker = Worker::new(&job.content, &settings, &StorageOptions::default(), &[])?;
+            *self.state.lock() = (Some(worker), VecDeque::new());
+            Ok(())
+        }
+
+        fn submit(&self, task: Handed) -> Result<()> {
+            self.state.lock().1.push_back(task);
+            Ok(())
+        }
+
+        fn next(&self, _: Duration) -> Result<Option<Done>> {
+            let (worker, waiting) = &mut *self.state.lock();
+            let (Some(worker), Some(handed)) = (worker, waiting.pop_front()) else {
+                return Err(Error::Internal("the driver waits, and nothing is left to do".into()));
+            };
+            let Told::Read(mut task) = Told::decoded(&handed.content)? else {
+                return Err(Error::Internal("another task".into()));
+            };
+            match self.change {
+                Change::Forget if task.splits.len() > 1 => drop(task.splits.pop()),
+                Change::Hurry if task.splits.len() > 1 => task.patience_ms = Some(0),
+                _ => {}
+            }
+            let count = task.splits.len();
+            let content = worker.run(&task.encoded()?, 0);
+            if let Ok(part) = Part::decoded(content.clone()) {
+                let NotRead { failed, stalled, .. } = &part.not_read;
+                let read = part.read.iter().map(|read| read.place);
+                let mut told: Vec<usize> = read.chain(failed.iter().map(|it| it.0)).collect();
+                told.extend(stalled);
+                told.sort_unstable();
+                // Each once, whatever became of it, unless what was read has all rows that are wanted.
+                let is_cut_short = part.not_read.is_cut_short;
+                assert!(is_cut_short || told.iter().copied().eq(0..count), "{told:?} of {count}");
+            }
+            let Handed { number, attempt, .. } = handed;
+            Ok(Some(Done { number, attempt, worker: None, outcome: Ok(content) }))
+        }
+
+        fn end(&self) {
+            self.state.lock().1.clear();
+        }
+    }
+
+    fn answered(query: &Query) -> (Vec<RecordBatch>, bool) {
+        let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+        let mut results = Plan::new(query, &settings).and_then(Plan::run).unwrap();
+        let batches = results.by_ref().collect::<Result<Vec<_>>>().unwrap();
+        (batches, results.coverage().complete)
+    }
+
+    fn query(folder: &Path, sql: &str, change: Change) -> Query {
+        let mut turbo = Turbo::default();
+        turbo.set("deadline", "1h").unwrap();
+        turbo.set("split_bytes", "1k").unwrap();
+        turbo.set("no_intervals", "true").unwrap();
+        let workers: Arc<dyn Workers> = Arc::new(Changed { change, state: Mutex::default() });
+        Query {
+            sql: sql.replace('$', folder.to_str().unwrap()),
+            turbo: turbo.checked().unwrap(),
+            workers: Some(workers),
+            ..Query::default()
+        }
+    }
+
+    fn numbers(rows: usize) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = (0..rows).map(|n| format!("{{\"n\": {n}, \"of\": {}}}\n", n % 10));
+        std::fs::write(folder.path().join("a.jsonl"), lines.collect::<String>()).unwrap();
+        folder
+    }
+
+    /// Of 20,000 rows: how many, and what they add up to.
+    fn check(folder: &Path, change: Change) {
+        let sql = "SELECT count(*) AS n, sum(n) AS total FROM '$/a.jsonl'";
+        let (batches, is_complete) = answered(&query(folder, sql, change));
+        let columns = batches[0].columns().iter();
+        let row: Vec<String> = columns.map(|it| array_value_to_string(it, 0).unwrap()).collect();
+        assert!(is_complete && row == ["20000", "199990000"], "{row:?}");
+        let sql = "SELECT n FROM '$/a.jsonl' WHERE of = 7";
+        let (batches, is_complete) = answered(&query(folder, sql, change));
+        let count: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        assert!(is_complete && count == 2_000, "{count}");
+        let (batches, _) = answered(&query(folder, &format!("{sql} LIMIT 5"), change));
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 5);
+    }
+
+    #[test]
+    fn splits_that_a_part_does_not_account_for_are_read_again() {
+        check(numbers(20_000).path(), Change::Forget);
+    }
+
+    /// A worker that ends as soon as nothing new has come accounts for splits that were drawn and not begun by then, too.
+    #[test]
+    fn workers_account_for_each_split_of_a_task_that_ends_early() {
+        let folder = numbers(20_000);
+        (0..20).for_each(|_| check(folder.path(), Change::Hurry));
     }
 }

@@ -167,10 +167,11 @@ pub(crate) fn fold(
         }
     };
     let settings = &plan.settings;
+    let account = settings.table_account();
     let new_merger = || {
         Merger::new(
             &parts.spec,
-            settings.share(3, 4) / 3 * 2,
+            &account,
             &settings.spill_dirs,
             &settings.cancel,
             &settings.progress,

@@ -205,11 +205,17 @@ pub(super) struct NotRead {
     /// How many were found to begin elsewhere than they seem to.
     #[serde(default)]
     pub wrong_starts: u64,
+    /// Whether it ended because all rows that are wanted were found: what is not told of is not missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut_short: bool,
 }
 
 impl NotRead {
     fn is_nothing(&self) -> bool {
-        self.failed.is_empty() && self.stalled.is_empty() && self.wrong_starts == 0
+        self.failed.is_empty()
+            && self.stalled.is_empty()
+            && self.wrong_starts == 0
+            && !self.is_cut_short
     }
 }
 

@@ -12,6 +12,7 @@ use tidemill_base::Settings;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_remote::scratch::{Scratch, ScratchFile};
@@ -282,7 +283,7 @@ impl Worker {
             scan: Arc::clone(scan),
             spec: Arc::clone(spec),
             threads: settings.threads,
-            budget_bytes: settings.share(3, 4),
+            account: settings.table_account(),
             spill_dirs: settings.spill_dirs.clone(),
             cancel: settings.cancel.clone(),
             enough: Cancel::new(),
@@ -331,6 +332,10 @@ impl Worker {
             self.check_size(&writer)?;
         }
         let failed = rows.take_failed();
+        if rows.is_cut_short() {
+            let is_cut_short = true;
+            return Ok((writer, NotRead { is_cut_short, ..not_read(failed, [].into_iter(), 0) }));
+        }
         Ok((writer, not_read(failed, rows.unread().into_iter(), 0)))
     }
 
@@ -357,7 +362,7 @@ impl Worker {
             scan: Arc::clone(scan),
             spec: &parts.spec,
             threads: settings.threads,
-            budget_bytes: settings.share(3, 4),
+            account: settings.table_account(),
             spill_dirs: &settings.spill_dirs,
             cancel: &settings.cancel,
             progress: &settings.progress,
@@ -383,12 +388,13 @@ impl Worker {
         let settings = &self.plan.settings;
         let threads = settings.threads.clamp(1, reduce.count.max(1));
         let next = AtomicUsize::new(0);
+        let account = settings.table_account();
         let done: Vec<_> = (0..reduce.count).map(|_| Mutex::new(None)).collect();
         let work = || -> Result<()> {
             loop {
                 let range = next.fetch_add(1, Ordering::Relaxed);
                 let Some(slot) = done.get(range) else { return Ok(()) };
-                let own = self.reduced(&reduce.parts, range, threads, reduce.bytes_max)?;
+                let own = self.reduced(&reduce.parts, range, &account, reduce.bytes_max)?;
                 *slot.lock() = Some(own);
             }
         };
@@ -405,7 +411,7 @@ impl Worker {
         &self,
         parts: &[Parted],
         range: usize,
-        threads: usize,
+        account: &MemoryAccount,
         bytes_max: u64,
     ) -> Result<(Reduced, Vec<u8>)> {
         let settings = &self.plan.settings;
@@ -413,10 +419,8 @@ impl Worker {
         else {
             return Err(bad("there are no tables to be merged here"));
         };
-        let budget_bytes = settings.share(3, 4) / threads;
-        let (cancel, progress) = (&settings.cancel, &settings.progress);
-        let merger = Merger::new(&of.spec, budget_bytes, &settings.spill_dirs, cancel, progress)?;
-        let merger = merger.of_one_range(Ranges::of_bits(parting.bits));
+        let (ranges, run) = (Ranges::of_bits(parting.bits), (&settings.cancel, &settings.progress));
+        let merger = Merger::of_one_range(ranges, &of.spec, account, &settings.spill_dirs, run)?;
         let decoder = Table::new(&of.spec)?;
         for part in parts {
             for run in &part.runs {
@@ -632,5 +636,5 @@ fn not_read(
     stalled.sort_unstable();
     stalled.dedup();
     let failed = failed.into_iter().map(|(place, error)| (place, error.into())).collect();
-    NotRead { failed, stalled, wrong_starts }
+    NotRead { failed, stalled, wrong_starts, is_cut_short: false }
 }

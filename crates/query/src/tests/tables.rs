@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use tidemill_base::MaxBad;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::error::Error;
+use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::Progress;
 use tidemill_source::Rejects;
 use tidemill_tables::merge::{Merged, Merger, Pending};
@@ -385,9 +386,9 @@ fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
     let folder = tempfile::tempdir().unwrap();
     let merged = |budget_bytes| {
         let progress = Progress::new();
-        let cancel = Cancel::new();
+        let (cancel, account) = (Cancel::new(), MemoryAccount::new(budget_bytes));
         let merger =
-            Merger::new(&spec, budget_bytes, &[folder.path().into()], &cancel, &progress).unwrap();
+            Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
         let mut pending_on_disk = 0;
         for (part, rows) in parts.iter().enumerate() {
             let chunk = filled_from(&spec, &columns, rows, part * 5000).take().unwrap();
@@ -426,8 +427,9 @@ fn chunks_that_come_in_any_order_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let merged = |order: [usize; 6], threads, budget_bytes| {
         let (cancel, progress) = (Cancel::new(), Progress::new());
+        let account = MemoryAccount::new(budget_bytes);
         let merger =
-            Merger::new(&spec, budget_bytes, &[folder.path().into()], &cancel, &progress).unwrap();
+            Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
         for (worker, part) in order.into_iter().enumerate() {
             let filled = filled_from(&spec, &columns, &parts[part], part * 4000).take().unwrap();
             merger.add(filled).unwrap();
@@ -464,9 +466,9 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
         let (spec, columns) = spec(&sql, &schema());
         let answers = |budget_bytes| {
             let (cancel, progress) = (Cancel::new(), Progress::new());
+            let account = MemoryAccount::new(budget_bytes);
             let merger =
-                Merger::new(&spec, budget_bytes, &[folder.path().into()], &cancel, &progress)
-                    .unwrap();
+                Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
             for rows in [&long[..10], &long[10..], &many(10, 0)[..]] {
                 let chunk = filled(&spec, &columns, rows).take().unwrap();
                 merger.accept(merger.defer(chunk).unwrap(), 0).unwrap();

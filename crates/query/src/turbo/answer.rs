@@ -1,6 +1,7 @@
 //! The answers of a table that rests on a part of the input: scaled up, with bounds beside them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arrow::array::{
@@ -10,7 +11,7 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_sampling::{Interval, Sample, Series, student_t};
+use tidemill_sampling::{Interval, Part, Sample, Series, student_t};
 use tidemill_sketch::Quantiles;
 use tidemill_tables::{CellQuantiles, CellSums, Function, TableSpec};
 
@@ -34,6 +35,10 @@ pub(crate) struct Answering {
     pub is_withheld: bool,
     /// The most rows that what was not read can be thought to hold.
     pub unread_rows: f64,
+    /// The most rows that could be counted in what was read.
+    pub rows_read: f64,
+    /// Which estimates have rows of which too few splits were read.
+    pub few_splits: FewSplits,
     /// The finished table's columns, those that carry what bounds are of last.
     pub schema: SchemaRef,
 }
@@ -87,6 +92,8 @@ impl Answering {
             values: self.values,
             sample,
             unread_rows: self.unread_rows,
+            rows_read: self.rows_read,
+            few_splits: self.few_splits.clone(),
             threads,
             ends_at,
         }))
@@ -104,6 +111,38 @@ impl Answering {
         }
         Ok(carried)
     }
+}
+
+/// Marks of the estimates that have a row without an interval, as too few splits were read for one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FewSplits(Arc<[AtomicBool]>);
+
+impl FewSplits {
+    /// No marks yet of so many estimates.
+    pub(crate) fn new(estimates: usize) -> Self {
+        FewSplits((0..estimates).map(|_| AtomicBool::new(false)).collect())
+    }
+
+    pub(crate) fn mark(&self, estimate: usize) {
+        if let Some(mark) = self.0.get(estimate) {
+            mark.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn has(&self, estimate: usize) -> bool {
+        self.0.get(estimate).is_some_and(|mark| mark.load(Ordering::Relaxed))
+    }
+}
+
+/// What is known of how far off an estimate is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bounded {
+    /// It is between the two.
+    Between(f64, f64),
+    /// Too few splits were read, or too few of them have rows of it.
+    FewSplits,
+    /// Nothing.
+    Unknown,
 }
 
 /// A mean or another ratio to a count of fewer rows has no interval: of lognormal values (σ = 1.5) such held in 70 to 90 % of the
@@ -143,37 +182,83 @@ impl Totals {
         Ok(())
     }
 
-    /// The bounds of a formula, if it has any.
+    /// The bounds of a formula, if it has any. A ratio to what may be 0 has none, nor has a product of two numbers
+    /// either of which may be: what they may be off by is not in proportion to what their totals are.
     pub(crate) fn interval(
         &mut self,
         formula: &Formula,
         quantities: &[Quantity],
         sample: &Sample,
-        unread_rows: f64,
-    ) -> Option<(f64, f64)> {
+        rows: (f64, f64),
+    ) -> Bounded {
+        let mut may_be_zero = |part: &Formula| {
+            let is_positive = |index: usize| {
+                let cells = &self.cells[index];
+                cells.series().sum() > 0.0 && (quantities[index].counts || !cells.is_signed())
+            };
+            if part.is_positive(&is_positive) {
+                return false;
+            }
+            let bounds = match part {
+                Formula::Constant(number) => Bounded::Between(*number, *number),
+                part => self.linear_interval(part, quantities, sample, rows),
+            };
+            match bounds {
+                Bounded::Between(low, high) => low <= 0.0 && high >= 0.0,
+                Bounded::FewSplits | Bounded::Unknown => true,
+            }
+        };
+        if !sample.is_whole() && !formula.is_smooth(&mut may_be_zero) {
+            return Bounded::Unknown;
+        }
+        self.linear_interval(formula, quantities, sample, rows)
+    }
+
+    /// The bounds of a formula by its derivatives at the estimated totals.
+    fn linear_interval(
+        &mut self,
+        formula: &Formula,
+        quantities: &[Quantity],
+        sample: &Sample,
+        (rows_read, unread_rows): (f64, f64),
+    ) -> Bounded {
         let Totals { cells, totals, gradient } = self;
         gradient.fill(0.0);
         formula.slope(totals, 1.0, gradient);
         let value = formula.value(totals);
+        let counted = formula.total().filter(|index| quantities[*index].counts);
+        if counted.is_some_and(|index| sample.is_size(cells[index].series().sum())) {
+            // All rows are counted, and footers say how many there are.
+            return Bounded::Between(value.round(), value.round());
+        }
         // A mean of a few rows says little of the others, however many splits they are from.
         let is_of_few = |(index, slope): (usize, &f64)| {
             *slope != 0.0 && quantities[index].counts && cells[index].series().sum() < ROWS_MIN
         };
         if formula.total().is_none() && gradient.iter().enumerate().any(is_of_few) {
-            return None;
+            return Bounded::FewSplits;
         }
         let of = || gradient.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
         let parts: Vec<(f64, &Series)> =
             of().map(|(quantity, slope)| (*slope, cells[quantity].series())).collect();
         let splits = of().map(|(quantity, _)| cells[quantity].splits()).max().unwrap_or(0);
         let slack = formula.slack(totals);
-        match sample.smooth(value, &parts, splits).interval {
+        let part = |(index, slope): (usize, &f64)| Part {
+            slope: *slope,
+            series: cells[index].series(),
+            seen_splits: cells[index].splits(),
+            values: (!quantities[index].counts).then(|| cells[index].values()),
+        };
+        let Some(room) = sample.room(&of().map(part).collect::<Vec<_>>(), rows_read) else {
+            return Bounded::FewSplits;
+        };
+        match sample.smooth(value, &parts, splits, room).interval {
             Interval::Bounds { low, high } if low.is_finite() && high.is_finite() => {
                 // However narrow it is, the estimate itself is in it.
                 let (low, high) = ((low - slack).min(value), (high + slack).max(value));
                 // What was counted is there, and there is only so much that can come. So is a sum of values of which none
-                // was below zero.
-                Some(match formula.total() {
+                // was below zero, and a mean of them is not.
+                let (low, high) = match formula.total() {
                     Some(index) if quantities[index].counts => {
                         let counted = cells[index].series().sum();
                         whole_bounds(low.max(counted), value, high.min(counted + unread_rows))
@@ -181,11 +266,18 @@ impl Totals {
                     Some(index) if !cells[index].is_signed() => {
                         (low.max(cells[index].series().sum()).min(value), high)
                     }
+                    _ if formula.is_quotient()
+                        && !of().any(|(index, _)| cells[index].is_signed()) =>
+                    {
+                        (low.max(0.0).min(value), high)
+                    }
                     _ => (low, high),
-                })
+                };
+                Bounded::Between(low, high)
             }
-            Interval::Exact => Some((value - slack, value + slack)),
-            _ => None,
+            Interval::Exact => Bounded::Between(value - slack, value + slack),
+            Interval::FewSplits => Bounded::FewSplits,
+            _ => Bounded::Unknown,
         }
     }
 }
@@ -214,23 +306,29 @@ impl Spread {
 
     /// The bounds of the value at a rank, which was estimated (Woodruff 1952): the share of values up to it has an interval,
     /// to which the histogram's own error is added, and its ends are ranks of other values.
-    pub(crate) fn interval(&self, value: f64, rank: f64, sample: &Sample) -> Option<(f64, f64)> {
+    pub(crate) fn interval(&self, value: f64, rank: f64, sample: &Sample) -> Bounded {
         let below = self.values.cells().map(|values| values.count_at_most(value));
         let all = self.values.cells().map(|values| values.count() as f64);
         let share = below.sum() / all.sum();
-        match sample.share_interval(&below, &all, self.values.splits()) {
-            Interval::Bounds { low, high } => {
-                if !is_within(rank, all.sum(), (low, high), sample.confidence()) {
-                    return None;
-                }
-                let error = self.all.rank_error(rank)?;
-                let at = |rank: f64| self.all.quantile(rank.clamp(0.0, 1.0));
-                let low = at(rank + (low - share) - error)?.min(value);
-                let high = at(rank + (high - share) + error)?.max(value);
-                (low.is_finite() && high.is_finite()).then_some((low, high))
-            }
-            Interval::Exact => Some((value, value)),
-            _ => None,
+        let (low, high) = match sample.share_interval(&below, &all, self.values.splits()) {
+            Interval::Bounds { low, high } => (low, high),
+            Interval::Exact => return Bounded::Between(value, value),
+            Interval::FewSplits => return Bounded::FewSplits,
+            Interval::Flat => return Bounded::Unknown,
+        };
+        // Where more of all rows are at most the value than of those read, the true one is smaller.
+        let (smallest, largest) = (rank - (high - share), rank + (share - low));
+        let is_inner = smallest > 0.0 && largest < 1.0;
+        if !is_inner || !is_within(rank, all.sum(), (low, high), sample.confidence()) {
+            return Bounded::FewSplits;
+        }
+        let at = |rank: f64| self.all.quantile(rank.clamp(0.0, 1.0));
+        let bounds = self.all.rank_error(rank).and_then(|error| {
+            Some((at(smallest - error)?.min(value), at(largest + error)?.max(value)))
+        });
+        match bounds {
+            Some((low, high)) if low.is_finite() && high.is_finite() => Bounded::Between(low, high),
+            _ => Bounded::Unknown,
         }
     }
 }

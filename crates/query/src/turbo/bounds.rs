@@ -15,11 +15,12 @@ use datafusion::error::Result as PlanResult;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
-    Aggregate as AggregateNode, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection,
-    cast, lit,
+    Aggregate as AggregateNode, BinaryExpr, Case, Expr, ExprSchemable, Join, JoinType, LogicalPlan,
+    Operator, Projection, cast, lit, when,
 };
 use tidemill_base::coverage::{BOUND, Estimate};
 use tidemill_base::error::{Error, Result};
+use tidemill_sql::datafusion_names::{aggregates, scalars};
 use tidemill_sql::{Told, floats};
 use tidemill_tables::calls::aggregate_call;
 use tidemill_tables::{Aggregate, Function, Switch, TableSpec, is_of_one_row};
@@ -68,6 +69,20 @@ pub(crate) enum Formula {
     /// Rounded, or cut, to a multiple of this.
     Rounded(Box<Formula>, f64),
     Of(Box<Formula>, Arithmetic, Box<Formula>),
+    /// The formula, but for some rows that show another value.
+    Except(Box<Formula>, Exception),
+}
+
+/// The rows in which a formula's place is taken by a null or a constant, from the least to the most doubtful.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Exception {
+    /// Rows in which the formula has no value, or is a ratio to nothing: `coalesce(sum(x), 0)`, `nullif(count(*), 0)`.
+    /// A row that is one of these for the whole input is one for every part of it, and has no interval there.
+    NoValue,
+    /// Null where the formula is 0. Signed values may cancel in the whole input and not in a part of it.
+    NullAtZero,
+    /// Null where the formula is another constant, or a key.
+    NullAtConstant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +100,7 @@ impl Formula {
             Formula::Constant(number) => *number,
             Formula::Total(index) => totals[*index],
             Formula::Negative(inner) => -inner.value(totals),
-            Formula::Rounded(inner, _) => inner.value(totals),
+            Formula::Rounded(inner, _) | Formula::Except(inner, _) => inner.value(totals),
             Formula::Of(left, how, right) => {
                 let (a, b) = (left.value(totals), right.value(totals));
                 match how {
@@ -104,7 +119,9 @@ impl Formula {
             Formula::Constant(_) => {}
             Formula::Total(index) => gradient[*index] += outer,
             Formula::Negative(inner) => inner.slope(totals, -outer, gradient),
-            Formula::Rounded(inner, _) => inner.slope(totals, outer, gradient),
+            Formula::Rounded(inner, _) | Formula::Except(inner, _) => {
+                inner.slope(totals, outer, gradient);
+            }
             Formula::Of(left, how, right) => {
                 let (a, b) = (left.value(totals), right.value(totals));
                 let (by_a, by_b) = match how {
@@ -123,7 +140,7 @@ impl Formula {
     pub(crate) fn slack(&self, totals: &[f64]) -> f64 {
         match self {
             Formula::Constant(_) | Formula::Total(_) => 0.0,
-            Formula::Negative(inner) => inner.slack(totals),
+            Formula::Negative(inner) | Formula::Except(inner, _) => inner.slack(totals),
             Formula::Rounded(inner, unit) => inner.slack(totals) + unit,
             Formula::Of(left, how, right) => {
                 let (by_a, by_b) = (left.slack(totals), right.slack(totals));
@@ -144,8 +161,19 @@ impl Formula {
     fn size(&self) -> usize {
         match self {
             Formula::Constant(_) | Formula::Total(_) => 1,
-            Formula::Negative(inner) | Formula::Rounded(inner, _) => 1 + inner.size(),
+            Formula::Negative(inner) | Formula::Rounded(inner, _) | Formula::Except(inner, _) => {
+                1 + inner.size()
+            }
             Formula::Of(left, _, right) => 1 + left.size() + right.size(),
+        }
+    }
+
+    /// Whether it is one total over another.
+    pub(crate) fn is_quotient(&self) -> bool {
+        match self {
+            Formula::Of(a, Arithmetic::Divide, b) => a.total().is_some() && b.total().is_some(),
+            Formula::Except(inner, _) => inner.is_quotient(),
+            _ => false,
         }
     }
 
@@ -153,7 +181,115 @@ impl Formula {
     pub(crate) fn total(&self) -> Option<usize> {
         match self {
             Formula::Total(index) => Some(*index),
+            Formula::Except(inner, _) => inner.total(),
             _ => None,
+        }
+    }
+
+    /// Whether it is about linear around the estimated totals, where `may_be_zero` says of which parts of it 0 is no further
+    /// away than they may be off. It is not where a divisor may be 0, or both factors of a product.
+    pub(crate) fn is_smooth(&self, may_be_zero: &mut dyn FnMut(&Formula) -> bool) -> bool {
+        match self {
+            Formula::Constant(_) | Formula::Total(_) => true,
+            Formula::Negative(inner) | Formula::Rounded(inner, _) | Formula::Except(inner, _) => {
+                inner.is_smooth(may_be_zero)
+            }
+            Formula::Of(left, how, right) => {
+                let is_smooth = match how {
+                    Arithmetic::Add | Arithmetic::Subtract => true,
+                    Arithmetic::Multiply => !(may_be_zero(left) && may_be_zero(right)),
+                    Arithmetic::Divide => !may_be_zero(right),
+                };
+                is_smooth && left.is_smooth(may_be_zero) && right.is_smooth(may_be_zero)
+            }
+        }
+    }
+
+    /// Whether it is above 0 for all totals that are, of those that `is_positive` says are.
+    pub(crate) fn is_positive(&self, is_positive: &dyn Fn(usize) -> bool) -> bool {
+        match self {
+            Formula::Constant(number) => *number > 0.0,
+            Formula::Total(index) => is_positive(*index),
+            Formula::Negative(_) | Formula::Rounded(..) => false,
+            Formula::Except(inner, _) => inner.is_positive(is_positive),
+            Formula::Of(_, Arithmetic::Subtract, _) => false,
+            Formula::Of(left, _, right) => {
+                left.is_positive(is_positive) && right.is_positive(is_positive)
+            }
+        }
+    }
+
+    /// The divisors.
+    fn divisors(&self) -> Vec<&Formula> {
+        match self {
+            Formula::Constant(_) | Formula::Total(_) => Vec::new(),
+            Formula::Negative(inner) | Formula::Rounded(inner, _) | Formula::Except(inner, _) => {
+                inner.divisors()
+            }
+            Formula::Of(left, how, right) => {
+                let mut divisors = [left.divisors(), right.divisors()].concat();
+                divisors.extend((*how == Arithmetic::Divide).then_some(right.as_ref()));
+                divisors
+            }
+        }
+    }
+
+    /// Whether a row may show something else than the formula.
+    fn has_exceptions(&self) -> bool {
+        match self {
+            Formula::Constant(_) | Formula::Total(_) => false,
+            Formula::Negative(inner) | Formula::Rounded(inner, _) => inner.has_exceptions(),
+            Formula::Of(left, _, right) => left.has_exceptions() || right.has_exceptions(),
+            Formula::Except(..) => true,
+        }
+    }
+
+    /// Whether a row may be null for the whole input and have an interval for a part of it. A divisor that is null in
+    /// the place of 0 is no reason: where it may be 0 there is no interval.
+    fn has_doubtful_nulls(&self) -> bool {
+        match self {
+            Formula::Constant(_) | Formula::Total(_) => false,
+            Formula::Negative(inner) | Formula::Rounded(inner, _) => inner.has_doubtful_nulls(),
+            Formula::Of(left, how, right) => {
+                let right = match (how, right.as_ref()) {
+                    (Arithmetic::Divide, Formula::Except(inner, Exception::NullAtZero)) => inner,
+                    _ => right,
+                };
+                left.has_doubtful_nulls() || right.has_doubtful_nulls()
+            }
+            Formula::Except(inner, Exception::NoValue) => inner.has_doubtful_nulls(),
+            Formula::Except(..) => true,
+        }
+    }
+
+    /// Whether all totals of another formula are among its own.
+    fn has_totals_of(&self, other: &Formula) -> bool {
+        match other {
+            Formula::Constant(_) => true,
+            Formula::Total(index) => self.has_total(*index),
+            Formula::Negative(inner) | Formula::Rounded(inner, _) | Formula::Except(inner, _) => {
+                self.has_totals_of(inner)
+            }
+            Formula::Of(left, _, right) => self.has_totals_of(left) && self.has_totals_of(right),
+        }
+    }
+
+    fn has_total(&self, index: usize) -> bool {
+        match self {
+            Formula::Constant(_) => false,
+            Formula::Total(own) => *own == index,
+            Formula::Negative(inner) | Formula::Rounded(inner, _) | Formula::Except(inner, _) => {
+                inner.has_total(index)
+            }
+            Formula::Of(left, _, right) => left.has_total(index) || right.has_total(index),
+        }
+    }
+
+    /// The formula without what is done to its value in the end.
+    fn unrounded(&self) -> &Formula {
+        match self {
+            Formula::Rounded(inner, _) | Formula::Except(inner, _) => inner.unrounded(),
+            _ => self,
         }
     }
 }
@@ -188,6 +324,9 @@ pub(crate) enum Known {
     AtMost,
     /// What was seen.
     Seen,
+    /// A key, or null where its group was not found. It keeps its type and has no bounds: as DOUBLE, large ids are not
+    /// told apart.
+    SeenKey,
 }
 
 /// The columns of a result as estimates.
@@ -255,7 +394,7 @@ impl Bounds {
     fn has_bounds(&self, index: usize) -> bool {
         let of = self.own.field(index).data_type();
         match self.columns.get(index) {
-            None | Some(Known::Exact) => false,
+            None | Some(Known::Exact | Known::SeenKey) => false,
             Some(Known::AtLeast | Known::AtMost) => !of.is_nested(),
             Some(Known::Estimate(_) | Known::Seen | Known::AtLeastAbout(_)) => of.is_numeric(),
         }
@@ -273,7 +412,7 @@ impl Bounds {
                 }
                 _ if !is_scaled => return None,
                 Known::Estimate(_) => ("estimated from what was read", "is an estimate"),
-                Known::Seen => ("what was seen", "is of what was seen"),
+                Known::Seen | Known::SeenKey => ("what was seen", "is of what was seen"),
             };
             Some(Estimate {
                 column: tidemill_sql::names::in_sql(self.own.field(index).name()),
@@ -290,6 +429,16 @@ impl Bounds {
     pub(crate) fn with_intervals(&self) -> impl Iterator<Item = bool> + '_ {
         let with_bounds = (0..self.columns.len()).filter(|index| self.has_bounds(*index));
         with_bounds.map(|index| matches!(self.columns[index], Known::Estimate(_)))
+    }
+
+    /// For each column with bounds the number of its estimate, if it is one.
+    pub(crate) fn estimate_numbers(&self) -> Vec<Option<usize>> {
+        let with_bounds = (0..self.columns.len()).filter(|index| self.has_bounds(*index));
+        let number = |index: usize| match self.columns[index] {
+            Known::Estimate(number) => Some(number),
+            _ => None,
+        };
+        with_bounds.map(number).collect()
     }
 
     /// The type that a column with bounds has: DOUBLE, unless it is no number.
@@ -394,7 +543,18 @@ impl Bounds {
             let value = || cast(column(index), of.clone());
             let (low, high) = match known {
                 _ if is_exact => (value(), value()),
-                Known::Estimate(estimate) if is_carried => bounds_of(&column(own), *estimate),
+                Known::Estimate(estimate) if is_carried => {
+                    let (low, high) = bounds_of(&column(own), *estimate);
+                    let is_shown = match self.estimates.get(*estimate) {
+                        // A constant in the formula's place is not what the interval is of.
+                        Some(Estimated::Formula(formula)) if formula.has_exceptions() => {
+                            let is_above = value().gt_eq(low.clone());
+                            is_above.and(value().lt_eq(high.clone()))
+                        }
+                        _ => value().is_not_null(),
+                    };
+                    (when(is_shown.clone(), low).end().told()?, when(is_shown, high).end().told()?)
+                }
                 Known::AtLeast => (value(), null),
                 Known::AtLeastAbout(share) => {
                     let least = Expr::BinaryExpr(BinaryExpr::new(
@@ -405,7 +565,9 @@ impl Bounds {
                     (least, null)
                 }
                 Known::AtMost => (null, value()),
-                Known::Exact | Known::Estimate(_) | Known::Seen => (null.clone(), null),
+                Known::Exact | Known::SeenKey | Known::Estimate(_) | Known::Seen => {
+                    (null.clone(), null)
+                }
             };
             columns.extend([value(), low, high]);
         }
@@ -519,6 +681,11 @@ fn of_one_row(expr: &Expr) -> Option<&AggregateFunction> {
     aggregate_call(expr).filter(|call| is_of_one_row(call))
 }
 
+/// Whether an aggregation is part of a plan.
+fn contains(plan: &LogicalPlan, core: &AggregateNode) -> bool {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(it) if it == core))).unwrap_or(true)
+}
+
 fn is_scan(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::TableScan(scan) if scan.table_name.table() == FINISHED)
 }
@@ -536,6 +703,8 @@ enum Is {
     AtLeastAbout(f64),
     AtMost,
     Seen,
+    /// A key, or null where its group was not found.
+    SeenKey,
 }
 
 /// Of a larger formula no interval is worked out.
@@ -559,6 +728,7 @@ impl Found<'_> {
             Is::AtLeastAbout(share) => Known::AtLeastAbout(share),
             Is::AtMost => Known::AtMost,
             Is::Seen => Known::Seen,
+            Is::SeenKey => Known::SeenKey,
             Is::Formula(formula) => self.estimate(Estimated::Formula(formula)),
             Is::Quantile(values, rank, aggregate) => {
                 self.estimate(Estimated::Quantile { values, rank, aggregate })
@@ -643,24 +813,68 @@ impl Found<'_> {
                 _ => Is::Seen,
             },
             // Whatever is computed above it, a key is a key. Nothing is known of the rest there.
-            LogicalPlan::Window(_) | LogicalPlan::Join(_) => {
-                let mut before = 0;
-                for input in plan.inputs() {
-                    let own = index.checked_sub(before);
-                    before += input.schema().fields().len();
-                    if let Some(own) = own.filter(|_| index < before) {
-                        return match self.column(input, own) {
-                            Is::Exact => Is::Exact,
-                            _ => Is::Seen,
-                        };
-                    }
-                }
-                Is::Seen
-            }
+            LogicalPlan::Window(window) => match index < window.input.schema().fields().len() {
+                true => self.exact_column(&window.input, index),
+                false => Is::Seen,
+            },
+            LogicalPlan::Join(join) => self.joined_column(join, index),
             // What is joined above was read as a whole.
             LogicalPlan::TableScan(_) | LogicalPlan::Values(_) => Is::Exact,
             _ => Is::Seen,
         }
+    }
+
+    /// A column that is a key, or nothing is known of.
+    fn exact_column(&mut self, plan: &LogicalPlan, index: usize) -> Is {
+        match self.column(plan, index) {
+            is @ (Is::Exact | Is::SeenKey) => is,
+            _ => Is::Seen,
+        }
+    }
+
+    /// A column of a join. An outer join's nulls depend on which groups were found, and on its condition.
+    fn joined_column(&mut self, join: &Join, index: usize) -> Is {
+        let left = join.left.schema().fields().len();
+        let (side, own, is_nullable) = match join.join_type {
+            JoinType::RightSemi | JoinType::RightAnti => (&join.right, Some(index), false),
+            JoinType::RightMark => match index.checked_sub(join.right.schema().fields().len()) {
+                None => (&join.right, Some(index), false),
+                Some(_) => (&join.left, None, true),
+            },
+            of => match index.checked_sub(left) {
+                None => (&join.left, Some(index), matches!(of, JoinType::Right | JoinType::Full)),
+                // A mark says whether the right has such a row.
+                Some(_) if of == JoinType::LeftMark => (&join.right, None, true),
+                Some(own) => {
+                    let is_nullable = matches!(of, JoinType::Left | JoinType::Full);
+                    (&join.right, Some(own), is_nullable)
+                }
+            },
+        };
+        let is = own.map_or(Is::Exact, |own| self.exact_column(side, own));
+        match is {
+            Is::Exact
+                if is_nullable && (contains(side, self.core) || !self.is_exact_condition(join)) =>
+            {
+                Is::SeenKey
+            }
+            is => is,
+        }
+    }
+
+    /// Whether a join's condition is of keys alone.
+    fn is_exact_condition(&mut self, join: &Join) -> bool {
+        join.on.iter().all(|(left, right)| {
+            self.anything(&join.left, left) == Is::Exact
+                && self.anything(&join.right, right) == Is::Exact
+        }) && join.filter.as_ref().is_none_or(|filter| {
+            filter.column_refs().into_iter().all(|column| {
+                let side = [&join.left, &join.right]
+                    .into_iter()
+                    .find_map(|side| Some((side, side.schema().index_of_column(column).ok()?)));
+                side.is_some_and(|(side, index)| self.column(side, index) == Is::Exact)
+            })
+        })
     }
 
     /// Whether every group that was found is counted where it would be counted if all were: nothing on the way goes by what
@@ -753,7 +967,7 @@ impl Found<'_> {
                     Operator::Divide => Arithmetic::Divide,
                     _ => return self.anything(input, expr),
                 };
-                self.arithmetic(input, &binary.left, how, &binary.right)
+                self.arithmetic(input, expr, (&binary.left, how, &binary.right))
                     .unwrap_or_else(|| self.anything(input, expr))
             }
             Expr::ScalarFunction(call) => {
@@ -766,31 +980,30 @@ impl Found<'_> {
                 };
                 match (how, call.func.name(), call.args.as_slice()) {
                     (Some(how), _, [left, right]) => self
-                        .arithmetic(input, left, how, right)
+                        .arithmetic(input, expr, (left, how, right))
                         .unwrap_or_else(|| self.anything(input, expr)),
-                    (None, "round" | "trunc" | "floor" | "ceil", [number, digits @ ..])
-                        if digits.iter().all(|digits| constant(digits).is_some()) =>
-                    {
+                    (
+                        None,
+                        scalars::ROUND | scalars::TRUNC | scalars::FLOOR | scalars::CEIL,
+                        [number, digits @ ..],
+                    ) if digits.iter().all(|digits| constant(digits).is_some()) => {
                         let digits = digits.first().and_then(constant).unwrap_or(0.0);
                         self.rounded(input, number, 10_f64.powf(-digits))
                     }
                     // A cast that loses digits.
                     (None, "kept_cast", [number, ..]) => match expr.get_type(input.schema()) {
-                        Ok(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)) => {
-                            self.rounded(input, number, 10_f64.powi(-i32::from(scale)))
-                        }
-                        Ok(of) if of.is_integer() => self.rounded(input, number, 1.0),
-                        Ok(of) if of.is_numeric() => self.rounded(input, number, 0.0),
-                        _ => self.anything(input, expr),
+                        Ok(to) => self.converted(input, number, &to),
+                        Err(_) => Is::Seen,
                     },
-                    // Of a group that is there the first is hardly ever null.
-                    (None, "coalesce" | "nullif", [number, others @ ..])
+                    (None, scalars::COALESCE | scalars::NVL, [number, others @ ..])
                         if others.iter().all(|other| self.anything(input, other) == Is::Exact) =>
                     {
-                        match self.expr(input, number) {
-                            Is::AtLeast | Is::AtLeastAbout(_) | Is::AtMost => Is::Seen,
-                            other => other,
-                        }
+                        self.in_place_of_null(input, number)
+                    }
+                    (None, scalars::NULLIF, [number, to])
+                        if self.anything(input, to) == Is::Exact =>
+                    {
+                        self.null_if_equal(input, number, to)
                     }
                     (None, "negate", [inner]) => match self.expr(input, inner) {
                         Is::Formula(formula) => Is::Formula(Formula::Negative(Box::new(formula))),
@@ -800,44 +1013,208 @@ impl Found<'_> {
                     _ => self.anything(input, expr),
                 }
             }
-            // `coalesce(x, 0)` and `nullif(x, 0)`: of a group that is there it is hardly ever the other.
-            Expr::Case(case) => {
-                let results = case.when_then_expr.iter().map(|(_, then)| then);
-                let results = results.chain(case.else_expr.iter());
-                let mut found = Is::Exact;
-                for result in results {
-                    match self.expr(input, result) {
-                        Is::Exact => {}
-                        is if found == Is::Exact || found == is => found = is,
-                        _ => return Is::Seen,
-                    }
-                }
-                match found {
-                    Is::Formula(formula) => Is::Formula(formula),
-                    _ => self.anything(input, expr),
-                }
-            }
+            Expr::Case(case) => self.case(input, case, expr),
             _ => self.anything(input, expr),
+        }
+    }
+
+    /// A number, or a constant where it is null.
+    fn in_place_of_null(&mut self, input: &LogicalPlan, number: &Expr) -> Is {
+        match self.expr(input, number) {
+            Is::Formula(formula) if formula.has_doubtful_nulls() => Is::Seen,
+            Is::Formula(formula) => except(formula, Exception::NoValue),
+            is @ (Is::Exact | Is::Quantile(..)) => is,
+            _ => Is::Seen,
+        }
+    }
+
+    /// A number, or null where it is equal to a constant or a key.
+    fn null_if_equal(&mut self, input: &LogicalPlan, number: &Expr, to: &Expr) -> Is {
+        match self.expr(input, number) {
+            Is::Formula(formula) => {
+                let is_zero = constant(to) == Some(0.0);
+                let exception = match is_zero {
+                    true if self.is_count(&formula) => Exception::NoValue,
+                    true => Exception::NullAtZero,
+                    false => Exception::NullAtConstant,
+                };
+                except(formula, exception)
+            }
+            Is::Exact => Is::Exact,
+            _ => Is::Seen,
+        }
+    }
+
+    /// Whether a formula is a count and nothing more: one that is 0 for the whole input is 0 for each part.
+    fn is_count(&self, formula: &Formula) -> bool {
+        let quantity = formula.total().and_then(|index| self.quantities.get(index));
+        quantity.is_some_and(|quantity| quantity.counts)
+    }
+
+    /// A CASE is a formula if all of its branches are that formula, or if the others are taken where the formula has no
+    /// value or is equal to a constant. Where any other condition chooses between an estimate and a constant, or between two
+    /// estimates, an interval of the one says nothing of the other.
+    fn case(&mut self, input: &LogicalPlan, case: &Case, whole: &Expr) -> Is {
+        let null = lit(ScalarValue::Null);
+        let results = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+        let results: Vec<&Expr> =
+            results.chain([case.else_expr.as_deref().unwrap_or(&null)]).collect();
+        let branches: Vec<Is> = results.iter().map(|result| self.expr(input, result)).collect();
+        let is_estimate = |is: &&Is| matches!(is, Is::Formula(_) | Is::Quantile(..));
+        let Some(estimate) = branches.iter().find(is_estimate) else {
+            return self.anything(input, whole);
+        };
+        if branches.iter().any(|is| is != estimate && *is != Is::Exact) {
+            return Is::Seen;
+        }
+        let condition = |when: &Expr| match &case.expr {
+            None => when.clone(),
+            Some(of) => of.as_ref().clone().eq(when.clone()),
+        };
+        let conditions = case.when_then_expr.iter().map(|(when, _)| condition(when));
+        let conditions: Vec<Expr> = conditions.collect();
+        let mut found = None;
+        for (branch, result) in results.into_iter().enumerate() {
+            if branches[branch] != Is::Exact {
+                continue;
+            }
+            // It is taken where its own condition holds and none of those before.
+            let mut before = conditions.iter().enumerate().take(branch + 1);
+            let exception = before.find_map(|(at, condition)| {
+                self.exception(input, (condition, at == branch), estimate, result)
+            });
+            match exception {
+                None => return Is::Seen,
+                exception => found = found.max(exception),
+            }
+        }
+        match (estimate, found) {
+            (Is::Formula(formula), Some(exception)) => except(formula.clone(), exception),
+            (estimate, _) => estimate.clone(),
+        }
+    }
+
+    /// Which rows a branch of a CASE takes from an estimate by a condition that holds there, or does not (and may be
+    /// null then); none if others may be among them than those of [`Exception`].
+    fn exception(
+        &mut self,
+        input: &LogicalPlan,
+        (condition, holds): (&Expr, bool),
+        estimate: &Is,
+        result: &Expr,
+    ) -> Option<Exception> {
+        let mut of =
+            |condition: &Expr, holds| self.exception(input, (condition, holds), estimate, result);
+        match condition {
+            Expr::Alias(alias) => of(&alias.expr, holds),
+            Expr::Not(inner) if holds => of(inner, false),
+            Expr::IsNull(value) if holds => self.exception_of_null(input, value, estimate),
+            Expr::IsNotNull(value) if !holds => self.exception_of_null(input, value, estimate),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let is_and = match op {
+                    Operator::And => Some(true),
+                    Operator::Or => Some(false),
+                    _ => None,
+                };
+                if let Some(is_and) = is_and {
+                    let found = (of(left, holds), of(right, holds));
+                    // `a AND b` holds where both do, and does not where one does not.
+                    return match (is_and == holds, found) {
+                        (true, (one, None) | (None, one)) => one,
+                        (true, (one, other)) => one.min(other),
+                        (false, (Some(one), Some(other))) => Some(one.max(other)),
+                        (false, _) => None,
+                    };
+                }
+                let (left, right) = (left.as_ref(), right.as_ref());
+                let sides = match constant(left) {
+                    Some(_) => (right, op.swap()?, left),
+                    None => (left, *op, right),
+                };
+                self.exception_of_value(input, sides, holds, estimate, result)
+            }
+            _ => None,
+        }
+    }
+
+    /// The exception of rows in which a value is null.
+    fn exception_of_null(
+        &mut self,
+        input: &LogicalPlan,
+        value: &Expr,
+        estimate: &Is,
+    ) -> Option<Exception> {
+        let is_its_own = match (&self.expr(input, value), estimate) {
+            (Is::Formula(value), Is::Formula(formula)) => {
+                formula.has_totals_of(value) && !value.has_doubtful_nulls()
+            }
+            (value @ Is::Quantile(..), estimate) => value == estimate,
+            _ => false,
+        };
+        is_its_own.then_some(Exception::NoValue)
+    }
+
+    /// The exception of rows in which a value is equal to a constant, or not above 0.
+    fn exception_of_value(
+        &mut self,
+        input: &LogicalPlan,
+        (value, op, to): (&Expr, Operator, &Expr),
+        holds: bool,
+        estimate: &Is,
+        result: &Expr,
+    ) -> Option<Exception> {
+        let (Is::Formula(value), Is::Formula(formula)) = (self.expr(input, value), estimate) else {
+            return None;
+        };
+        if value.has_doubtful_nulls() || self.anything(input, to) != Is::Exact {
+            return None;
+        }
+        let number = constant(to);
+        // What does not hold may be null, as it is for a key that is null.
+        let is_equal = match holds {
+            true => op == Operator::Eq,
+            false => op == Operator::NotEq && number.is_some(),
+        };
+        let is_at_most = match holds {
+            true => matches!(op, Operator::Eq | Operator::LtEq),
+            false => matches!(op, Operator::NotEq | Operator::Gt),
+        };
+        let is_divisor =
+            || formula.divisors().into_iter().any(|it| it.unrounded() == value.unrounded());
+        let is_count = self.is_count(&value) && formula.has_totals_of(&value);
+        if is_at_most && number == Some(0.0) && (is_count || is_divisor()) {
+            return Some(Exception::NoValue);
+        }
+        if !is_equal || value != *formula && value != *formula.unrounded() {
+            return None;
+        }
+        match result {
+            result if is_null(result) && number == Some(0.0) => Some(Exception::NullAtZero),
+            result if is_null(result) => Some(Exception::NullAtConstant),
+            result if number.is_some() && constant(result) == number => Some(Exception::NoValue),
+            _ => None,
         }
     }
 
     fn rounded(&mut self, input: &LogicalPlan, number: &Expr, unit: f64) -> Is {
         match self.expr(input, number) {
-            Is::Formula(formula) if unit > 0.0 => {
-                Is::Formula(Formula::Rounded(Box::new(formula), unit))
-            }
+            is if unit == 0.0 => is,
+            Is::Formula(formula) => Is::Formula(Formula::Rounded(Box::new(formula), unit)),
             Is::Quantile(..) => Is::Seen,
             is => is,
         }
     }
 
-    /// A number of another type is the same number; of the other types nothing is known.
+    /// A value of another type. A number is the same number, or a rounded one; of other types nothing is known, as texts
+    /// are ordered otherwise than the numbers that they are read as.
     fn converted(&mut self, input: &LogicalPlan, inner: &Expr, to: &DataType) -> Is {
+        let Ok(from) = inner.get_type(input.schema()) else { return Is::Seen };
+        let is_ordered = from.is_numeric() || from.is_temporal() || from == DataType::Boolean;
         match self.expr(input, inner) {
             Is::Exact => Is::Exact,
-            _ if to.is_integer() => self.rounded(input, inner, 1.0),
-            is if to.is_numeric() => is,
-            _ => Is::Seen,
+            _ if !is_ordered || !to.is_numeric() => Is::Seen,
+            is if from.is_integer() => is,
+            _ => self.rounded(input, inner, unit_of(to)),
         }
     }
 
@@ -845,9 +1222,8 @@ impl Found<'_> {
     fn arithmetic(
         &mut self,
         input: &LogicalPlan,
-        left: &Expr,
-        how: Arithmetic,
-        right: &Expr,
+        whole: &Expr,
+        (left, how, right): (&Expr, Arithmetic, &Expr),
     ) -> Option<Is> {
         let mut side = |expr: &Expr| match constant(expr) {
             Some(number) => Some(Formula::Constant(number)),
@@ -861,7 +1237,20 @@ impl Found<'_> {
             (Formula::Constant(_), Formula::Constant(_)) => Some(Is::Exact),
             // What stands above names what is below it, as often as it likes.
             _ if left.size() + right.size() > FORMULA_MAX => Some(Is::Seen),
-            _ => Some(Is::Formula(Formula::Of(Box::new(left), how, Box::new(right)))),
+            _ => {
+                let formula = Formula::Of(Box::new(left), how, Box::new(right));
+                // Integers and decimals are divided to a whole number, or to places.
+                let unit = match how {
+                    Arithmetic::Divide => {
+                        whole.get_type(input.schema()).map_or(0.0, |it| unit_of(&it))
+                    }
+                    _ => 0.0,
+                };
+                Some(Is::Formula(match unit > 0.0 {
+                    true => Formula::Rounded(Box::new(formula), unit),
+                    false => formula,
+                }))
+            }
         }
     }
 
@@ -884,6 +1273,33 @@ impl Found<'_> {
     }
 }
 
+/// A formula but for some rows.
+fn except(formula: Formula, exception: Exception) -> Is {
+    Is::Formula(Formula::Except(Box::new(formula), exception))
+}
+
+/// What numbers of a type are multiples of: 1 of integers, a power of ten of decimals, and 0 of others.
+fn unit_of(of: &DataType) -> f64 {
+    match of {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => 10_f64.powi(-i32::from(*scale)),
+        of if of.is_integer() => 1.0,
+        _ => 0.0,
+    }
+}
+
+/// Whether an expression is null itself.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Alias(alias) => is_null(&alias.expr),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        _ => false,
+    }
+}
+
 /// The rank of a function that answers one value at a rank.
 fn rank_of(function: &Function) -> Option<f64> {
     match function {
@@ -897,7 +1313,7 @@ fn rank_of(function: &Function) -> Option<f64> {
 fn is_count(expr: &Expr) -> bool {
     match expr {
         Expr::Alias(alias) => is_count(&alias.expr),
-        Expr::AggregateFunction(call) => call.func.name() == "count",
+        Expr::AggregateFunction(call) => call.func.name() == aggregates::COUNT,
         _ => false,
     }
 }

@@ -155,7 +155,7 @@ impl Drawing {
             return Err(error.advised(self.advice));
         }
         tally.given_up_bytes += self.sizes[index];
-        tally.given_up.push(GivenUp { split: index, error: Some(error.to_string()) });
+        tally.give_up(GivenUp { split: index, error: Some(error.to_string()) });
         Ok(())
     }
 }

@@ -19,13 +19,14 @@ use tidemill_tables::merge::{Merger, Pending};
 use super::drawing::{Drawing, TICK};
 use super::runner::{
     GivenUp, Held, LOOKS_FREE, LOOKS_SHARE, Look, RESERVE, ReadPart, Snapshot, Taken, Until, Why,
-    Work, answer_of, merge_all,
+    Work,
 };
 use super::shown::PartRead;
 use super::tally::Tally;
 use super::{Turbo, account_of};
 use crate::rows::Limits;
 use crate::scan::{Scan, SoFar};
+use crate::tables::Tables;
 use crate::tasks::{Drawn, Part, Returned};
 
 /// The splits of a run and what has become of them.
@@ -114,15 +115,14 @@ impl Reading {
 /// # Errors
 /// The first that reading, unless it may be left out, mapping or merging meets; where no worker can be reached.
 pub(super) fn run(work: &Work, tasks: Drawn, until: &Until, look: &mut dyn Look) -> Result<Taken> {
-    let merge_bytes = work.budget_bytes / 3 * 2;
     let merger =
-        Merger::new(&work.spec, merge_bytes, &work.spill_dirs, &work.cancel, &work.progress)?;
+        Merger::new(&work.spec, &work.account, &work.spill_dirs, &work.cancel, &work.progress)?;
     let mut run = Run {
         work,
         reading: Reading::new(&work.scan, &work.progress, tasks, until)?,
         merger,
         decoder: Table::new(&work.spec)?,
-        gathered: Table::new(&work.spec)?,
+        gathered: Tables::new(&work.spec, 0, &work.account)?,
         chunks: BTreeMap::new(),
         began: Instant::now(),
         looks_take: Duration::ZERO,
@@ -136,10 +136,10 @@ pub(super) fn run(work: &Work, tasks: Drawn, until: &Until, look: &mut dyn Look)
 struct Run<'a> {
     work: &'a Work,
     reading: Reading,
-    merger: Merger,
+    merger: Arc<Merger>,
     decoder: Table,
     /// What has come, as long as it is not too large.
-    gathered: Table,
+    gathered: Tables,
     /// Chunks of splits, where the order matters.
     chunks: BTreeMap<usize, Vec<Pending>>,
     began: Instant,
@@ -205,9 +205,9 @@ impl Run<'_> {
         while let Some((_, groups)) = part.next_batch()? {
             let chunk = self.decoder.decode(&groups)?;
             if self.work.spec.is_order_free() {
-                merge_all(&mut self.gathered, &chunk)?;
-                if self.gathered.bytes() > self.work.budget_bytes / 6 {
-                    self.merger.add(self.gathered.take()?)?;
+                self.gathered.merge(&chunk)?;
+                if self.gathered.bytes() > self.work.account.limit_bytes() / 5 {
+                    self.gathered.give(&self.merger)?;
                     self.merger.work(0)?;
                 }
             } else if let [split] = splits[..] {
@@ -222,7 +222,7 @@ impl Run<'_> {
 
     fn reserve(&self, ends_at: Instant) -> Duration {
         let groups = self.gathered.group_count();
-        let held = Held { groups, bytes: self.gathered.bytes(), tables: 1 };
+        let held = Held { groups, tables: 1 };
         let all = ends_at.saturating_duration_since(self.began);
         self.work.reserve(held, self.merger.load(), all)
     }
@@ -235,7 +235,7 @@ impl Run<'_> {
         let Reading { tally, drawing, scan, .. } = &self.reading;
         let sample = (!drawing.in_order).then(|| tally.sample(scan, drawing, confidence));
         let share = (tally.bytes as f64 / drawing.total.max(1) as f64).min(1.0);
-        let answer = answer_of(&mut self.gathered, &self.work.spec)?;
+        let answer = self.gathered.answer(&self.work.spec)?;
         Ok(Some(Snapshot { answer, sample, share }))
     }
 
@@ -249,7 +249,7 @@ impl Run<'_> {
         }
         let mut clock = ThreadClock::start();
         if self.gathered.group_count() > 0 {
-            self.merger.add(self.gathered.take()?)?;
+            self.gathered.give(&self.merger)?;
         }
         for (_, chunks) in self.chunks {
             for chunk in chunks {

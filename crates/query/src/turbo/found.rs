@@ -184,12 +184,15 @@ impl FoundRows {
         self.place
     }
 
-    /// The splits that are not read now that it has ended, though they were begun.
+    /// Whether it ended because all rows that were wanted were found, so that nothing is missing of what was not read.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.why == Some(Why::Found)
+    }
+
+    /// The splits that were drawn and do not count, now that it has ended.
     pub(crate) fn unread(&self) -> Vec<usize> {
-        let is_cut_short = self.why == Some(Why::Found);
         let state = self.shared.state.lock();
-        let begun = state.hands.iter().filter_map(|hand| hand.split());
-        begun.filter(|split| !is_cut_short && !state.tally.has(*split)).collect()
+        state.tally.open().map(|(split, _)| split).collect()
     }
 
     /// The splits that could not be read, where somebody else judges that.
@@ -318,14 +321,14 @@ impl Shared {
             let mut state = shared.state.lock();
             state.hands.push(Arc::clone(&hand));
             state.threads += 1;
-            state.hands.len()
+            state.hands.len() - 1
         };
         let (own, sender) = (Arc::clone(shared), sender.clone());
         let started = std::thread::Builder::new()
             .name(format!("split-{worker}"))
             .stack_size(RUN_STACK_BYTES)
             .spawn(move || {
-                let ended = caught(|| own.take_splits(&hand, &sender));
+                let ended = caught(|| own.take_splits(worker, &hand, &sender));
                 hand.ends();
                 own.state.lock().threads -= 1;
                 if !own.is_over() {
@@ -354,30 +357,51 @@ impl Shared {
         let enough = state.tally.enough(&self.drawing, until);
         enough.or_else(|| {
             let patience = self.patience?;
-            let mut at_work = state.hands.iter().filter(|hand| hand.split().is_some());
-            let has_stalled =
-                self.drawing.has_ended() && at_work.all(|hand| hand.idle() > patience);
+            // A split that is open and not being read is about to count, or to be given up.
+            let is_idle = |(split, worker): (usize, usize)| {
+                let hand = state.hands.get(worker);
+                hand.is_some_and(|hand| hand.split() == Some(split) && hand.idle() > patience)
+            };
+            let has_stalled = self.drawing.has_ended() && state.tally.open().all(is_idle);
             has_stalled.then_some(Why::Asked)
         })
     }
 
-    fn take_splits(&self, hand: &Reading, sender: &SyncSender<Message>) -> Result<()> {
+    /// Draws the next split for a thread; none where there is none, or it is over. A split is open from the moment in
+    /// which it is drawn: whoever finds that none is left to draw finds this one open.
+    fn draw(&self, worker: usize, hand: &Reading) -> Option<usize> {
+        let mut state = self.state.lock();
+        if self.is_over() {
+            return None;
+        }
+        let index = self.drawing.next()?;
+        hand.begins(index);
+        state.tally.begin(index, worker);
+        Some(index)
+    }
+
+    fn take_splits(
+        &self,
+        worker: usize,
+        hand: &Reading,
+        sender: &SyncSender<Message>,
+    ) -> Result<()> {
         let mut turn = self.scan.turn();
         while !self.is_over() {
             if !turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
                 return Ok(());
             }
-            let Some(index) = self.drawing.next() else { return Ok(()) };
-            hand.begins(index);
+            let Some(index) = self.draw(worker, hand) else { return Ok(()) };
             let read = caught(|| self.read(index, hand, sender, &mut turn));
             hand.ends();
-            if self.is_over() {
-                return Ok(());
-            }
             if let Err(error) = read {
+                // Under the lock: what is not noted as failed when it is over stays open.
                 let state = &mut *self.state.lock();
+                if self.is_over() {
+                    return Ok(());
+                }
                 if self.patience.is_some() {
-                    state.tally.given_up.push(GivenUp { split: index, error: None });
+                    state.tally.give_up(GivenUp { split: index, error: None });
                     state.failed.push((index, error));
                 } else {
                     self.drawing.give_up(index, error, &mut state.tally)?;

@@ -18,7 +18,7 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_sampling::Sample;
 use tidemill_sql::external;
 
-use super::answer::{Spread, Totals, unreadable};
+use super::answer::{Bounded, FewSplits, Spread, Totals, unreadable};
 use super::bounds::{Estimated, Quantity};
 
 /// Rows times estimates from which on several threads work them out.
@@ -40,6 +40,10 @@ pub(crate) struct Intervals {
     pub sample: Sample,
     /// The most rows that what was not read can be thought to hold.
     pub unread_rows: f64,
+    /// The most rows that could be counted in what was read.
+    pub rows_read: f64,
+    /// Marked where too few splits were read.
+    pub few_splits: FewSplits,
     pub threads: usize,
     /// When the answer is to be there: rows behind that have none.
     pub ends_at: Option<Instant>,
@@ -102,21 +106,30 @@ impl Intervals {
             };
             let spread = spreads.iter().map(spread).collect::<Result<Vec<_>>>()?;
             let mut quantile = quantiles.iter();
-            for estimated in &self.estimates {
+            for (number, estimated) in self.estimates.iter().enumerate() {
                 let found = match estimated {
                     Estimated::Formula(formula) => {
-                        totals.interval(formula, &self.quantities, &self.sample, self.unread_rows)
+                        let rows = (self.rows_read, self.unread_rows);
+                        totals.interval(formula, &self.quantities, &self.sample, rows)
                     }
                     Estimated::Quantile { values, rank, .. } => {
                         let column = quantile.next().ok_or_else(missing)?;
                         let column =
                             column.as_primitive_opt::<Float64Type>().ok_or_else(missing)?;
                         let value = column.is_valid(row).then(|| column.value(row));
-                        value.and_then(|it| spread[*values].interval(it, *rank, &self.sample))
+                        value.map_or(Bounded::Unknown, |it| {
+                            spread[*values].interval(it, *rank, &self.sample)
+                        })
                     }
                 };
-                bounds.append_option(found.map(|(low, _)| low));
-                bounds.append_option(found.map(|(_, high)| high));
+                match found {
+                    Bounded::Between(low, high) => bounds.append_slice(&[low, high]),
+                    Bounded::FewSplits => {
+                        self.few_splits.mark(number);
+                        bounds.append_nulls(2);
+                    }
+                    Bounded::Unknown => bounds.append_nulls(2),
+                }
             }
         }
         Ok(bounds.finish())

@@ -14,7 +14,7 @@ use tidemill_sampling::{Sample, look_confidence, look_splits};
 use tidemill_tables::merge::Merged;
 use tidemill_tables::{Switch, TableSpec};
 
-use super::answer::Answering;
+use super::answer::{Answering, FewSplits};
 use super::bounds::Known;
 use super::drawing::{can_be_sampled, splits_with_left_out};
 use super::elsewhere::{self, FoundElsewhere};
@@ -77,6 +77,8 @@ impl Plan {
             is_exact: false,
             is_withheld: false,
             unread_rows: f64::INFINITY,
+            rows_read: f64::INFINITY,
+            few_splits: FewSplits::default(),
             schema: parts.finished_schema_with(&carried),
         };
         let work = runner::Work {
@@ -84,7 +86,7 @@ impl Plan {
             scan: Arc::clone(&scan),
             spec,
             threads: self.settings.threads,
-            budget_bytes: self.settings.share(3, 4),
+            account: self.settings.table_account(),
             spill_dirs: self.settings.spill_dirs.clone(),
             cancel: self.settings.cancel.clone(),
             enough: self.settings.enough.clone(),
@@ -130,9 +132,10 @@ impl Plan {
                 elsewhere::run(&work, tasks, &until, &mut looking)?
             }
         };
-        let Taken { mut merged, read, .. } = taken;
+        let Taken { merged, read, .. } = taken;
         if read.wrong_starts > 0 && !is_careful && !read.is_whole() && read.sample.is_some() {
             // Some rows are none: records begin elsewhere than they seem to.
+            drop(merged);
             let watch = looking.watch.take();
             self.tables.iter().for_each(|(_, table)| table.forget_scans());
             self.rejects.start_over()?;
@@ -142,11 +145,12 @@ impl Plan {
         part.sample = read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole());
         part.is_exact = read.is_whole();
         part.is_withheld = switch.is_off();
-        part.unread_rows = match parts.may_multiply()? {
-            // How many rows come of a row nobody knows.
-            true => f64::INFINITY,
-            false => unread_rows(&scan, read.sample.as_ref()),
-        };
+        // How many rows come of a row nobody knows where one may become several.
+        if !parts.may_multiply()? {
+            part.unread_rows = unread_rows(&scan, read.sample.as_ref());
+        }
+        part.rows_read = rows_read(&scan, parts)?;
+        part.few_splits = FewSplits::new(part.estimates.len());
         if part.is_exact && self.query.turbo.is_none() {
             // It is the answer that there would be without anybody who watches.
             (part.estimates, part.schema) = (Vec::new(), parts.finished_schema());
@@ -155,7 +159,8 @@ impl Plan {
             // All of it was read, and some of it from where no record begins: once more, in its order.
             self.tables.iter().for_each(|(_, table)| table.forget_scans());
             self.rejects.start_over()?;
-            merged = self.fold(parts, Gives::Answers)?;
+            drop(merged);
+            let merged = self.fold(parts, Gives::Answers)?;
             part.spec = Arc::clone(&parts.spec);
             let read = ReadPart { wrong_starts: 0, ..read };
             account.part = turbo.may_stop().then(|| account_of(&scan, turbo, &read));
@@ -178,6 +183,7 @@ impl Plan {
                         known.by_estimates.iter().map(ToString::to_string).collect();
                 }
                 read.unbounded = known.unbounded(self.bounds.is_some(), read.sampled.scaled);
+                read.few_splits = (part.few_splits.clone(), known.estimate_numbers());
             }
             account.part = Some(read);
         }
@@ -261,6 +267,18 @@ fn unread_rows(scan: &Scan, sample: Option<&Sample>) -> f64 {
     let rows = scan.row_count() as f64;
     let unread = 1.0 / sample.share() - 1.0;
     2.0 * rows * unread + rows / sample.splits_read() as f64
+}
+
+/// Rows that a row is taken to become at most behind a join or `unnest`, as nobody knows how many.
+const MULTIPLIED: f64 = 10.0;
+
+/// The most rows that could be counted in what was read.
+///
+/// # Errors
+/// Where the map cannot be followed.
+fn rows_read(scan: &Scan, parts: &Tables) -> Result<f64> {
+    let times = if parts.may_multiply()? { MULTIPLIED } else { 1.0 };
+    Ok(scan.row_count() as f64 * times)
 }
 
 /// An answer as it stands while more is read. The first has no rows: it comes before anything is read, and says that
@@ -376,7 +394,7 @@ impl Looking<'_, '_> {
         for batch in self.rows(&snapshot.answer, Some(sample), self.plan.schema())? {
             note_bounds(&mut shown, &batch);
         }
-        // Of what is a bound by itself, and of what has no interval, more reading makes no other thing.
+        // Of what is a bound by itself more reading makes no other thing. An estimate without an interval is read on for.
         let mut estimates =
             shown.iter().zip(bounds.with_intervals()).filter(|(_, has_interval)| *has_interval);
         let is_precise = !shown.is_empty() && estimates.all(|(shown, _)| shown.is_within(most));
@@ -408,7 +426,8 @@ impl Looking<'_, '_> {
         sample: Option<Sample>,
         schema: &SchemaRef,
     ) -> Result<Vec<RecordBatch>> {
-        let part = Answering { sample, ..self.part.clone() };
+        let rows_read = rows_read(self.scan, self.parts)?;
+        let part = Answering { sample, rows_read, ..self.part.clone() };
         let intervals = part.intervals(self.plan.settings.threads, None);
         let answers = Box::new(std::iter::once(part.answer(answer)));
         let carried = self.plan.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried());

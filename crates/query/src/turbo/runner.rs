@@ -9,6 +9,10 @@
 //! has waited for long has another started in its place. Its turn among the runs on this machine goes to that one:
 //! whoever does not compute keeps none. One that waits for its turn is not replaced.
 //!
+//! There may thus be many more tables than threads at work. Those of stalled threads, and the rows that wait in them,
+//! stay charged to the run's account, which has any thread hand the fullest of them over to what is merged. The table
+//! of a replaced thread that has ended goes to the next one that is started.
+//!
 //! Where the input cannot be cut (compressed text, standard input, a program) there is nothing to draw from: it is
 //! read from its beginning, and its rows count as they come.
 
@@ -19,17 +23,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::cores::Turn;
 use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::memory_account::{Charge, MemoryAccount, MemoryHolder};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sampling::Sample;
 use tidemill_source::{LeftOut, Piece};
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Load, Merged, Merger, Pending};
-use tidemill_tables::{Chunk, Switch, Table, TableSpec};
+use tidemill_tables::{Chunk, Switch, TableSpec};
 
 use super::drawing::{Drawing, TICK};
 use super::reading::{Reading, to_replace};
@@ -48,8 +53,8 @@ pub(crate) struct Work {
     pub spec: Arc<TableSpec>,
     /// Threads that work at once.
     pub threads: usize,
-    /// Memory for all tables together, in bytes.
-    pub budget_bytes: usize,
+    /// Counts the memory of all tables.
+    pub account: MemoryAccount,
     /// Where tables spill to.
     pub spill_dirs: Vec<PathBuf>,
     /// Stops the run.
@@ -76,10 +81,9 @@ pub(crate) struct Work {
     pub guessed: Arc<Guessed>,
 }
 
-/// What so many tables hold at most each.
+/// How many groups so many tables have at most each.
 pub(super) struct Held {
     pub groups: usize,
-    pub bytes: usize,
     pub tables: usize,
 }
 
@@ -88,12 +92,11 @@ impl Work {
     pub(super) fn reserve(&self, held: Held, load: Load, all: Duration) -> Duration {
         let intervals = self.rows_max.min(held.groups) * self.interval_count;
         let intervals = intervals.div_ceil(self.threads.max(1)) as u64;
-        let bytes = held.bytes.saturating_mul(held.tables) + load.bytes;
         let tables = [
             RESERVE_PER_GROUP_NS.saturating_mul((held.groups * held.tables) as u64),
             RESERVE_PER_MERGED_GROUP_NS.saturating_mul(load.groups as u64),
             RESERVE_PER_ROW_NS.saturating_mul(load.rows as u64),
-            RESERVE_PER_BYTE_NS.saturating_mul(bytes as u64),
+            RESERVE_PER_BYTE_NS.saturating_mul(load.bytes as u64),
             RESERVE_PER_SPILLED_BYTE_NS.saturating_mul(self.progress.spilled_bytes()),
         ];
         let tables = Duration::from_nanos(tables.into_iter().fold(0, u64::saturating_add));
@@ -275,12 +278,16 @@ pub(super) const LOOKS_FREE: Duration = Duration::from_secs(1);
 /// Where rows of a split wait, at most so many bytes.
 const HELD_BYTES_MIN: usize = 8 << 20;
 
+/// What a thread has at hand is spilled where it takes more: less makes no room worth mentioning.
+const SPILLED_BYTES_MIN: usize = 64 << 10;
+
 struct Runner {
     work: Work,
     drawing: Drawing,
     is_over: AtomicBool,
-    /// Taken when no thread has a table any more.
-    merger: RwLock<Option<Merger>>,
+    merger: Arc<Merger>,
+    /// What looks have taken from the threads' tables: a hand of no thread.
+    gathered: Arc<Hand>,
     state: Mutex<State>,
     changed: Condvar,
     worker_bytes: usize,
@@ -288,6 +295,8 @@ struct Runner {
     /// The groups of the largest of the threads' tables, and its bytes.
     groups: AtomicUsize,
     bytes: AtomicUsize,
+    /// How many tables the threads have.
+    tables: AtomicUsize,
     began: Instant,
 }
 
@@ -304,11 +313,55 @@ struct State {
     error: Option<Error>,
 }
 
-/// What a thread has at hand.
+/// What a thread has at hand. Any thread may have it spilled.
 struct Hand {
     /// None once it was taken away.
     held: Mutex<Option<Filled>>,
+    spilling: Spilling,
     reading: Reading,
+    /// Whether its thread has ended.
+    has_ended: AtomicBool,
+}
+
+/// Where what a thread has at hand spills to.
+#[derive(Clone)]
+struct Spilling {
+    spec: Arc<TableSpec>,
+    account: MemoryAccount,
+    merger: Arc<Merger>,
+    worker_bytes: usize,
+    worker: usize,
+}
+
+impl Hand {
+    fn new(held: Filled, spilling: Spilling, began: Instant) -> Arc<Self> {
+        let account = spilling.account.clone();
+        let hand = Arc::new(Hand {
+            held: Mutex::new(Some(held)),
+            spilling,
+            reading: Reading::new(began),
+            has_ended: AtomicBool::new(false),
+        });
+        let holder = Arc::downgrade(&hand);
+        account.register(holder);
+        hand
+    }
+}
+
+impl MemoryHolder for Hand {
+    fn spillable_bytes(&self) -> usize {
+        let held = self.held.try_lock();
+        let bytes = held.and_then(|held| held.as_ref().map(Filled::bytes)).unwrap_or(0);
+        if bytes > SPILLED_BYTES_MIN { bytes } else { 0 }
+    }
+
+    fn spill(&self) -> Result<bool> {
+        let Some(mut held) = self.held.try_lock() else { return Ok(false) };
+        match held.as_mut().filter(|held| held.bytes() > SPILLED_BYTES_MIN) {
+            Some(held) => held.spill(&self.spilling).map(|()| true),
+            None => Ok(false),
+        }
+    }
 }
 
 /// What a thread goes through its splits with.
@@ -321,10 +374,54 @@ struct Own<'a> {
 /// A thread's table.
 struct Filled {
     tables: Tables,
+    /// Rows of the split that is being read.
+    waiting: Waiting,
     /// Those of the split's chunks that have left it, where the order matters.
     chunks: Vec<Pending>,
     /// What was read of the split that is being read, where rows count as they come.
     so_far: SoFar,
+}
+
+impl Filled {
+    fn new(spilling: &Spilling) -> Result<Self> {
+        Ok(Filled {
+            tables: spilling.new_tables()?,
+            waiting: Waiting::new(&spilling.account),
+            chunks: Vec::new(),
+            so_far: SoFar::default(),
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.tables.bytes() + self.waiting.bytes()
+    }
+
+    /// Hands its groups over to be merged, or to disk where they are of the split that is being read or their turn has
+    /// not come.
+    fn spill(&mut self, to: &Spilling) -> Result<()> {
+        if self.waiting.bytes() > 0 {
+            self.waiting.spill(to)?;
+        }
+        if self.tables.bytes() == 0 {
+            return Ok(());
+        }
+        match to.spec.is_order_free() {
+            true => {
+                self.tables.give(&to.merger)?;
+                to.merger.merge_waiting(to.worker)?;
+            }
+            false => self.chunks.extend(self.tables.rest(&to.merger)?),
+        }
+        // An emptied table keeps the memory of its groups.
+        self.tables = to.new_tables()?;
+        Ok(())
+    }
+}
+
+impl Spilling {
+    fn new_tables(&self) -> Result<Tables> {
+        Tables::new(&self.spec, self.worker_bytes, &self.account)
+    }
 }
 
 /// Fills tables until enough is read.
@@ -341,9 +438,18 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
         work.scan.set_eager();
     }
     let threads = work.threads.clamp(1, drawing.sizes.len().max(1));
-    let merge_bytes = work.budget_bytes / 3 * 2;
     let merger =
-        Merger::new(&work.spec, merge_bytes, &work.spill_dirs, &work.cancel, &work.progress)?;
+        Merger::new(&work.spec, &work.account, &work.spill_dirs, &work.cancel, &work.progress)?;
+    let began = Instant::now();
+    let worker_bytes = work.account.limit_bytes() / 5 / threads;
+    let spilling = Spilling {
+        spec: Arc::clone(&work.spec),
+        account: work.account.clone(),
+        merger: Arc::clone(&merger),
+        worker_bytes,
+        worker: 0,
+    };
+    let gathered = Hand::new(Filled::new(&spilling)?, spilling, began);
     let state = State {
         threads: 0,
         hands: Vec::new(),
@@ -355,41 +461,50 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
     let runner = Arc::new(Runner {
         drawing,
         is_over: AtomicBool::new(false),
-        merger: RwLock::new(Some(merger)),
+        merger,
+        gathered,
         state: Mutex::new(state),
         changed: Condvar::new(),
-        worker_bytes: work.budget_bytes / 6 / threads,
-        held_bytes_max: (work.budget_bytes / 6 / threads).max(HELD_BYTES_MIN),
+        worker_bytes,
+        held_bytes_max: worker_bytes.max(HELD_BYTES_MIN),
         groups: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
-        began: Instant::now(),
+        tables: AtomicUsize::new(0),
+        began,
         work,
     });
     for _ in 0..threads {
         runner.start_thread()?;
     }
-    let mut gathered = Table::new(&runner.work.spec)?;
     let mut until = until.clone();
-    let why = runner.wait(&mut until, &mut gathered, look);
-    runner.is_over.store(true, Ordering::SeqCst);
+    let why = runner.wait(&mut until, look);
+    runner.end();
     // Whoever can be told ends.
     runner.work.scan.stop();
     runner.changed.notify_all();
-    runner.finish(why?, &until, gathered, threads)
+    runner.finish(why?, &until, threads)
 }
 
 impl Runner {
     fn start_thread(self: &Arc<Self>) -> Result<()> {
-        let tables = Tables::new(&self.work.spec, self.worker_bytes)?;
-        let held = Filled { tables, chunks: Vec::new(), so_far: SoFar::default() };
-        let hand =
-            Arc::new(Hand { held: Mutex::new(Some(held)), reading: Reading::new(self.began) });
-        let worker = {
+        let hands = self.state.lock().hands.clone();
+        let worker = hands.len();
+        let spilling = Spilling { worker, ..self.gathered.spilling.clone() };
+        // The table of one whose thread was replaced and has ended.
+        let ended = hands.iter().filter(|hand| hand.has_ended.load(Ordering::SeqCst));
+        let held = match ended.filter_map(|hand| hand.held.lock().take()).next() {
+            Some(held) => held,
+            None => {
+                self.tables.fetch_add(1, Ordering::Relaxed);
+                Filled::new(&spilling)?
+            }
+        };
+        let hand = Hand::new(held, spilling, self.began);
+        {
             let mut state = self.state.lock();
             state.hands.push(Arc::clone(&hand));
             state.threads += 1;
-            state.hands.len() - 1
-        };
+        }
         let runner = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name(format!("split-{worker}"))
@@ -407,6 +522,25 @@ impl Runner {
         self.is_over.load(Ordering::SeqCst)
     }
 
+    /// Ends the run. Under the lock: from here on no split is drawn and none is given up.
+    fn end(&self) {
+        let _state = self.state.lock();
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Draws the next split for a thread; none where there is none, or the run is over. A split is open from the moment
+    /// in which it is drawn: whoever finds that none is left to draw finds this one open.
+    fn draw(&self, worker: usize, hand: &Hand) -> Option<usize> {
+        let mut state = self.state.lock();
+        if self.is_over() {
+            return None;
+        }
+        let index = self.drawing.next()?;
+        hand.reading.begins(index);
+        state.tally.begin(index, worker);
+        Some(index)
+    }
+
     fn is_stopped(&self) -> bool {
         self.is_over() || self.work.cancel.is_cancelled()
     }
@@ -414,6 +548,7 @@ impl Runner {
     fn work(&self, worker: usize, hand: &Hand) {
         let ended = caught(|| self.take_splits(worker, hand));
         hand.reading.ends();
+        hand.has_ended.store(true, Ordering::SeqCst);
         let mut state = self.state.lock();
         state.threads -= 1;
         if let Err(error) = ended
@@ -431,25 +566,29 @@ impl Runner {
             if !own.turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
                 return Ok(());
             }
-            let Some(index) = self.drawing.next() else { return Ok(()) };
-            hand.reading.begins(index);
+            let Some(index) = self.draw(worker, hand) else { return Ok(()) };
             let read = caught(|| self.read(index, worker, hand, &mut own));
             hand.reading.ends();
-            if self.is_over() {
-                return Ok(());
-            }
+            self.check_tables(self.work.account.make_room())?;
             if let Err(error) = read {
-                // What came of it before counts, as it is in the tables; not so its bytes.
-                let counted =
-                    hand.held.lock().as_mut().map(|held| std::mem::take(&mut held.so_far));
-                self.work.scan.count_part(counted.unwrap_or_default());
-                let state = &mut *self.state.lock();
-                if self.work.patience.is_some() {
-                    state.tally.given_up.push(GivenUp { split: index, error: None });
-                    state.failed.push((index, error));
-                } else {
-                    self.drawing.give_up(index, error, &mut state.tally)?;
+                {
+                    let state = &mut *self.state.lock();
+                    if self.is_over() {
+                        return Ok(());
+                    }
+                    if self.work.patience.is_some() {
+                        state.tally.give_up(GivenUp { split: index, error: None });
+                        state.failed.push((index, error));
+                    } else {
+                        self.drawing.give_up(index, error, &mut state.tally)?;
+                    }
                 }
+                // What came of it before counts, as it is in the tables; not so its bytes.
+                let counted = hand.held.lock().as_mut().map(|held| {
+                    held.waiting = Waiting::new(&self.work.account);
+                    std::mem::take(&mut held.so_far)
+                });
+                self.work.scan.count_part(counted.unwrap_or_default());
             }
             if self.may_be_enough() {
                 self.changed.notify_all();
@@ -513,8 +652,9 @@ impl Runner {
         {
             scan.source().check_stored(&scan.splits()[index], &self.work.cancel)?;
         }
-        let Some((row_count, waiting)) = read? else { return Ok(()) };
-        self.land(index, outcome, row_count, waiting, worker, hand)?;
+        let Some(row_count) = read? else { return Ok(()) };
+        let landed = self.land(index, outcome, row_count, worker, hand);
+        self.check_tables(landed)?;
         self.work.progress.tables().add_cpu(&mut own.clock);
         Ok(())
     }
@@ -539,18 +679,20 @@ impl Runner {
         Ok(scan.source().start_seen_from_before(&scan.splits()[index], &self.work.cancel)?)
     }
 
-    /// How many rows a split has, and those that do not count yet; none where it is over.
+    /// How many rows a split has; none where it is over. Those that do not count yet wait in its hand.
     fn read_rows(
         &self,
         index: usize,
         worker: usize,
         hand: &Hand,
         Own { turn, clock }: &mut Own<'_>,
-    ) -> Result<Option<(u64, Waiting)>> {
+    ) -> Result<Option<u64>> {
         let work = &self.work;
         let (map, tables) = (work.progress.map(), work.progress.tables());
         let mut batches = work.map.rows(index)?;
-        let mut waiting = Waiting::default();
+        if let Some(held) = hand.held.lock().as_mut() {
+            held.waiting = Waiting::new(&work.account);
+        }
         let mut row_count = 0;
         while let Some(batch) = batches.next() {
             if self.is_over() {
@@ -565,8 +707,9 @@ impl Runner {
             row_count += batch.num_rows() as u64;
             match self.drawing.in_order {
                 true => self.count_rows(index, &batch, worker, hand)?,
-                false => self.keep(batch, &mut waiting, worker)?,
+                false => self.keep(batch, hand)?,
             }
+            self.check_tables(work.account.make_room())?;
             // For as long as it takes; it has not stalled.
             hand.reading.waits_for_others();
             turn.take(|| self.is_stopped());
@@ -577,7 +720,7 @@ impl Runner {
         drop(batches);
         work.scan.read_unasked(index)?;
         map.add_cpu(clock);
-        Ok(Some((row_count, waiting)))
+        Ok(Some(row_count))
     }
 
     /// Takes rows that count as they come.
@@ -590,10 +733,8 @@ impl Runner {
     ) -> Result<()> {
         let mut held = hand.held.lock();
         let Some(held) = held.as_mut() else { return Ok(()) };
-        let merger = self.merger.read();
-        let Some(merger) = merger.as_ref() else { return Ok(()) };
         let chunks = (!self.work.spec.is_order_free()).then_some(&mut held.chunks);
-        held.tables.take_in(batch, (merger, worker), self.worker_bytes, chunks)?;
+        held.tables.take_in(batch, (&self.merger, worker), self.worker_bytes, chunks)?;
         held.so_far = self.work.scan.so_far(index);
         self.note_groups(&held.tables);
         Ok(())
@@ -609,23 +750,27 @@ impl Runner {
     }
 
     /// Keeps rows of a split until all of it was read.
-    fn keep(&self, batch: RecordBatch, waiting: &mut Waiting, worker: usize) -> Result<()> {
-        waiting.bytes += batch.get_array_memory_size();
-        waiting.batches.push(batch);
-        if waiting.own.is_none() && waiting.bytes <= self.held_bytes_max {
-            return Ok(());
+    fn keep(&self, batch: RecordBatch, hand: &Hand) -> Result<()> {
+        let mut held = hand.held.lock();
+        let Some(Filled { waiting, .. }) = held.as_mut() else { return Ok(()) };
+        waiting.add(batch);
+        match waiting.own.is_some() || waiting.bytes() > self.held_bytes_max {
+            true => waiting.group(&hand.spilling),
+            false => Ok(()),
         }
-        if waiting.own.is_none() {
-            waiting.own = Some((Tables::new(&self.work.spec, self.worker_bytes)?, Vec::new()));
+    }
+
+    /// Has the run fail where a table could not be filled or spilled: its groups may be incomplete, whichever split they
+    /// are of, and no split may be left out for that.
+    fn check_tables(&self, filled: Result<()>) -> Result<()> {
+        match filled {
+            Err(error) if self.work.patience.is_none() => {
+                self.state.lock().error.get_or_insert(error);
+                self.changed.notify_all();
+                Ok(())
+            }
+            filled => filled,
         }
-        let merger = self.merger.read();
-        let (Some(merger), Some((tables, chunks))) = (merger.as_ref(), waiting.own.as_mut()) else {
-            return Ok(());
-        };
-        for batch in waiting.batches.drain(..) {
-            tables.take_in(&batch, (merger, worker), self.worker_bytes, Some(chunks))?;
-        }
-        Ok(())
     }
 
     /// Has a split count.
@@ -634,22 +779,22 @@ impl Runner {
         index: usize,
         outcome: Option<Outcome>,
         row_count: u64,
-        waiting: Waiting,
         worker: usize,
         hand: &Hand,
     ) -> Result<()> {
-        let is_order_free = self.work.spec.is_order_free();
+        let (is_order_free, merger) = (self.work.spec.is_order_free(), &*self.merger);
         let mut held = hand.held.lock();
         let Some(held) = held.as_mut() else { return Ok(()) };
-        let merger = self.merger.read();
-        let Some(merger) = merger.as_ref() else { return Ok(()) };
-        for batch in &waiting.batches {
-            let chunks = (!is_order_free).then_some(&mut held.chunks);
-            held.tables.take_in(batch, (merger, worker), self.worker_bytes, chunks)?;
-        }
-        if let Some((mut tables, chunks)) = waiting.own {
+        let waiting = std::mem::replace(&mut held.waiting, Waiting::new(&self.work.account));
+        let Waiting { batches, mut charge, own } = waiting;
+        if let Some((mut tables, chunks)) = own {
             held.chunks.extend(chunks);
             held.chunks.extend(tables.rest(merger)?);
+        }
+        for batch in batches {
+            let chunks = (!is_order_free).then_some(&mut held.chunks);
+            held.tables.take_in(&batch, (merger, worker), self.worker_bytes, chunks)?;
+            charge.set(charge.bytes().saturating_sub(batch.get_array_memory_size()));
         }
         if is_order_free {
             for chunk in held.chunks.drain(..) {
@@ -679,12 +824,7 @@ impl Runner {
     }
 
     /// Waits until enough is read.
-    fn wait(
-        self: &Arc<Self>,
-        until: &mut Until,
-        gathered: &mut Table,
-        look: &mut dyn Look,
-    ) -> Result<Why> {
+    fn wait(self: &Arc<Self>, until: &mut Until, look: &mut dyn Look) -> Result<Why> {
         // What the last look took: it has to be over before the deadline.
         let mut look_takes = Duration::ZERO;
         let mut looks_take = Duration::ZERO;
@@ -700,9 +840,12 @@ impl Runner {
             if self.work.patience.is_some_and(|patience| self.have_stalled(&state, patience)) {
                 return Ok(Why::Asked);
             }
-            // Whoever began this begins again.
-            let begins_again =
-                state.tally.has_wrong_start && !self.work.is_careful && !self.drawing.in_order;
+            // Whoever began this begins again. A worker reads its task to the end: whether all begins again is decided
+            // where all tasks are known.
+            let begins_again = state.tally.has_wrong_start
+                && !self.work.is_careful
+                && !self.drawing.in_order
+                && self.work.patience.is_none();
             if self.work.enough.is_cancelled() || begins_again {
                 return Ok(Why::Asked);
             }
@@ -735,7 +878,7 @@ impl Runner {
             let is_due = may_look && look.is_due(state.tally.landed() as u64);
             drop(state);
             let began = Instant::now();
-            if is_due && let Some(snapshot) = self.snapshot(gathered, until.confidence)? {
+            if is_due && let Some(snapshot) = self.snapshot(until.confidence)? {
                 let found = look.look(snapshot)?;
                 look_takes = began.elapsed();
                 looks_take += look_takes;
@@ -757,22 +900,27 @@ impl Runner {
 
     /// What it takes from the last row to the answer.
     fn reserve(&self, ends_at: Instant) -> Duration {
-        let load = self.merger.read().as_ref().map(Merger::load).unwrap_or_default();
-        let (groups, bytes) =
-            (self.groups.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-        let tables = Held { groups, bytes, tables: self.work.threads };
-        self.work.reserve(tables, load, ends_at.saturating_duration_since(self.began))
+        let (groups, tables) =
+            (self.groups.load(Ordering::Relaxed), self.tables.load(Ordering::Relaxed));
+        let held = Held { groups, tables };
+        let all = ends_at.saturating_duration_since(self.began);
+        self.work.reserve(held, self.merger.load(), all)
     }
 
     /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.
-    fn snapshot(&self, gathered: &mut Table, confidence: f64) -> Result<Option<Snapshot>> {
-        let is_apart = self.merger.read().as_ref().is_some_and(|merger| !merger.is_untouched());
-        if is_apart || !self.work.spec.is_order_free() {
+    fn snapshot(&self, confidence: f64) -> Result<Option<Snapshot>> {
+        if !self.work.spec.is_order_free() {
             return Ok(None);
         }
+        let mut gathered = self.gathered.held.lock();
+        let Some(Filled { tables: gathered, .. }) = gathered.as_mut() else { return Ok(None) };
         let hands = self.state.lock().hands.clone();
         // Of what has landed by then; what lands meanwhile is in no table that is taken.
         let mut locked: Vec<_> = hands.iter().map(|hand| hand.held.lock()).collect();
+        // While none of them can be spilled.
+        if !self.merger.is_untouched() {
+            return Ok(None);
+        }
         let (sample, bytes) = {
             let state = self.state.lock();
             let sample = || state.tally.sample(&self.work.scan, &self.drawing, confidence);
@@ -785,15 +933,22 @@ impl Runner {
         let chunks = chunks.collect::<Result<Vec<Chunk>>>()?;
         drop(locked);
         for chunk in chunks {
-            merge_all(gathered, &chunk)?;
+            gathered.merge(&chunk)?;
         }
-        Ok(Some(Snapshot { answer: answer_of(gathered, &self.work.spec)?, sample, share }))
+        // The answer takes a copy in its form on disk, and another table.
+        let _copies = self.work.account.charge(2 * gathered.bytes());
+        self.work.account.make_room()?;
+        Ok(Some(Snapshot { answer: gathered.answer(&self.work.spec)?, sample, share }))
     }
 
-    /// Whether all that is left to read has given nothing for so long.
+    /// Whether all that is left to read has given nothing for so long. A split that is open and not being read is about to
+    /// count, or to be given up.
     fn have_stalled(&self, state: &State, patience: Duration) -> bool {
-        let mut at_work = state.hands.iter().filter(|hand| hand.reading.split().is_some());
-        self.drawing.has_ended() && at_work.all(|hand| hand.reading.idle() > patience)
+        let is_idle = |(split, worker): (usize, usize)| {
+            let reading = state.hands.get(worker).map(|hand| &hand.reading);
+            reading.is_some_and(|it| it.split() == Some(split) && it.idle() > patience)
+        };
+        self.drawing.has_ended() && state.tally.open().all(is_idle)
     }
 
     /// How many threads are to be started in the place of those that wait.
@@ -805,32 +960,31 @@ impl Runner {
     }
 
     /// Takes the threads' tables from them, and merges these.
-    fn finish(
-        &self,
-        why: Why,
-        until: &Until,
-        mut gathered: Table,
-        threads: usize,
-    ) -> Result<Taken> {
-        let hands = self.state.lock().hands.clone();
+    fn finish(&self, why: Why, until: &Until, threads: usize) -> Result<Taken> {
         // Before programs are ended, and with them the reads that wait for them.
-        let at: Vec<_> =
-            hands.iter().map(|hand| (hand.reading.split(), hand.reading.has_stalled())).collect();
+        let hands: Vec<_> = {
+            let state = self.state.lock();
+            let open: BTreeMap<usize, usize> =
+                state.tally.open().map(|(split, worker)| (worker, split)).collect();
+            let at = |(worker, hand): (usize, &Arc<Hand>)| {
+                (Arc::clone(hand), open.get(&worker).copied(), hand.reading.has_stalled())
+            };
+            state.hands.iter().enumerate().map(at).collect()
+        };
         self.end_programs();
         let is_order_free = self.work.spec.is_order_free();
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut begun = Vec::new();
+        let merger = &*self.merger;
         let mut clock = ThreadClock::start();
         let is_all = self.work.patience.is_none() && why == Why::Whole;
         if is_all && self.work.scan.source().left_out().is_empty() {
             // The answer is exact, and nobody asks how far off it is.
             self.work.cells.turn_off();
         }
-        for (hand, (split, has_stalled)) in hands.iter().zip(at) {
+        for (hand, split, has_stalled) in hands {
             // Locked for as long as a thread takes for the rows of a split.
-            let held = hand.held.lock().take();
-            let merger = self.merger.read();
-            let (Some(mut held), Some(merger)) = (held, merger.as_ref()) else { continue };
+            let Some(mut held) = hand.held.lock().take() else { continue };
             self.work.scan.count_part(held.so_far);
             match (is_order_free, split) {
                 (true, _) => held.tables.give(merger)?,
@@ -840,15 +994,11 @@ impl Runner {
                 }
                 (false, _) => {}
             }
-            let Some(split) = split else { continue };
-            let (has_landed, is_known) = {
-                let state = self.state.lock();
-                let is_known = state.tally.given_up.iter().any(|given_up| given_up.split == split);
-                (state.tally.has(split), is_known)
-            };
+            // What has landed meanwhile counts; from here on the thread has no table, and nothing of it lands.
+            let is_open = |split: &usize| self.state.lock().tally.is_open(*split);
+            let Some(split) = split.filter(is_open) else { continue };
             // Without a deadline and `drop` nothing is given up: a thread may have had no core.
             match has_stalled && (until.ends_at.is_some() || until.drop.is_some()) {
-                _ if has_landed || is_known => {}
                 true => given_up.push(GivenUp { split, error: None }),
                 false => {
                     in_flight.push(split);
@@ -856,10 +1006,10 @@ impl Runner {
                 }
             }
         }
-        let merger = self.merger.write().take();
-        let merger = merger.ok_or_else(|| Error::Internal("tables were merged twice".into()))?;
-        if gathered.group_count() > 0 && is_order_free {
-            merger.add(gathered.take()?)?;
+        if let Some(mut gathered) = self.gathered.held.lock().take()
+            && is_order_free
+        {
+            gathered.tables.give(merger)?;
         }
         let mut state = self.state.lock();
         if let Some(error) = state.error.take() {
@@ -927,28 +1077,49 @@ impl Runner {
     }
 }
 
-/// The answer of a table, which stays as it is.
-pub(super) fn answer_of(table: &mut Table, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
-    // Answers use a table up.
-    let encoded = table.take()?.encode()?;
-    let mut other = Table::new(spec)?;
-    let copy = other.decode(&encoded)?;
-    merge_all(&mut other, &copy)?;
-    let own = table.decode(&encoded)?;
-    merge_all(table, &own)?;
-    other.finish()
-}
-
-pub(super) fn merge_all(table: &mut Table, chunk: &Chunk) -> Result<()> {
-    let rows: Vec<u32> = (0..chunk.group_count()).map(|row| row as u32).collect();
-    table.merge(chunk, &rows)
-}
-
 /// The rows of a split that is being read.
-#[derive(Default)]
 struct Waiting {
     batches: Vec<RecordBatch>,
-    bytes: usize,
+    /// That of the batches.
+    charge: Charge,
     /// A table of the split's own, with the chunks that have left it, where its rows are many.
     own: Option<(Tables, Vec<Pending>)>,
+}
+
+impl Waiting {
+    fn new(account: &MemoryAccount) -> Self {
+        Waiting { batches: Vec::new(), charge: account.charge(0), own: None }
+    }
+
+    fn bytes(&self) -> usize {
+        self.charge.bytes() + self.own.as_ref().map_or(0, |(tables, _)| tables.bytes())
+    }
+
+    fn add(&mut self, batch: RecordBatch) {
+        self.charge.set(self.charge.bytes() + batch.get_array_memory_size());
+        self.batches.push(batch);
+    }
+
+    /// Puts its rows into a table of their own, from which chunks go to disk where memory is short.
+    fn group(&mut self, to: &Spilling) -> Result<()> {
+        let (tables, chunks) = match &mut self.own {
+            Some(own) => own,
+            none => none.insert((to.new_tables()?, Vec::new())),
+        };
+        for batch in self.batches.drain(..) {
+            let into = (&*to.merger, to.worker);
+            tables.take_in(&batch, into, to.worker_bytes, Some(chunks))?;
+        }
+        self.charge.set(0);
+        Ok(())
+    }
+
+    fn spill(&mut self, to: &Spilling) -> Result<()> {
+        self.group(to)?;
+        if let Some((tables, chunks)) = &mut self.own {
+            chunks.extend(tables.rest(&to.merger)?);
+            *tables = to.new_tables()?;
+        }
+        Ok(())
+    }
 }

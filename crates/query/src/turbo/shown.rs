@@ -11,6 +11,7 @@ use tidemill_base::coverage::{
 use tidemill_sampling::unseen_share;
 
 use super::Turbo;
+use super::answer::FewSplits;
 use super::drawing::bytes_left_out;
 use super::runner::{ReadPart, Why};
 use crate::scan::Scan;
@@ -27,6 +28,8 @@ pub(crate) struct PartRead {
     pub sampled: Sampled,
     /// What is said of columns without bounds beside them.
     pub unbounded: Vec<Estimate>,
+    /// Marks of estimates for which too few splits were read, and for each column with bounds the number of its estimate.
+    pub few_splits: (FewSplits, Vec<Option<usize>>),
     /// When the answer was to be there.
     ends_at: Option<Instant>,
 }
@@ -123,7 +126,8 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     };
     let ends_at = turbo.ends_at();
     let (bytes, splits, unbounded) = (read.bytes, splits_read, Vec::new());
-    PartRead { is_whole, stopped, bytes, splits, sampled, unbounded, ends_at }
+    let few_splits = Default::default();
+    PartRead { is_whole, stopped, bytes, splits, sampled, unbounded, few_splits, ends_at }
 }
 
 /// How wide the intervals of a column are, of the rows that were given out.
@@ -203,8 +207,8 @@ impl ShownBounds {
         tidemill_sql::names::in_sql(&self.column) == column
     }
 
-    /// What the coverage says of the column.
-    pub(crate) fn estimate(&self, part: &PartRead) -> Estimate {
+    /// What the coverage says of the column, which is the `place`th with bounds.
+    pub(crate) fn estimate(&self, place: usize, part: &PartRead) -> Estimate {
         let sure = confidence(part.sampled.confidence);
         let mut said: Vec<String> = Vec::new();
         if self.whole > 0 {
@@ -222,10 +226,16 @@ impl ShownBounds {
         if self.half > 0 {
             said.push("is a bound".to_owned());
         }
+        let (marks, numbers) = &part.few_splits;
+        let number = numbers.get(place).copied().flatten();
+        let why = match number.is_some_and(|number| marks.has(number)) {
+            true => ": too few splits were read",
+            false => "",
+        };
         match (self.none, self.whole + self.half) {
             (0, _) => {}
-            (_, 0) => said.push("has no interval".to_owned()),
-            (none, _) => said.push(format!("{none} have no interval")),
+            (_, 0) => said.push(format!("has no interval{why}")),
+            (none, _) => said.push(format!("{none} have no interval{why}")),
         }
         let method = match self.whole {
             0 => "what was seen".to_owned(),

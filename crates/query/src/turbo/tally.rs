@@ -1,5 +1,7 @@
 //! Which splits count of those that are read, and whether that is enough.
 
+use std::collections::BTreeMap;
+
 use tidemill_sampling::Sample;
 
 use super::drawing::{Drawing, splits_with_left_out};
@@ -19,6 +21,8 @@ pub(super) struct Tally {
     /// A place for each split; none until it counts.
     places: Vec<Option<Landed>>,
     count: usize,
+    /// Splits that were drawn and neither count yet nor are given up, each with the number of the thread that has it.
+    open: BTreeMap<usize, usize>,
     /// Bytes and rows of the source in what counts.
     pub bytes: u64,
     pub rows: u64,
@@ -37,6 +41,7 @@ impl Tally {
         Tally {
             places: vec![None; splits],
             count: 0,
+            open: BTreeMap::new(),
             bytes: 0,
             rows: 0,
             given_up: Vec::new(),
@@ -44,6 +49,28 @@ impl Tally {
             has_wrong_start: false,
             checked_wrong: 0,
         }
+    }
+
+    /// Notes that a thread has drawn a split. It is open until it [counts](Tally::land) or is
+    /// [given up](Tally::give_up).
+    pub(super) fn begin(&mut self, index: usize, thread: usize) {
+        self.open.insert(index, thread);
+    }
+
+    /// The open splits in their order, each with the number of its thread.
+    pub(super) fn open(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.open.iter().map(|(split, thread)| (*split, *thread))
+    }
+
+    /// Whether a split is open.
+    pub(super) fn is_open(&self, index: usize) -> bool {
+        self.open.contains_key(&index)
+    }
+
+    /// Leaves a split out.
+    pub(super) fn give_up(&mut self, given_up: GivenUp) {
+        self.open.remove(&given_up.split);
+        self.given_up.push(given_up);
     }
 
     /// Has a split of so many bytes count, with what came of it.
@@ -60,6 +87,7 @@ impl Tally {
             }
             None => Landed { start: None, end: None, is_exact: true },
         };
+        self.open.remove(&index);
         self.count += usize::from(self.places[index].replace(landed).is_none());
         self.bytes += bytes;
         self.rows += outcome.map_or(0, |outcome| outcome.stats.rows);

@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use tidemill_base::home::create_private;
+use tidemill_base::durable::sync_name;
+use tidemill_base::home::create_private_durable;
 use tidemill_base::redact::visible;
 
 use super::digest;
@@ -59,7 +60,7 @@ impl Begun {
     /// [`Error::Busy`] while another run uploads there; [`Error::Io`].
     pub(super) fn open(home: &Path, bucket: &Bucket, key: &str) -> Result<(Begun, Option<Known>)> {
         let folder = home.join("puts");
-        create_private(&folder).map_err(|error| Error::io("create", &folder, error))?;
+        create_private_durable(&folder).map_err(|error| Error::io("create", &folder, error))?;
         let name = digest(&[bucket.endpoint().unwrap_or_default(), bucket.name(), key]);
         let path = folder.join(name);
         let failed = |error| Error::io("write", &path, error);
@@ -103,7 +104,9 @@ impl Begun {
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let url = visible(url, &[]);
         self.note(&format!("{VERSION} {part_bytes} {identity} {url}"))?;
-        self.file.sync_all().map_err(|error| Error::io("write", &self.path, error))
+        // The name, too: notes that nobody finds are none.
+        let synced = self.file.sync_all().and_then(|()| sync_name(&self.path));
+        synced.map_err(|error| Error::io("write", &self.path, error))
     }
 
     /// Notes the upload's name.

@@ -5,7 +5,7 @@
 //! order, so that what is there is a beginning: a run that is stopped, or killed, is gone on with from the
 //! last block that is known to be right, if the object is still of the same version.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
+use tidemill_base::durable::sync_name;
 use tidemill_base::redact::{shown, visible};
 
 use super::find::{At, Found, Named, Pages, Stores, last_part};
@@ -144,8 +145,8 @@ struct Run<'a> {
     cancel: &'a Cancel,
     settings: &'a Settings,
     budget: Budget,
-    /// Folders with new names.
-    folders: Mutex<BTreeSet<PathBuf>>,
+    /// Folders with new names, and one of these names each.
+    folders: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
 impl Run<'_> {
@@ -170,12 +171,27 @@ impl Run<'_> {
         };
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            std::fs::create_dir_all(folder).map_err(|error| is_below(found, folder, error))?;
+            self.create_folder(folder).map_err(|error| is_below(found, folder, error))?;
         }
         let done = self.write(found, &object, target)?;
-        self.folders.lock().insert(folder.unwrap_or(Path::new(".")).to_owned());
+        self.note_name(target);
         self.make_durable(FOLDERS_MAX)?;
         Ok(done)
+    }
+
+    /// Makes a folder and those above it that are missing, whose names are new then.
+    fn create_folder(&self, folder: &Path) -> std::io::Result<()> {
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+        std::fs::create_dir_all(folder)?;
+        missing.into_iter().for_each(|path| self.note_name(path));
+        Ok(())
+    }
+
+    /// Notes a new name, which is to be durable.
+    fn note_name(&self, path: &Path) {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        self.folders.lock().insert(folder.to_owned(), path.to_owned());
     }
 
     /// Whether a file is what an object would become: it is as large, and has its MD5 sum where that is known of a
@@ -344,14 +360,8 @@ impl Run<'_> {
             }
             std::mem::take(&mut *folders)
         };
-        for folder in folders {
-            let synced = std::fs::File::open(&folder).and_then(|file| file.sync_all());
-            // There are file systems whose folders cannot be.
-            if let Err(error) = synced
-                && error.kind() != std::io::ErrorKind::InvalidInput
-            {
-                return Err(Error::io("write", &folder, error));
-            }
+        for (folder, name) in folders {
+            sync_name(&name).map_err(|error| Error::io("write", &folder, error))?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ fn work(root: &Path, pattern: &str, overwrite: bool, rows: &[RecordBatch]) -> Re
     run(&SinkSpec { overwrite, ..SinkSpec::new(url) }, rows, 500)
 }
 
-fn numbers(range: std::ops::Range<i64>, note: &str) -> RecordBatch {
+pub(super) fn numbers(range: std::ops::Range<i64>, note: &str) -> RecordBatch {
     let notes = StringArray::from_iter_values(range.clone().map(|_| note));
     let folders = Int64Array::from_iter_values(range.clone().map(|i| i % 2));
     RecordBatch::try_from_iter([

@@ -14,8 +14,10 @@ use super::writer::{RowWriter, Writing};
 use super::*;
 
 mod commit;
+mod disk;
 mod many;
 mod paths;
+mod power_cut;
 
 /// Day and state as path columns, an integer, a float, a string.
 fn flights() -> RecordBatch {

@@ -147,7 +147,7 @@ impl Output {
                         return Err(exists_or(error, &place));
                     }
                     // Without `/proc`, say: the bytes are copied.
-                    Err(_) => copy_named(&own, &file, &place, self.overwrite)?,
+                    Err(_) => copy_named(&own, &file, &place, self.overwrite, sync)?,
                 }
             }
         }
@@ -191,15 +191,25 @@ fn exists_or(error: io::Error, place: &Path) -> Error {
     refused("write", place, error)
 }
 
-fn copy_named(own: &str, file: &File, place: &Path, overwrite: bool) -> Result<(), Error> {
-    let copy = || {
+fn copy_named(
+    own: &str,
+    file: &File,
+    place: &Path,
+    overwrite: bool,
+    sync: bool,
+) -> Result<(), Error> {
+    let copy = || -> io::Result<NamedTempFile> {
         let target = named(place)?;
         // Opened for writing alone: it is read through its name under `/dev/fd`, where there is one.
         let mut source =
             File::open(own).or_else(|_| File::open(format!("/dev/fd/{}", file.as_raw_fd())))?;
         let mut writer = BufWriter::with_capacity(1 << 20, target);
         io::copy(&mut source, &mut writer)?;
-        writer.into_inner().map_err(io::IntoInnerError::into_error)
+        let target = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        if sync {
+            target.as_file().sync_data()?;
+        }
+        Ok(target)
     };
     let target = copy().map_err(|error| refused("write", place, error))?;
     let kept = if overwrite { target.persist(place) } else { target.persist_noclobber(place) };

@@ -16,6 +16,7 @@ use super::calls::{call_of, in_brackets, of_two};
 use super::samples::{self, Sample};
 use super::tokens::FILES;
 use super::{CalledSources, laterals, walk_conditions_and_keys};
+use crate::datafusion_names::tables as names;
 use crate::names::folded;
 
 /// A source that is called like a function.
@@ -178,7 +179,7 @@ pub(super) fn name_rows(select: &mut Select) {
 /// The table functions that make rows of whole numbers one batch after another, by names that no source
 /// has, and DataFusion's of the same.
 pub const ROW_MAKERS: [(&str, &str); 2] =
-    [("tidemill_generate_series", "generate_series"), ("tidemill_range", "range")];
+    [("tidemill_generate_series", names::GENERATE_SERIES), ("tidemill_range", names::RANGE)];
 
 /// Whether a table of a statement is none that is read.
 pub fn makes_rows(table: &str) -> bool {

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::error::{Error, Result};
 
 use super::{Place, WRITE_WINDOW_OUT, Walk, refused};
+use crate::datafusion_names::{aggregates, windows};
 use crate::unknown_functions::{self, instead_of};
 
 /// What a name calls.
@@ -27,35 +28,42 @@ enum Called<'a> {
 /// The aggregates that tell different values apart; of `min` and the like, one value is as good
 /// as two.
 const DISTINCT: [&str; 22] = [
-    "count",
-    "sum",
-    "avg",
-    "min",
-    "max",
-    "array_agg",
-    "string_agg",
-    "median",
-    "percentile_cont",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "stddev",
-    "stddev_pop",
-    "var",
-    "var_pop",
-    "approx_distinct",
-    "approx_median",
+    aggregates::COUNT,
+    aggregates::SUM,
+    aggregates::AVG,
+    aggregates::MIN,
+    aggregates::MAX,
+    aggregates::ARRAY_AGG,
+    aggregates::STRING_AGG,
+    aggregates::MEDIAN,
+    aggregates::PERCENTILE_CONT,
+    aggregates::BIT_AND,
+    aggregates::BIT_OR,
+    aggregates::BIT_XOR,
+    aggregates::BOOL_AND,
+    aggregates::BOOL_OR,
+    aggregates::STDDEV,
+    aggregates::STDDEV_POP,
+    aggregates::VAR,
+    aggregates::VAR_POP,
+    aggregates::APPROX_DISTINCT,
+    aggregates::APPROX_MEDIAN,
     "unique",
-    "any_value",
+    aggregates::ANY_VALUE,
 ];
 
 /// The aggregates of which an order makes a difference; others fail of one, or forget it.
-const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+const ORDERED: [&str; 5] = [
+    aggregates::ARRAY_AGG,
+    aggregates::STRING_AGG,
+    aggregates::FIRST_VALUE,
+    aggregates::LAST_VALUE,
+    aggregates::NTH_VALUE,
+];
 
 /// The windows that can pass over nulls.
-const PASS_OVER_NULLS: [&str; 5] = ["lag", "lead", "first_value", "last_value", "nth_value"];
+const PASS_OVER_NULLS: [&str; 5] =
+    [windows::LAG, windows::LEAD, windows::FIRST_VALUE, windows::LAST_VALUE, windows::NTH_VALUE];
 
 impl Walk<'_> {
     fn called(&self, name: &str) -> Called<'_> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryBuilder, UInt64Array};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use tidemill_base::error::Result;
-use tidemill_sampling::{Cells, Series, cell_of};
+use tidemill_sampling::{Cells, Series, Values, cell_of};
 use tidemill_sketch::{Quantiles, SketchError};
 
 use super::sketches::{Filled, SketchKind};
@@ -18,7 +18,7 @@ use crate::spec::{Aggregate, Precision, Switch, split_of};
 use crate::value;
 
 /// The sums of a group.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CellSums {
     series: Series,
     /// The last split that brought a row, and one more.
@@ -27,9 +27,31 @@ pub struct CellSums {
     splits: u32,
     /// Whether a value was below zero, or no number.
     is_signed: bool,
+    /// Count of the values.
+    count: u64,
+    /// The smallest and the largest of them, infinite and the wrong way round where there is none. What is no number is not among them.
+    min: f64,
+    max: f64,
+}
+
+impl Default for CellSums {
+    fn default() -> Self {
+        CellSums {
+            series: Series::default(),
+            last: 0,
+            splits: 0,
+            is_signed: false,
+            count: 0,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+        }
+    }
 }
 
 const STATE: &str = "cell_sums";
+
+/// Bytes of a state's form on disk before its cells.
+const HEAD_BYTES: usize = 30;
 
 /// What the cells of a state take on the heap, each.
 const CELL_BYTES: usize = size_of::<(u32, f64)>();
@@ -42,6 +64,9 @@ impl CellSums {
             self.splits = self.splits.saturating_add(1);
         }
         self.is_signed |= value < 0.0 || value.is_nan();
+        self.count = self.count.saturating_add(1);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
         let before = self.series.capacity();
         self.series.add(cell, value);
         (self.series.capacity() - before) * CELL_BYTES
@@ -50,6 +75,9 @@ impl CellSums {
     fn merge(&mut self, other: &mut CellSums) {
         self.splits = self.splits.saturating_add(other.splits);
         self.is_signed |= other.is_signed;
+        self.count = self.count.saturating_add(other.count);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
         self.series.add_all(std::mem::take(&mut other.series));
     }
 
@@ -68,16 +96,33 @@ impl CellSums {
         self.is_signed
     }
 
+    /// The values that were added up.
+    pub fn values(&self) -> Values {
+        Values { count: self.count as f64, min: self.min, max: self.max }
+    }
+
     /// Reads the answer of [`Function::CellSums`](crate::Function::CellSums) for a group.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         Self::decode(bytes).ok()
     }
 
-    /// The form on disk: the number of splits in four bytes, the level of the cells and whether a value was below zero in one each, then
-    /// each cell in four and its sum in eight, all of them little-endian.
+    /// The form on disk, all numbers of it little-endian:
+    ///
+    /// ```text
+    /// 0    splits, u32
+    /// 4    level of the cells, u8
+    /// 5    1 where a value was below zero or no number, else 0
+    /// 6    count of the values, u64
+    /// 14   the smallest value, f64
+    /// 22   the largest value, f64
+    /// 30   cells: number, u32, and sum, f64
+    /// ```
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.splits.to_le_bytes());
         out.extend_from_slice(&[self.series.level(), u8::from(self.is_signed)]);
+        out.extend_from_slice(&self.count.to_le_bytes());
+        out.extend_from_slice(&self.min.to_le_bytes());
+        out.extend_from_slice(&self.max.to_le_bytes());
         for (cell, value) in self.series.entries() {
             out.extend_from_slice(&cell.to_le_bytes());
             out.extend_from_slice(&value.to_le_bytes());
@@ -87,10 +132,14 @@ impl CellSums {
     fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let cut = |offset, needed| SketchError::Truncated { state: STATE, offset, needed };
         let corrupt = |offset, problem| SketchError::Corrupt { state: STATE, offset, problem };
-        let Some(([s0, s1, s2, s3, level, signed], cells)) = bytes.split_first_chunk::<6>() else {
-            return Err(cut(bytes.len(), 6 - bytes.len()));
+        let Some((head, cells)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return Err(cut(bytes.len(), HEAD_BYTES - bytes.len()));
         };
-        if *signed > 1 {
+        let [s0, s1, s2, s3, level, signed, rest @ ..] = *head;
+        let ([count, min, max], []) = rest.as_chunks::<8>() else {
+            return Err(corrupt(6, "its head has another size"));
+        };
+        if signed > 1 {
             return Err(corrupt(5, "it is neither signed nor not"));
         }
         let (cells, rest) = cells.as_chunks::<12>();
@@ -100,9 +149,16 @@ impl CellSums {
         let cells = cells.iter().map(|[c0, c1, c2, c3, value @ ..]| {
             (u32::from_le_bytes([*c0, *c1, *c2, *c3]), f64::from_le_bytes(*value))
         });
-        let series = Series::new(*level, cells.collect()).ok_or_else(|| corrupt(4, NO_CELLS))?;
-        let splits = u32::from_le_bytes([*s0, *s1, *s2, *s3]);
-        Ok(CellSums { series, last: 0, splits, is_signed: *signed == 1 })
+        let series = Series::new(level, cells.collect()).ok_or_else(|| corrupt(4, NO_CELLS))?;
+        Ok(CellSums {
+            series,
+            last: 0,
+            splits: u32::from_le_bytes([s0, s1, s2, s3]),
+            is_signed: signed == 1,
+            count: u64::from_le_bytes(*count),
+            min: f64::from_le_bytes(*min),
+            max: f64::from_le_bytes(*max),
+        })
     }
 }
 
@@ -422,18 +478,40 @@ mod tests {
     }
 
     #[test]
+    fn values_are_counted_and_their_range_is_kept_whatever_the_parts() {
+        let check = |rows: &[(u64, u32, f64)], count: f64, min: f64, max: f64| {
+            for cut in 0..=rows.len() {
+                let (one, other) = rows.split_at(cut);
+                let (mut one, mut other) = (sums(one), sums(other));
+                one.merge(&mut other);
+                let mut bytes = Vec::new();
+                one.encode(&mut bytes);
+                for state in [&one, &CellSums::read(&bytes).unwrap()] {
+                    assert_eq!(state.values(), Values { count, min, max });
+                }
+            }
+        };
+        check(&[(1, 1, 2.0), (1, 1, -3.5), (9, 4, 8.0)], 3.0, -3.5, 8.0);
+        check(&[(1, 1, f64::NAN), (2, 2, 4.0)], 2.0, 4.0, 4.0);
+        check(&[], 0.0, f64::INFINITY, f64::NEG_INFINITY);
+    }
+
+    #[test]
     fn the_form_on_disk_is_read_back_and_what_is_none_is_refused() {
         let many: Vec<_> = (0..1_000).map(|n| (n, n as u32 * 2, 1.0)).collect();
         for rows in [&[][..], &[(9, 3, 1.5)], &[(1, 0, -4.0), (70, 63, f64::MAX)], &many] {
             let (state, mut bytes) = (sums(rows), Vec::new());
             state.encode(&mut bytes);
             assert_eq!(parts(&CellSums::decode(&bytes).unwrap()), parts(&state));
-            for end in (0..bytes.len()).filter(|end| *end < 6 || (end - 6) % 12 != 0) {
+            for end in
+                (0..bytes.len()).filter(|end| *end < HEAD_BYTES || (end - HEAD_BYTES) % 12 != 0)
+            {
                 assert!(CellSums::decode(&bytes[..end]).is_err(), "{end}");
             }
         }
         let check = |level: u8, signed: u8, cells: &[u32], is_valid: bool| {
             let mut bytes = vec![1, 0, 0, 0, level, signed];
+            bytes.resize(HEAD_BYTES, 0);
             for cell in cells {
                 bytes.extend_from_slice(&cell.to_le_bytes());
                 bytes.extend_from_slice(&1.0_f64.to_le_bytes());

@@ -27,27 +27,28 @@ use datafusion::physical_plan::windows::WindowUDFExpr;
 use super::RunningTotals;
 use super::chain::Columns;
 use super::order::{Order, joined, number};
+use crate::datafusion_names::{aggregates, windows};
 use crate::windows::beside::PORTION;
 
 /// Aggregates of which all groups are had at once, and whose answer is the same in whatever order.
 const OF_ALL_GROUPS: [&str; 17] = [
-    "avg",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "corr",
-    "count",
-    "covar_pop",
-    "covar_samp",
-    "max",
-    "min",
-    "stddev",
-    "stddev_pop",
-    "sum",
-    "var",
-    "var_pop",
+    aggregates::AVG,
+    aggregates::BIT_AND,
+    aggregates::BIT_OR,
+    aggregates::BIT_XOR,
+    aggregates::BOOL_AND,
+    aggregates::BOOL_OR,
+    aggregates::CORR,
+    aggregates::COUNT,
+    aggregates::COVAR_POP,
+    aggregates::COVAR_SAMP,
+    aggregates::MAX,
+    aggregates::MIN,
+    aggregates::STDDEV,
+    aggregates::STDDEV_POP,
+    aggregates::SUM,
+    aggregates::VAR,
+    aggregates::VAR_POP,
 ];
 
 /// How far a row may be away that `lag`, `lead` and the like are of; those that are of others are asked
@@ -412,17 +413,17 @@ fn of_function(
 ) -> PlanResult<Option<Kind>> {
     let value = || function.args().first().map_or(Ok(None), |value| columns.below(value));
     Ok(match function.fun().name() {
-        "row_number" => Some(Kind::Place(Place::Row)),
-        "rank" => Some(Kind::Place(Place::Rank)),
-        "dense_rank" => Some(Kind::Place(Place::DenseRank)),
-        "percent_rank" => Some(Kind::Place(Place::PercentRank)),
-        "cume_dist" => Some(Kind::Place(Place::CumeDist)),
-        "lag" | "lead" => {
+        windows::ROW_NUMBER => Some(Kind::Place(Place::Row)),
+        windows::RANK => Some(Kind::Place(Place::Rank)),
+        windows::DENSE_RANK => Some(Kind::Place(Place::DenseRank)),
+        windows::PERCENT_RANK => Some(Kind::Place(Place::PercentRank)),
+        windows::CUME_DIST => Some(Kind::Place(Place::CumeDist)),
+        windows::LAG | windows::LEAD => {
             let by = shift(function)?;
             value()?.zip(by).map(|(value, by)| Kind::Shifted { value, by })
         }
-        "first_value" | "last_value" if counts_nulls(function)? => {
-            let is_last = function.fun().name() == "last_value";
+        windows::FIRST_VALUE | windows::LAST_VALUE if counts_nulls(function)? => {
+            let is_last = function.fun().name() == windows::LAST_VALUE;
             value()?.zip(frame).map(|(value, frame)| Kind::Edge { value, is_last, frame })
         }
         _ => None,
@@ -475,7 +476,7 @@ fn of_aggregate(
     let Some(arguments) = arguments.collect::<PlanResult<Option<Vec<_>>>>()? else {
         return Ok(None);
     };
-    if let ("count", false, [value]) =
+    if let (aggregates::COUNT, false, [value]) =
         (function.fun().name(), function.is_distinct(), arguments.as_slice())
         && !(frame.is_whole() && is_of_groups)
     {

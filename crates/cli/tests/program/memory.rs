@@ -1,0 +1,183 @@
+//! How much memory do tables take that are several times the budget?
+//!
+//! Each query runs in a process of its own, whose resident memory at its peak is what the system says of it.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::process::{Child, Command};
+
+use crate::Place;
+
+/// Resident memory of a run with `--memory 64M`, in MiB: the budget, and a slack for the program's own code and libraries
+/// (some 50 MiB), what readers and writers gather, and what the allocator keeps of freed memory.
+const RESIDENT_MIB_MAX: u64 = 64 + SLACK_MIB;
+const SLACK_MIB: u64 = 96;
+
+/// Rows of the input, of about 60 bytes.
+const ROWS: u64 = 1 << 20;
+
+/// Writes rows of a number `n` (each once), a text `s` of 32 characters (each once) and a float `f`, in an order that has
+/// nothing to do with `n`.
+fn write_rows(place: &Place, rows: u64) {
+    let mut text = String::from("n,s,f\n");
+    for row in 0..rows {
+        let n = row.wrapping_mul(2_654_435_761) % rows;
+        let hash = (row + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let s = (u128::from(hash) << 64) | u128::from(hash.rotate_left(17));
+        let f = hash % 1_000_003;
+        writeln!(text, "{n},{s:032x},{f}.25").unwrap();
+    }
+    place.write("in.csv", text);
+}
+
+/// The exit of a process and its resident memory at its peak.
+fn ended(child: Child) -> (bool, u64) {
+    let (mut status, id) = (0, libc::pid_t::try_from(child.id()).unwrap());
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to memory of these types, and the process is a child that nobody has waited for.
+    let found = unsafe { libc::wait4(id, &raw mut status, 0, usage.as_mut_ptr()) };
+    assert_eq!(found, id);
+    // SAFETY: all bytes zero are a value of it, and the call has filled it.
+    let usage = unsafe { usage.assume_init() };
+    let unit = if cfg!(target_os = "macos") { 1 << 20 } else { 1 << 10 };
+    (status == 0, u64::try_from(usage.ru_maxrss).unwrap() / unit)
+}
+
+/// Runs a command without looking at its answer; gives its resident memory at its peak, in MiB.
+fn resident_mib(place: &Place, mut command: Command) -> u64 {
+    let said = place.path().join("said.txt");
+    let child = command.stdout(File::create("/dev/null").unwrap());
+    let child = child.stderr(File::create(&said).unwrap()).spawn().unwrap();
+    let (is_well, resident_mib) = ended(child);
+    assert!(is_well, "{command:?}: {}", fs::read_to_string(said).unwrap());
+    resident_mib
+}
+
+/// Aggregates whose states are of a kind, the key that they are kept by, and further words.
+///
+/// Of few rows a group, so that the states of all groups are several times as large as the budget.
+const KINDS: &[(&str, &str, &[&str])] = &[
+    ("count(*)", "s", &[]),
+    ("sum(n), avg(n)", "s", &[]),
+    ("sum(f), avg(f)", "s", &[]),
+    ("sum(CAST(n AS DECIMAL(20, 2))), avg(CAST(f AS DECIMAL(20, 2)))", "s", &[]),
+    ("sum(make_array(n, n * 2)), avg(make_array(f))", "n // 3", &[]),
+    ("min(s), max(s)", "n // 2", &[]),
+    ("min(n), max(f)", "s", &[]),
+    ("bit_and(n), bit_or(n), bit_xor(n)", "s", &[]),
+    ("median(f), percentile_cont(f, 0.3)", "n // 2", &[]),
+    ("stddev(f), var(n)", "n // 2", &[]),
+    ("corr(f, n), regr_slope(n, f)", "n // 2", &[]),
+    ("unique(s)", "n // 4", &[]),
+    ("hll_sketch(s)", "n // 4", &[]),
+    (
+        "hll_union(CASE WHEN f < 500000 THEN '\\x128b7f0000000000000002' ELSE '\\x118b7f' END)",
+        "n // 4",
+        &[],
+    ),
+    ("quantile(f, 0.5, 0.9)", "n // 4", &[]),
+    ("histogram(f, 5)", "n // 4", &[]),
+    ("bootstrap_sum(n, s) FILTER (WHERE n < 60000)", "n % 20000", &[]),
+    ("unique_exact(n), id_set(n)", "n // 4", &[]),
+    ("unique_exact(s)", "n // 4", &[]),
+    ("id_set_union(CASE WHEN f < 500000 THEN '\\x910108' ELSE '\\x9100' END)", "n // 2", &[]),
+    ("distinct_values(s, 40)", "n // 4", &[]),
+    ("distinct_sample(s, 8), distinct_sample(n, 5, f)", "n // 4", &[]),
+    ("inverse_histogram(s, 8)", "n // 4", &[]),
+    ("top_k(s, 3)", "n // 4", &[]),
+    ("top_k(n, 3), top_k(n, 2, n)", "n // 4", &[]),
+    ("collect(s, 3)", "n // 4", &[]),
+    ("first_value(s), last_value(s)", "n // 2", &[]),
+    ("any_value(s), nth_value(s, 2)", "n // 2", &[]),
+    ("arg_max(s, f), first_value(s ORDER BY f)", "n // 2", &[]),
+    ("array_agg(s)", "n // 8", &[]),
+    ("array_agg(s ORDER BY f)", "n // 8", &[]),
+    ("string_agg(s, '+')", "n // 8", &[]),
+    ("count(DISTINCT s)", "n // 8", &[]),
+    ("sum(f), count(*)", "n % 200000", &["--sample", "99%"]),
+    ("quantile(f, 0.5), avg(f)", "n % 100000", &["--sample", "99%"]),
+];
+
+#[test]
+fn tables_of_every_kind_of_state_keep_to_the_budget() {
+    let place = Place::new();
+    write_rows(&place, ROWS);
+    let mut table = String::new();
+    let mut is_kept = true;
+    for (aggregates, key, more) in KINDS {
+        let sql = format!("SELECT {key} AS k, {aggregates} FROM 'in.csv' GROUP BY k");
+        let own = ["query", &sql, "--memory", "64M", "--threads", "2", "--format", "json"];
+        let resident_mib = resident_mib(&place, place.tidemill(&[&own[..], *more].concat()));
+        let spilled = place.jobs()[0]["spilled_bytes"].as_u64().unwrap_or(0) >> 20;
+        writeln!(table, "{resident_mib} MiB, {spilled} MiB spilled: {aggregates}").unwrap();
+        is_kept &= resident_mib <= RESIDENT_MIB_MAX && spilled > 0;
+    }
+    println!("{table}");
+    assert!(is_kept, "more than {RESIDENT_MIB_MAX} MiB, or nothing spilled:\n{table}");
+}
+
+#[test]
+fn a_table_in_the_order_of_its_input_keeps_to_the_budget_however_large_it_is() {
+    let place = Place::new();
+    let resident_mib_of = |rows| {
+        write_rows(&place, rows);
+        let sql = "SELECT n // 3 AS k, collect(s || s || s || s, 3) AS v FROM 'in.csv' GROUP BY k";
+        let words = ["query", sql, "--memory", "64M", "--threads", "2", "--format", "json"];
+        resident_mib(&place, place.tidemill(&words))
+    };
+    let found = [1, 4].map(|times| resident_mib_of(times * ROWS));
+    println!("{found:?} MiB");
+    assert!(found.iter().all(|mib| *mib <= RESIDENT_MIB_MAX), "{found:?} MiB");
+}
+
+/// How many files are read at once: each by a program that stays after its last line.
+const STALLED: usize = 32;
+
+#[test]
+fn tables_of_stalled_threads_keep_to_the_budget() {
+    let place = Place::new();
+    for file in 0..STALLED {
+        let rows = (0..100_000).map(|row| format!("{},{row}\n", row * STALLED + file));
+        place.write(&format!("in/{file:02}.csv"), format!("k,n\n{}", rows.collect::<String>()));
+    }
+    for pipe in ["arrived", "gate"] {
+        assert!(place.program("mkfifo").arg(pipe).status().unwrap().success());
+    }
+    let pipe = |name| {
+        // Open for both, so that nobody waits for it to be opened, or meets its end.
+        OpenOptions::new().read(true).write(true).open(place.path().join(name)).unwrap()
+    };
+    let (mut arrived, mut gate) = (pipe("arrived"), pipe("gate"));
+    let folder = place.path().display().to_string();
+    let script = format!("cat; echo >> '{folder}/arrived'; read -r line < '{folder}/gate'");
+    let mut command = place.tidemill(&[
+        "query",
+        "SELECT k, count(*), sum(n), min(n), max(n) FROM 'in/*.csv' GROUP BY k",
+        "--drop=1%",
+        "--memory=64M",
+        "--threads=1",
+        "--source-exec=sh",
+        "--source-exec=-c",
+        &format!("--source-exec={script}"),
+    ]);
+    let said = place.path().join("said.txt");
+    command.stdout(File::create(place.path().join("out.csv")).unwrap());
+    let child = command.stderr(File::create(&said).unwrap()).spawn().unwrap();
+    let mut released = arrived.try_clone().unwrap();
+    let waiter = std::thread::spawn(move || {
+        let found = ended(child);
+        // A run that has failed leaves nobody waiting below.
+        released.write_all(&[b'\n'; STALLED]).unwrap();
+        found
+    });
+    // All of them have given their rows, and none has ended.
+    let mut lines = [0; STALLED];
+    arrived.read_exact(&mut lines).unwrap();
+    gate.write_all(&lines).unwrap();
+    let (is_well, resident_mib) = waiter.join().unwrap();
+    assert!(is_well, "{}", fs::read_to_string(said).unwrap());
+    println!("{resident_mib} MiB");
+    assert_eq!(place.read("out.csv").lines().count(), 1 + 100_000 * STALLED);
+    assert!(resident_mib <= RESIDENT_MIB_MAX, "{resident_mib} MiB");
+}

@@ -1,0 +1,127 @@
+//! One query on DataFusion as it is, and as Tidemill runs it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::datasource::MemTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{
+    FairSpillPool, MemoryPool, PeakRecordingPool, UnboundedMemoryPool,
+};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{CsvReadOptions, SessionConfig, SessionContext, col};
+use tidemill_base::Settings;
+use tidemill_planning::asked;
+use tidemill_query::{Plan, Query};
+
+/// Before a query: bare DataFusion joins by sorting.
+const SORTED: &str = "!sorted ";
+
+/// Runs a future to its end.
+fn finish<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// The answer of bare DataFusion, whose tables are the files of a folder by their names without `.csv`.
+pub(crate) fn bare_answer(sql: &str, folder: &Path) -> String {
+    let mut config = SessionConfig::new().with_target_partitions(2);
+    if sql.starts_with(SORTED) {
+        config.options_mut().optimizer.prefer_hash_join = false;
+    }
+    let sql = sql.trim_start_matches(SORTED);
+    let context = SessionContext::new_with_config(config);
+    let answer = catch_unwind(AssertUnwindSafe(|| {
+        finish(async {
+            for file in sql.split("'$/").skip(1).filter_map(|rest| rest.split_once(".csv'")) {
+                let (name, path) = (file.0, folder.join(format!("{}.csv", file.0)));
+                if !context.table_exist(name)? {
+                    let path = path.display().to_string();
+                    context.register_csv(name, path, CsvReadOptions::new()).await?;
+                }
+            }
+            let sql = sql.replace("'$/", "").replace(".csv'", "");
+            asked(&context, &sql)?.collect().await
+        })
+    }));
+    match answer {
+        Ok(Ok(batches)) => shown(&batches),
+        Ok(Err(error)) => format!("error: {error}"),
+        Err(_) => "panic".to_owned(),
+    }
+}
+
+/// Tidemill's answer.
+pub(crate) fn our_answer(sql: &str, folder: &Path) -> String {
+    let sql = sql.trim_start_matches(SORTED).replace("'$/", &format!("'{}/", folder.display()));
+    let settings = Settings { threads: 2, ..Settings::new(256 << 20) };
+    let query = Query { sql, ..Query::default() };
+    let batches = Plan::new(&query, &settings).and_then(Plan::run);
+    match batches.and_then(|results| results.collect::<Result<Vec<RecordBatch>, _>>()) {
+        Ok(batches) => shown(&batches),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+/// Rows with a comma in between, values with a space, null as `∅`.
+fn shown(batches: &[RecordBatch]) -> String {
+    let options = FormatOptions::new().with_null("∅");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter();
+        let columns: Vec<_> = columns
+            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
+            .collect();
+        for row in 0..batch.num_rows() {
+            let values = columns.iter().map(|column| column.value(row).to_string());
+            rows.push(values.collect::<Vec<_>>().join(" "));
+        }
+    }
+    if rows.is_empty() { "no rows".to_owned() } else { rows.join(", ") }
+}
+
+/// The bytes of the texts of `wide`.
+pub(crate) const WIDE_BYTES: usize = 20 << 20;
+
+/// A session over `wide`: 2,000 rows of `n`, a number, `one`, always 1, and `s`, 10 KiB of text; sorted by `one`.
+fn wide(pool: Arc<dyn MemoryPool>) -> SessionContext {
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
+    let config = SessionConfig::new().with_target_partitions(1);
+    let context = SessionContext::new_with_config_rt(config, runtime);
+    let batches: Vec<RecordBatch> = (0..20)
+        .map(|batch| {
+            let numbers = batch * 100..batch * 100 + 100;
+            let texts = numbers.clone().map(|n| format!("{n:0>width$}", width = WIDE_BYTES / 2000));
+            RecordBatch::try_from_iter([
+                ("n", Arc::new(Int64Array::from_iter_values(numbers.clone())) as ArrayRef),
+                ("one", Arc::new(Int64Array::from_iter_values(numbers.map(|_| 1))) as ArrayRef),
+                ("s", Arc::new(StringArray::from_iter_values(texts)) as ArrayRef),
+            ])
+            .unwrap()
+        })
+        .collect();
+    let table = MemTable::try_new(batches[0].schema(), vec![batches]).unwrap();
+    let table = table.with_sort_order(vec![vec![col("one").sort(true, false)]]);
+    context.register_table("wide", Arc::new(table)).unwrap();
+    context
+}
+
+/// How many bytes a query over `wide` has from the memory pool at once.
+pub(crate) fn peak_bytes(sql: &str) -> usize {
+    let pool = Arc::new(PeakRecordingPool::new(Arc::new(UnboundedMemoryPool::default())));
+    let context = wide(Arc::clone(&pool) as _);
+    let rows = finish(async { asked(&context, sql).unwrap().collect().await.unwrap() });
+    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 2000, "{sql}");
+    pool.peak_reserved()
+}
+
+/// Whether a query over `wide` fails for want of memory in a pool of some bytes.
+pub(crate) fn is_out_of_memory(sql: &str, bytes: usize) -> bool {
+    let context = wide(Arc::new(FairSpillPool::new(bytes)));
+    match finish(async { asked(&context, sql).unwrap().collect().await }) {
+        Ok(_) => false,
+        Err(error) => matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
+    }
+}

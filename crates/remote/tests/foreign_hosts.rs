@@ -1,0 +1,343 @@
+//! Credentials of the environment reach the environment's own store, and no other host.
+//!
+//! A process has one environment, so each case runs in a process of its own: this test binary once more, as [`child`]. It
+//! opens an object by the options that it is given; servers on loopback record what reaches them.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use tidemill_remote::files::{Settings, open};
+use tidemill_remote::{StorageOptions, guard};
+
+/// What the child is told: whether options are `posted` or its `own`, whether it is `confined`, whether it is a `worker` who
+/// is told them, the URL, and `NAME=VALUE` lines.
+const ASKED: &str = "TIDEMILL_TEST_ASKED";
+/// How the child says what came of it.
+const CAME: &str = "came of it: ";
+
+const ENVIRONMENT: [(&str, &str); 6] = [
+    ("AWS_ACCESS_KEY_ID", "environment-id"),
+    ("AWS_SECRET_ACCESS_KEY", "environment-secret"),
+    ("AWS_SESSION_TOKEN", "environment-token"),
+    ("AWS_SERVER_SIDE_ENCRYPTION", "sse-c"),
+    ("AWS_SSE_CUSTOMER_KEY_BASE64", "ZW52aXJvbm1lbnQtY3VzdG9tZXItMzItYnl0ZXMhISE="),
+    ("AWS_REGION", "eu-west-1"),
+];
+
+/// A server that has nothing, or points elsewhere, and records the heads of all requests.
+struct Recorder {
+    url: String,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Recorder {
+    fn start() -> Recorder {
+        Self::answering("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    }
+
+    fn answering(answer: &'static str) -> Recorder {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let heads = Arc::<Mutex<Vec<String>>>::default();
+        let shared = Arc::clone(&heads);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&shared);
+                // Each connection is noted before anything is answered.
+                std::thread::spawn(move || record(&stream, &shared, answer));
+            }
+        });
+        Recorder { url, heads }
+    }
+
+    fn place(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    fn recorded(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+fn record(mut stream: &TcpStream, heads: &Mutex<Vec<String>>, answer: &str) {
+    let mut head = String::new();
+    let mut reader = BufReader::new(stream);
+    // What is no text is no request, but somebody came all the same.
+    while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|count| count > 0) {}
+    heads.lock().unwrap().push(head);
+    let _ = stream.write_all(answer.as_bytes());
+}
+
+/// What comes of opening a URL by these options, in an environment that has these variables beside its credentials.
+fn asked(how: &str, url: &str, options: &[(&str, &str)], more: &[(&str, &str)]) -> String {
+    let options: String = options.iter().map(|(name, value)| format!("\n{name}={value}")).collect();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture"]);
+    for (name, _) in std::env::vars().filter(|(name, _)| {
+        let name = name.to_ascii_uppercase();
+        name.starts_with("AWS_") || name.ends_with("_PROXY")
+    }) {
+        command.env_remove(name);
+    }
+    command.envs(ENVIRONMENT).envs(more.iter().copied());
+    let output = command.env(ASKED, format!("{how}\n{url}{options}")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let came = text.lines().find_map(|line| Some(line.split_once(CAME)?.1.to_owned()));
+    came.unwrap_or_else(|| panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn child() {
+    let Ok(asked) = std::env::var(ASKED) else { return };
+    let mut lines = asked.lines();
+    let (how, url) = (lines.next().unwrap(), lines.next().unwrap());
+    let pairs = lines.map(|line| {
+        let (name, value) = line.split_once('=').unwrap();
+        (name.to_owned(), value.to_owned())
+    });
+    if how.starts_with("confined") {
+        guard::guard();
+    }
+    let options = match how.contains("posted") {
+        true => StorageOptions::posted(pairs),
+        false => {
+            let mut options = StorageOptions::default();
+            let mut pairs = pairs;
+            pairs.try_for_each(|(name, value)| options.set(&name, value)).map(|()| options)
+        }
+    };
+    let came = options.and_then(|mut options| {
+        // A host that is not there is not asked again.
+        options.set("max_retries", "0")?;
+        if how.ends_with("worker") {
+            let told = options.for_workers();
+            options = StorageOptions::default();
+            told.into_iter().try_for_each(|(name, value)| options.set(&name, value))?;
+        }
+        open(url, &Settings { storage_options: options, ..Settings::default() })
+    });
+    match came {
+        Ok(_) => println!("{CAME}an object"),
+        Err(error) => println!("{CAME}{error}"),
+    }
+}
+
+/// That nothing of the environment's credentials is among what was recorded.
+fn assert_foreign(heads: &[String], case: &str) {
+    for head in heads {
+        assert!(!head.contains("environment"), "{case}: {head}");
+        let lower = head.to_ascii_lowercase();
+        assert!(!lower.contains("x-amz-security-token: environment"), "{case}: {head}");
+        assert!(!lower.contains("customer"), "{case}: {head}");
+    }
+}
+
+#[test]
+fn the_environments_own_store_is_asked_with_its_credentials() {
+    let own = Recorder::start();
+    let more = [("AWS_ENDPOINT_URL", own.url.as_str()), ("AWS_ALLOW_HTTP", "true")];
+    for how in ["own", "posted", "confined, posted", "worker", "confined, posted, worker"] {
+        let came = asked(how, "s3://b/k.csv", &[], &more);
+        assert!(came.contains("the server answered 404"), "{how}: {came}");
+    }
+    let heads = own.recorded();
+    assert!(heads.len() >= 5, "{heads:?}");
+    for head in &heads {
+        assert!(head.contains("Credential=environment-id/"), "{head}");
+        assert!(head.contains("x-amz-security-token: environment-token"), "{head}");
+    }
+    let with_key = |head: &&String| head.contains("x-amz-server-side-encryption-customer-key: ");
+    assert!(heads.iter().filter(with_key).count() >= 5, "{heads:?}");
+}
+
+#[test]
+fn keys_of_its_own_leave_the_environments_token_behind() {
+    for how in ["own", "posted", "confined, posted", "worker", "confined, posted, worker"] {
+        let foreign = Recorder::start();
+        let options = [
+            ("endpoint_url", foreign.url.as_str()),
+            ("allow_http", "true"),
+            ("access_key_id", "own-id"),
+            ("secret_access_key", "own-secret"),
+        ];
+        // What is encrypted by a customer's key is so wherever somebody goes with keys of the own environment.
+        let more = [("AWS_SERVER_SIDE_ENCRYPTION", "AES256")];
+        let more = if how.contains("posted") { &more[..0] } else { &more };
+        let came = asked(how, "s3://b/k.csv", &options, more);
+        assert!(came.contains("the server answered 404"), "{how}: {came}");
+        let heads = foreign.recorded();
+        assert!(!heads.is_empty(), "{how}");
+        for head in &heads {
+            assert!(head.contains("Credential=own-id/"), "{how}: {head}");
+            assert!(!head.contains("x-amz-security-token"), "{how}: {head}");
+        }
+        assert_foreign(&heads, how);
+    }
+}
+
+#[test]
+fn a_token_of_its_own_is_the_one_that_is_sent() {
+    let foreign = Recorder::start();
+    let options = [
+        ("endpoint", foreign.url.as_str()),
+        ("allow_http", "true"),
+        ("aws_access_key_id", "own-id"),
+        ("secret_access_key", "own-secret"),
+        ("token", "own-token"),
+    ];
+    asked("confined, posted", "s3://b/k.csv", &options, &[]);
+    let heads = foreign.recorded();
+    assert!(!heads.is_empty());
+    for head in &heads {
+        assert!(head.contains("x-amz-security-token: own-token"), "{head}");
+    }
+    assert_foreign(&heads, "own token");
+}
+
+#[test]
+fn what_is_not_signed_has_nothing_of_the_environment() {
+    for how in ["own", "posted", "confined, posted"] {
+        let foreign = Recorder::start();
+        let options = [
+            ("endpoint_url", foreign.url.as_str()),
+            ("allow_http", "true"),
+            ("skip_signature", "true"),
+        ];
+        let more = [("AWS_SERVER_SIDE_ENCRYPTION", "AES256")];
+        let more = if how == "own" { &more[..] } else { &[] };
+        let came = asked(how, "s3://b/k.csv", &options, more);
+        assert!(came.contains("the server answered 404"), "{how}: {came}");
+        let heads = foreign.recorded();
+        assert!(!heads.is_empty(), "{how}");
+        for head in &heads {
+            assert!(!head.to_ascii_lowercase().contains("authorization"), "{how}: {head}");
+        }
+        assert_foreign(&heads, how);
+    }
+}
+
+#[test]
+fn a_posted_query_leads_signed_requests_to_no_other_host() {
+    let foreign = Recorder::start();
+    let place = foreign.place();
+    let (url, to_host) = (foreign.url.as_str(), format!("x@{place}/"));
+    let to_dot = format!("x.{place}/");
+    for options in [
+        &[("region", to_host.as_str())][..],
+        &[("default_region", &to_host)],
+        &[("aws_region", &to_host), ("virtual_hosted_style_request", "true")],
+        &[("region", &to_host), ("s3_express", "true")],
+        &[("region", &to_dot)],
+        &[("region", "x/../..")],
+        &[("region", "x?")],
+        &[("region", "x#")],
+        &[("region", "x\\")],
+        &[("region", "eu-west-1.example.org")],
+        // Hosts of Amazon's that are somebody's bucket.
+        &[("region", "s3")],
+        &[("region", "x")],
+        &[("endpoint_url", url)],
+        &[("endpoint_url", url), ("allow_http", "true"), ("skip_signature", "false")],
+        &[("aws_endpoint_url_s3", url), ("access_key_id", "own-id")],
+        &[("endpoint_url", url), ("access_key_id", ""), ("secret_access_key", "")],
+        &[("endpoint_url", url), ("session_token", "own-token")],
+        &[("endpoint_url", url), ("skip_signature", "true"), ("SKIP_SIGNATURE", "false")],
+        &[("proxy_url", url)],
+        &[("metadata_endpoint", url)],
+        &[("endpoint_url_sts", url)],
+        &[("container_credentials_full_uri", url)],
+    ] {
+        for how in ["posted", "confined, posted"] {
+            let bucket = "s3://b--x--x-s3/k.csv";
+            let came = asked(how, bucket, options, &[("AWS_DEFAULT_REGION", "eu-west-1")]);
+            assert!(
+                came.contains("region") || came.contains("option") || came.contains("own"),
+                "{came}"
+            );
+            assert!(!came.contains("environment-"), "{came}");
+            assert_eq!(foreign.recorded(), Vec::<String>::new(), "{options:?}: {came}");
+        }
+    }
+}
+
+#[test]
+fn a_region_leads_nobody_to_another_host() {
+    let foreign = Recorder::start();
+    let region = format!("x@{}/", foreign.place());
+    let came = asked("own", "s3://b/k.csv", &[("region", &region)], &[]);
+    assert!(came.contains("storage option `region` is no region"), "{came}");
+    let more = [("AWS_REGION", region.as_str())];
+    let came = asked("own", "s3://b/k.csv", &[], &more);
+    assert!(came.contains("AWS_REGION"), "{came}");
+    for name in ["AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"] {
+        let more = [(name, "hush\n"), ("AWS_ENDPOINT_URL", foreign.url.as_str())];
+        let came = asked("own", "s3://b/k.csv", &[], &more);
+        assert!(came.contains(name) && !came.contains("hush"), "{came}");
+    }
+    assert_eq!(foreign.recorded(), Vec::<String>::new());
+}
+
+#[test]
+fn what_travels_without_encryption_is_for_the_environment_to_say() {
+    let own = Recorder::start();
+    let more = [("AWS_ENDPOINT_URL", own.url.as_str())];
+    let came = asked("posted", "s3://b/k.csv", &[("allow_http", "true")], &more);
+    assert!(came.contains("`allow_http` goes with credentials of your own"), "{came}");
+    let came = asked("posted", "s3://b/k.csv", &[("request_payer", "true")], &more);
+    assert!(came.contains("`request_payer` goes with credentials of your own"), "{came}");
+    assert_eq!(own.recorded(), Vec::<String>::new());
+}
+
+#[test]
+fn a_web_identity_is_shown_to_no_other_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "environment-identity").unwrap();
+    let foreign = Recorder::start();
+    let more = [
+        ("AWS_ACCESS_KEY_ID", ""),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", token.to_str().unwrap()),
+        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/environment"),
+        ("AWS_ENDPOINT_URL", foreign.url.as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+    ];
+    // The environment's endpoint is kept, but its role is asked for at a host that the region names.
+    let region = format!("x@{}/", foreign.place());
+    for region in [region.as_str(), "s3"] {
+        let came = asked("posted", "s3://b/k.csv", &[("region", region)], &more);
+        assert!(came.contains("`region` is no region"), "{came}");
+    }
+    assert_eq!(foreign.recorded(), Vec::<String>::new());
+}
+
+#[test]
+fn addresses_of_the_machine_alone_are_not_asked_by_any_client() {
+    let pointing = Recorder::answering(
+        "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest/meta-data/\r\n\
+         Content-Length: 0\r\nConnection: close\r\n\r\n",
+    );
+    let keys =
+        [("access_key_id", "own-id"), ("secret_access_key", "own-secret"), ("allow_http", "true")];
+    let refused = "for the machine alone";
+    for (url, endpoint) in [
+        ("http://169.254.169.254/latest/meta-data/", None),
+        ("http://[::ffff:169.254.169.254]/", None),
+        (&*format!("{}/a.csv", pointing.url), None),
+        ("s3://b/k.csv", Some("http://169.254.169.254")),
+        ("s3://b/k.csv", Some("http://[fd00:ec2::254]:80/x")),
+    ] {
+        let own = endpoint.map(|endpoint| ("endpoint_url", endpoint));
+        let options: Vec<_> =
+            own.into_iter().chain(keys.iter().copied().filter(|_| own.is_some())).collect();
+        for how in ["confined", "confined, posted"] {
+            let came = asked(how, url, &options, &[("AWS_SERVER_SIDE_ENCRYPTION", "AES256")]);
+            assert!(came.contains(refused), "{how}, {url}: {came}");
+        }
+    }
+    // Not where the environment names one either.
+    let more = [("AWS_ENDPOINT_URL", "http://169.254.169.254"), ("AWS_ALLOW_HTTP", "true")];
+    let came = asked("confined, posted", "s3://b/k.csv", &[], &more);
+    assert!(came.contains(refused), "{came}");
+}

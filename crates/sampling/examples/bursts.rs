@@ -1,0 +1,96 @@
+//! How often intervals hold over few splits, of bursts, incidents and heavy tails: the calibration of
+//! [`Room`](tidemill_sampling::Room).
+//!
+//! `cargo run --release -p tidemill-sampling --example bursts -- [RUNS] [--without-room] [--only TEXT]`
+//!
+//! Of each shape an input of 100 equal splits (row groups) and one of 4,096 (text) is made anew after 20 runs; the order is
+//! drawn anew in each of RUNS (1,000 by default). A cell is the percentage of the intervals that hold the exact answer (bold
+//! below 90), the mean of half of their width in percent of it, and, unless it is all, the percentage of the runs that
+//! have an interval. Rows where none has one are left out.
+
+use std::env;
+use std::fmt::Write as _;
+
+#[path = "../tests/shapes/mod.rs"]
+mod shapes;
+
+use shapes::{Outcome, ROW_GROUPS, Shape, Splits, Spread, TEXT, outcomes};
+
+const HOUR_OF_37: f64 = 1.0 / 37.0;
+const HOUR_OF_DAY: f64 = 1.0 / 24.0;
+
+const SHAPES: [(&str, Shape); 23] = [
+    ("57 % of the rows", Shape::Everywhere(0.57, Spread::Exponential)),
+    ("14 % of the rows", Shape::Everywhere(0.14, Spread::Exponential)),
+    ("1 % of the rows", Shape::Everywhere(0.01, Spread::Exponential)),
+    ("0.1 % of the rows", Shape::Everywhere(0.001, Spread::Exponential)),
+    ("2 % growing to 20 %", Shape::Drift(0.02, 0.2)),
+    ("a day of 7", Shape::Incident(1.0 / 7.0, HOUR_OF_DAY, 1.0)),
+    ("a day of 30", Shape::Incident(1.0 / 30.0, HOUR_OF_DAY, 1.0)),
+    ("1 %, 44 % in an hour of 37", Shape::Burst(0.01, 0.44, HOUR_OF_37)),
+    ("1 %, up to 44 % in an hour of 37", Shape::Ramp(0.01, 0.44, HOUR_OF_37)),
+    ("0.1 %, 44 % in an hour of 37", Shape::Burst(0.001, 0.44, HOUR_OF_37)),
+    ("1 %, 44 % in a hundredth", Shape::Burst(0.01, 0.44, 0.01)),
+    ("1 %, 44 % in a 250th", Shape::Burst(0.01, 0.44, 0.004)),
+    ("1 %, 44 % in a 1,000th", Shape::Burst(0.01, 0.44, 0.001)),
+    ("1 %, 44 % in 2 % of the splits", Shape::Spikes(0.01, 0.44, 0.02)),
+    ("a day of 7: 1 %, 44 % in an hour", Shape::BurstOfDay(1.0 / 7.0, HOUR_OF_DAY, 0.01, 0.44)),
+    ("tenfold values in an hour of 24", Shape::Incident(1.0, HOUR_OF_DAY, 10.0)),
+    ("a day of 7: tenfold values in an hour", Shape::Incident(1.0 / 7.0, HOUR_OF_DAY, 10.0)),
+    ("a day of 30: tenfold values in an hour", Shape::Incident(1.0 / 30.0, HOUR_OF_DAY, 10.0)),
+    ("tenfold values in an hour of 168", Shape::Incident(1.0, 1.0 / 168.0, 10.0)),
+    ("30-fold values in an hour of 168", Shape::Incident(1.0, 1.0 / 168.0, 30.0)),
+    ("Pareto, α = 1.5, a key of 8", Shape::Everywhere(0.125, Spread::Pareto(1.5))),
+    ("Pareto, α = 1.2, a key of 100", Shape::Everywhere(0.01, Spread::Pareto(1.2))),
+    ("lognormal, σ = 2, a key of 8", Shape::Everywhere(0.125, Spread::Lognormal(2.0))),
+];
+
+const READS: [(Splits, &[usize]); 2] =
+    [(ROW_GROUPS, &[20, 30, 60, 90]), (TEXT, &[20, 41, 82, 205, 410, 1_024])];
+
+fn cell(outcome: &Outcome) -> String {
+    if outcome.shown == 0 {
+        return "none".to_owned();
+    }
+    let coverage = outcome.coverage();
+    let mark = if coverage < 90.0 { "**" } else { "" };
+    let width = 100.0 * outcome.widths / f64::from(outcome.shown);
+    let digits = usize::from(width < 9.95);
+    let mut cell = format!("{mark}{coverage:.1}{mark}, ±{width:.digits$}");
+    if outcome.shown < outcome.runs {
+        let _ = write!(cell, ", {:.0} % shown", outcome.shown());
+    }
+    cell
+}
+
+fn main() {
+    let (mut runs, mut has_room, mut only) = (1_000, true, String::new());
+    let mut arguments = env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--without-room" => has_room = false,
+            "--only" => only = arguments.next().expect("--only takes a text"),
+            _ => runs = argument.parse().expect("the number of runs"),
+        }
+    }
+    println!("| rows of the group | splits | read | count | sum | mean |");
+    println!("| --- | ---: | ---: | --- | --- | --- |");
+    for (name, shape) in SHAPES.iter().filter(|(name, _)| name.contains(&only)) {
+        for (splits, reads) in READS {
+            for read in reads {
+                let found = outcomes(*shape, splits, *read, runs, has_room);
+                if found[..3].iter().all(|outcome| outcome.shown == 0) {
+                    continue;
+                }
+                let [count, sum, mean, _] = found;
+                println!(
+                    "| {name} | {} | {read} | {} | {} | {} |",
+                    splits.count,
+                    cell(&count),
+                    cell(&sum),
+                    cell(&mean)
+                );
+            }
+        }
+    }
+}

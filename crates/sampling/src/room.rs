@@ -1,0 +1,504 @@
+//! Room in an interval for splits that are unlike all that were read.
+//!
+//! An interval made of the differences between the splits read covers what those differences show. It does not cover an
+//! incident that no split read belongs to: an hour of errors, a day with ten times the revenue. The sample cannot show
+//! it, so no rule on the sample's variance can tell the two cases apart. Withholding intervals of samples that met the
+//! incident makes things worse: the intervals left are those of samples that missed it.
+//!
+//! So each interval leaves *room*: with the sample's confidence at most a share `s` of the splits can be unlike
+//! all that were read, and the room is what so many could add or take away.
+//!
+//! ```text
+//! s      half the rule of three: -ln(1 - confidence) / 2 · unread / splits read, 1.5 / splits at 95 %; one split at least
+//! up     s · (what an unlike split can hold / what a split holds on average - 1)
+//! down   s: an unlike split can be without the quantity
+//! ```
+//!
+//! *Half* the rule of three suffices, as [`DrawnOrder`](crate::DrawnOrder) leaves gaps of about equal length: a run of 1.5 gaps is missed by
+//! one order in fifty, where splits drawn one by one would miss it in one of five. The splits counted are those of the stretch
+//! of the input that the group is in; for values, those that have the group.
+//!
+//! **An unlike split** consists of the group's rows alone, or has values twice as far from the mean as the farthest value
+//! read. Values are at most [`UNLIKE_MAX`] times the average; so are rows from [`LIMITED_FROM`] splits on. A single row can be large as well: the rest may hold
+//! [`LARGE_ROWS`] times the largest row read for each time that it is as large as what was read.
+//!
+//! **Too few parts.** There is no interval where fewer than [`SPLITS_MIN`] splits were read, fewer than that had
+//! the values, fewer than [`COUNTED_SPLITS_MIN`] had the rows counted, or where unlike splits could double a count. The rule
+//! depends on counts of splits and on how rare the rows are. A sample that missed an incident sees fewer of them and
+//! loses its interval first, so the rule does not favor such samples.
+//!
+//! `examples/bursts.rs` is the calibration.
+
+use crate::cells::Series;
+use crate::sample::Sample;
+
+/// Minimum count of splits read for any interval, and of splits with the group for one of values.
+const SPLITS_MIN: u64 = 30;
+
+/// Minimum count of splits with the rows that a count counts.
+const COUNTED_SPLITS_MIN: u64 = 10;
+
+/// Maximum of what an unlike split holds, as a multiple of the average.
+const UNLIKE_MAX: f64 = 50.0;
+
+/// Count of splits read from which on [`UNLIKE_MAX`] limits rows. With fewer, an unlike split may have all of its rows counted.
+const LIMITED_FROM: f64 = 400.0;
+
+/// How many times the largest value read are left room for, for each time that the rest is as large as what was read.
+const LARGE_ROWS: f64 = 6.0;
+
+/// Distance from the mean that values of unlike splits reach, as a multiple of the farthest value read.
+const VALUES_BEYOND: f64 = 2.0;
+
+/// How far unlike splits may take a number away from its estimate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Room {
+    /// Below the estimate.
+    pub down: f64,
+    /// Above the estimate.
+    pub up: f64,
+}
+
+impl Room {
+    /// No room: the interval of the differences between splits alone.
+    pub const NONE: Room = Room { down: 0.0, up: 0.0 };
+
+    /// The room of a number `slope` times as large.
+    #[must_use]
+    pub fn scaled(self, slope: f64) -> Room {
+        let (down, up) = (self.down * slope.abs(), self.up * slope.abs());
+        if slope < 0.0 { Room { down: up, up: down } } else { Room { down, up } }
+    }
+
+    /// The room of a sum of two numbers.
+    #[must_use]
+    pub fn plus(self, other: Room) -> Room {
+        Room { down: self.down + other.down, up: self.up + other.up }
+    }
+}
+
+/// The values of a group in the splits read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Values {
+    /// Their count.
+    pub count: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// A total that a number is computed from.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The number's derivative by it.
+    pub slope: f64,
+    /// Its sums over the splits read.
+    pub series: &'a Series,
+    /// Count of splits read that have any of its rows.
+    pub seen_splits: u64,
+    /// The values that it adds up; none where it counts rows.
+    pub values: Option<Values>,
+}
+
+impl Part<'_> {
+    /// The rows that a sum counts, if its values are 0 and one other, as of `sum(CASE WHEN … THEN 1 ELSE 0 END)`: sums are
+    /// multiples of the other value then.
+    fn marked_rows(&self) -> Option<Series> {
+        let Values { min, max, .. } = self.values?;
+        let rows = self.series.map(|sum| sum / max);
+        let is_whole = |rows: f64| (rows - rows.round()).abs() <= ROUNDING * rows.max(1.0);
+        let are_whole = rows.entries().iter().all(|(_, rows)| is_whole(*rows));
+        let marked = rows.entries().iter().filter(|(_, rows)| *rows > 0.5).copied().collect();
+        Series::new(rows.level(), marked).filter(|_| min == 0.0 && max > 0.0 && are_whole)
+    }
+
+    /// The same part as a count of such rows, if there are some. Splits in which it counts none do not have it.
+    fn of_rows<'a>(&self, rows: Option<&'a Series>) -> Part<'a>
+    where
+        Self: 'a,
+    {
+        let Some((rows, values)) = rows.zip(self.values) else { return *self };
+        let (marked, all) = (rows.entries().len(), self.series.entries().len());
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let seen_splits = (self.seen_splits as f64 * marked as f64 / all.max(1) as f64) as u64;
+        Part { slope: self.slope * values.max, series: rows, seen_splits, values: None }
+    }
+}
+
+/// What is below this, of slopes over what they were computed from, is rounding.
+const ROUNDING: f64 = 1e-9;
+
+impl Sample {
+    /// Room for a number that is computed from totals, where the splits read have `rows_read` rows of all kinds. None where too few splits were read for one of them.
+    ///
+    /// A sum over the count of its rows is a mean, and has the room of one. Two sums over one another are compared as
+    /// means too, since more rows change both; two counts over one another are within the larger of them.
+    pub fn room(&self, parts: &[Part<'_>], rows_read: f64) -> Option<Room> {
+        if self.is_whole() {
+            return Some(Room::NONE);
+        }
+        let rows_of: Vec<Option<Series>> = parts.iter().map(Part::marked_rows).collect();
+        let own = parts.iter().zip(&rows_of).filter(|(part, _)| part.slope != 0.0);
+        let parts: Vec<Part<'_>> = own.map(|(part, rows)| part.of_rows(rows.as_ref())).collect();
+        let terms = || parts.iter().map(|part| part.slope * part.series.sum());
+        let is_ratio = terms().sum::<f64>().abs() <= ROUNDING * terms().map(f64::abs).sum::<f64>();
+        let mut counts: Vec<(Part<'_>, f64)> = parts
+            .iter()
+            .filter(|part| part.values.is_none())
+            .map(|part| (*part, part.slope))
+            .collect();
+        let of_counts = counts.iter().map(|(part, _)| part.series.sum()).fold(0.0, f64::max);
+        let is_of_counts = counts.len() == parts.len();
+        let rows_read = if is_ratio && is_of_counts { of_counts } else { rows_read };
+        let mut room = Room::NONE;
+        for part in &parts {
+            let Some(values) = part.values else { continue };
+            let mean = part.series.sum() / values.count;
+            let is_own = |(count, _): &&mut (Part<'_>, f64)| count.series.sum() == values.count;
+            let own = counts.iter_mut().find(is_own);
+            let carrying = match &own {
+                Some((count, _)) => self.carrying_splits(count.series, part.seen_splits),
+                None => part.seen_splits as f64,
+            };
+            let of_mean = self.mean_room(mean, values, part.seen_splits, carrying)?;
+            let of_mean = of_mean.scaled(part.slope * values.count * self.factor());
+            room = room.plus(if let Some((_, slope)) = own {
+                *slope += part.slope * mean;
+                of_mean
+            } else if is_ratio && counts.is_empty() {
+                of_mean
+            } else {
+                let Part { series, seen_splits, slope, .. } = *part;
+                self.sum_room(series, values, seen_splits, rows_read)?.scaled(slope)
+            });
+        }
+        for (part, slope) in counts {
+            if slope.abs() > ROUNDING * part.slope.abs() {
+                let of_count = self.count_room(part.series, part.seen_splits, rows_read)?;
+                room = room.plus(of_count.scaled(slope));
+            }
+        }
+        Some(room)
+    }
+
+    /// The share of `splits` splits, of as many as were read, that can be unlike all of them.
+    fn unlike_share(&self, splits: f64) -> f64 {
+        let unread = 1.0 - self.share();
+        let miss = 1.0 - self.confidence();
+        let share = -miss.ln() / 2.0 * unread / splits;
+        // Of the splits left one at least, unless it was likely read.
+        let one = if unread > miss { self.share() / splits } else { 0.0 };
+        share.max(one).min(1.0)
+    }
+
+    /// What unlike splits can add to a count, as a share of it: they hold nothing but its rows.
+    fn rows_up(&self, rows: &Series, rows_read: f64) -> f64 {
+        let counted = rows.sum();
+        let (span_splits, span_share) = self.span(rows);
+        let beyond = |splits: f64, rows: f64| {
+            let most = if splits < LIMITED_FROM { f64::INFINITY } else { UNLIKE_MAX };
+            self.unlike_share(splits) * ((rows / counted).min(most) - 1.0)
+        };
+        let anywhere = beyond(self.splits_read() as f64, rows_read);
+        anywhere.max(beyond(span_splits, rows_read * span_share)).max(0.0)
+    }
+
+    /// Room for a count, of which the splits read have `rows`, where `seen_splits` of them have any; they have
+    /// `rows_read` rows of all kinds. None where too few splits were read for it.
+    fn count_room(&self, rows: &Series, seen_splits: u64, rows_read: f64) -> Option<Room> {
+        if self.splits_read() < SPLITS_MIN || seen_splits < COUNTED_SPLITS_MIN {
+            return None;
+        }
+        let total = rows.sum() * self.factor();
+        let up = self.rows_up(rows, rows_read);
+        (up <= 1.0)
+            .then(|| Room { down: self.unlike_share(seen_splits as f64) * total, up: up * total })
+    }
+
+    /// Room for a mean of values, of which `seen_splits` splits have any, as many as `carrying` splits with as many rows each.
+    /// None where too few splits were read for it.
+    fn mean_room(
+        &self,
+        mean: f64,
+        values: Values,
+        seen_splits: u64,
+        carrying: f64,
+    ) -> Option<Room> {
+        if self.splits_read().min(seen_splits) < SPLITS_MIN {
+            return None;
+        }
+        let share = self.unlike_share(carrying);
+        let unread = 1.0 - self.share();
+        let row = LARGE_ROWS * unread / values.count;
+        let reach = |farthest: f64, most: f64| {
+            let of_splits = share * (VALUES_BEYOND * farthest).min(most);
+            of_splits.max(row * farthest)
+        };
+        let most = (UNLIKE_MAX - 1.0) * mean.abs();
+        let (down, up) = (mean - values.min, values.max - mean);
+        Some(match (values.min >= 0.0, values.max <= 0.0) {
+            // They are as far as 0, at most.
+            (true, _) => Room { down: reach(down, mean).min(mean), up: reach(up, most) },
+            (_, true) => Room { down: reach(down, most), up: reach(up, -mean).min(-mean) },
+            _ => Room { down: reach(down, f64::INFINITY), up: reach(up, f64::INFINITY) },
+        })
+    }
+
+    /// Room for a share of rows, of which `seen_splits` splits have any. None where too few splits were read for it.
+    pub(crate) fn share_room(&self, share: f64, rows: &Series, seen_splits: u64) -> Option<Room> {
+        if self.splits_read().min(seen_splits) < SPLITS_MIN {
+            return None;
+        }
+        let unlike = self.unlike_share(self.carrying_splits(rows, seen_splits));
+        Some(Room { down: unlike * share, up: unlike * (1.0 - share) })
+    }
+
+    /// Room for a sum of values, which is `mean` times their count: more rows, or larger values. None where too few splits
+    /// were read for it.
+    fn sum_room(
+        &self,
+        sums: &Series,
+        values: Values,
+        seen_splits: u64,
+        rows_read: f64,
+    ) -> Option<Room> {
+        let (count, total) = (values.count, sums.sum() * self.factor());
+        let of_values =
+            self.mean_room(sums.sum() / count, values, seen_splits, seen_splits as f64)?;
+        let of_values = of_values.scaled(count * self.factor());
+        let mut rows = sums.clone();
+        // The rows are where the sums are.
+        let size = sums.entries().iter().map(|(_, sum)| sum.abs()).sum::<f64>();
+        rows = rows.map(|sum| if size > 0.0 { sum.abs() / size * count } else { 0.0 });
+        let up = self.rows_up(&rows, rows_read);
+        if up > 1.0 {
+            return None;
+        }
+        let none = self.unlike_share(seen_splits as f64);
+        let of_rows = Room { down: none, up }.scaled(total);
+        Some(Room { down: of_values.down.max(of_rows.down), up: of_values.up.max(of_rows.up) })
+    }
+
+    /// Count of splits with equal sums that would say as much as those of a series: Kish's effective size, (Σy)²/Σy².
+    fn carrying_splits(&self, series: &Series, seen_splits: u64) -> f64 {
+        let level = self.level(series.level());
+        let squares = series.entries().iter().map(|(cell, sum)| {
+            let per_split = level.unit(*cell).map_or(1.0, |at| level.units[at].per_split);
+            sum * sum * per_split
+        });
+        let sum = series.sum();
+        (sum * sum / squares.sum::<f64>()).min(seen_splits as f64).max(1.0)
+    }
+
+    /// How many splits were read of the stretch of the input that a series is in, and their share of the bytes.
+    fn span(&self, series: &Series) -> (f64, f64) {
+        match (series.entries().first(), series.entries().last()) {
+            (Some((first, _)), Some((last, _))) => self.level(series.level()).span(*first, *last),
+            _ => (0.0, 0.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DrawnOrder, cell_of};
+
+    /// So many of 1,000 splits read, of which each has the value at its place.
+    fn sample(read: usize, value: impl Fn(usize) -> f64) -> (Sample, Series, u64) {
+        let (mut sample, mut series, mut seen) =
+            (Sample::new(1_000, 1e4, 0.95), Series::default(), 0);
+        for index in DrawnOrder::new(1_000, 3).take(read) {
+            sample.add(index, 10.0);
+            if value(index) != 0.0 {
+                series.add(cell_of(index, 1_000), value(index));
+                seen += 1;
+            }
+        }
+        (sample, series, seen)
+    }
+
+    fn close(value: f64, expect: f64) {
+        assert!((value - expect).abs() < 1e-9 * expect.abs().max(1.0), "{value}, not {expect}");
+    }
+
+    #[test]
+    fn room_of_a_count_is_what_unlike_splits_can_hold() {
+        // 10 of 40 rows of each split are counted.
+        let (sample, rows, seen) = sample(100, |_| 10.0);
+        let share = 20.0_f64.ln() / 2.0 * 0.9 / 100.0;
+        let room = sample.count_room(&rows, seen, 4_000.0).unwrap();
+        close(room.up, share * 3.0 * 10_000.0);
+        close(room.down, share * 10_000.0);
+        // All rows are counted already.
+        close(sample.count_room(&rows, seen, 1_000.0).unwrap().up, 0.0);
+    }
+
+    #[test]
+    fn a_group_in_a_run_is_compared_with_the_run() {
+        let day = |index: usize| if (300..600).contains(&index) { 10.0 } else { 0.0 };
+        let (sample, rows, seen) = sample(400, day);
+        // All rows of the run: more of them can only be elsewhere.
+        let anywhere = 20.0_f64.ln() / 2.0 * 0.6 / 400.0;
+        let room = sample.count_room(&rows, seen, 4_000.0).unwrap();
+        let beyond = 4_000.0 / rows.sum() - 1.0;
+        close(room.up, anywhere * beyond * rows.sum() * 2.5);
+        // A fiftieth of the rows of the run.
+        let room = sample.count_room(&rows, seen, 200_000.0).unwrap();
+        assert!(room.up > 20.0_f64.ln() / 2.0 * 0.6 / 130.0 * 45.0 * rows.sum() * 2.5);
+    }
+
+    #[test]
+    fn one_split_at_least_can_be_unlike() {
+        let (sample, rows, seen) = sample(900, |_| 10.0);
+        close(sample.count_room(&rows, seen, 18_000.0).unwrap().up, 1.0 / 1_000.0 * 10_000.0);
+        // Of the last few none is likely to be.
+        let (sample, rows, seen) = self::sample(990, |_| 10.0);
+        let share = 20.0_f64.ln() / 2.0 * 0.01 / 990.0;
+        close(sample.count_room(&rows, seen, 19_800.0).unwrap().up, share * 10_000.0);
+    }
+
+    #[test]
+    fn too_few_splits_have_no_room() {
+        let check = |read, share: f64, rows_read: f64, count, sum| {
+            let (sample, series, seen) = sample(read, |index| {
+                f64::from(u8::from((index * 7919 % 1_000) as f64 >= 1e3 * (1.0 - share)))
+            });
+            let values = Values { count: series.sum(), min: 1.0, max: 1.0 };
+            let what = format!("{read} {share} {seen}");
+            assert_eq!(sample.count_room(&series, seen, rows_read).is_some(), count, "{what}");
+            assert_eq!(sample.sum_room(&series, values, seen, rows_read).is_some(), sum, "{what}");
+            assert_eq!(sample.mean_room(1.0, values, seen, seen as f64).is_some(), sum, "{what}");
+        };
+        check(29, 1.0, 29.0, false, false);
+        check(30, 1.0, 30.0, true, true);
+        check(200, 0.1, 200.0, true, false);
+        check(200, 0.02, 200.0, false, false);
+    }
+
+    #[test]
+    fn rare_rows_take_more_splits() {
+        let check = |read, expect| {
+            let (sample, rows, seen) = sample(read, |_| 1.0);
+            let room = sample.count_room(&rows, seen, 1_000.0 * read as f64);
+            assert_eq!(room.is_some(), expect, "{read}");
+            // At most fifty times as many.
+            let most = 20.0_f64.ln() / 2.0 * (1.0 / read as f64 - 1e-3) * 49.0 * 1_000.0;
+            assert!(room.is_none_or(|room| (room.up - most).abs() < 1e-6));
+        };
+        check(60, false);
+        check(399, false);
+        check(400, true);
+    }
+
+    #[test]
+    fn room_of_a_mean_is_what_larger_values_can_make_of_it() {
+        let (sample, sums, seen) = sample(100, |_| 1_000.0);
+        let share = 20.0_f64.ln() / 2.0 * 0.9 / 100.0;
+        let check = |mean, min, max, down, up| {
+            let room =
+                sample.mean_room(mean, Values { count: 1e6, min, max }, seen, 100.0).unwrap();
+            close(room.down, share * down);
+            close(room.up, share * up);
+        };
+        check(5.0, 4.0, 8.0, 2.0, 6.0);
+        // Not below zero, and not beyond fifty times the mean.
+        check(5.0, 1.0, 1_000.0, 5.0, 245.0);
+        check(-5.0, -8.0, -1.0, 6.0, 5.0);
+        check(0.0, -8.0, 1.0, 16.0, 2.0);
+        // A sum has as much room as its mean, or as its count where that is more.
+        let values = Values { count: 1e5, min: 0.5, max: 2.0 };
+        let room = sample.sum_room(&sums, values, seen, 1e5).unwrap();
+        close(room.up, share * 2.0 * 1e6);
+        let room = sample.sum_room(&sums, values, seen, 4e5).unwrap();
+        close(room.up, share * 3.0 * 1e6);
+    }
+
+    /// Half of the rows are in one split: it says as much as three others.
+    #[test]
+    fn rows_in_one_split_carry_less() {
+        let (mut sample, rows, seen) = sample(100, |index| if index == 500 { 0.0 } else { 1.0 });
+        let others = rows.sum();
+        let mut rows = rows;
+        if seen == 100 {
+            sample.add(500, 10.0);
+        }
+        rows.add(cell_of(500, 1_000), others);
+        let carrying = sample.carrying_splits(&rows, 100);
+        assert!((3.0..12.0).contains(&carrying), "{carrying}");
+        close(sample.carrying_splits(&rows.map(|_| 1.0), 40), 40.0);
+    }
+
+    #[test]
+    fn few_rows_leave_room_for_a_large_one() {
+        let (sample, _, seen) = sample(100, |_| 1.0);
+        let room = sample
+            .mean_room(1.0, Values { count: 100.0, min: 0.5, max: 3.0 }, seen, 100.0)
+            .unwrap();
+        close(room.up, LARGE_ROWS * 0.9 * 2.0 / 100.0);
+    }
+
+    /// The room of a mean is not that of its sum, nor that of its count.
+    #[test]
+    fn rooms_of_formulas_are_those_of_what_they_are() {
+        let (sample, rows, seen_splits) = sample(100, |_| 10.0);
+        let sums = rows.map(|rows| rows * 2.0);
+        let values = Some(Values { count: rows.sum(), min: 1.0, max: 4.0 });
+        let factor = sample.factor();
+        let count = |slope, series| Part { slope, series, seen_splits, values: None };
+        let sum = |slope, series| Part { slope, series, seen_splits, values };
+        let share = 20.0_f64.ln() / 2.0 * 0.9 / 100.0;
+        let per_row = 1.0 / (rows.sum() * factor);
+        let check = |parts: &[Part<'_>], down, up| {
+            let room = sample.room(parts, 4.0 * rows.sum()).unwrap();
+            close(room.down, share * down);
+            close(room.up, share * up);
+        };
+        // A mean of 2, between 1 and 4.
+        check(&[sum(per_row, &sums), count(-2.0 * per_row, &rows)], 2.0, 4.0);
+        // A sum over itself, and the mean of half of the sums.
+        check(&[sum(per_row / 2.0, &sums), sum(-per_row / 2.0, &sums)], 3.0, 3.0);
+        let half = rows.map(|rows| rows / 2.0);
+        // Half of the rows: at most all of them.
+        check(&[count(per_row, &half), count(-per_row / 2.0, &rows)], 0.5, 1.0);
+        // A total, and its negative.
+        check(&[count(1.0, &rows)], 1.0 / per_row, 3.0 / per_row);
+        check(&[count(-1.0, &rows)], 3.0 / per_row, 1.0 / per_row);
+        check(&[sum(1.0, &sums)], 2.0 / per_row, 6.0 / per_row);
+        check(&[], 0.0, 0.0);
+        assert_eq!(sample.room(&[Part { seen_splits: 29, ..sum(1.0, &sums) }], 1e9), None);
+    }
+
+    /// `sum(CASE WHEN … THEN 1 ELSE 0 END)` is a count, and its mean a share.
+    #[test]
+    fn a_sum_of_marks_is_a_count() {
+        let (sample, rows, seen_splits) = sample(100, |_| 10.0);
+        let all = rows.map(|rows| rows * 4.0);
+        let values = Some(Values { count: all.sum(), min: 0.0, max: 100.0 });
+        let sums = rows.map(|rows| rows * 100.0);
+        let count = |slope, series| Part { slope, series, seen_splits, values: None };
+        let sum = |slope, series| Part { slope, series, seen_splits, values };
+        let check = |one: &[Part<'_>], other: &[Part<'_>]| {
+            let (one, other) =
+                (sample.room(one, 4_000.0).unwrap(), sample.room(other, 4_000.0).unwrap());
+            close(one.down, other.down);
+            close(one.up, other.up);
+        };
+        check(&[sum(1.0, &sums)], &[count(100.0, &rows)]);
+        check(&[sum(1.0, &sums), count(-25.0, &all)], &[count(100.0, &rows), count(-25.0, &all)]);
+        // Rare ones take more splits, as they do where they are counted.
+        let rare = Some(Values { count: 1e6, min: 0.0, max: 100.0 });
+        assert_eq!(sample.room(&[Part { values: rare, ..sum(1.0, &sums) }], 1e6), None);
+        // Others are no marks.
+        let other = rows.map(|rows| rows * 100.0 + 0.5);
+        assert!(sample.room(&[Part { values: rare, ..sum(1.0, &other) }], 4_000.0).is_some());
+    }
+
+    #[test]
+    fn a_negative_slope_turns_room_around() {
+        let room = Room { down: 1.0, up: 2.0 };
+        assert_eq!(room.scaled(-3.0), Room { down: 6.0, up: 3.0 });
+        assert_eq!(room.plus(room.scaled(-1.0)), Room { down: 3.0, up: 3.0 });
+    }
+}

@@ -1,0 +1,368 @@
+//! A model of a disk that loses power.
+//!
+//! What POSIX promises is all that it promises: the bytes of a file are durable once the file is
+//! synced, and a name (of a file or folder that was created, renamed or removed) once its folder
+//! is synced. Each change that is not durable may be there after a power cut or not, whatever
+//! became of the changes before it and after it.
+//!
+//! ```text
+//!   recorded operations ── replay ──► Disk ── crash(kept changes, bytes) ──► Image ── build ──► folder
+//! ```
+//!
+//! One thing is assumed beyond POSIX, as by every program that commits by a rename: a file that
+//! is renamed has its old name or its new one, or both where a [`Rename`] may be torn, but never
+//! none.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::super::fs::recorder::{FileId, Operation, preserve};
+
+/// How a rename from one folder to another is carried out by a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rename {
+    /// Both names change at once.
+    Atomic,
+    /// The new name may be there while the old one still is.
+    Torn,
+}
+
+/// The bytes that are found of a file that was not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bytes {
+    Written,
+    Lost,
+    Half,
+    Zeros,
+}
+
+#[derive(Debug, Clone)]
+enum Node {
+    Folder { names: BTreeMap<String, usize>, durable: BTreeMap<String, usize> },
+    File { id: FileId, bytes: Vec<u8>, durable: Vec<u8> },
+}
+
+/// A change of one name in a folder.
+#[derive(Debug, Clone)]
+struct Change {
+    folder: usize,
+    name: String,
+    node: usize,
+    /// Whether the node gets the name or loses it.
+    is_given: bool,
+}
+
+/// Changes that are durable together.
+#[derive(Debug, Clone)]
+struct Pending {
+    number: usize,
+    changes: Vec<Change>,
+    /// The change without which this one cannot be.
+    needs: Option<usize>,
+}
+
+/// A disk, and what of it is durable.
+#[derive(Debug, Clone)]
+pub(super) struct Disk {
+    base: PathBuf,
+    nodes: Vec<Node>,
+    pending: Vec<Pending>,
+    count: usize,
+    rename: Rename,
+}
+
+/// What is found on a disk after a power cut: folders, and files with their bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Image(pub(super) BTreeMap<String, Option<(FileId, Vec<u8>)>>);
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (path, file) in &self.0 {
+            match file {
+                None => writeln!(f, "{path}/")?,
+                Some((id, bytes)) => {
+                    writeln!(f, "{path} = {} {:?}", id.1, String::from_utf8_lossy(bytes))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Disk {
+    /// The disk that has the files and folders below `base`, all of them durable.
+    pub(super) fn scan(base: &Path, vault: &Path, rename: Rename) -> Disk {
+        let nodes = vec![Node::Folder { names: BTreeMap::new(), durable: BTreeMap::new() }];
+        let mut disk = Disk { base: base.to_owned(), nodes, pending: Vec::new(), count: 0, rename };
+        disk.add(base, vault);
+        disk.sync_all();
+        disk
+    }
+
+    fn add(&mut self, folder: &Path, vault: &Path) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                self.apply(&Operation::CreateFolder(path.clone()));
+                self.add(&path, vault);
+            } else {
+                let (id, preserved) = preserve(vault, &path);
+                if let Some(node) = self.find(id) {
+                    // A second name of a file.
+                    self.give(&path, node);
+                    continue;
+                }
+                self.apply(&Operation::CreateFile(path, id));
+                self.apply(&Operation::Write(id, std::fs::read(preserved).unwrap()));
+            }
+        }
+    }
+
+    fn names(&self, folder: usize) -> &BTreeMap<String, usize> {
+        match &self.nodes[folder] {
+            Node::Folder { names, .. } => names,
+            Node::File { .. } => panic!("a file in a folder's place"),
+        }
+    }
+
+    fn names_mut(&mut self, folder: usize) -> &mut BTreeMap<String, usize> {
+        match &mut self.nodes[folder] {
+            Node::Folder { names, .. } => names,
+            Node::File { .. } => panic!("a file in a folder's place"),
+        }
+    }
+
+    fn folder(&self, path: &Path) -> usize {
+        let below = path.strip_prefix(&self.base).unwrap();
+        below
+            .components()
+            .fold(0, |folder, part| self.names(folder)[part.as_os_str().to_str().unwrap()])
+    }
+
+    fn place(&self, path: &Path) -> (usize, String) {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        (self.folder(path.parent().unwrap()), name)
+    }
+
+    fn find(&self, wanted: FileId) -> Option<usize> {
+        let is_it = |node: &Node| matches!(node, Node::File { id, .. } if *id == wanted);
+        self.nodes.iter().position(is_it)
+    }
+
+    fn file(&mut self, id: FileId) -> &mut Node {
+        let node = self.find(id).unwrap();
+        &mut self.nodes[node]
+    }
+
+    /// Carries out an operation.
+    pub(super) fn apply(&mut self, operation: &Operation) {
+        match operation {
+            Operation::CreateFolder(path) => {
+                let node = Node::Folder { names: BTreeMap::new(), durable: BTreeMap::new() };
+                self.create(path, node);
+            }
+            Operation::CreateFile(path, id) => {
+                self.create(path, Node::File { id: *id, bytes: Vec::new(), durable: Vec::new() });
+            }
+            Operation::Write(id, more) => {
+                if let Node::File { bytes, .. } = self.file(*id) {
+                    bytes.extend_from_slice(more);
+                }
+            }
+            Operation::SyncFile(id) => {
+                if let Node::File { bytes, durable, .. } = self.file(*id) {
+                    durable.clone_from(bytes);
+                }
+            }
+            // Above the base everything is durable.
+            Operation::SyncFolder(path) if !path.starts_with(&self.base) => {}
+            Operation::SyncFolder(path) => self.sync_folder(self.folder(path)),
+            Operation::SyncAll => self.sync_all(),
+            Operation::Rename(from, to) => {
+                let ((from, old), (to, new)) = (self.place(from), self.place(to));
+                let node = self.names(from)[&old];
+                if self.names(to).get(&new) == Some(&node) {
+                    // Of two names of one file POSIX leaves both.
+                    return;
+                }
+                self.names_mut(from).remove(&old);
+                self.names_mut(to).insert(new.clone(), node);
+                let given = Change { folder: to, name: new, node, is_given: true };
+                let lost = Change { folder: from, name: old, node, is_given: false };
+                if self.rename == Rename::Atomic || from == to {
+                    self.change(vec![given, lost], None);
+                } else {
+                    let needs = self.change(vec![given], None);
+                    self.change(vec![lost], Some(needs));
+                }
+            }
+            Operation::Remove(path) => {
+                let (folder, name) = self.place(path);
+                let node = self.names_mut(folder).remove(&name).unwrap();
+                self.change(vec![Change { folder, name, node, is_given: false }], None);
+            }
+        }
+    }
+
+    fn create(&mut self, path: &Path, node: Node) {
+        self.nodes.push(node);
+        self.give(path, self.nodes.len() - 1);
+    }
+
+    fn give(&mut self, path: &Path, node: usize) {
+        let (folder, name) = self.place(path);
+        self.names_mut(folder).insert(name.clone(), node);
+        self.change(vec![Change { folder, name, node, is_given: true }], None);
+    }
+
+    fn change(&mut self, changes: Vec<Change>, needs: Option<usize>) -> usize {
+        self.count += 1;
+        self.pending.push(Pending { number: self.count, changes, needs });
+        self.count
+    }
+
+    /// Makes the changes in a folder durable. Of an atomic rename both names are durable once the
+    /// folder of the new one is synced; that of the old one does not do.
+    fn sync_folder(&mut self, folder: usize) {
+        for pending in std::mem::take(&mut self.pending) {
+            let waits = self.pending.iter().any(|other| Some(other.number) == pending.needs);
+            if pending.changes[0].folder == folder && !waits {
+                self.make_durable(&pending);
+            } else {
+                self.pending.push(pending);
+            }
+        }
+    }
+
+    fn make_durable(&mut self, pending: &Pending) {
+        for change in &pending.changes {
+            if let Node::Folder { durable, .. } = &mut self.nodes[change.folder] {
+                change.apply(durable);
+            }
+        }
+    }
+
+    fn sync_all(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            self.make_durable(&pending);
+        }
+        for node in &mut self.nodes {
+            if let Node::File { bytes, durable, .. } = node {
+                durable.clone_from(bytes);
+            }
+        }
+    }
+
+    /// Number of changes that are not durable.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The state after a power cut that spares the changes of which `is_kept` holds.
+    pub(super) fn crash(&self, is_kept: &dyn Fn(usize) -> bool, bytes: Bytes) -> Image {
+        let mut names: Vec<BTreeMap<String, usize>> = Vec::new();
+        for node in &self.nodes {
+            names.push(match node {
+                Node::Folder { durable, .. } => durable.clone(),
+                Node::File { .. } => BTreeMap::new(),
+            });
+        }
+        let mut lost = Vec::new();
+        for (index, pending) in self.pending.iter().enumerate() {
+            if is_kept(index) && pending.needs.is_none_or(|needs| !lost.contains(&needs)) {
+                for change in &pending.changes {
+                    change.apply(&mut names[change.folder]);
+                }
+            } else {
+                lost.push(pending.number);
+            }
+        }
+        let mut image = Image(BTreeMap::new());
+        self.collect(0, "", &names, bytes, &mut image);
+        image
+    }
+
+    fn collect(
+        &self,
+        folder: usize,
+        prefix: &str,
+        names: &[BTreeMap<String, usize>],
+        found: Bytes,
+        image: &mut Image,
+    ) {
+        for (name, node) in &names[folder] {
+            let path = format!("{prefix}{name}");
+            match &self.nodes[*node] {
+                Node::Folder { .. } => {
+                    image.0.insert(path.clone(), None);
+                    self.collect(*node, &format!("{path}/"), names, found, image);
+                }
+                Node::File { id, bytes, durable } => {
+                    let rest = &bytes[durable.len()..];
+                    let rest = match found {
+                        Bytes::Written => rest.to_vec(),
+                        Bytes::Lost => Vec::new(),
+                        Bytes::Half => rest[..rest.len() / 2].to_vec(),
+                        Bytes::Zeros => vec![0; rest.len()],
+                    };
+                    image.0.insert(path, Some((*id, [durable.as_slice(), &rest].concat())));
+                }
+            }
+        }
+    }
+}
+
+impl Change {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        if self.is_given {
+            names.insert(self.name.clone(), self.node);
+        } else if names.get(&self.name) == Some(&self.node) {
+            names.remove(&self.name);
+        }
+    }
+}
+
+/// The files of a recorded run, of which images are built: a file keeps its inode and the time of
+/// its last change through a power cut.
+pub(super) struct Vault {
+    folder: PathBuf,
+    found: BTreeMap<FileId, (Vec<u8>, SystemTime)>,
+}
+
+impl Vault {
+    pub(super) fn new(folder: &Path) -> Vault {
+        let mut found = BTreeMap::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = path.metadata().unwrap();
+            let state = (std::fs::read(&path).unwrap(), metadata.modified().unwrap());
+            found.insert((metadata.dev(), metadata.ino()), state);
+        }
+        Vault { folder: folder.to_owned(), found }
+    }
+
+    /// Makes the files and folders of an image below `base`.
+    pub(super) fn build(&mut self, image: &Image, base: &Path) {
+        std::fs::create_dir(base).unwrap();
+        for (path, file) in &image.0 {
+            let path = base.join(path);
+            let Some((id, bytes)) = file else {
+                std::fs::create_dir(path).unwrap();
+                continue;
+            };
+            let preserved = self.folder.join(id.1.to_string());
+            let (content, modified) = self.found.get_mut(id).unwrap();
+            if content != bytes {
+                std::fs::write(&preserved, bytes).unwrap();
+                let file = File::options().write(true).open(&preserved).unwrap();
+                file.set_modified(*modified).unwrap();
+                content.clone_from(bytes);
+            }
+            std::fs::hard_link(preserved, path).unwrap();
+        }
+    }
+}

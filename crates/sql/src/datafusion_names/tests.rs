@@ -1,0 +1,655 @@
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Schema;
+use datafusion::common::Statistics;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::MemTable;
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, UnboundedMemoryPool,
+};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, Literal, TryCastExpr,
+};
+use datafusion::physical_expr::window::{
+    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr,
+};
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr, ScalarFunctionExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
+};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect, displayable};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use parking_lot::Mutex;
+use regex::Regex;
+use tidemill_planning::asked;
+
+use super::*;
+use crate::fan_out_sorts::FanOutSorts;
+use crate::grouping_sets::NothingKnown;
+use crate::join_memory::JoinsInMemory;
+use crate::known_rows::{KnownRows, KnownToJoins};
+use crate::large_limits::LargeLimits;
+use crate::limit_barriers::LimitBarriers;
+use crate::pool::{OperatorKind, words};
+use crate::portions::KeepToBudget;
+use crate::projections::Projections;
+use crate::sorted_unions::CheckedPlan;
+use crate::unions_in_order::UnionsInOrder;
+use crate::windows::running_totals::EqualsAtOnce;
+use crate::windows::whole_partitions::OnePartitionAtATime;
+
+/// A pool that grants everything, and keeps the name of each consumer and whether it says that it spills.
+#[derive(Debug, Default)]
+struct Registry {
+    pool: UnboundedMemoryPool,
+    seen: Mutex<BTreeSet<(String, bool)>>,
+}
+
+impl fmt::Display for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a registry of consumers")
+    }
+}
+
+impl MemoryPool for Registry {
+    fn name(&self) -> &str {
+        "registry"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        // What stands in brackets is the number of a partition.
+        let name = consumer.name().split('[').next().unwrap_or_default().to_owned();
+        self.seen.lock().insert((name, consumer.can_spill()));
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.pool.grow(reservation, additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.pool.shrink(reservation, shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> PlanResult<()> {
+        self.pool.try_grow(reservation, additional)
+    }
+
+    fn reserved(&self) -> usize {
+        self.pool.reserved()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Infinite
+    }
+}
+
+/// What a test changes in DataFusion's own configuration.
+type Configure = fn(&mut ConfigOptions);
+
+fn one_partition(options: &mut ConfigOptions) {
+    options.execution.target_partitions = 1;
+}
+
+fn two_partitions(options: &mut ConfigOptions) {
+    options.execution.target_partitions = 2;
+}
+
+fn joins_that_sort(options: &mut ConfigOptions) {
+    options.execution.target_partitions = 2;
+    options.optimizer.prefer_hash_join = false;
+}
+
+/// DataFusion as it is, with `t`: 40 rows of `n`, a number, and `s`, a text, in two partitions.
+fn bare_session(configure: Configure, registry: &Arc<Registry>) -> SessionContext {
+    let mut config = SessionConfig::new();
+    configure(config.options_mut());
+    let pool: Arc<dyn MemoryPool> = Arc::clone(registry) as _;
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
+    let context = SessionContext::new_with_config_rt(config, runtime);
+    let batch = |numbers: std::ops::Range<i64>| {
+        let texts = StringArray::from_iter_values(numbers.clone().map(|n| format!("text {n}")));
+        let numbers = Int64Array::from_iter_values(numbers);
+        RecordBatch::try_from_iter([
+            ("n", Arc::new(numbers) as ArrayRef),
+            ("s", Arc::new(texts) as ArrayRef),
+        ])
+        .unwrap()
+    };
+    let partitions = vec![vec![batch(0..10), batch(10..20)], vec![batch(20..40)]];
+    let table = MemTable::try_new(partitions[0][0].schema(), partitions).unwrap();
+    context.register_table("t", Arc::new(table)).unwrap();
+    context
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+/// DataFusion's own plan of a query.
+fn bare_plan(configure: Configure, sql: &str) -> Arc<dyn ExecutionPlan> {
+    let context = bare_session(configure, &Arc::default());
+    runtime().block_on(async {
+        let rows = asked(&context, sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        rows.create_physical_plan().await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    })
+}
+
+/// The same before any rule for physical plans.
+fn unoptimized_plan(configure: Configure, sql: &str) -> Arc<dyn ExecutionPlan> {
+    let context = bare_session(configure, &Arc::default());
+    let state = SessionStateBuilder::new_from_existing(context.state())
+        .with_physical_optimizer_rules(Vec::new())
+        .build();
+    let context = SessionContext::new_with_state(state);
+    runtime()
+        .block_on(async { asked(&context, sql).unwrap().create_physical_plan().await.unwrap() })
+}
+
+#[test]
+fn datafusion_has_every_name() {
+    assert_eq!(missing_names(&required_names()), Vec::<String>::new());
+    check().unwrap();
+}
+
+#[test]
+fn a_name_that_datafusion_lacks_is_told_with_its_kind() {
+    let mut required = required_names();
+    for names in &mut required {
+        names.names = vec![names.names[0], "renamed"];
+    }
+    let expected = required.iter().map(|names| format!("{} `renamed`", names.kind));
+    assert_eq!(missing_names(&required), expected.collect::<Vec<_>>());
+    let message = report(&["table function `renamed`".into(), "physical rule `x`".into()]);
+    let message = message.unwrap_err().to_string();
+    let begin = format!(
+        "DataFusion {DATAFUSION_VERSION} has no table function `renamed`, physical rule `x`; "
+    );
+    assert!(message.contains(&begin), "{message}");
+}
+
+#[test]
+fn a_refusal_of_two_columns_of_one_name_says_so() {
+    let context = bare_session(two_partitions, &Arc::default());
+    for sql in ["SELECT n, CAST(n AS TEXT) FROM t", "SELECT sum(n), sum(CAST(n AS DOUBLE)) FROM t"]
+    {
+        let refusal = asked(&context, sql).unwrap_err().to_string();
+        assert!(refusal.contains(DUPLICATE_NAMES), "{sql}: {refusal}");
+    }
+}
+
+/// Consumers of memory: the query that has them, and for each its name, what the pool takes it for, and what a
+/// message calls it.
+#[test]
+fn each_consumer_of_memory_is_known_by_the_name_it_registers() {
+    use OperatorKind::{Channel, Groups, Holds, Merge, Partitions, Sort};
+    const JOIN: &str = "a join that holds one of its sides";
+    const MERGE: &str = "the merge of a sort";
+    const AGGREGATION: &str = "an aggregation that keeps its values";
+    const LIMIT: &str = "`ORDER BY … LIMIT`";
+    const REPARTITION: (&str, OperatorKind, &str) = ("RepartitionExec", Channel, "a step of");
+    type Expected<'a> = &'a [(&'a str, OperatorKind, &'a str)];
+    let cases: [(&str, Configure, Expected<'_>); 12] = [
+        (
+            "SELECT n FROM t ORDER BY n",
+            two_partitions,
+            &[
+                ("ExternalSorter", Sort, MERGE),
+                ("ExternalSorterMerge", Merge, MERGE),
+                ("SortPreservingMergeExec", Partitions, MERGE),
+            ],
+        ),
+        (
+            "SELECT n FROM t ORDER BY n LIMIT 3",
+            two_partitions,
+            &[("TopK", Holds, LIMIT), ("SortPreservingMergeExec", Partitions, MERGE)],
+        ),
+        (
+            "SELECT n, count(*) FROM t GROUP BY n",
+            two_partitions,
+            &[
+                ("PartialHashAggregateStream", Groups, AGGREGATION),
+                REPARTITION,
+                ("FinalHashAggregateStream", Groups, AGGREGATION),
+            ],
+        ),
+        ("SELECT sum(n) FROM t", two_partitions, &[("AggregateStream", Holds, AGGREGATION)]),
+        (
+            "SELECT a.s FROM t a JOIN t b ON a.n = b.n",
+            two_partitions,
+            &[("HashJoinInput", Holds, JOIN)],
+        ),
+        (
+            "SELECT a.s FROM t a JOIN t b ON a.n = b.n",
+            joins_that_sort,
+            &[
+                ("ExternalSorter", Sort, MERGE),
+                ("ExternalSorterMerge", Merge, MERGE),
+                REPARTITION,
+                ("SMJStream", Holds, "a join of rows of which very many are equal"),
+            ],
+        ),
+        ("SELECT a.s, b.n FROM t a, t b", two_partitions, &[("CrossJoinExec", Holds, JOIN)]),
+        (
+            "SELECT a.s, b.n FROM t a JOIN t b ON a.n < b.n",
+            two_partitions,
+            &[("NestedLoopJoinLoad", Holds, JOIN)],
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) \
+             SELECT * FROM r",
+            one_partition,
+            &[("RecursiveQuery", Holds, "a recursive query")],
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT 1 AS n UNION SELECT n + 1 FROM r WHERE n < 3) \
+             SELECT * FROM r",
+            one_partition,
+            &[
+                ("RecursiveQuery", Holds, "a recursive query"),
+                ("RecursiveQueryHashTable", Holds, "a recursive query"),
+            ],
+        ),
+        (
+            "SELECT n, count(*) FROM t GROUP BY ROLLUP (n)",
+            one_partition,
+            &[
+                ("FinalHashAggregateStream", Groups, AGGREGATION),
+                ("GroupedHashAggregateStream", Groups, AGGREGATION),
+            ],
+        ),
+        (
+            "SELECT n, count(*) FROM (SELECT n FROM t ORDER BY n LIMIT 30) GROUP BY n",
+            one_partition,
+            &[
+                ("TopK", Holds, LIMIT),
+                ("SortPreservingMergeExec", Partitions, MERGE),
+                ("GroupedHashAggregateStream", Holds, AGGREGATION),
+            ],
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (sql, configure, expected) in cases {
+        let registry = Arc::<Registry>::default();
+        let context = bare_session(configure, &registry);
+        runtime().block_on(async {
+            let plan = asked(&context, sql).unwrap().create_physical_plan().await.unwrap();
+            collect(plan, context.task_ctx()).await.unwrap();
+        });
+        let seen = registry.seen.lock().clone();
+        let names: BTreeSet<&str> = seen.iter().map(|(name, _)| name.as_str()).collect();
+        if names != expected.iter().map(|(name, ..)| *name).collect() {
+            wrong.push(format!("{sql}\nregisters {seen:?}"));
+            continue;
+        }
+        for (name, can_spill) in &seen {
+            let (_, kind, said) = expected.iter().find(|(known, ..)| known == name).unwrap();
+            let consumer = MemoryConsumer::new(format!("{name}[0]")).with_can_spill(*can_spill);
+            let found = OperatorKind::of(&consumer);
+            if found != *kind || !words(name).0.starts_with(said) {
+                wrong.push(format!("{sql}\n{name} is taken for {found:?}, {}", words(name).0));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether a plan has such a step.
+fn has(plan: &Arc<dyn ExecutionPlan>, is_it: impl Fn(&Arc<dyn ExecutionPlan>) -> bool) -> bool {
+    plan.exists(|step| Ok(is_it(step))).unwrap()
+}
+
+/// How often a plan has a step of ours of that name.
+fn count_of(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
+    let mut count = 0;
+    plan.apply(|step| {
+        count += usize::from(step.name() == name);
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .unwrap();
+    count
+}
+
+fn optimized(
+    rule: &dyn PhysicalOptimizerRule,
+    plan: Arc<dyn ExecutionPlan>,
+    configure: Configure,
+) -> Arc<dyn ExecutionPlan> {
+    let mut options = ConfigOptions::default();
+    configure(&mut options);
+    rule.optimize(plan, &options).unwrap()
+}
+
+/// Rows of which nobody asks.
+#[derive(Debug)]
+struct NoRows(Arc<Schema>);
+
+impl PartitionStream for NoRows {
+    fn schema(&self) -> &Arc<Schema> {
+        &self.0
+    }
+
+    fn execute(
+        &self,
+        _: Arc<datafusion::execution::TaskContext>,
+    ) -> datafusion::execution::SendableRecordBatchStream {
+        unreachable!("a plan that is not run")
+    }
+}
+
+/// A plan whose scans are ours: of two partitions that share their splits, and of 40 rows.
+fn over_known_rows(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    let plan = plan.transform_up(|step| {
+        if !step.children().is_empty() {
+            return Ok(Transformed::no(step));
+        }
+        let schema = step.schema();
+        let partition: Arc<dyn PartitionStream> = Arc::new(NoRows(Arc::clone(&schema)));
+        let partitions = vec![Arc::clone(&partition), partition];
+        let scan =
+            StreamingTableExec::try_new(Arc::clone(&schema), partitions, None, [], false, None)?;
+        let known = move || {
+            let mut known = Statistics::new_unknown(&schema);
+            known.num_rows = Precision::Inexact(40);
+            known
+        };
+        Ok(Transformed::yes(Arc::new(KnownRows::new(scan, Arc::new(known), true)) as _))
+    });
+    plan.data().unwrap()
+}
+
+/// Whether scans of ours tell a plan how many rows they have.
+fn tells_joins(plan: Arc<dyn ExecutionPlan>) -> bool {
+    let plan = optimized(&KnownToJoins, over_known_rows(plan), two_partitions);
+    has(&plan, |step| {
+        let known = StatisticsContext::new().compute(step.as_ref(), &StatisticsArgs::new());
+        step.is::<KnownRows>() && known.unwrap().num_rows.get_value() == Some(&40)
+    })
+}
+
+/// An operator that our rules look for.
+struct Recognised {
+    name: &'static str,
+    is_it: fn(&Arc<dyn ExecutionPlan>) -> bool,
+    /// A plan of bare DataFusion that has it.
+    plan: fn() -> Arc<dyn ExecutionPlan>,
+    /// Whether our rule does its work on that plan.
+    acts: fn(Arc<dyn ExecutionPlan>) -> bool,
+}
+
+macro_rules! recognised {
+    ($($operator:ident: $plan:expr, $acts:expr;)*) => {
+        &[$(Recognised {
+            name: stringify!($operator),
+            is_it: |step| step.is::<$operator>(),
+            plan: || $plan,
+            acts: $acts,
+        }),*]
+    };
+}
+
+const BUDGET: KeepToBudget = KeepToBudget { bytes_max: 1 << 20 };
+
+const OPERATORS: &[Recognised] = recognised! {
+    SortExec: bare_plan(two_partitions, "SELECT sum(n) OVER (PARTITION BY s ORDER BY n) FROM t"),
+    |plan| {
+        count_of(&optimized(&FanOutSorts, plan, two_partitions), "FanOutSort") == 1
+    };
+    // Rows of a limit that are many are sorted as all are.
+    SortExec: bare_plan(one_partition, "SELECT n FROM t ORDER BY n LIMIT 30"), |plan| {
+        let plan = optimized(&LargeLimits { bytes_max: 0 }, plan, one_partition);
+        !has(&plan, |step| step.is::<SortExec>() && step.fetch().is_some())
+    };
+    SortPreservingMergeExec: bare_plan(two_partitions, "SELECT n FROM t ORDER BY n"), |plan| {
+        count_of(&optimized(&FanOutSorts, plan, two_partitions), "FanOutSort") == 2
+    };
+    UnionExec: bare_plan(two_partitions, "SELECT n FROM t UNION ALL SELECT n FROM t"),
+    |_| merges_branches();
+    CoalescePartitionsExec: bare_plan(
+        one_partition,
+        "SELECT sum(n) FROM (SELECT n FROM t UNION ALL SELECT n FROM t)",
+    ), |plan| {
+        count_of(&optimized(&UnionsInOrder, plan, one_partition), "InOrder") == 1
+    };
+    GlobalLimitExec: unoptimized_plan(two_partitions, SORTED_LIMIT), keeps_rows_of_limit;
+    LocalLimitExec: unoptimized_plan(two_partitions, SORTED_LIMIT), keeps_rows_of_limit;
+    UnnestExec: unoptimized_plan(two_partitions, "SELECT unnest(make_array(n)) FROM t LIMIT 3"),
+    |plan| {
+        let rule = LimitBarriers { theirs: Arc::new(EnsureRequirements::new()) };
+        let plan = optimized(&rule, over_known_rows(plan), two_partitions);
+        let partitions = |step: &Arc<dyn ExecutionPlan>| step.output_partitioning().partition_count();
+        has(&plan, |step| step.is::<KnownRows>() && partitions(step) == 1)
+    };
+    ProjectionExec: bare_plan(two_partitions, "SELECT upper(s) FROM t"), |plan| {
+        count_of(&optimized(&BUDGET, plan, two_partitions), "Charge") == 1
+    };
+    FilterExec: bare_plan(two_partitions, "SELECT n FROM t WHERE repeat(s, n) <> s"), |plan| {
+        let plan = optimized(&BUDGET, plan, two_partitions);
+        has(&plan, |step| step.is::<FilterExec>() && step.children()[0].name() == "Portions")
+    };
+    AggregateExec: bare_plan(one_partition, "SELECT max(repeat(s, n)) FROM t"), |plan| {
+        let plan = optimized(&BUDGET, plan, one_partition);
+        has(&plan, |step| step.is::<AggregateExec>() && step.children()[0].name() == "Portions")
+    };
+    AggregateExec: bare_plan(one_partition, "SELECT n, count(*) FROM t GROUP BY ROLLUP (n)"),
+    |plan| {
+        count_of(&optimized(&NothingKnown, plan, one_partition), "Unknown") == 1
+    };
+    WindowAggExec: bare_plan(two_partitions, "SELECT count(*) OVER () FROM t"), |plan| {
+        count_of(&optimized(&OnePartitionAtATime, plan, two_partitions), "WholePartitions") == 1
+    };
+    BoundedWindowAggExec: bare_plan(two_partitions, "SELECT sum(n) OVER (ORDER BY n) FROM t"),
+    |plan| {
+        count_of(&optimized(&EqualsAtOnce, plan, two_partitions), "RunningTotals") == 1
+    };
+    HashJoinExec: bare_plan(two_partitions, "SELECT a.s FROM t a JOIN t b ON a.n = b.n"), |plan| {
+        let plan = optimized(&JoinsInMemory { bytes_max: 0 }, plan, two_partitions);
+        has(&plan, |step| step.is::<SortMergeJoinExec>())
+    };
+    HashJoinExec: bare_plan(two_partitions, "SELECT a.s FROM t a JOIN t b ON a.n = b.n"),
+    tells_joins;
+    CrossJoinExec: bare_plan(two_partitions, "SELECT a.s, b.n FROM t a, t b"), tells_joins;
+    NestedLoopJoinExec: bare_plan(two_partitions, "SELECT a.s, b.n FROM t a JOIN t b ON a.n < b.n"),
+    tells_joins;
+    // Above a join with a condition, projections stay.
+    SortMergeJoinExec: bare_plan(
+        joins_that_sort,
+        "SELECT a.s FROM t a LEFT JOIN t b ON a.n = b.n AND a.n + b.n > 3",
+    ), |plan| {
+        let rule = Projections { theirs: Arc::new(ProjectionPushdown::new()) };
+        Arc::ptr_eq(&plan, &optimized(&rule, Arc::clone(&plan), joins_that_sort))
+    };
+};
+
+/// A limit that takes rows in the order of their source, and a sort above it.
+const SORTED_LIMIT: &str = "SELECT n FROM (SELECT n FROM t LIMIT 3 OFFSET 1) ORDER BY n";
+
+/// Whether no sort is moved below a limit.
+fn keeps_rows_of_limit(plan: Arc<dyn ExecutionPlan>) -> bool {
+    let rule = LimitBarriers { theirs: Arc::new(EnsureRequirements::new()) };
+    let plan = optimized(&rule, plan, two_partitions);
+    let is_limit = |step: &Arc<dyn ExecutionPlan>| step.is::<GlobalLimitExec>();
+    let is_sort = |step: &Arc<dyn ExecutionPlan>| step.is::<SortExec>();
+    has(&plan, is_sort)
+        && has(&plan, is_limit)
+        && !has(&plan, |step| is_limit(step) && has(step, is_sort))
+}
+
+/// Whether a merge of branches that are sorted is taken as it is: in each branch both columns are one.
+fn merges_branches() -> bool {
+    let branch = || bare_plan(one_partition, "SELECT n AS x, n AS y FROM t ORDER BY n");
+    let union = UnionExec::try_new(vec![branch(), branch()]).unwrap();
+    let by = |index: usize, name: &str| {
+        PhysicalSortExpr::new_default(Arc::new(Column::new(name, index)) as _)
+    };
+    let order = LexOrdering::new([by(0, "x"), by(1, "y")]).unwrap();
+    let merge: Arc<dyn ExecutionPlan> = Arc::new(SortPreservingMergeExec::new(order, union));
+    let plan = optimized(&CheckedPlan, merge, two_partitions);
+    plan.children()[0].is::<UnionExec>()
+}
+
+/// Operators that a rule of another crate looks for, and the test that fails where it does not act.
+const TESTED_IN_QUERY: [(&str, &str); 2] = [
+    ("StreamingTableExec", "query: steps_make_what_the_plan_makes"),
+    ("CooperativeExec", "query: steps_make_what_the_plan_makes"),
+];
+
+#[test]
+fn each_operator_is_in_a_plan_and_our_rule_acts_on_it() {
+    let mut wrong = Vec::new();
+    for Recognised { name, is_it, plan, acts } in OPERATORS {
+        let plan = plan();
+        let shown = displayable(plan.as_ref()).indent(true).to_string();
+        if !has(&plan, is_it) {
+            wrong.push(format!("no {name} in\n{shown}"));
+        } else if !acts(plan) {
+            wrong.push(format!("our rule leaves {name} as it is in\n{shown}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_expression_is_made_of_what_is_written() {
+    fn is<T: PhysicalExpr + 'static>(expr: &Arc<dyn PhysicalExpr>) -> bool {
+        expr.is::<T>()
+    }
+    type Is = fn(&Arc<dyn PhysicalExpr>) -> bool;
+    let cases: [(&str, Is); 7] = [
+        ("n", is::<Column>),
+        ("'text'", is::<Literal>),
+        ("upper(s)", is::<ScalarFunctionExpr>),
+        ("s || 'text'", is::<BinaryExpr>),
+        ("CAST(n AS TEXT)", is::<CastExpr>),
+        ("TRY_CAST(n AS TEXT)", is::<TryCastExpr>),
+        ("CASE WHEN n > 1 THEN s ELSE 'text' END", is::<CaseExpr>),
+    ];
+    for (sql, is_it) in cases {
+        let plan = bare_plan(one_partition, &format!("SELECT {sql} AS x, n FROM t WHERE n > 0"));
+        let found = plan.exists(|step| {
+            let columns = step.downcast_ref::<ProjectionExec>();
+            Ok(columns.is_some_and(|step| is_it(&step.expr()[0].expr)))
+        });
+        assert!(found.unwrap(), "{sql}: {plan:?}");
+    }
+    type IsCall = fn(&dyn std::any::Any) -> bool;
+    fn is_function(call: &dyn std::any::Any) -> bool {
+        let call = call.downcast_ref::<StandardWindowExpr>();
+        call.is_some_and(|call| call.get_standard_func_expr().as_any().is::<WindowUDFExpr>())
+    }
+    let calls: [(&str, IsCall); 3] = [
+        ("sum(n) OVER (ORDER BY n)", |call| call.is::<PlainAggregateWindowExpr>()),
+        ("sum(n) OVER (ORDER BY n ROWS 1 PRECEDING)", |call| {
+            call.is::<SlidingAggregateWindowExpr>()
+        }),
+        ("rank() OVER (ORDER BY n)", is_function),
+    ];
+    for (sql, is_it) in calls {
+        let plan = bare_plan(one_partition, &format!("SELECT {sql} FROM t"));
+        let found = plan.exists(|step| {
+            let step = step.downcast_ref::<BoundedWindowAggExec>();
+            Ok(step.is_some_and(|step| is_it(step.window_expr()[0].as_any())))
+        });
+        assert!(found.unwrap(), "{sql}: {plan:?}");
+    }
+}
+
+/// The sources of the crates that know plans, each without its tests.
+fn sources() -> Vec<(PathBuf, String)> {
+    fn read(folder: &Path, tests: &Regex, found: &mut Vec<(PathBuf, String)>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !path.ends_with("tests") {
+                    read(&path, tests, found);
+                }
+            } else if !path.ends_with("tests.rs") && path.extension().is_some_and(|of| of == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let own = tests.split(&text).next().unwrap_or_default().to_owned();
+                found.push((path, own));
+            }
+        }
+    }
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let tests = Regex::new(r"(?m)^#\[cfg\(test\)\]\n(?:pub\(crate\) )?mod ").unwrap();
+    let mut found = Vec::new();
+    for name in ["sql", "tables", "query"] {
+        read(&crates.join(name).join("src"), &tests, &mut found);
+    }
+    found
+}
+
+#[test]
+fn each_operator_that_the_code_looks_for_has_a_test() {
+    let looked_for = Regex::new(r"\b(?:downcast_ref|is)::<(\w+Exec)>").unwrap();
+    let known: BTreeSet<&str> = OPERATORS.iter().map(|operator| operator.name).collect();
+    let in_query: BTreeSet<&str> = TESTED_IN_QUERY.iter().map(|(name, _)| *name).collect();
+    let mut found = BTreeSet::new();
+    for (path, text) in sources() {
+        for operator in looked_for.captures_iter(&text) {
+            let name = &operator[1];
+            let is_known = known.contains(name) || in_query.contains(name);
+            assert!(is_known, "{}: `{name}` needs a row in OPERATORS", path.display());
+            found.insert(name.to_owned());
+        }
+    }
+    let gone: Vec<_> = known.union(&in_query).filter(|name| !found.contains(**name)).collect();
+    assert!(gone.is_empty(), "nobody looks for {gone:?} any more");
+}
+
+/// Files that know functions by what is written in SQL, or by the names of our own states.
+const OTHER_NAMES: [&str; 7] = [
+    "/dialects/",
+    "/messages.rs",
+    "/names.rs",
+    "/syntax/",
+    "/tables/src/merge.rs",
+    "/tables/src/summary.rs",
+    "/unknown_functions.rs",
+];
+
+#[test]
+fn no_function_is_recognised_by_a_name_of_its_own() {
+    let functions: HashSet<String> = required_names().iter().flat_map(|of| (of.known)()).collect();
+    // `x.name() == "sum"`, `matches!(x.name(), "sum" | …)`.
+    let compared = Regex::new(r#"\bname\(\)\s*[=!]=\s*"(\w+)"|name\(\),\s*"(\w+)""#).unwrap();
+    // An arm of a match, or an item of a list on a line of its own.
+    let listed = Regex::new(r#"(?m)^\s*\(?"(\w+)"(?:,$| [|=i]|, \[)"#).unwrap();
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        let shown = path.display().to_string();
+        if OTHER_NAMES.iter().any(|other| shown.contains(other)) {
+            continue;
+        }
+        for found in compared.captures_iter(&text).chain(listed.captures_iter(&text)) {
+            let name = found.iter().skip(1).flatten().next().unwrap().as_str();
+            if functions.contains(name) {
+                wrong.push(format!("{shown}: {}", found[0].trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\nbelong in datafusion_names.rs", wrong.join("\n"));
+}

@@ -1,0 +1,202 @@
+//! Sorts that stay above the limits that they are written above.
+//!
+//! `EnsureRequirements` moves a required order down the plan to the place where sorting is cheapest. It moves it
+//! through a `GlobalLimitExec` too, because a limit hands on rows in the order of its input. But a sort below a
+//! limit changes which rows the limit keeps: `SELECT x FROM (SELECT x FROM t LIMIT 2) ORDER BY x` returns the two
+//! smallest rows of `t`, and with an OFFSET the moved sort keeps too few rows for the limit to skip. Windows, groups
+//! and joins by sorting require an order as well.
+//!
+//! [`LimitBarriers`] runs the rule once for the plan below each limit and once for the plan above it, in which the
+//! limit stands as a leaf. Nothing moves through a leaf. A plan has few limits, so this costs microseconds.
+//!
+//! A limit whose input is in the order of its sources (there are only filters, projections and the like between them)
+//! takes the first rows of that order. So the plan below it runs on one partition, which reads the splits one after
+//! another: several threads would hand on rows as they come, and the limit would keep others in each run. The rest of
+//! the plan keeps its threads.
+
+use std::sync::Arc;
+
+use datafusion::common::Statistics;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use tidemill_base::error::Error;
+
+use crate::known_rows::KnownRows;
+use crate::messages::external;
+use crate::unions_in_order::UnionsInOrder;
+
+/// DataFusion's rule that places sorts, kept from moving one through a limit.
+#[derive(Debug)]
+pub(crate) struct LimitBarriers {
+    /// DataFusion's rule.
+    pub theirs: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+}
+
+impl PhysicalOptimizerRule for LimitBarriers {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let ordered =
+            plan.transform_down(|step| match is_limit(&step) && is_in_source_order(&step) {
+                true => on_one_partition(step),
+                false => Ok(Transformed::no(step)),
+            });
+        let above = ordered.data()?.transform_up(|step| {
+            if !is_limit(&step) {
+                return Ok(Transformed::no(step));
+            }
+            let plan = match is_in_source_order(&step) {
+                true => self.ensure_in_source_order(step, config)?,
+                false => self.theirs.optimize(step, config)?,
+            };
+            Ok(Transformed::yes(Arc::new(LimitLeaf { plan }) as _))
+        });
+        restore_limits(self.theirs.optimize(above.data()?, config)?)
+    }
+
+    fn name(&self) -> &str {
+        self.theirs.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.theirs.schema_check()
+    }
+}
+
+impl LimitBarriers {
+    /// Runs the rule for a limit that takes the first rows of its sources, without spreading them over partitions.
+    fn ensure_in_source_order(
+        &self,
+        limit: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let mut config = config.clone();
+        config.execution.target_partitions = 1;
+        config.optimizer.enable_round_robin_repartition = false;
+        UnionsInOrder.optimize(self.theirs.optimize(limit, &config)?, &config)
+    }
+}
+
+/// Whether the rows of a step come in the order of the sources below it.
+fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
+    let keeps_order = step.is::<UnionExec>()
+        || step.is::<UnnestExec>()
+        || !step.is::<SortExec>()
+            && step.maintains_input_order().into_iter().all(|is_kept| is_kept)
+            && step.required_input_ordering().iter().all(Option::is_none);
+    keeps_order && step.children().into_iter().all(is_in_source_order)
+}
+
+/// Has the scans below a step read their splits one after another.
+fn on_one_partition(
+    step: Arc<dyn ExecutionPlan>,
+) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
+    step.transform_down(|step| {
+        let scan = step.downcast_ref::<KnownRows>().map(KnownRows::in_source_order).transpose()?;
+        Ok(match scan.flatten() {
+            Some(scan) => Transformed::yes(scan as _),
+            None => Transformed::no(step),
+        })
+    })
+}
+
+fn is_limit(step: &Arc<dyn ExecutionPlan>) -> bool {
+    step.is::<GlobalLimitExec>() || step.is::<LocalLimitExec>()
+}
+
+/// Puts the limits back in the place of their leaves.
+fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|step| match step.downcast_ref::<LimitLeaf>() {
+        Some(leaf) => Ok(Transformed::yes(restore_limits(Arc::clone(&leaf.plan))?)),
+        None => Ok(Transformed::no(step)),
+    })
+    .data()
+}
+
+/// A limit and the plan below it, as a step without inputs.
+#[derive(Debug)]
+struct LimitLeaf {
+    plan: Arc<dyn ExecutionPlan>,
+}
+
+impl DisplayAs for LimitLeaf {
+    fn fmt_as(
+        &self,
+        format: DisplayFormatType,
+        f: &mut std::fmt::Formatter<'_>,
+    ) -> std::fmt::Result {
+        self.plan.fmt_as(format, f)
+    }
+}
+
+impl ExecutionPlan for LimitLeaf {
+    fn name(&self) -> &str {
+        "LimitLeaf"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.plan.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        match children.is_empty() {
+            true => Ok(self),
+            false => Err(external(Error::Internal("a leaf was given an input".into()))),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        self.plan.execute(partition, context)
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> PlanResult<Arc<Statistics>> {
+        let args = StatisticsArgs::new().with_partition(args.partition());
+        StatisticsContext::new().compute(self.plan.as_ref(), &args)
+    }
+}
