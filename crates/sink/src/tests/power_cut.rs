@@ -409,6 +409,23 @@ fn an_output_below_folders_of_a_killed_run_survives_a_power_cut() {
     }
 }
 
+/// Other programs may put files into folders that a run has just made.
+#[test]
+fn an_output_below_new_folders_that_others_use_survives_a_power_cut() {
+    let rows = numbers(1..4, "x");
+    let work = |base: &Path| {
+        let spec = SinkSpec::new(format!("{}/a/b/x.csv", base.display()));
+        let mut sink = Sink::create(&spec, rows.schema(), &RunId::new(), 500)?;
+        sink.write(&rows)?;
+        let theirs = ["a/theirs", "a/b/theirs"].map(|name| base.join(name));
+        theirs.iter().for_each(|path| std::fs::write(path, "").unwrap());
+        sink.commit()?;
+        theirs.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        Ok(())
+    };
+    assert!(whole_or_absent(&[], &["a/b"], Rename::Atomic, &work) > 20);
+}
+
 #[test]
 fn an_output_below_folders_of_a_live_run_survives_a_power_cut() {
     let rows = numbers(1..4, "x");
