@@ -9,10 +9,11 @@ use std::process::{Child, Command};
 
 use crate::Place;
 
-/// Resident memory of a run with `--memory 64M`, in MiB: the budget, and a slack for the program's own code and libraries
-/// (some 50 MiB), what readers and writers gather, and what the allocator keeps of freed memory.
+/// Resident memory of a run with `--memory 64M`, in MiB: the budget, and a slack for the program's own code (72 MiB of
+/// its file), for what readers and writers gather, for what spills and answers copy on their way, and for what the
+/// allocator keeps of freed memory.
 const RESIDENT_MIB_MAX: u64 = 64 + SLACK_MIB;
-const SLACK_MIB: u64 = 96;
+const SLACK_MIB: u64 = 160;
 
 /// Rows of the input, of about 60 bytes.
 const ROWS: u64 = 1 << 20;
@@ -41,7 +42,9 @@ fn ended(child: Child) -> (bool, u64) {
     // SAFETY: all bytes zero are a value of it, and the call has filled it.
     let usage = unsafe { usage.assume_init() };
     let unit = if cfg!(target_os = "macos") { 1 << 20 } else { 1 << 10 };
-    (status == 0, u64::try_from(usage.ru_maxrss).unwrap() / unit)
+    // An answer from a sample is 3.
+    let is_well = libc::WIFEXITED(status) && matches!(libc::WEXITSTATUS(status), 0 | 3);
+    (is_well, u64::try_from(usage.ru_maxrss).unwrap() / unit)
 }
 
 /// Runs a command without looking at its answer; gives its resident memory at its peak, in MiB.
@@ -66,22 +69,22 @@ const KINDS: &[(&str, &str, &[&str])] = &[
     ("min(s), max(s)", "n // 2", &[]),
     ("min(n), max(f)", "s", &[]),
     ("bit_and(n), bit_or(n), bit_xor(n)", "s", &[]),
-    ("median(f), percentile_cont(f, 0.3)", "n // 2", &[]),
+    ("median(f), percentile_cont(f, 0.3)", "s", &[]),
     ("stddev(f), var(n)", "n // 2", &[]),
     ("corr(f, n), regr_slope(n, f)", "n // 2", &[]),
-    ("unique(s)", "n // 4", &[]),
+    ("unique(s)", "n // 2", &[]),
     ("hll_sketch(s)", "n // 4", &[]),
     (
         "hll_union(CASE WHEN f < 500000 THEN '\\x128b7f0000000000000002' ELSE '\\x118b7f' END)",
-        "n // 4",
+        "s",
         &[],
     ),
-    ("quantile(f, 0.5, 0.9)", "n // 4", &[]),
+    ("quantile(f, 0.5, 0.9)", "n // 2", &[]),
     ("histogram(f, 5)", "n // 4", &[]),
-    ("bootstrap_sum(n, s) FILTER (WHERE n < 60000)", "n % 20000", &[]),
-    ("unique_exact(n), id_set(n)", "n // 4", &[]),
+    ("bootstrap_sum(n, s)", "n // 2", &[]),
+    ("unique_exact(n), id_set(n)", "s", &[]),
     ("unique_exact(s)", "n // 4", &[]),
-    ("id_set_union(CASE WHEN f < 500000 THEN '\\x910108' ELSE '\\x9100' END)", "n // 2", &[]),
+    ("id_set_union(CASE WHEN f < 500000 THEN '\\x910108' ELSE '\\x9100' END)", "s", &[]),
     ("distinct_values(s, 40)", "n // 4", &[]),
     ("distinct_sample(s, 8), distinct_sample(n, 5, f)", "n // 4", &[]),
     ("inverse_histogram(s, 8)", "n // 4", &[]),
@@ -95,8 +98,8 @@ const KINDS: &[(&str, &str, &[&str])] = &[
     ("array_agg(s ORDER BY f)", "n // 8", &[]),
     ("string_agg(s, '+')", "n // 8", &[]),
     ("count(DISTINCT s)", "n // 8", &[]),
-    ("sum(f), count(*)", "n % 200000", &["--sample", "99%"]),
-    ("quantile(f, 0.5), avg(f)", "n % 100000", &["--sample", "99%"]),
+    ("sum(f), count(*)", "n % 50000", &["--sample", "99%"]),
+    ("quantile(f, 0.5), avg(f)", "n % 20000", &["--sample", "99%"]),
 ];
 
 #[test]
@@ -133,6 +136,9 @@ fn a_table_in_the_order_of_its_input_keeps_to_the_budget_however_large_it_is() {
 
 /// How many files are read at once: each by a program that stays after its last line.
 const STALLED: usize = 32;
+
+/// The buffers of a thread that reads, in MiB; it keeps them while it waits.
+const READER_MIB: u64 = 3;
 
 #[test]
 fn tables_of_stalled_threads_keep_to_the_budget() {
@@ -179,5 +185,6 @@ fn tables_of_stalled_threads_keep_to_the_budget() {
     assert!(is_well, "{}", fs::read_to_string(said).unwrap());
     println!("{resident_mib} MiB");
     assert_eq!(place.read("out.csv").lines().count(), 1 + 100_000 * STALLED);
-    assert!(resident_mib <= RESIDENT_MIB_MAX, "{resident_mib} MiB");
+    let readers_mib = READER_MIB * STALLED as u64;
+    assert!(resident_mib <= RESIDENT_MIB_MAX + readers_mib, "{resident_mib} MiB");
 }
