@@ -176,8 +176,8 @@ mod tests {
         ] {
             let text = format!("{{\"storage_options\":{options}}}");
             let asked: AskedSource = serde_json::from_str(&text).unwrap();
-            let error = asked.spec().unwrap_err();
-            assert!(matches!(error, Error::Usage { .. }), "{options}: {error}");
+            let error = tidemill_base::Error::from(asked.spec().unwrap_err());
+            assert!(matches!(error, tidemill_base::Error::Usage { .. }), "{options}: {error}");
             assert!(!error.to_string().contains("hush"), "{options}: {error}");
         }
     }
