@@ -1107,6 +1107,12 @@ impl Found<'_> {
             |condition: &Expr, holds| self.exception(input, (condition, holds), estimate, result);
         match condition {
             Expr::Alias(alias) => of(&alias.expr, holds),
+            // What several columns have in common is computed below them.
+            Expr::Column(column) => {
+                let index = input.schema().index_of_column(column).ok()?;
+                let (input, condition) = definition(input, index)?;
+                self.exception(input, (condition, holds), estimate, result)
+            }
             Expr::Not(inner) if holds => of(inner, false),
             Expr::IsNull(value) if holds => self.exception_of_null(input, value, estimate),
             Expr::IsNotNull(value) if !holds => self.exception_of_null(input, value, estimate),
@@ -1270,6 +1276,23 @@ impl Found<'_> {
             true => Is::Exact,
             false => Is::Seen,
         }
+    }
+}
+
+/// The expression that a column of a plan is computed by, and the plan below that it is of.
+fn definition(plan: &LogicalPlan, index: usize) -> Option<(&LogicalPlan, &Expr)> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            Some((projection.input.as_ref(), projection.expr.get(index)?))
+        }
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::SubqueryAlias(_) => match plan.inputs()[..] {
+            [input] => definition(input, index),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
