@@ -25,7 +25,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, external, floats};
 use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
 use tidemill_tables::summary::Summary;
-use tidemill_tables::{Aggregate, Function, TableSpec, supports};
+use tidemill_tables::{Aggregate, Function, TableSpec, makes_branches, supports};
 
 use crate::build_sides::{BuildSide, StreamPlanner};
 use crate::turbo::bounds::{Bounds, FINISHED};
@@ -70,14 +70,17 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Whether more rows may leave the map than enter it.
+    /// Whether a table may count more rows than enter the map.
     ///
     /// # Errors
     /// As DataFusion's tree walk.
     pub(crate) fn may_multiply(&self) -> Result<bool> {
-        let multiplies =
-            |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_) | LogicalPlan::Unnest(_)));
-        self.map.exists(multiplies).told()
+        let multiplies = |node: &LogicalPlan| match node {
+            LogicalPlan::Join(_) => true,
+            LogicalPlan::Unnest(step) => !makes_branches(step),
+            _ => false,
+        };
+        self.map.exists(|node| Ok(multiplies(node))).told()
     }
 }
 

@@ -24,7 +24,7 @@ use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::functions_nested::expr_fn::array_element;
 use datafusion::logical_expr::expr::{AggregateFunction, Sort};
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when,
+    Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Unnest, lit, when,
 };
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
@@ -149,6 +149,11 @@ const OF_ONE_ROW: &str = "value of one row";
 /// Whether a call is of that function, to which no order of rows matters.
 pub fn is_of_one_row(call: &AggregateFunction) -> bool {
     call.func.aliases().iter().any(|alias| alias == OF_ONE_ROW)
+}
+
+/// Whether a step makes the branches of counts: each branch has every row of its input once.
+pub fn makes_branches(step: &Unnest) -> bool {
+    step.exec_columns.iter().any(|column| column.name == BRANCH)
 }
 
 fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {

@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-pub use distinct::is_of_one_row;
+pub use distinct::{is_of_one_row, makes_branches};
 use groups::GroupIndex;
 pub use scatter::Scatter;
 pub use spec::{Aggregate, BitsOf, Function, Precision, Switch, TableSpec, position, top_k_type};

@@ -527,7 +527,7 @@ mod tests {
         }
         let missing = TokenFiles { any: Some(Path::new("/nowhere/token")), admin: None };
         let error = find_token(Right::Query, missing, |_| None, None).unwrap_err();
-        assert!(matches!(error, Error::Io { .. }), "{error}");
+        assert!(matches!(error, Error::NotFound { .. }), "{error}");
     }
 
     #[test]
