@@ -128,7 +128,6 @@ fn an_expression_has_intervals_where_it_is_one_formula_in_every_row() {
         ("zeroifnull(sum(a))", All),
         ("nullifzero(count(*))", All),
         ("nullif(sum(a), 7)", All),
-        ("nullif(sum(a), z)", All),
         ("nvl2(sum(c), sum(c), 0)", All),
         ("CASE WHEN sum(c) IS NULL THEN 0 ELSE sum(c) / count(*) END", All),
         ("CASE WHEN count(*) = 0 THEN NULL ELSE count(*) END", All),
