@@ -6,8 +6,9 @@
 //! smallest rows of `t`, and with an OFFSET the moved sort keeps too few rows for the limit to skip. Windows, groups
 //! and joins by sorting require an order as well.
 //!
-//! [`LimitBarriers`] runs the rule once for the plan below each limit and once for the plan above it, in which the
-//! limit stands as a leaf. Nothing moves through a leaf. A plan has few limits, so this costs microseconds.
+//! [`LimitBarriers`] runs the rule once for the plan below each limit that has steps above it, and once for the plan
+//! above, in which the limit stands as a leaf. Nothing moves through a leaf. A plan has few limits, so this costs
+//! microseconds.
 //!
 //! A limit whose input is in the order of its sources (there are only filters, projections and the like between them)
 //! takes the first rows of that order. So the plan below it runs on one partition, which reads the splits one after
@@ -23,7 +24,10 @@ use datafusion::error::Result as PlanResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
@@ -56,17 +60,8 @@ impl PhysicalOptimizerRule for LimitBarriers {
                 true => on_one_partition(step),
                 false => Ok(Transformed::no(step)),
             });
-        let above = ordered.data()?.transform_up(|step| {
-            if !is_limit(&step) {
-                return Ok(Transformed::no(step));
-            }
-            let plan = match is_in_source_order(&step) {
-                true => self.ensure_in_source_order(step, config)?,
-                false => self.theirs.optimize(step, config)?,
-            };
-            Ok(Transformed::yes(Arc::new(LimitLeaf { plan }) as _))
-        });
-        restore_limits(self.theirs.optimize(above.data()?, config)?)
+        let above = self.cut_limits(ordered.data()?, true, config)?;
+        restore_limits(self.theirs.optimize(above, config)?)
     }
 
     fn name(&self) -> &str {
@@ -79,6 +74,33 @@ impl PhysicalOptimizerRule for LimitBarriers {
 }
 
 impl LimitBarriers {
+    /// Puts leaves in the place of limits, each with the plan below it as the rule makes it.
+    ///
+    /// A limit with nothing but projections above it (`is_top`) stays, as no sort can move through it, unless its rows
+    /// are in the order of its sources.
+    fn cut_limits(
+        &self,
+        step: Arc<dyn ExecutionPlan>,
+        is_top: bool,
+        config: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let passes = step.is::<ProjectionExec>() || step.is::<OutputRequirementExec>();
+        let is_below_top = is_top && (passes || is_limit(&step));
+        let inputs = step.children().into_iter().map(Arc::clone);
+        let inputs = inputs.map(|input| self.cut_limits(input, is_below_top, config));
+        let inputs = inputs.collect::<PlanResult<Vec<_>>>()?;
+        let step = replace_children_if_necessary(step, inputs)?;
+        let is_ordered = is_limit(&step) && is_in_source_order(&step);
+        if !is_limit(&step) || is_top && !is_ordered {
+            return Ok(step);
+        }
+        let plan = match is_ordered {
+            true => self.ensure_in_source_order(step, config)?,
+            false => self.theirs.optimize(step, config)?,
+        };
+        Ok(Arc::new(LimitLeaf { plan }))
+    }
+
     /// Runs the rule for a limit that takes the first rows of its sources, without spreading them over partitions.
     fn ensure_in_source_order(
         &self,
