@@ -141,7 +141,7 @@ pub(crate) const TEXT: Splits = Splits { count: 4_096, rows: 250.0, is_even: fal
 
 /// A group's rows in a split.
 #[derive(Clone, Copy)]
-struct Held {
+struct GroupRows {
     count: f64,
     sum: f64,
     min: f64,
@@ -151,7 +151,7 @@ struct Held {
 struct Data {
     weights: Vec<f64>,
     rows: Vec<f64>,
-    held: Vec<Held>,
+    held: Vec<GroupRows>,
 }
 
 impl Data {
@@ -166,7 +166,7 @@ impl Data {
             };
             let (share, times) = place_of(place, random);
             let count = random.binomial(rows, share);
-            let mut held = Held { count, sum: 0.0, min: f64::INFINITY, max: 0.0 };
+            let mut held = GroupRows { count, sum: 0.0, min: f64::INFINITY, max: 0.0 };
             let drawn = count.min(VALUES_MAX);
             for _ in 0..drawn as u64 {
                 let value = times
@@ -290,7 +290,7 @@ fn run(data: &Data, count: usize, read: usize, seed: u64, has_room: bool, outcom
         rooms[2].map(|room| sample.ratio(&sums, &rows, seen_splits, room)),
         rooms[3].map(|room| sample.ratio(&marks, &all_rows, read as u64, room)),
     ];
-    let total = |of: fn(&Held) -> f64| data.held.iter().map(of).sum::<f64>();
+    let total = |of: fn(&GroupRows) -> f64| data.held.iter().map(of).sum::<f64>();
     let (rows_exact, sum_exact) = (total(|held| held.count), total(|held| held.sum));
     let share_exact = rows_exact / data.rows.iter().sum::<f64>();
     let exact = [rows_exact, sum_exact, sum_exact / rows_exact, share_exact];
