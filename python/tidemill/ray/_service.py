@@ -58,7 +58,10 @@ _REQUEST_SECONDS = 10.0
 #: An answer that is no job's is taken within so many seconds.
 _ANSWER_SECONDS = 10.0
 
-#: So many connections may be without a token that was looked at; of more, the first is closed.
+#: Maximum time that a refusal waits for the rest of its request, in seconds.
+_LINGER_SECONDS = 2.0
+
+#: Maximum number of connections without a valid token. Of more, the oldest is closed.
 _STRANGERS_MAX = 64
 
 #: How often it is looked whether a client is still there, in seconds.
@@ -129,20 +132,37 @@ class _Handler(socketserver.BaseRequestHandler):
     request: socket.socket
 
     def handle(self) -> None:
-        """Read a request, and answer it."""
+        """Read a request, and answer it.
+
+        A connection is always one of two limited numbers: the connections without a valid token, or
+        the open requests of its peer. That includes the time of a refusal.
+        """
         until = time.monotonic() + _REQUEST_SECONDS
-        with contextlib.suppress(OSError, ClientGoneError):
-            try:
-                with self.server.stranger(self.request):
-                    self.server.secure(self, until)
-                    request = self._read_head(until)
-                    asker = self._judge_token(request)
-                with self.server.counted(asker):
-                    self._answer(request, asker, until)
-            except RefusedError as refused:
-                told = {"message": refused.message, "hint": refused.hint}
-                self._tell(refused.status, told)
-                self._linger()
+        ends = (OSError, ClientGoneError, RefusedError)
+        with contextlib.suppress(*ends), contextlib.ExitStack() as counting:
+            with self.server.stranger(self.request), self._refusals():
+                self._secure(until)
+                request = self._read_head(until)
+                asker = self._judge_token(request)
+                counting.enter_context(self.server.counted(asker))
+            with self._refusals():
+                self._answer(request, asker, until)
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Send the client a `RefusedError` of the body, and raise it again."""
+        try:
+            yield
+        except RefusedError as refused:
+            self._tell(refused.status, {"message": refused.message, "hint": refused.hint})
+            self._linger()
+            raise
+
+    def _secure(self, until: float) -> None:
+        """Make the handshake of TLS, within a time."""
+        if isinstance(self.request, ssl.SSLSocket):
+            self.request.settimeout(max(until - time.monotonic(), 0.1))
+            self.request.do_handshake()
 
     def _answer(self, request: _Request, asker: Asker, until: float) -> None:
         match request.method, request.path:
@@ -247,7 +267,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
     def _linger(self) -> None:
         """Take what is still coming: a connection that is closed before loses its answer."""
-        until = time.monotonic() + 2.0
+        until = time.monotonic() + _LINGER_SECONDS
         with contextlib.suppress(OSError, RefusedError, ClientGoneError):
             self.request.shutdown(socket.SHUT_WR)
             left = 2 * _BODY_BYTES_MAX
@@ -435,16 +455,28 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._strangers: collections.deque[socket.socket] = collections.deque()
         self._lock = threading.Lock()
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Handle a connection in a thread of its own, which makes the handshake of TLS.
+
+        Wrapping a socket detaches it from its descriptor, so all code below holds the wrapped one.
+        """
+        if self._context is not None:
+            request = self._context.wrap_socket(
+                request, server_side=True, do_handshake_on_connect=False
+            )
+        super().process_request(request, client_address)
+
     @contextlib.contextmanager
     def stranger(self, connection: socket.socket) -> Iterator[None]:
-        """Hold a place of those without a token that was looked at; of many, the first loses it."""
+        """Count a connection without a valid token, and close the oldest if there are too many."""
         with self._lock:
             self._strangers.append(connection)
             first = self._strangers.popleft() if len(self._strangers) > _STRANGERS_MAX else None
             if first is not None:
-                # Its thread hears of it, and closes it.
+                # The thread of the connection notices that, and closes it. The method of an
+                # `SSLSocket` would also drop the TLS state that the thread uses.
                 with contextlib.suppress(OSError):
-                    first.shutdown(socket.SHUT_RDWR)
+                    socket.socket.shutdown(first, socket.SHUT_RDWR)
         try:
             yield
         finally:
@@ -471,12 +503,6 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 self._requests[asker.peer] -= 1
                 if self._requests[asker.peer] == 0:
                     del self._requests[asker.peer]
-
-    def secure(self, handler: _Handler, until: float) -> None:
-        """Agree on TLS, within a time."""
-        if self._context is not None:
-            handler.request.settimeout(max(until - time.monotonic(), 0.1))
-            handler.request = self._context.wrap_socket(handler.request, server_side=True)
 
     def status(self) -> dict[str, Any]:
         """Tell how it goes."""
