@@ -183,6 +183,73 @@ def test_tasks_of_a_suspended_job_are_not_dealt_until_it_is_resumed(ray, workers
     assert suspended.next(0.0)[2] == b"part of suspended"
 
 
+class NotedCondition(threading.Condition):
+    """A condition that tells when somebody waits for it."""
+
+    def __init__(self):
+        super().__init__(threading.RLock())
+        self.is_waited = threading.Event()
+
+    def wait(self, timeout=None):
+        self.is_waited.set()
+        return super().wait(timeout)
+
+
+class Asking(threading.Thread):
+    """A thread that asks a job for its next task until there is one, or the job has ended."""
+
+    def __init__(self, job):
+        super().__init__(daemon=True)
+        self.job, self.has_ended = job, threading.Event()
+        self.calls = 0
+        self.came = None
+        self.start()
+
+    def run(self):
+        while self.came is None and not self.has_ended.is_set():
+            self.calls += 1
+            self.came = self.job.next(3600.0)
+
+    def joined(self):
+        self.join(60)
+        assert not self.is_alive()
+        return self.came
+
+
+def test_job_without_calls_waits_until_something_happens(ray, workers):
+    def begun(name):
+        workers._lock = NotedCondition()
+        job = workers.job()
+        job.begin(name, {}, [])
+        return job
+
+    # A suspended job with a task.
+    job = begun(b"suspended")
+    job.suspend()
+    job.submit(0, 0, 1, "task", b"one")
+    asking = Asking(job)
+    assert workers._lock.is_waited.wait(60)
+    job.resume()
+    assert asking.joined()[2] == b"part of one"
+    # One call that waits, and one that takes the task.
+    assert asking.calls == 2
+    # A job without a task.
+    workers._lock.is_waited.clear()
+    asking = Asking(job)
+    assert workers._lock.is_waited.wait(60)
+    job.submit(1, 0, 1, "task", b"two")
+    assert asking.joined()[2] == b"part of two"
+    assert asking.calls == 2
+    # The end of the job.
+    workers._lock.is_waited.clear()
+    asking = Asking(job)
+    assert workers._lock.is_waited.wait(60)
+    asking.has_ended.set()
+    job.end()
+    assert asking.joined() is None
+    assert asking.calls == 1
+
+
 def test_slow_tasks_are_started_again_while_a_suspended_job_has_some(ray, workers, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(_workers.time, "monotonic", lambda: now[0])

@@ -559,6 +559,7 @@ class RayWorkers:
         with self._lock:
             self._refuse(begun)
             self._jobs.append(begun)
+            self._lock.notify_all()
         return begun
 
     def _check(self, job: _Job, paths: Sequence[str]) -> None:
@@ -637,11 +638,13 @@ class RayWorkers:
         with self._lock:
             task.job.wait(task)
             self._deal()
+            self._lock.notify_all()
 
     def deal(self) -> None:
         """Give tasks that wait to actors that have room."""
         with self._lock:
             self._deal()
+            self._lock.notify_all()
 
     def _deal(self) -> None:
         there = self._there()
@@ -697,18 +700,28 @@ class RayWorkers:
         with self._lock:
             if not job.done and job.refused is None:
                 if self._is_waited:
-                    # Whoever waits for calls takes in those of all.
-                    self._lock.wait(seconds)
-                else:
+                    # The thread that waits for calls handles those of all jobs.
+                    self._lock.wait_for(lambda: self._is_over(job) or not self._is_waited, seconds)
+                elif self._has_calls:
                     self._take_in(seconds)
+                else:
+                    # No actor has a task: the job is suspended, or has none.
+                    self._lock.wait_for(lambda: self._is_over(job) or self._has_calls, seconds)
             self._refuse(job)
             return job.done.popleft() if job.done else None
+
+    @property
+    def _has_calls(self) -> bool:
+        """True if an actor has tasks or is being waited for."""
+        return bool(self._running or self._coming)
+
+    def _is_over(self, job: _Job) -> bool:
+        """Return true if the wait for a job's next task is over, or the job has ended."""
+        return bool(job.done) or job.refused is not None or job not in self._jobs
 
     def _take_in(self, seconds: float) -> None:
         """Wait for calls to end, and see to those that have; others may deal meanwhile."""
         calls = [*self._running, *self._coming]
-        if not calls:
-            return
         if len(self._jobs) > 1:
             seconds = min(seconds, _TOGETHER_SECONDS)
         self._is_waited = True
@@ -799,6 +812,7 @@ class RayWorkers:
                     self._ask(actor, "end").remote(job.number)
             job.description = []
             job.files = []
+            self._lock.notify_all()
 
 
 def _version() -> str:
