@@ -17,6 +17,7 @@ import time
 
 import pytest
 
+from tidemill.ray import _service
 from tidemill.ray._delivery import ClientGoneError, ClientStalledError, Delivery
 from tidemill.ray._job_queue import Asker, JobQueue, QueueLimits, RefusedError, peer_of
 from tidemill.ray._service import Service, ServiceLimits
@@ -468,7 +469,9 @@ def test_connection_may_have_a_descriptor_above_1023(start, high_descriptors):
         assert read_all(client) == content(2)
 
 
-def test_client_of_tls_that_does_not_read_is_suspended_too(start, tmp_path):
+@pytest.fixture
+def tls(tmp_path):
+    """Return the files of a service with TLS, and the context of its clients."""
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     openssl = subprocess.run(
         [
@@ -479,9 +482,71 @@ def test_client_of_tls_that_does_not_read_is_suspended_too(start, tmp_path):
         capture_output=True,
     )
     assert openssl.returncode == 0, openssl.stderr
-    running = start(certificate=str(certificate), key=str(key))
     context = ssl.create_default_context(cafile=str(certificate))
     context.check_hostname = False
+    return {"certificate": str(certificate), "key": str(key)}, context
+
+
+def connected(stack, running, context=None):
+    """Return a client's connection to a service, after the handshake of TLS if it has a context."""
+    client = stack.enter_context(socket.create_connection(running.place, timeout=60))
+    return client if context is None else stack.enter_context(context.wrap_socket(client))
+
+
+def is_closed(client):
+    """Return true once the service has closed a connection: it is reset by more input."""
+    try:
+        client.send(b"x")
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("has_handshake", [False, True])
+def test_idle_clients_of_tls_have_a_limit(start, tls, monkeypatch, has_handshake):
+    monkeypatch.setattr(_service, "_STRANGERS_MAX", 2)
+    # The limit alone closes a connection, not the time.
+    monkeypatch.setattr(_service, "_REQUEST_SECONDS", 3600.0)
+    files, context = tls
+    running = start(**files)
+    with contextlib.ExitStack() as stack:
+        idle = []
+        for number in range(4):
+            idle.append(connected(stack, running, context if has_handshake else None))
+            running.until(lambda: len(running.service._strangers) == min(len(idle), 2))
+            if number >= 2:
+                with contextlib.suppress(ConnectionError):
+                    assert idle[number - 2].recv(1) == b""
+        # The next client takes the place of an idle one, and is answered.
+        client = connected(stack, running, context)
+        client.sendall(request("POST", "/v1/jobs", {"sql": "small"}))
+        assert read_all(client) == content(1)
+        with contextlib.suppress(ConnectionError):
+            assert idle[2].recv(1) == b""
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+@pytest.mark.parametrize(("token", "status"), [("wrong", 401), (QUERY, 429)])
+def test_refused_clients_that_stay_have_a_limit(start, tls, monkeypatch, with_tls, token, status):
+    monkeypatch.setattr(_service, "_STRANGERS_MAX", 1)
+    monkeypatch.setattr(_service, "_LINGER_SECONDS", 3600.0)
+    files, context = tls if with_tls else ({}, None)
+    running = start(ServiceLimits(requests_per_peer=1), **files)
+    running.client(context, sql="running", pieces=0, gate="gate")
+    running.until_state("running", "running")
+    with contextlib.ExitStack() as stack:
+        refused = connected(stack, running, context)
+        refused.sendall(request("GET", "/v1/status", {}, token=token))
+        answer = http.client.HTTPResponse(refused)
+        answer.begin()
+        assert answer.status == status
+        connected(stack, running, context)
+        running.until(lambda: is_closed(refused))
+
+
+def test_client_of_tls_that_does_not_read_is_suspended_too(start, tls):
+    files, context = tls
+    running = start(**files)
     client = running.client(context, sql="large", pieces=LARGE)
     running.until_state("large", "suspended")
     small = running.client(context, sql="small")
@@ -609,6 +674,21 @@ def test_job_of_the_peer_with_the_most_suspended_ones_is_evicted():
     assert [job.state for job in jobs] == ["waiting", "running"]
     full.suspend(jobs[1])
     assert jobs[1].eviction is not None and jobs[0].state == "running"
+
+
+def test_client_that_reads_again_before_its_eviction_keeps_its_job():
+    queue = queue_of(running=(9, 9, 9), suspended=1)
+    first, second = (queue.enter(Question(), Asker("a")) for _ in range(2))
+    queue.suspend(first)
+    queue.clock.now += 1.0
+    queue.suspend(second)
+    assert first.eviction is not None
+    queue.resume(first)
+    assert (first.state, first.eviction) == ("running", None)
+    # The next suspension ends whichever job has been suspended for the longest.
+    queue.clock.now += 1.0
+    queue.suspend(first)
+    assert first.eviction is None and second.eviction is not None
 
 
 def test_admin_token_is_exempt_from_the_maximum_of_a_peer():

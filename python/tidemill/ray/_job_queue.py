@@ -267,9 +267,13 @@ class JobQueue:
             self._changed.notify_all()
 
     def resume(self, job: Job) -> None:
-        """Have a suspended job wait for a place again, before all that came later."""
+        """Have a suspended job wait for a place again, before all that came later.
+
+        Its client reads again, so an eviction that was not carried out yet does not apply.
+        """
         with self._changed:
             self._suspended.remove(job)
+            job.eviction = None
             job.state, job.suspended_since, job.is_resuming = "waiting", None, True
             self._waiting.append(job)
             self._admit()
