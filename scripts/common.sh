@@ -58,15 +58,15 @@ need_python() {
     die "Python $version or later is needed" "hint: install python3 with your package manager"
 }
 
-# claim_target: has cargo rebuild the crates of this project where another checkout built them into the same
-# target folder. What is compiled into them, such as the folder of a test's files, is in that checkout; cargo
-# tells the two apart by times of files only.
+# claim_target: makes cargo rebuild this project's crates if another checkout built them
+# in the same target folder. Paths compiled into them, such as the folder of a test's
+# files, belong to that checkout, and cargo compares file times only.
 claim_target() {
     local builder
     if [ -e "$target/checkout" ]; then
         builder="$(cat "$target/checkout")"
     elif [ -e "$target/release/tidemill.d" ]; then
-        # A build that no script started: cargo lists the sources by their paths.
+        # The build was not started by a script. Cargo's list of sources has their paths.
         builder="$(cut -d ' ' -f 2 "$target/release/tidemill.d" | head -n 1)"
         builder="${builder%%/crates/*}"
     else

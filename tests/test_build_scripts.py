@@ -1,4 +1,4 @@
-"""The scripts that build: when the crates of this project are compiled anew."""
+"""Tests of the build scripts: the cases in which cargo compiles this project's crates again."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ LONG_AGO = 1_000_000_000
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout of one source file, and a function that claims a target folder for it."""
+    """Create a checkout with one source file; return a function that claims a target folder."""
     folder = tmp_path / "checkout"
     source = folder / "crates" / "text" / "src" / "lib.rs"
     source.parent.mkdir(parents=True)

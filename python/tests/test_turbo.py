@@ -128,7 +128,7 @@ def incident(tmp_path_factory):
         share = 0.44 if 50 <= group < 53 else 0.01
         status = [500 if drawn.random() < share else 200 for _ in range(1_000)]
         errors += status.count(500)
-        # Numbers that do not compress: a row group of a few bytes would be no split of its own.
+        # Incompressible numbers: a row group of a few bytes would not be a split of its own.
         ms = [drawn.random() for _ in range(1_000)]
         groups.append(pyarrow.table({"status": status, "ms": ms}))
     path = tmp_path_factory.mktemp("incident") / "log.parquet"
@@ -142,7 +142,7 @@ ERRORS = "SELECT count(*) FILTER (WHERE status = 500) AS errors, count(*) AS n F
 
 
 @pytest.mark.parametrize("sample", ["5%", "8%", "20%"])
-def test_of_too_few_splits_there_is_no_interval(sample, incident):
+def test_too_few_splits_give_no_interval(sample, incident):
     for seed in range(20):
         result = tm.query(ERRORS.format(incident[0]), sample=sample, seed=seed)
         [row] = result.to_pylist()
@@ -165,11 +165,11 @@ def test_an_interval_of_a_burst_holds_whether_it_was_met_or_not(incident):
     assert shown >= 20 and held >= 0.9 * shown
 
 
-def test_what_has_no_interval_yet_is_not_precise(incident):
+def test_estimate_without_interval_is_not_precise(incident):
     path, errors = incident
     result = tm.query(ERRORS.format(path), error="99%")
     [row] = result.to_pylist()
-    # Of 16 and 24 splits there is no interval, however wide it might be.
+    # The checks after 16 and 24 splits find too few splits for an interval.
     assert result.coverage["splits"]["done"] >= 36
     assert row["errors_low"] <= errors <= row["errors_high"]
 
@@ -180,7 +180,7 @@ def test_a_mean_of_too_few_splits_of_a_day_has_no_interval(tmp_path):
     (tmp_path / "log.csv").write_text(f"day,ms\n{text}")
     sql = f"SELECT day, avg(ms) AS ms, count(*) AS n FROM '{tmp_path}/log.csv' GROUP BY day"
     for row in tm.query(sql, sample="50%", split_bytes="16k").to_pylist():
-        # Some ten splits of each day.
+        # About ten splits of each day are read.
         assert row["ms"] > 0 and row["ms_low"] is None
 
 
@@ -209,7 +209,7 @@ def test_an_estimate_and_its_bounds_are_shown_as_one(logs):
     result = tm.query(SQL.format(logs[0]), sample="20%", seed=7)
     text = str(result)
     assert text.splitlines()[0].split() == ["k", "n", "total", "mean", "most"]
-    # Longer upwards: a split that was not read can be without the group, or have nothing but it.
+    # Intervals reach farther up: an unread split may lack the group or hold nothing else.
     shown = re.compile(
         r"^a +[\d,]+ \([\d,]+ … [\d,]+\) +[\d,]+ \([\d,]+ … [\d,]+\)"
         r" +[\d.]+ \([\d.]+ … [\d.]+\) +≥ \d+$",

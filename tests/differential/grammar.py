@@ -79,7 +79,7 @@ _SIMPLEST = {"calm": "1", "flag": "true", "text": "'a'", "word": "'a'", "tame": 
 
 @dataclass(frozen=True)
 class Joined:
-    """Something after FROM; `how` is how it is joined to what stands before it.
+    """An item of a FROM clause; `how` is its join to the items before it.
 
     A table may be limited to its first rows.
     """
@@ -277,7 +277,7 @@ def _limit(part: Statement | Joined) -> str:
 
 
 def _selects(part: E) -> Iterator[Select | Compound]:
-    """The subqueries of an expression."""
+    """Return the subqueries of an expression."""
     for inner in part.parts:
         if isinstance(inner, E):
             yield from _selects(inner)
@@ -286,7 +286,7 @@ def _selects(part: E) -> Iterator[Select | Compound]:
 
 
 def _has_order(statement: Statement) -> bool:
-    """Whether both engines hand on a statement's rows in one order, its own ORDER BY aside."""
+    """Return true if both engines output a statement's rows in one order without its ORDER BY."""
     if isinstance(statement, Compound):
         sides = (statement.left, statement.right)
         return statement.how == "UNION ALL" and all(_keeps_order(side) for side in sides)
@@ -306,14 +306,17 @@ def _has_order(statement: Statement) -> bool:
 
 
 def _keeps_order(statement: Statement) -> bool:
-    """The same of a part of another statement, in which an ORDER BY without a limit says nothing."""
+    """Return true if both engines output a subquery's rows in one order.
+
+    In a subquery, an ORDER BY without a limit sets no order.
+    """
     if statement.ordered:
         return statement.limit is not None or statement.offset > 0
     return _has_order(statement)
 
 
 def is_determined(statement: Statement) -> bool:
-    """Whether each limit in a statement is above rows in an order."""
+    """Return true if each limit in a statement applies to rows in a defined order."""
     if isinstance(statement, Compound):
         parts: list[Statement] = [statement.left, statement.right]
     else:
@@ -780,7 +783,7 @@ class Grammar:
         return E("flag", self.chance.choice(("EXISTS ({0})", "NOT EXISTS ({0})")), (select,))
 
     def _one_value(self, scope: list[tuple[str, str]]) -> E:
-        """What is said of a subquery of one row or none."""
+        """Return an expression over a scalar subquery, which has at most one row."""
         source, inner = self.table()
         count = E("calm", "count(*)")
         where = self.expression("flag", inner, 1)
@@ -1108,7 +1111,7 @@ class Grammar:
         return made
 
     def above_limits(self) -> Select:
-        """A sort, a DISTINCT, a GROUP BY or a window over the first rows of first rows."""
+        """Return a sort, a DISTINCT, a GROUP BY or a window over nested limits."""
         source, scope = self.table("t0")
         kinds = [kind for kind in self._kinds(scope) if kind not in ("nums", "record", "records")]
         number = E("id", f"{source.alias}.id")
@@ -1137,7 +1140,7 @@ class Grammar:
         return self._first(outer) if self.chance.random() < 0.3 else outer
 
     def _over(self, inner: Select) -> Select:
-        """All columns of a statement."""
+        """Return a statement that selects all columns of another."""
         alias = f"a{self.count}"
         self.count += 1
         items = (E(item.kind, f"{alias}.c{at}") for at, item in enumerate(inner.items))

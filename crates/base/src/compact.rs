@@ -44,8 +44,8 @@ pub fn shown_bytes(array: &ArrayRef) -> usize {
     }
 }
 
-/// The bytes of each row of some columns, about: those of its values, offsets and views. The same values have the same
-/// bytes in any array.
+/// Returns the approximate size of each row over all `columns`, in bytes: its values, offsets and views. A row has the
+/// same size in every slice of an array.
 pub fn row_bytes(columns: &[ArrayRef]) -> Vec<usize> {
     let mut bytes = vec![0; columns.first().map_or(0, |column| column.len())];
     columns.iter().for_each(|column| add_row_bytes(column, &mut bytes));
@@ -92,7 +92,7 @@ fn add_row_bytes(array: &ArrayRef, bytes: &mut [usize]) {
 }
 
 fn view_bytes<T: ByteViewType>(array: &GenericByteViewArray<T>) -> impl Fn(usize) -> usize {
-    // The length is in the lowest bits; a short text is in the view itself.
+    // The lowest 32 bits of a view hold the length; a text of up to 12 bytes is stored in the view itself.
     let long = |row: usize| (array.views()[row] as u32) as usize;
     move |row| size_of::<u128>() + Some(long(row)).filter(|length| *length > 12).unwrap_or(0)
 }
@@ -316,7 +316,7 @@ mod tests {
             let slice = row_bytes(&[array.slice(700, 1000)]);
             assert_eq!(all[700..1700], slice, "{}", array.data_type());
             if array.data_type() == &DataType::Boolean {
-                // A byte each, where the column has eight of them in one.
+                // `row_bytes` counts a byte for each row, although a column packs eight booleans into one byte.
                 assert_eq!(all, vec![1; ROWS]);
                 continue;
             }

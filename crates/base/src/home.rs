@@ -154,11 +154,11 @@ pub fn create_private(path: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Makes a folder as [`create_private`] does, for what has to survive a power cut: the names of
-/// the folders that were missing are durable.
+/// Creates a folder as [`create_private`] does, and makes the names of all created folders durable,
+/// so that they survive a power cut.
 ///
 /// # Errors
-/// What the system says.
+/// Returns an error if a folder cannot be created or synced.
 pub fn create_private_durable(path: &Path) -> std::io::Result<()> {
     create_folders(path, create_private)
 }

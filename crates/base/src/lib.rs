@@ -5,10 +5,9 @@
 //! - `settings`: how is a run carried out? `cancel`: should it stop? `progress`: how far is it?
 //! - `cores`: which of the runs on this machine computes?
 //! - `coverage`: what does a result rest on?
-//! - `memory`: how much is there, and how are sizes written? `memory_account`: the byte counter of all live tables of
-//!   a run, which has the fullest spill. `compact`: columns that keep no more of it
-//!   alive than they show.
-//! - `durable`: how do folders and names survive a power cut?
+//! - `memory`: the memory budget, and the notation of sizes. `memory_account`: the byte counter of all live tables of
+//!   a run, which makes the fullest table spill. `compact`: columns that keep no more memory alive than they show.
+//! - `durable`: folders and names that survive a power cut.
 //! - `home`: where does a run keep its own files, and what is it called?
 //! - `redact`: what of a text must not be shown or kept?
 //! - `stack`: how deep may a thread call?

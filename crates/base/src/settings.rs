@@ -103,8 +103,8 @@ impl Settings {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// An account for all tables of a run, of five eighths of the budget. The rest is for readers, for what spilling and
-    /// merging copy, and for the plan that finishes the tables.
+    /// Returns a memory account for all tables of a run, limited to five eighths of the budget. The rest is for
+    /// readers, for copies made by spills and merges, and for the plan that finishes the tables.
     pub fn table_account(&self) -> MemoryAccount {
         MemoryAccount::new(self.share(5, 8))
     }

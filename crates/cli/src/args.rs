@@ -692,8 +692,9 @@ pub(crate) enum ClusterVerb {
 
 /// Starts a master and its workers, which stay until `tidemill cluster down`.
 ///
-/// Its address is printed; its two tokens are left in the state folder, where only you may read them, so that nothing has to
-/// be said on this machine. The query token asks queries; the admin token also ends the master and shows what others ask.
+/// Prints the master's address, and leaves its two tokens in the state folder, where only you may read them, so that
+/// commands on this machine need no token. The query token allows queries; the admin token also allows ending the
+/// master and reading the statements of others.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -723,13 +724,13 @@ pub(crate) struct ClusterUpArgs {
     /// A file with the certificate's key
     #[arg(long, value_name = "PEM", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Write the query token, for those who may ask, to a file too, which only you may read
+    /// Also write the query token, for the users of the master, to a file that only you may read
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Write the admin token, which also ends the master and shows what others ask, to a file too, which only you may read
+    /// Also write the admin token to a file that only you may read
     #[arg(long, value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
-    /// Maximum count of jobs that one client address has at the master at once [default: 32]
+    /// Maximum number of jobs of one client address at the same time [default: 32]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_jobs_per_peer: Option<usize>,
     /// Let those who ask run programs (`exec`) on the cluster, as the user that it runs as
@@ -753,9 +754,9 @@ pub(crate) struct ClusterStatusArgs {
     pub format: Plain,
 }
 
-/// Lists what a master runs, what waits for its turn, and the last that have ended.
+/// Lists the running, waiting and suspended jobs of a master, and the last ended ones.
 ///
-/// The admin token shows every statement and the address that asked it; the query token shows your own statements.
+/// With the admin token the list has all statements and client addresses; with the query token only your own.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidemill cluster jobs\n  tidemill cluster jobs --format json")]
 pub(crate) struct ClusterJobsArgs {
@@ -801,7 +802,7 @@ pub(crate) struct ClusterTokenArgs {
     pub admin: bool,
 }
 
-/// Who administers a master.
+/// The admin token, for commands that administer a master.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {
     /// The file with the master's admin token [env: TIDEMILL_ADMIN_TOKEN, the token itself] [default: what `tidemill cluster

@@ -13,7 +13,7 @@
 //!
 //! - [`asking`]: where is a master, who may ask it, and what comes back?
 //! - [`answering`]: what may be asked, and how is it answered?
-//! - `client_id`: the secret by which a master knows a client's own jobs again.
+//! - `client_id`: the secret by which a master recognises a client's own jobs.
 
 pub mod answering;
 pub mod asking;

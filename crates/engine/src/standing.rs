@@ -1,7 +1,8 @@
 //! What stays on a cluster: a master that is started, and ended, by way of a Python that has Ray.
 //!
 //! `python -m tidemill.ray up` takes what is asked as JSON on its standard input, and writes what came of it as JSON on its
-//! standard output. The tokens are made by the master, and come by neither: that process leaves them in the state folder.
+//! standard output. The master creates the tokens. They pass through neither stream: that process writes them to the
+//! state folder.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -32,11 +33,11 @@ pub struct Up {
     pub certificate: Option<PathBuf>,
     /// The key.
     pub key: Option<PathBuf>,
-    /// Where the query token is written, beside the state folder.
+    /// File that receives the query token, in addition to the state folder.
     pub token_file: Option<PathBuf>,
-    /// Where the admin token is written, beside the state folder.
+    /// File that receives the admin token, in addition to the state folder.
     pub admin_token_file: Option<PathBuf>,
-    /// Maximum count of jobs of one client address. Default: 32.
+    /// Maximum number of jobs of one client address. Default: 32.
     pub max_jobs_per_peer: Option<usize>,
     /// Whether those who ask may name programs, which run as whoever started the cluster.
     pub allow_programs: bool,

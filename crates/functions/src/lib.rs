@@ -41,7 +41,7 @@ pub fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     times::with_patterns(theirs)
 }
 
-/// The names of DataFusion's functions that [`once_per_text`] looks for.
+/// Names of the DataFusion functions that [`once_per_text`] wraps.
 pub use repeated::COSTLY as ONCE_PER_TEXT;
 
 /// The functions of DataFusion's, among these, that are asked once for each text of a batch.

@@ -229,7 +229,7 @@ impl RawAnswering {
         self.cancel.cancel();
     }
 
-    /// Whether the last frame was given.
+    /// Returns true once the last frame was handed out.
     fn has_ended(&self, py: Python<'_>) -> bool {
         py.detach(|| self.answering.lock().as_ref().is_some_and(Answering::has_ended))
     }
@@ -270,8 +270,8 @@ impl RawAnswering {
     }
 }
 
-/// What a master tells of itself as JSON: `status` or `jobs`; or what it says when it is to end: `down`. All but `status` are
-/// asked with the admin token where there is one.
+/// Sends a request to a master and returns its JSON response. `what` is `status`, `jobs`, or `down`, which ends the
+/// master. All but `status` use the admin token if there is one.
 #[pyfunction]
 #[pyo3(signature = (address, what, token_file = None, admin_token_file = None))]
 pub(crate) fn ask_master(
@@ -299,7 +299,7 @@ pub(crate) fn ask_master(
     Ok(told?.to_string())
 }
 
-/// The query token, or the admin token, of the master that was started on this machine, if one was.
+/// Returns the query token, or the admin token, of the master that was started on this machine, if any.
 #[pyfunction]
 #[pyo3(signature = (admin = false))]
 pub(crate) fn master_token(py: Python<'_>, admin: bool) -> PyResult<Option<String>> {

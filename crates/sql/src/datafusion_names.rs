@@ -1,14 +1,14 @@
 //! The names by which this project recognises DataFusion's rules, functions and memory consumers.
 //!
-//! A rule is wrapped, replaced or left out by its name, a function is corrected by its name, and the memory pool
-//! tells a sort from a join by the name that it registers. A name that matches nothing is no error: after a rename
-//! in DataFusion the correction, or the memory accounting, would stop without a word. So every such name stands
-//! here, once, and the places that recognise it use the constant.
+//! The session wraps, replaces or removes rules by name, and corrects functions by name. The memory pool tells a sort
+//! from a join by its registered name. A name that matches nothing is no error: if DataFusion renames a part, the
+//! correction or the memory accounting would silently stop. So this module defines every such name once, and other
+//! code uses the constants.
 //!
-//! - [`check`] asserts, when a process opens its first session, that DataFusion has every rule and every function.
+//! - [`check`] asserts that DataFusion has every rule and every function, when a process opens its first session.
 //! - DataFusion lists neither its memory consumers nor its operators. The tests of this module run queries on bare
-//!   DataFusion that need each of them, and assert what it registers, and that our rules act on it.
-//! - Names of our own functions stand where these are defined.
+//!   DataFusion that need each of them, and check the registered names and that our rules act on the operators.
+//! - Names of our own functions are defined beside the functions.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -23,7 +23,7 @@ use datafusion::optimizer::Optimizer;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use tidemill_base::error::{Error, Result};
 
-/// Defines a module of names, and `ALL` of them.
+/// Defines a module with a constant for each name, and a list `ALL` of the names.
 macro_rules! names {
     ($(#[$doc:meta])* $module:ident { $($name:ident = $text:literal,)* }) => {
         $(#[$doc])*
@@ -39,7 +39,7 @@ macro_rules! names {
 }
 
 names! {
-    /// Rules for logical plans.
+    /// Names of rules for logical plans.
     optimizer_rules {
         ELIMINATE_CROSS_JOIN = "eliminate_cross_join",
         ELIMINATE_FILTER = "eliminate_filter",
@@ -51,7 +51,7 @@ names! {
 }
 
 names! {
-    /// Rules for physical plans.
+    /// Names of rules for physical plans.
     physical_rules {
         ENSURE_REQUIREMENTS = "EnsureRequirements",
         FILTER_PUSHDOWN = "FilterPushdown",
@@ -63,7 +63,7 @@ names! {
 }
 
 names! {
-    /// Functions of one row.
+    /// Names of scalar functions.
     scalars {
         ABS = "abs",
         ARRAY_APPEND = "array_append",
@@ -162,7 +162,7 @@ names! {
 }
 
 names! {
-    /// Functions of groups of rows.
+    /// Names of aggregate functions.
     aggregates {
         ANY_VALUE = "any_value",
         APPROX_DISTINCT = "approx_distinct",
@@ -206,7 +206,7 @@ names! {
 }
 
 names! {
-    /// Functions of windows alone.
+    /// Names of window functions that are not aggregates.
     windows {
         CUME_DIST = "cume_dist",
         DENSE_RANK = "dense_rank",
@@ -223,7 +223,7 @@ names! {
 }
 
 names! {
-    /// Functions that are tables.
+    /// Names of table functions.
     tables {
         GENERATE_SERIES = "generate_series",
         RANGE = "range",
@@ -247,14 +247,15 @@ names! {
     }
 }
 
-/// What an error says that refuses two columns of one name.
+/// Part of DataFusion's error message for two columns with the same name.
 pub const DUPLICATE_NAMES: &str = "require unique expression names";
 
-/// Asserts that DataFusion has every rule and every function that is recognised by its name. The first call of a
-/// process looks, in about 50 µs; later ones repeat what it found.
+/// Checks that DataFusion has every rule and every function that is recognised by name. The first call in a process
+/// takes about 50 µs; later calls reuse its result.
 ///
 /// # Errors
-/// [`Error::Internal`], which names what is missing: whoever raises DataFusion's version has to adapt this module.
+/// [`Error::Internal`] that lists the missing names. It occurs only after an upgrade of DataFusion, which then needs a
+/// change of this module.
 pub fn check() -> Result<()> {
     static MISSING: LazyLock<Vec<String>> = LazyLock::new(|| missing_names(&required_names()));
     report(&MISSING)
@@ -271,15 +272,15 @@ fn report(missing: &[String]) -> Result<()> {
     }
 }
 
-/// Names of one kind.
+/// Names of a kind.
 struct Names {
     kind: &'static str,
     names: Vec<&'static str>,
-    /// DataFusion's own list.
+    /// Returns DataFusion's own list of names of the kind.
     known: fn() -> HashSet<String>,
 }
 
-/// All names that can be looked for in a list of DataFusion's.
+/// Returns all names that DataFusion lists somewhere.
 fn required_names() -> Vec<Names> {
     let of = |kind, names: &[&'static str], known| Names { kind, names: names.to_vec(), known };
     let of_texts = tidemill_functions::ONCE_PER_TEXT.iter().copied();
@@ -310,7 +311,7 @@ fn required_names() -> Vec<Names> {
     ]
 }
 
-/// Those names that DataFusion does not have, each with its kind.
+/// Returns the names that DataFusion does not have, each with its kind.
 fn missing_names(required: &[Names]) -> Vec<String> {
     let mut missing = Vec::new();
     for Names { kind, names, known } in required {

@@ -1,13 +1,13 @@
-//! Which conditions are asked before rows are grouped.
+//! Corrections of DataFusion's rule that moves conditions down a plan.
 //!
-//! DataFusion moves a condition below an aggregation, a window or DISTINCT where that has all columns of
-//! it, and so also one without columns: below an aggregation without keys, which answers over no rows, too,
-//! `HAVING random() < 0` left a row out and then had one. What depends on luck would be asked of each row in
-//! the place of each group. Such conditions stay where they are.
+//! DataFusion moves a condition below an aggregation, a window or DISTINCT that has all of its columns, and so also a
+//! condition without columns. But an aggregation without keys returns a row even over no rows: with
+//! `HAVING random() < 0` moved below it, the row appeared although the condition was false. A volatile condition would
+//! also be evaluated for each row instead of each group. Such conditions stay where they are.
 //!
-//! What it moves it puts together with what is there, and takes two equalities of one column for one that
-//! no row meets unless they are written alike: `'a' = k`, moved beside `k = 'a'` from a join's ON, made an
-//! empty side of it. So the column stands first in all of them, in a filter and in the join below it.
+//! DataFusion combines a moved condition with the conditions already there, and takes two equalities of one column for
+//! a contradiction if they are written differently. `'a' = k`, moved beside `k = 'a'` of a join's ON, made that side of
+//! the join empty. So comparisons in a filter, and in the join below it, get the column first.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::rewrite::is_comparison;
 
-/// DataFusion's rule that moves conditions, where it is right.
+/// DataFusion's rule that moves conditions down, restricted to the cases in which it is correct.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     /// DataFusion's.
@@ -67,8 +67,8 @@ impl OptimizerRule for Conditions {
     }
 }
 
-/// A filter, and those and the join that stand below it, whose comparisons have the column first: DataFusion's rule puts
-/// all of them together.
+/// Puts the column first in the comparisons of a filter, and of the filters and the join directly below it, because
+/// DataFusion's rule combines their conditions.
 fn with_columns_first(filter: Filter) -> PlanResult<Filter> {
     let input = match filter.input.as_ref() {
         LogicalPlan::Filter(below) => {

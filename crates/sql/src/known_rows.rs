@@ -50,21 +50,21 @@ pub struct KnownRows {
     known: Known,
     /// What is said of the columns that it gives; none in a plan without joins.
     said: Option<Arc<Statistics>>,
-    /// Whether each partition takes its splits from one queue, in the order of the source.
+    /// True if the partitions take their splits from one shared queue, in the order of the source.
     shares_splits: bool,
 }
 
 impl KnownRows {
     /// Of a scan of all its columns, of which `known` tells.
     ///
-    /// `shares_splits` tells that its partitions take splits from one queue, so that a single one of them reads
+    /// `shares_splits` is true if the partitions take splits from one shared queue, so that a single partition reads
     /// all rows in the order of the source.
     pub fn new(scan: StreamingTableExec, known: Known, shares_splits: bool) -> Self {
         KnownRows { scan: Arc::new(scan), known, said: None, shares_splits }
     }
 
-    /// The same scan on one partition, whose rows come in the order of the source; `None` where it has one already
-    /// or where each partition has splits of its own.
+    /// Returns the same scan on one partition, which gives rows in the order of the source. Returns `None` if the scan
+    /// has one partition, or if each partition has splits of its own.
     pub(crate) fn in_source_order(&self) -> PlanResult<Option<Arc<Self>>> {
         let Some(scan) = self.scan.downcast_ref::<StreamingTableExec>() else { return Ok(None) };
         if !self.shares_splits || scan.partitions().len() < 2 {

@@ -18,7 +18,7 @@
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill? `fan_out_sorts`: how are rows sorted? `input_order`: and
 //!   where in a source were they?
-//! - `datafusion_names`: the names by which rules, functions and operators of DataFusion are recognised.
+//! - `datafusion_names`: the names by which this crate recognises DataFusion's rules, functions and memory consumers.
 //! - `session`: all of it together. `messages`, `parse_hints`, `unknown_functions`: what DataFusion
 //!   says, in our words, and what to write instead.
 

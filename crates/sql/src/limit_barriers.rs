@@ -1,19 +1,19 @@
-//! Sorts that stay above the limits that they are written above.
+//! A barrier that keeps sorts above the limits below them.
 //!
 //! `EnsureRequirements` moves a required order down the plan to the place where sorting is cheapest. It moves it
-//! through a `GlobalLimitExec` too, because a limit hands on rows in the order of its input. But a sort below a
-//! limit changes which rows the limit keeps: `SELECT x FROM (SELECT x FROM t LIMIT 2) ORDER BY x` returns the two
-//! smallest rows of `t`, and with an OFFSET the moved sort keeps too few rows for the limit to skip. Windows, groups
-//! and joins by sorting require an order as well.
+//! through a `GlobalLimitExec` too, because a limit outputs rows in the order of its input. But a sort below a limit
+//! changes the rows that the limit keeps: `SELECT x FROM (SELECT x FROM t LIMIT 2) ORDER BY x` returns the two smallest
+//! rows of `t`, and with an OFFSET the moved sort keeps too few rows for the limit to skip. Windows, groups and
+//! sort-merge joins require an order as well.
 //!
 //! [`LimitBarriers`] runs the rule once for the plan below each limit that has steps above it, and once for the plan
-//! above, in which the limit stands as a leaf. Nothing moves through a leaf. A plan has few limits, so this costs
+//! above, in which a leaf replaces the limit. Nothing moves through a leaf. A plan has few limits, so this costs
 //! microseconds.
 //!
-//! A limit whose input is in the order of its sources (there are only filters, projections and the like between them)
-//! takes the first rows of that order. So the plan below it runs on one partition, which reads the splits one after
-//! another: several threads would hand on rows as they come, and the limit would keep others in each run. The rest of
-//! the plan keeps its threads.
+//! If only filters, projections and the like are between a limit and its sources, the limit takes the first rows in the
+//! order of the sources. So the plan below it runs on one partition, which reads the splits one after another. Several
+//! threads would output rows in no fixed order, and the limit would keep different rows in each run. The rest of the
+//! plan keeps its threads.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ use crate::known_rows::KnownRows;
 use crate::messages::external;
 use crate::unions_in_order::UnionsInOrder;
 
-/// DataFusion's rule that places sorts, kept from moving one through a limit.
+/// DataFusion's rule that places sorts, prevented from moving a sort through a limit.
 #[derive(Debug)]
 pub(crate) struct LimitBarriers {
     /// DataFusion's rule.
@@ -74,10 +74,10 @@ impl PhysicalOptimizerRule for LimitBarriers {
 }
 
 impl LimitBarriers {
-    /// Puts leaves in the place of limits, each with the plan below it as the rule makes it.
+    /// Replaces limits by leaves, each with the limit and the plan below it as optimized by the rule.
     ///
-    /// A limit with nothing but projections above it (`is_top`) stays, as no sort can move through it, unless its rows
-    /// are in the order of its sources.
+    /// A limit stays if only projections, output requirements and other limits are above it (`is_top`), because no sort
+    /// can move through it then. It is still replaced if its rows are in the order of its sources.
     fn cut_limits(
         &self,
         step: Arc<dyn ExecutionPlan>,
@@ -101,7 +101,7 @@ impl LimitBarriers {
         Ok(Arc::new(LimitLeaf { plan }))
     }
 
-    /// Runs the rule for a limit that takes the first rows of its sources, without spreading them over partitions.
+    /// Runs the rule for a limit that takes the first rows of its sources, without repartitioning them.
     fn ensure_in_source_order(
         &self,
         limit: Arc<dyn ExecutionPlan>,
@@ -114,7 +114,7 @@ impl LimitBarriers {
     }
 }
 
-/// Whether the rows of a step come in the order of the sources below it.
+/// Returns true if the rows of a step come in the order of the sources below it.
 fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
     let keeps_order = step.is::<UnionExec>()
         || step.is::<UnnestExec>()
@@ -124,7 +124,7 @@ fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
     keeps_order && step.children().into_iter().all(is_in_source_order)
 }
 
-/// Has the scans below a step read their splits one after another.
+/// Makes the scans below a step read their splits one after another.
 fn on_one_partition(
     step: Arc<dyn ExecutionPlan>,
 ) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
@@ -141,7 +141,7 @@ fn is_limit(step: &Arc<dyn ExecutionPlan>) -> bool {
     step.is::<GlobalLimitExec>() || step.is::<LocalLimitExec>()
 }
 
-/// Puts the limits back in the place of their leaves.
+/// Replaces the leaves by their limits.
 fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|step| match step.downcast_ref::<LimitLeaf>() {
         Some(leaf) => Ok(Transformed::yes(restore_limits(Arc::clone(&leaf.plan))?)),
@@ -150,7 +150,7 @@ fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionP
     .data()
 }
 
-/// A limit and the plan below it, as a step without inputs.
+/// A step without inputs that stands in for a limit and the plan below it.
 #[derive(Debug)]
 struct LimitLeaf {
     plan: Arc<dyn ExecutionPlan>,

@@ -14,8 +14,8 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::datafusion_names::optimizer_rules;
 
-/// One of the two rules, where it is right: `extract_equijoin_predicate` takes keys from a join's own condition,
-/// `eliminate_cross_join` those of all inner joins from the condition above them.
+/// One of two DataFusion rules, restricted to the cases in which it is correct. `extract_equijoin_predicate` takes keys
+/// from a join's own condition; `eliminate_cross_join` takes keys of inner joins from the condition above them.
 #[derive(Debug)]
 pub(crate) struct JoinKeys {
     /// DataFusion's.

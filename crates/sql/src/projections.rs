@@ -24,7 +24,7 @@ use datafusion::physical_plan::projection::{
 
 use crate::in_place::InPlace;
 
-/// DataFusion's rule that moves projections, where it is right.
+/// DataFusion's rule that moves projections down, restricted to the cases in which it is correct.
 #[derive(Debug)]
 pub(crate) struct Projections {
     /// DataFusion's.

@@ -163,8 +163,8 @@ pub struct Brought<'a> {
 /// A session without tables, for plans that may take `budget_bytes`.
 ///
 /// # Errors
-/// As DataFusion's runtime; [`Error::Internal`](tidemill_base::error::Error::Internal) where DataFusion lacks a [name
-/// that is recognised](crate::datafusion_names).
+/// The errors of DataFusion's runtime; [`Error::Internal`](tidemill_base::error::Error::Internal) if DataFusion lacks a
+/// [recognised name](crate::datafusion_names).
 pub fn open(
     budget_bytes: usize,
     settings: &Settings,
@@ -198,7 +198,7 @@ pub fn open(
         physical_rules::SANITY_CHECK_PLAN => vec![Arc::new(CheckedPlan) as _],
         physical_rules::PROJECTION_PUSHDOWN => vec![Arc::new(Projections { theirs: rule }) as _],
         physical_rules::ENSURE_REQUIREMENTS => vec![Arc::new(LimitBarriers { theirs: rule }) as _],
-        // Which side of a join is held is settled by then.
+        // Run after DataFusion has chosen the build side of each join.
         physical_rules::JOIN_SELECTION => vec![rule, Arc::clone(&joins)],
         _ => vec![rule],
     });

@@ -28,7 +28,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::datafusion_names::physical_rules;
 
-/// Checks that each step gets what it needs, in the place of DataFusion's rule of this name.
+/// A replacement for DataFusion's rule that checks the requirements of each step.
 #[derive(Debug)]
 pub(crate) struct CheckedPlan;
 

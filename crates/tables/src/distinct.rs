@@ -151,7 +151,7 @@ pub fn is_of_one_row(call: &AggregateFunction) -> bool {
     call.func.aliases().iter().any(|alias| alias == OF_ONE_ROW)
 }
 
-/// Whether a step makes the branches of counts: each branch has every row of its input once.
+/// Returns true if a step makes the branches of distinct counts, each of which has every input row once.
 pub fn makes_branches(step: &Unnest) -> bool {
     step.exec_columns.iter().any(|column| column.name == BRANCH)
 }

@@ -103,7 +103,7 @@ impl Scatter {
         Ok(())
     }
 
-    /// The memory that its rows take, in bytes.
+    /// Returns the memory of the rows, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes + self.hashes.len() * size_of::<u64>()
     }
@@ -210,8 +210,8 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Of a partition's table and the blocks beside it, by the bits of hashes from `first_bit` on. Blocks are by the
-    /// second four bits.
+    /// Takes the groups of a partition's table, and partitions them by the bits of their hashes from `first_bit` on.
+    /// `blocks` are partitioned by the second four bits.
     pub(crate) fn new(table: &mut Table, blocks: Vec<Block>, first_bit: u32) -> Result<Self> {
         let mut groups = table.take()?;
         let groups_of_part = match groups.group_count() {
@@ -221,7 +221,7 @@ impl Parts {
         Ok(Parts { groups, groups_of_part, blocks })
     }
 
-    /// The memory that its groups take, in bytes.
+    /// Returns the memory of the groups, in bytes.
     pub(crate) fn group_bytes(&self) -> usize {
         self.groups.bytes()
     }

@@ -99,7 +99,7 @@ fn down(args: ClusterDownArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Prints what a master says of itself.
+/// Prints a master's response as text or JSON.
 fn show(
     told: &Value,
     format: Plain,

@@ -9,7 +9,7 @@
 //! - `screens`: what does a terminal show? Golden screens of 80 and of 200 columns.
 //! - `shell`: does it talk at a terminal?
 //! - `sorting`: does `sort` order lines, and what does it say of mistakes?
-//! - `memory`: how much do tables take that are several times the budget?
+//! - `memory`: peak memory of runs whose tables are several times the budget.
 //! - `forecasts`: what would a query take on a cluster?
 //! - `spans`: what does it say of itself when it is asked?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?

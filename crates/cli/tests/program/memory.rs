@@ -1,6 +1,6 @@
-//! How much memory do tables take that are several times the budget?
+//! Peak memory of runs whose tables are several times the budget.
 //!
-//! Each query runs in a process of its own, whose resident memory at its peak is what the system says of it.
+//! Each query runs in its own process, and `wait4` returns the peak resident memory of that process.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -8,17 +8,16 @@ use std::process::{Child, Command};
 
 use crate::Place;
 
-/// Resident memory of a run with `--memory 64M`, in MiB: the budget, and a slack for the program's own code (72 MiB of
-/// its file), for what readers and writers gather, for what spills and answers copy on their way, and for what the
-/// allocator keeps of freed memory.
+/// Maximum resident memory of a run with `--memory 64M`, in MiB: the budget and a slack. The slack covers the program's
+/// code (72 MiB of its file), the buffers of readers and writers, the copies made by spills and answers, and freed
+/// memory that the allocator retains.
 const RESIDENT_MIB_MAX: u64 = 64 + SLACK_MIB;
 const SLACK_MIB: u64 = 160;
 
-/// Rows of the input, of about 60 bytes.
+/// Number of input rows, of about 60 bytes each.
 const ROWS: u64 = 1 << 20;
 
-/// Writes rows of a number `n` (each once), a text `s` of 32 characters (each once) and a float `f`, in an order that has
-/// nothing to do with `n`.
+/// Writes rows of a unique number `n`, a unique text `s` of 32 characters and a float `f`, not ordered by `n`.
 fn write_rows(place: &Place, rows: u64) {
     let mut text = String::from("n,s,f\n");
     for row in 0..rows {
@@ -31,22 +30,22 @@ fn write_rows(place: &Place, rows: u64) {
     place.write("in.csv", text);
 }
 
-/// The exit of a process and its resident memory at its peak.
+/// Waits for a process; returns whether it succeeded, and its peak resident memory in MiB.
 fn ended(child: Child) -> (bool, u64) {
     let (mut status, id) = (0, libc::pid_t::try_from(child.id()).unwrap());
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both pointers are to memory of these types, and the process is a child that nobody has waited for.
+    // SAFETY: both pointers point to values of the expected types, and nothing has waited for this child yet.
     let found = unsafe { libc::wait4(id, &raw mut status, 0, usage.as_mut_ptr()) };
     assert_eq!(found, id);
-    // SAFETY: all bytes zero are a value of it, and the call has filled it.
+    // SAFETY: all-zero bytes are a valid `rusage`, and the call has filled it.
     let usage = unsafe { usage.assume_init() };
     let unit = if cfg!(target_os = "macos") { 1 << 20 } else { 1 << 10 };
-    // An answer from a sample is 3.
+    // An answer from a sample exits with status 3.
     let is_well = libc::WIFEXITED(status) && matches!(libc::WEXITSTATUS(status), 0 | 3);
     (is_well, u64::try_from(usage.ru_maxrss).unwrap() / unit)
 }
 
-/// Runs a command without looking at its answer; gives its resident memory at its peak, in MiB.
+/// Runs a command, discards its answer, and returns its peak resident memory in MiB.
 fn resident_mib(place: &Place, mut command: Command) -> u64 {
     let said = place.path().join("said.txt");
     let child = command.stdout(File::create("/dev/null").unwrap());
@@ -56,9 +55,9 @@ fn resident_mib(place: &Place, mut command: Command) -> u64 {
     resident_mib
 }
 
-/// Aggregates whose states are of a kind, the key that they are kept by, and further words.
+/// Aggregates for each kind of state, the group key, and further arguments.
 ///
-/// Of few rows a group, so that the states of all groups are several times as large as the budget.
+/// Groups have few rows, so that the states of all groups are several times as large as the budget.
 const KINDS: &[(&str, &str, &[&str])] = &[
     ("count(*)", "s", &[]),
     ("sum(n), avg(n)", "s", &[]),
@@ -130,7 +129,7 @@ fn a_table_in_the_order_of_its_input_keeps_to_the_budget_however_large_it_is() {
     };
     let found = [1, 4].map(|times| resident_mib_of(times * ROWS));
     println!("{found:?} MiB");
-    // What the allocator keeps of freed memory grows with the number of tables.
+    // The allocator retains more freed memory the more tables there are.
     let within = [RESIDENT_MIB_MAX, RESIDENT_MIB_MAX + 128];
     assert!(found.iter().zip(within).all(|(mib, max)| *mib <= max), "{found:?} MiB");
 }

@@ -1,4 +1,5 @@
-//! Expressions that mix estimates, keys and constants: which of them have intervals, and how often these hold.
+//! Tests of expressions that mix estimates, keys and constants: which expressions have intervals, and how often the
+//! intervals hold.
 
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
@@ -7,8 +8,9 @@ use tidemill_engine::{Plan, Query, Turbo};
 
 use crate::common::{Answer, Folder, Random, answered, query, settings};
 
-/// Rows of nine groups: `k` from 0 to 2, and `z`, which is null in a third of them. `a` is positive, `b` has either sign
-/// and is 0 on average in the groups of `k = 0`, `c` is null in one row of four, and `f` is 1 in one row of ten and never 2.
+/// Writes the rows of nine groups: `k` from 0 to 2, and `z`, which is null in a third of them. `a` is positive. `b` has
+/// either sign and is 0 on average in the groups of `k = 0`. `c` is null in one row of four. `f` is 1 in one row of
+/// ten, else 0.
 fn rows() -> Folder {
     let folder = Folder::new();
     let mut random = Random(11);
@@ -34,7 +36,7 @@ fn asked(folder: &Folder, sql: &str, options: &[(&str, &str)]) -> Answer {
     answer.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-/// The columns of an answer as numbers, by their names.
+/// Returns the columns of an answer as numbers, with their names.
 fn numbers(answer: &Answer) -> Vec<(String, Vec<Option<f64>>)> {
     let mut columns: Vec<(String, Vec<Option<f64>>)> =
         answer.columns().into_iter().map(|name| (name, Vec::new())).collect();
@@ -48,10 +50,10 @@ fn numbers(answer: &Answer) -> Vec<(String, Vec<Option<f64>>)> {
     columns
 }
 
-/// What a row shows: a value, and the bounds beside it.
+/// The value of an expression in one row, and its lower and upper bound.
 type Shown = (Option<f64>, Option<f64>, Option<f64>);
 
-/// Of each of some expressions what each group shows; a column without bounds has none in any row.
+/// Returns the values and bounds of each expression in each group.
 fn shown(answer: &Answer, expressions: usize) -> Vec<Vec<Shown>> {
     let columns = numbers(answer);
     let of = |name: String| columns.iter().find(|(own, _)| *own == name).map(|(_, all)| all);
@@ -75,14 +77,14 @@ fn sql_of(expressions: &[String]) -> String {
     format!("SELECT k, z{columns} FROM '$/rows.csv' GROUP BY k, z ORDER BY k, z NULLS FIRST")
 }
 
-/// Which bounds the groups show.
+/// The expected bounds of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bounds {
-    /// All have an interval.
+    /// All groups have an interval.
     All,
-    /// None has one.
+    /// No group has an interval.
     None,
-    /// Those with a value have an interval, and at least one is null.
+    /// The groups with a value have an interval, and at least one group is null.
     OfValues,
 }
 
@@ -121,7 +123,7 @@ fn an_expression_has_intervals_where_it_is_one_formula_in_every_row() {
         // The same formula in all branches.
         ("CASE WHEN k = 1 THEN sum(a) / count(*) ELSE sum(a) / count(*) END", All),
         ("iff(count(*) > 3000, count(*), count(*))", All),
-        // Null, or the constant itself, in the place of the formula.
+        // Null, or a constant that stands for null or equals the compared constant, instead of the formula.
         ("coalesce(sum(a), 0)", All),
         ("nvl(avg(c), 0)", All),
         ("ifnull(sum(c), z)", All),
@@ -135,12 +137,12 @@ fn an_expression_has_intervals_where_it_is_one_formula_in_every_row() {
         ("CASE WHEN sum(a) IS NULL OR sum(a) = 0 THEN 0 ELSE sum(a) END", All),
         ("CASE WHEN sum(a) <> 0 THEN sum(a) END", All),
         ("coalesce(median(a), 0)", All),
-        // A ratio, or nothing where its divisor is 0.
+        // A ratio, or null or a constant where its divisor is 0.
         ("sum(a) / nullif(count(*), 0)", All),
         ("coalesce(sum(b) / nullif(sum(a), 0), 0)", All),
         ("CASE WHEN count(*) > 0 THEN 100.0 * count(c) / count(*) ELSE 0 END", All),
         ("CASE WHEN 0 < sum(a) THEN sum(b) / sum(a) END", All),
-        // An interval is of a value: null has none, and neither has a constant that stands for no value.
+        // A null has no interval, and neither has a constant that stands for a null.
         ("sum(c) FILTER (WHERE f = 2) + count(*)", None),
         ("coalesce(sum(c) FILTER (WHERE f = 2), 0)", None),
         (
@@ -150,10 +152,10 @@ fn an_expression_has_intervals_where_it_is_one_formula_in_every_row() {
         ),
         ("sum(a) / nullif(count(*) FILTER (WHERE f = 2), 0)", None),
         ("nullif(count(*), 0) + CAST(nullif(z, 1) AS INT) * 0", None),
-        // Divided to a whole number.
+        // Quotients that are rounded to an integer or a decimal.
         ("sum(a) // count(*)", All),
         ("CAST(sum(a) AS DECIMAL(20, 2)) / count(*)", All),
-        // By a sum that may be 0.
+        // Division by a sum that may be 0.
         ("sum(a) / sum(b) FILTER (WHERE k = 0)", None),
         ("sum(c) FILTER (WHERE k <> 1) / count(*)", OfValues),
         ("k * 2 + coalesce(z, 0)", None),
@@ -187,7 +189,7 @@ fn a_key_that_an_outer_join_may_leave_null_is_not_exact() {
         );
         let answer = asked(&folder, &sql, &[("sample", "30%"), ("split_bytes", "1k")]);
         assert_eq!(answer.columns(), ["wanted", "k"], "{kind}");
-        // Large ids are not told apart as DOUBLE.
+        // A DOUBLE cannot tell large ids apart, so the key keeps its integer type.
         let of = answer.batches[0].schema().field(1).data_type().clone();
         assert!(of.is_integer(), "{kind}: {of}");
         let said = answer.coverage.estimates.iter().find(|it| it.column == "k");
@@ -200,7 +202,7 @@ fn a_key_that_an_outer_join_may_leave_null_is_not_exact() {
 #[test]
 fn the_largest_text_is_no_bound_once_it_is_a_number() {
     let folder = rows();
-    // The largest text is `99`, and `100` is larger as a number.
+    // `99` is the largest text, although the number 100 is larger.
     let sql = "SELECT k, z, CAST(max(CAST(c AS TEXT)) AS INT) AS x0, max(c) + 0 AS x1, \
                CAST(max(c) AS DOUBLE) AS x2 FROM '$/rows.csv' GROUP BY k, z";
     let answer = asked(&folder, sql, &[("sample", "30%"), ("split_bytes", "1k")]);
@@ -211,7 +213,7 @@ fn the_largest_text_is_no_bound_once_it_is_a_number() {
     }
 }
 
-/// Random expressions over estimates, keys and constants.
+/// Generates random expressions over estimates, keys and constants.
 struct Expressions(Random);
 
 impl Expressions {
@@ -312,7 +314,8 @@ impl Expressions {
     }
 }
 
-/// Whether a number is rounded on its way, so that it may be the same whatever was read, and have an interval.
+/// Returns true if the expression rounds a number. Such a number may be equal in every sample and still have an
+/// interval.
 fn is_rounded(expression: &str) -> bool {
     ["round", "BIGINT", "//", "median", "quantile"].iter().any(|word| expression.contains(word))
 }
@@ -321,8 +324,9 @@ fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs()).max(1e-300)
 }
 
-/// Of random expressions, each over many samples: an interval holds the exact number as often as it says, is of no null,
-/// contains the number that it stands beside, and is no other than that number where this is the same whatever was read.
+/// Checks random expressions, each over many samples. Intervals hold the exact number as often as they claim, a null
+/// has no interval, and an interval contains the number beside it. A number that is equal in all samples, without
+/// rounding, is its own interval.
 #[test]
 fn intervals_of_random_expressions_hold_the_exact_numbers() {
     const SEEDS: u64 = 30;
@@ -338,7 +342,7 @@ fn intervals_of_random_expressions_hold_the_exact_numbers() {
     while expressions.len() < 10 * PER_QUERY {
         let depth = 1 + random.0.below(3) as u32;
         let expression = random.number(depth);
-        // Some overflow, and some have no type.
+        // Some expressions overflow, and some do not type-check.
         if !expressions.contains(&expression) && is_answered(&expression) {
             expressions.push(expression);
         }
@@ -396,7 +400,7 @@ fn intervals_of_random_expressions_hold_the_exact_numbers() {
                 };
                 let held = bounds.iter().filter(holds).count();
                 (all, all_held) = (all + bounds.len(), all_held + held);
-                // Of thirty at 95 % fewer than twenty hold in one of a hundred million cases.
+                // At 95 %, the probability that fewer than 20 of 30 intervals hold is one in a hundred million.
                 if 3 * held < 2 * bounds.len() && bounds.len() >= 10 {
                     wrong(&format!("{held} of {} intervals hold", bounds.len()));
                 }

@@ -308,7 +308,7 @@ fn a_plan_says_how_drawn_splits_go_elsewhere() {
     }
 }
 
-/// Workers that tell the driver of an error where it waits though nothing is left to do.
+/// Workers that return an error if the driver waits although no task is left.
 #[derive(Debug)]
 struct Strict(Arc<Dealt>);
 
@@ -335,8 +335,8 @@ impl Workers for Strict {
     }
 }
 
-/// A few splits are read in their order, so that the driver does not begin again where two of them disagree about a start:
-/// the worker that finds it out has to read the rest of its task all the same.
+/// A few splits are read in order, so the driver does not start over when two of them disagree about a start. The
+/// worker that detects the disagreement still has to read the rest of its task.
 #[test]
 fn splits_that_disagree_about_a_start_are_all_read_where_nothing_is_drawn() {
     let folder = Folder::new();

@@ -378,7 +378,7 @@ fn outer_quantiles_of_few_rows_have_no_interval_and_the_others_hold() {
     let sql = "SELECT k, quantile(x, 0.99) AS outer, quantile(x, 0.95) AS far, quantile(x, 0.5) AS mid \
                FROM '$/a.csv' GROUP BY k ORDER BY k";
     let exact = folder.ask(sql).rows();
-    // About 150, 375 and 1,500 rows of each group, and which of the quantiles they are few for.
+    // Samples of about 150, 375 and 1,500 rows per group: the quantiles with too few rows, and those with enough.
     for (share, few, enough) in [
         ("4%", &["outer", "far"][..], &["mid"][..]),
         ("10%", &["outer"], &["mid"]),
@@ -854,7 +854,7 @@ fn rows_of_parquet_are_counted_by_its_footers() {
             continue;
         }
         let [(n, Some(low), Some(high))] = estimates(&answer, "n")[..] else { panic!("{seed}") };
-        // However few splits were read.
+        // The count of all rows is exact, however few splits were read.
         assert!((n - 200_000.0).abs() < 1e-6 && low == n && high == n, "{n} {low} {high}");
         let [(v, _, _)] = estimates(&answer, "v")[..] else { panic!("{seed}") };
         assert!((v / exact - 1.0).abs() < 0.03, "{v} and {exact}");

@@ -1,4 +1,4 @@
-//! One query on DataFusion as it is, and as Tidemill runs it.
+//! Runs a query on unmodified DataFusion, and on Tidemill.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -17,15 +17,15 @@ use tidemill_base::Settings;
 use tidemill_planning::asked;
 use tidemill_query::{Plan, Query};
 
-/// Before a query: bare DataFusion joins by sorting.
+/// Prefix of a query for which bare DataFusion prefers sort-merge joins.
 const SORTED: &str = "!sorted ";
 
-/// Runs a future to its end.
+/// Runs a future to completion.
 fn finish<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// The answer of bare DataFusion, whose tables are the files of a folder by their names without `.csv`.
+/// Returns the answer of bare DataFusion. Its tables are the files of a folder, named without `.csv`.
 pub(crate) fn bare_answer(sql: &str, folder: &Path) -> String {
     let mut config = SessionConfig::new().with_target_partitions(2);
     if sql.starts_with(SORTED) {
@@ -53,7 +53,7 @@ pub(crate) fn bare_answer(sql: &str, folder: &Path) -> String {
     }
 }
 
-/// Tidemill's answer.
+/// Returns the answer of Tidemill.
 pub(crate) fn our_answer(sql: &str, folder: &Path) -> String {
     let sql = sql.trim_start_matches(SORTED).replace("'$/", &format!("'{}/", folder.display()));
     let settings = Settings { threads: 2, ..Settings::new(256 << 20) };
@@ -65,7 +65,7 @@ pub(crate) fn our_answer(sql: &str, folder: &Path) -> String {
     }
 }
 
-/// Rows with a comma in between, values with a space, null as `∅`.
+/// Formats rows, separated by commas; values are separated by spaces, and null is `∅`.
 fn shown(batches: &[RecordBatch]) -> String {
     let options = FormatOptions::new().with_null("∅");
     let mut rows = Vec::new();
@@ -82,10 +82,11 @@ fn shown(batches: &[RecordBatch]) -> String {
     if rows.is_empty() { "no rows".to_owned() } else { rows.join(", ") }
 }
 
-/// The bytes of the texts of `wide`.
+/// Size of all texts of `wide`, in bytes.
 pub(crate) const WIDE_BYTES: usize = 20 << 20;
 
-/// A session over `wide`: 2,000 rows of `n`, a number, `one`, always 1, and `s`, 10 KiB of text; sorted by `one`.
+/// Opens a session with the table `wide`: 2,000 rows of a number `n`, a number `one` that is always 1, and a text `s`
+/// of 10 KiB, declared as sorted by `one`.
 fn wide(pool: Arc<dyn MemoryPool>) -> SessionContext {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
     let config = SessionConfig::new().with_target_partitions(1);
@@ -108,7 +109,7 @@ fn wide(pool: Arc<dyn MemoryPool>) -> SessionContext {
     context
 }
 
-/// How many bytes a query over `wide` has from the memory pool at once.
+/// Returns the peak number of bytes that a query over `wide` reserves from the memory pool.
 pub(crate) fn peak_bytes(sql: &str) -> usize {
     let pool = Arc::new(PeakRecordingPool::new(Arc::new(UnboundedMemoryPool::default())));
     let context = wide(Arc::clone(&pool) as _);
@@ -117,7 +118,7 @@ pub(crate) fn peak_bytes(sql: &str) -> usize {
     pool.peak_reserved()
 }
 
-/// Whether a query over `wide` fails for want of memory in a pool of some bytes.
+/// Returns true if a query over `wide` runs out of memory in a pool of `bytes` bytes.
 pub(crate) fn is_out_of_memory(sql: &str, bytes: usize) -> bool {
     let context = wide(Arc::new(FairSpillPool::new(bytes)));
     match finish(async { asked(&context, sql).unwrap().collect().await }) {

@@ -1,33 +1,34 @@
-//! The table of corrections. A new correction gets a row here.
+//! The table of corrections of DataFusion. A new correction needs an entry here.
 
-/// A fault of DataFusion, and what corrects it.
+/// A fault of DataFusion and its correction.
 pub(crate) struct Correction {
-    /// Stable name, by which the documentation lists it.
+    /// Stable name, used in the documentation.
     pub name: &'static str,
-    /// What DataFusion does, as a sentence.
+    /// The faulty behaviour of DataFusion, in a sentence.
     pub fault: &'static str,
-    /// The number of DataFusion's issue, where one is known.
+    /// Number of the DataFusion issue, if one is known.
     pub issue: Option<u32>,
-    /// The files that correct it, below `crates`. They can go once DataFusion is right.
+    /// The files that correct the fault, relative to `crates`. They can be removed once DataFusion is fixed.
     pub files: &'static [&'static str],
-    /// Parts of the session that correct it, as [`session_parts`](crate::session_parts::session_parts) names them.
+    /// Parts of the session that correct the fault, named as in [`session_parts`](crate::session_parts::session_parts).
     pub parts: &'static [&'static str],
-    /// How a test sees the fault.
+    /// The test that detects the fault.
     pub evidence: Evidence,
 }
 
-/// How a test sees that DataFusion still has a fault.
+/// A test that DataFusion still has a fault.
 pub(crate) enum Evidence {
     /// Queries on the [fixtures](FIXTURES).
     Answers(&'static [Answers]),
-    /// Whether bare DataFusion has the fault.
+    /// A function that returns true if bare DataFusion has the fault.
     Check(fn() -> bool),
-    /// Why there is no test.
+    /// No test, for this reason.
     Untested(&'static str),
 }
 
-/// A query, the wrong answer of bare DataFusion, and Tidemill's answer. An answer that begins with `error: ` stands for
-/// each error whose message contains the rest. `!sorted ` before a query has bare DataFusion join by sorting.
+/// A query, the wrong answer of bare DataFusion, and Tidemill's answer. An answer that begins with `error: ` matches
+/// every error whose message contains the rest. A query that begins with `!sorted ` makes bare DataFusion prefer
+/// sort-merge joins.
 pub(crate) struct Answers {
     pub sql: &'static str,
     pub bare: &'static str,
@@ -38,7 +39,7 @@ const fn answers(sql: &'static str, bare: &'static str, ours: &'static str) -> A
     Answers { sql, bare, ours }
 }
 
-/// The files that queries read.
+/// Names and contents of the files that the queries read.
 pub(crate) const FIXTURES: &[(&str, &str)] = &[
     ("days.csv", "day,f,s\n2026-01-01,9007199254740992.0,A\n2026-01-02,0.5,b\n"),
     ("events.csv", "ts,v,s\n2026-01-01T03:00:00,1,a\n2026-01-01T05:00:00,2,A\n"),
@@ -63,12 +64,12 @@ pub(crate) const FIXTURES: &[(&str, &str)] = &[
     ("zero.csv", "id,x\n1,0\n2,5\n"),
 ];
 
-/// All corrections, by their names.
+/// All corrections, sorted by name.
 pub(crate) const CORRECTIONS: &[Correction] = &[
     Correction {
         name: "aggregate-orders",
-        fault: "Text aggregates and `nth_value` with different orders in one query are refused, and an aggregate \
-                without an order takes that of its neighbour.",
+        fault: "A query with text aggregates or `nth_value` in different orders is refused, and an aggregate without \
+            an order takes the order of its neighbour.",
         issue: None,
         files: &["tables/src/ordered.rs", "tables/src/places.rs"],
         parts: &[],
@@ -87,8 +88,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "any-of-list",
-        fault: "`x = ANY(list)` and `array_has` are false where a null in the list could be equal, or null where \
-                only the list's values are null.",
+        fault: "`x = ANY(list)` is false instead of null if the list has a null, and `array_has` is null instead of \
+            false for a list with a null.",
         issue: None,
         files: &["sql/src/dialects/operators.rs", "sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
@@ -127,7 +128,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "bytes",
-        fault: "Functions take bytes for text, and find no common type for bytes that Arrow lays out in different ways.",
+        fault: "Functions read bytes as text, and find no common type for bytes in different Arrow layouts.",
         issue: None,
         files: &["sql/src/bytes.rs", "sql/src/replaced.rs"],
         parts: &[
@@ -156,8 +157,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "calculated-tie",
-        fault: "A correlated scalar subquery groups by the column below a cast in its equality, and refuses other \
-                calculations there.",
+        fault: "A correlated scalar subquery ignores a cast in its equality and groups by the column below, and \
+            refuses other expressions there.",
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
@@ -178,7 +179,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "ceil-of-decimal",
-        fault: "`ceil` and `floor` of a DECIMAL overflow where the result has one more digit.",
+        fault: "`ceil` and `floor` of a DECIMAL overflow if the result has one more digit.",
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
@@ -190,8 +191,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "clocks",
-        fault: "A time that the clocks of a zone show twice, or never, ends the query, and a cast of a zone's time \
-                has the clocks of UTC.",
+        fault: "A local time that a zone's clocks show twice, or never, fails the query, and a cast of a time with a \
+            zone uses the clocks of UTC.",
         issue: None,
         files: &["sql/src/zones.rs"],
         parts: &["rule Clocks"],
@@ -210,7 +211,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "compared-cast",
-        fault: "A cast that is compared with a constant is taken off, though it loses values or rounds times.",
+        fault: "A cast in a comparison with a constant is removed, even if it loses values or rounds times.",
         issue: None,
         files: &["sql/src/kept_casts.rs"],
         parts: &["rule KeptCasts"],
@@ -230,8 +231,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "computed-window-keys",
-        fault: "The order of `length(s) > 5` and of `date + function(x)` is lost, and DataFusion refuses its own \
-                plan of a window over it.",
+        fault: "The order of `length(s) > 5` and of `date + function(x)` is lost, and DataFusion refuses its own plan \
+            of a window over such keys.",
         issue: None,
         files: &["sql/src/windows/keys.rs"],
         parts: &["rule ComputedKeys"],
@@ -243,8 +244,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "conditions-above-groups",
-        fault: "A condition without columns moves below an aggregation that answers over no rows, too, and two \
-                equalities of one column that are written differently are taken for a contradiction.",
+        fault: "A condition without columns moves below an aggregation that returns a row even over no rows, and two \
+            differently written equalities of one column are taken for a contradiction.",
         issue: None,
         files: &["sql/src/filters.rs"],
         parts: &["rule Conditions", "rule PushDownFilter, left out"],
@@ -259,8 +260,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "constant-in-subquery",
-        fault: "`1 IN (SELECT v …)` loses its condition, and `NOT IN` of a correlated subquery is asked of the \
-                correlation, too.",
+        fault: "`1 IN (SELECT v …)` loses its condition, and `NOT IN` of a correlated subquery applies to the \
+            correlation as well.",
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
@@ -280,7 +281,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "date-beside-number",
-        fault: "A date is compared with a number as the days since 1970.",
+        fault: "A date is compared with a number as the number of days since 1970.",
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
@@ -292,7 +293,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "date-beside-timestamp",
-        fault: "Dates and timestamps meet at nanoseconds, which end in 2262.",
+        fault: "The common type of dates and timestamps has nanoseconds, which end in 2262.",
         issue: None,
         files: &[
             "sql/src/coercion.rs",
@@ -328,7 +329,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "decimal-literals",
-        fault: "A number with a point is a DOUBLE before it is calculated with, whatever its digits.",
+        fault: "A number with a decimal point becomes a DOUBLE before any calculation.",
         issue: None,
         files: &["sql/src/constants.rs", "sql/src/digits.rs"],
         parts: &["planner Constants"],
@@ -363,7 +364,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "duplicate-names",
-        fault: "A column and its cast have one name, and the planner refuses both in one list.",
+        fault: "A column and its cast have the same name, and the planner refuses both in one select list.",
         issue: None,
         files: &["sql/src/casts.rs"],
         parts: &[],
@@ -375,7 +376,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "empty-subquery",
-        fault: "A scalar subquery without a row is not null where its column is not.",
+        fault: "A scalar subquery without rows is not null if its column is not nullable.",
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
@@ -387,7 +388,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "expression-memory",
-        fault: "What an expression makes of a batch, such as `repeat(s, 10)`, asks no memory pool, whatever its size.",
+        fault: "The result of an expression over a batch, such as `repeat(s, 10)`, is not charged to the memory pool, \
+            whatever its size.",
         issue: None,
         files: &["sql/src/portions.rs", "sql/src/amplify.rs"],
         parts: &[
@@ -411,8 +413,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "filter-pushdown",
-        fault: "The physical rule moves a condition below a join by the columns' bare names, to the wrong one of two \
-                columns of a name. Mended after 55.2.",
+        fault: "The physical rule moves a condition below a join by unqualified column names, and picks the wrong one \
+            of two columns with the same name. Fixed after 55.2.",
         issue: Some(25296),
         files: &["sql/src/session.rs"],
         parts: &["rule FilterPushdown, left out"],
@@ -437,7 +439,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "float-extremes",
-        fault: "`min` and `max` of grouped floats forget a NaN.",
+        fault: "`min` and `max` of grouped floats ignore a NaN.",
         issue: None,
         files: &["sql/src/floats.rs"],
         parts: &[],
@@ -450,7 +452,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "float-order",
-        fault: "Windows, sorts and lists tell −0.0 from 0.0, and a NaN is above or below all numbers by its sign.",
+        fault: "Windows, sorts and lists distinguish −0.0 from 0.0, and order a NaN above or below all numbers by its \
+            sign.",
         issue: None,
         files: &["sql/src/floats.rs"],
         parts: &["rule OneOrder"],
@@ -466,8 +469,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "frames",
-        fault: "Frames round their distances to the key's type, take a number beside a day for months, overflow at \
-                the largest number of rows, and refuse keys that are structs.",
+        fault: "Frames round their distances to the key's type, take a number beside a date for months, overflow at \
+            the largest number of rows, and refuse struct keys.",
         issue: None,
         files: &["sql/src/frames.rs"],
         parts: &["rule CommonTypes"],
@@ -499,7 +502,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     Correction {
         name: "grouping-set-keys",
         fault: "A key that is constant below ROLLUP, CUBE or GROUPING SETS is taken for constant above it, and sorts \
-                are left out.",
+            by it are removed.",
         issue: None,
         files: &["sql/src/grouping_sets.rs"],
         parts: &["rule NothingKnown"],
@@ -511,8 +514,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "guards",
-        fault: "Both sides of AND and OR, and all branches of a CASE of conditions, are computed for a whole batch, \
-                and casts of constants before there is a row.",
+        fault: "Both sides of AND and OR, and all branches of a CASE of conditions, are evaluated for a whole batch, \
+            and casts of constants even without rows.",
         issue: None,
         files: &["sql/src/guards.rs"],
         parts: &["planner DefaultQueryPlanner, left out", "planner Guarded", "rule KeptCases"],
@@ -536,8 +539,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "in-lists",
-        fault: "`x IN (…)` of values that are no constants is computed once for all rows, and two lists of one value \
-                are put together by what is written there.",
+        fault: "`x IN (…)` with values that are not constants is evaluated once for all rows, and two lists for one \
+            value are combined by their text.",
         issue: None,
         files: &["sql/src/in_lists.rs"],
         parts: &["rule Constants"],
@@ -561,7 +564,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "integer-beside-float",
-        fault: "A BIGINT beside a FLOAT has 24 bits, in comparisons, CASE and UNION.",
+        fault: "A BIGINT beside a FLOAT keeps 24 bits, in comparisons, CASE and UNION.",
         issue: None,
         files: &["sql/src/coercion.rs", "sql/src/meeting.rs"],
         parts: &["rule CommonTypes"],
@@ -580,7 +583,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "integer-overflow",
-        fault: "Arithmetic of integers wraps around.",
+        fault: "Integer arithmetic wraps around.",
         issue: None,
         files: &["sql/src/arithmetic.rs"],
         parts: &["rule CheckedArithmetic"],
@@ -623,8 +626,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "is-true-of-outer-rows",
-        fault: "`x IS TRUE` is never null by the logical plan and may be by the physical one, which is refused as a \
-                group's key above a join.",
+        fault: "`x IS TRUE` is not nullable in the logical plan but nullable in the physical plan, which is refused \
+            if it is a group key above a join.",
         issue: None,
         files: &["sql/src/session.rs"],
         parts: &["setting datafusion.execution.skip_physical_aggregate_schema_check"],
@@ -637,7 +640,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "lag-default",
-        fault: "The value that stands in for a row which is not there is cast to the column's type.",
+        fault: "The default of `lag` and `lead` is cast to the column's type.",
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
@@ -649,7 +652,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "lead-ignore-nulls",
-        fault: "`lead` by several rows with IGNORE NULLS forgets values. It is refused.",
+        fault: "`lead` by several rows with IGNORE NULLS skips values. Tidemill refuses it.",
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
@@ -661,7 +664,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "leaf-expressions",
-        fault: "The rule that computes fields of structs early forgets its column above a join.",
+        fault: "The rule that extracts struct fields early loses its column above a join.",
         issue: None,
         files: &["sql/src/session.rs"],
         parts: &["setting datafusion.optimizer.enable_leaf_expression_pushdown"],
@@ -674,7 +677,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "limit-heap",
-        fault: "The rows of `ORDER BY … LIMIT n` are held in a heap, which cannot spill.",
+        fault: "`ORDER BY … LIMIT n` holds its rows in a heap, which cannot spill.",
         issue: None,
         files: &["sql/src/large_limits.rs"],
         parts: &["rule LargeLimits"],
@@ -696,7 +699,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "list-keys",
-        fault: "The keys of groups are taken for keys of the rows that `unnest` makes of their lists.",
+        fault: "The keys of groups are taken for keys of the rows that `unnest` makes from the groups' lists.",
         issue: None,
         files: &["sql/src/unnested.rs"],
         parts: &["planner Subqueries", "rule RowsOfLists"],
@@ -708,16 +711,16 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "list-memory",
-        fault: "`array_agg` with an order keeps a value of its own for each row and each that it is ordered by, and \
-                first values of lists and structs keep the whole batch.",
+        fault: "`array_agg` with an order keeps a separate value for each row and each of its sort keys, and first \
+            values of lists and structs keep their whole batch.",
         issue: None,
         files: &["tables/src/lists.rs", "tables/src/first_values.rs"],
         parts: &[],
-        evidence: Evidence::Untested("accumulators count less than they hold"),
+        evidence: Evidence::Untested("accumulators report less memory than they hold"),
     },
     Correction {
         name: "list-sums",
-        fault: "`array_sum` and `array_avg` calculate with doubles.",
+        fault: "`array_sum` and `array_avg` calculate in DOUBLE.",
         issue: None,
         files: &["functions/src/numbers/lists.rs"],
         parts: &["function array_avg", "function array_sum"],
@@ -729,7 +732,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "lists-as-text",
-        fault: "Functions of text are given the text of a list.",
+        fault: "Text functions receive the text of a list.",
         issue: None,
         files: &["sql/src/coercion.rs", "sql/src/replaced.rs"],
         parts: &["function character_length", "rule CommonTypes"],
@@ -741,18 +744,15 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "memory-pool",
-        fault: "DataFusion's pools let what asks first starve what asks later: the merge of what sorts have spilled \
-                finds nothing.",
+        fault: "In DataFusion's pools early consumers starve later ones: the merge of spilled sorts gets no memory.",
         issue: None,
         files: &["sql/src/pool.rs"],
         parts: &[],
-        evidence: Evidence::Untested(
-            "which step is refused depends on the moments at which they ask",
-        ),
+        evidence: Evidence::Untested("the step that is refused depends on timing"),
     },
     Correction {
         name: "nested-order",
-        fault: "A null within a list or struct is the smallest value to a comparison, and the largest to a sort.",
+        fault: "A null within a list or struct is the smallest value in a comparison, and the largest in a sort.",
         issue: None,
         files: &["sql/src/nested.rs"],
         parts: &["rule NestedOrder"],
@@ -763,7 +763,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "null-safe-joins",
-        fault: "An equality beside `IS NOT DISTINCT FROM` becomes a key of a join in which null equals null.",
+        fault: "An equality beside `IS NOT DISTINCT FROM` becomes a join key for which null equals null.",
         issue: None,
         files: &["sql/src/null_safe.rs"],
         parts: &[
@@ -780,7 +780,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "nullif-type",
-        fault: "`nullif(x, 0.5)` gives x in the type at which both are compared.",
+        fault: "`nullif(x, 0.5)` returns x in the common type of both arguments.",
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
@@ -800,8 +800,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "order-by-alias",
-        fault: "In a calculated ORDER BY, a name that is a column and something else in the select list is the \
-                latter. It is refused.",
+        fault: "In an ORDER BY expression, a name that is both a column and an alias of another expression means the \
+            alias. Tidemill refuses it.",
         issue: None,
         files: &["sql/src/names.rs"],
         parts: &[],
@@ -813,7 +813,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "pad-to-negative-length",
-        fault: "`lpad` and `rpad` to a length below zero panic.",
+        fault: "`lpad` and `rpad` panic at a negative length.",
         issue: None,
         files: &["sql/src/amplify.rs"],
         parts: &["function lpad", "function rpad"],
@@ -825,7 +825,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "percentile-weight",
-        fault: "`percentile_cont` puts the weight between two values in steps of a millionth.",
+        fault: "`percentile_cont` rounds the weight between two values to a millionth.",
         issue: None,
         files: &["sql/src/percentiles.rs"],
         parts: &["aggregate percentile_cont"],
@@ -837,8 +837,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "projection-pushdown",
-        fault: "A projection moves below a join by sorting with a condition, which then is of other columns (mended \
-                after 55.2), and calculations move below filters and limits.",
+        fault: "A projection moves below a sort-merge join with a condition, which then refers to other columns \
+            (fixed after 55.2), and calculations move below filters and limits.",
         issue: Some(24414),
         files: &["sql/src/projections.rs"],
         parts: &["rule ProjectionPushdown, left out", "rule Projections"],
@@ -858,7 +858,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "ranks-without-sign",
-        fault: "`row_number`, `rank`, `dense_rank` and `ntile` have no sign, so that `-rank()` is refused.",
+        fault: "`row_number`, `rank`, `dense_rank` and `ntile` are unsigned, so that `-rank()` is refused.",
         issue: None,
         files: &["sql/src/windows.rs"],
         parts: &["planner Ranks"],
@@ -870,8 +870,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "regular-expression-of-all",
-        fault: "`s ~ '.*'` is false of a null, and `SIMILAR TO` takes its pattern for a regular expression that may \
-                match anywhere.",
+        fault: "`s ~ '.*'` is false for a null, and `SIMILAR TO` takes its pattern for a regular expression that may \
+            match anywhere.",
         issue: None,
         files: &["sql/src/patterns.rs"],
         parts: &["rule SimilarTo"],
@@ -886,7 +886,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "rounding",
-        fault: "`round` and `trunc` multiply by a power of ten, which makes infinities and other numbers.",
+        fault: "`round` and `trunc` multiply by a power of ten, which gives infinities and inexact numbers.",
         issue: None,
         files: &["sql/src/replaced.rs", "sql/src/arithmetic.rs"],
         parts: &["function round", "function trunc", "rule CheckedArithmetic"],
@@ -905,17 +905,17 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "series-of-timestamps",
-        fault: "A series of timestamps is of nanoseconds, and null where these do not reach. It is refused.",
+        fault: "A series of timestamps has nanoseconds, and is null beyond their range. Tidemill refuses it.",
         issue: None,
         files: &["sql/src/amplify.rs"],
         parts: &["function generate_series", "function range"],
         evidence: Evidence::Untested(
-            "timestamps of SQL are nanoseconds in bare DataFusion, and fail before",
+            "in bare DataFusion SQL timestamps have nanoseconds, and fail earlier",
         ),
     },
     Correction {
         name: "sliding-frames",
-        fault: "Logical and bitwise aggregates take nothing back from a frame that slides, and refuse it.",
+        fault: "Logical and bitwise aggregates cannot remove rows from a sliding frame, and refuse it.",
         issue: None,
         files: &["tables/src/sliding.rs"],
         parts: &[
@@ -959,7 +959,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "span-parts",
-        fault: "The hours of a difference of two times are all of its hours, and `epoch` has years of 360 days.",
+        fault: "The hours of a difference of two times include its days, and `epoch` counts 360 days per year.",
         issue: None,
         files: &["sql/src/spans.rs"],
         parts: &["function date_part", "rule CommonTypes"],
@@ -978,19 +978,17 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "spill-channels",
-        fault: "Two threads that spill several batches into one file each wait for one another for ever. Mended \
-                after 55.2.",
+        fault: "Two threads that each spill several batches into one file wait for each other forever. Fixed after \
+            55.2.",
         issue: Some(24883),
         files: &["sql/src/session.rs"],
         parts: &["setting datafusion.execution.max_spill_file_size_bytes"],
-        evidence: Evidence::Untested(
-            "the fault is a hang that depends on the moments at which threads run",
-        ),
+        evidence: Evidence::Untested("the fault is a hang that depends on timing"),
     },
     Correction {
         name: "statistics",
-        fault: "`corr` of groups cancels to noise where the mean is large, and the last digits of variances depend \
-                on the order of rows.",
+        fault: "`corr` of groups loses all precision if the mean is large, and the last digits of variances depend on \
+            the order of rows.",
         issue: None,
         files: &["tables/src/statistics.rs"],
         parts: &[
@@ -1026,7 +1024,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "subqueries-of-unions",
-        fault: "`IN (SELECT … UNION …)` beside OR names its column twice, and is refused.",
+        fault: "`IN (SELECT … UNION …)` beside OR names a column twice, and is refused.",
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
@@ -1039,7 +1037,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "sums",
-        fault: "`sum` wraps around, sums of floats round at each step, and `avg` of integers is of doubles.",
+        fault: "`sum` wraps around, float sums round at each step, and `avg` of integers calculates in DOUBLE.",
         issue: None,
         files: &["tables/src/sums.rs", "tables/src/wide_sums.rs"],
         parts: &["aggregate avg", "aggregate sum"],
@@ -1059,7 +1057,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "three-valued-subqueries",
-        fault: "`IN (SELECT …)` below OR, NOT, CASE and IS NULL takes null for false, and is refused in a select list.",
+        fault: "`IN (SELECT …)` below OR, NOT, CASE and IS NULL treats null as false, and is refused in a select \
+            list.",
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
@@ -1083,8 +1082,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "time-functions",
-        fault: "`date_trunc` goes through nanoseconds, `date_bin` and `date_part` are null beyond their range, and \
-                `to_timestamp` takes the nearest time for a number that is none.",
+        fault: "`date_trunc` converts to nanoseconds, `date_bin` and `date_part` are null beyond their range, and \
+            `to_timestamp` clamps a number beyond the range of timestamps.",
         issue: None,
         files: &["sql/src/times.rs"],
         parts: &[
@@ -1113,7 +1112,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "time-without-seconds",
-        fault: "`'2026-03-01 10:30'` is no timestamp.",
+        fault: "`'2026-03-01 10:30'` is not accepted as a timestamp.",
         issue: None,
         files: &["sql/src/kept_casts.rs"],
         parts: &["rule KeptCasts"],
@@ -1125,8 +1124,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "union-branches",
-        fault: "DataFusion refuses its own merge of sorted branches of a union, and the first rows of branches leave \
-                out what a merge would have taken.",
+        fault: "DataFusion refuses its own merge of a union's sorted branches, and limits on branches drop rows that \
+            the merge would have taken.",
         issue: Some(16171),
         files: &["sql/src/sorted_unions.rs"],
         parts: &["rule CheckedPlan", "rule SanityCheckPlan, left out"],
@@ -1139,17 +1138,16 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "union-order",
-        fault: "Rows of all branches of a union come as they are ready, on one thread too.",
+        fault: "The branches of a union output rows in no fixed order, even on one thread.",
         issue: None,
         files: &["sql/src/unions_in_order.rs"],
         parts: &["rule UnionsInOrder"],
-        evidence: Evidence::Untested(
-            "which branch is ready first depends on the moments at which tasks run",
-        ),
+        evidence: Evidence::Untested("the order depends on timing"),
     },
     Correction {
         name: "using-columns",
-        fault: "A column that a join is USING is ambiguous in WHERE, and of a RIGHT or FULL join the left side's.",
+        fault: "A USING column is ambiguous in WHERE, and for a RIGHT or FULL join it has the values of the left \
+            side.",
         issue: None,
         files: &["sql/src/using.rs", "sql/src/dialects/outer_using.rs"],
         parts: &[],
@@ -1168,8 +1166,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "window-memory",
-        fault: "A window over whole partitions holds all of its input, one over equal rows all equals, and neither \
-                asks the memory pool.",
+        fault: "A window over whole partitions holds all of its input, a window over equal rows holds all of them, \
+            and neither charges the memory pool.",
         issue: None,
         files: &["sql/src/windows/whole_partitions.rs", "sql/src/windows/running_totals.rs"],
         parts: &["rule EqualsAtOnce", "rule OnePartitionAtATime"],
@@ -1182,7 +1180,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "window-text",
-        fault: "Text views that a window appends to one another keep every buffer that they ever pointed into.",
+        fault: "When a window concatenates text views, the result keeps every buffer that they ever pointed into.",
         issue: None,
         files: &["sql/src/windows/text.rs"],
         parts: &["rule CopiedText"],
@@ -1192,7 +1190,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
 ];
 
-/// Parts of the session that correct nothing, each with its purpose.
+/// Parts of the session that add a feature rather than correct a fault, each with its purpose.
 pub(crate) const ADDITIONS: &[(&str, &str)] = &[
     ("aggregate approx_distinct", "one implementation for each name, with its error"),
     ("aggregate approx_median", "one implementation for each name, with its error"),

@@ -1,7 +1,7 @@
-//! Corrections of DataFusion: that DataFusion still has each fault, and that Tidemill answers rightly.
+//! Tests of the corrections of DataFusion: DataFusion still has each fault, and Tidemill answers correctly.
 //!
-//! A test that fails because DataFusion has become right names the files that can go. `docs/datafusion.md` is made from
-//! the table; with `UPDATE_DOCS=1` the test writes it.
+//! When DataFusion fixes a fault, a test fails and names the files that can be removed. `docs/datafusion.md` is
+//! generated from the table of corrections; run the test with `UPDATE_DOCS=1` to write it.
 
 mod bare;
 mod corrections;
@@ -20,7 +20,7 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Whether an answer is the expected one. `error: x` stands for each error that contains `x`.
+/// Returns true if an answer is the expected one. `error: x` matches every error that contains `x`.
 fn is_expected(answer: &str, expected: &str) -> bool {
     match expected.strip_prefix("error: ") {
         Some(part) => answer.starts_with("error: ") && answer.contains(part),
@@ -121,7 +121,7 @@ fn each_issue_that_the_code_names_is_in_the_table() {
     assert_eq!(found, listed);
 }
 
-/// The page of the documentation.
+/// Returns the text of `docs/datafusion.md`.
 fn page() -> String {
     let mut page = format!(
         "# Corrections of DataFusion\n\n\

@@ -1,4 +1,4 @@
-//! What a session of Tidemill has in the place of DataFusion's, or beside it.
+//! The rules, planners, functions and settings in which a session of Tidemill differs from one of DataFusion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -12,7 +12,7 @@ fn our_session() -> SessionContext {
     sessions::open(128 << 20, &settings).unwrap()
 }
 
-/// The name of a value's type, as its `Debug` shows it first.
+/// Returns the name of a value's type, taken from the start of its `Debug` output.
 fn type_name(value: &dyn Debug) -> String {
     let shown = format!("{value:?}");
     shown.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
@@ -22,8 +22,8 @@ fn type_names<T: Debug>(values: &[T]) -> BTreeSet<String> {
     values.iter().map(|value| type_name(value)).collect()
 }
 
-/// For each function of DataFusion's, by its kind and own name, the names by which a query calls it, and whether the
-/// function of ours stands there.
+/// Returns the names by which a query can call each DataFusion function, keyed by its kind and own name, and whether
+/// Tidemill replaces the function under that name.
 pub(crate) fn replaced_functions() -> BTreeMap<String, Vec<(String, bool)>> {
     let bare = SessionContext::new_with_config(SessionConfig::new()).state();
     let ours = our_session().state();
@@ -46,7 +46,8 @@ pub(crate) fn replaced_functions() -> BTreeMap<String, Vec<(String, bool)>> {
     found
 }
 
-/// Rules, planners, functions and settings, each with its kind: `rule Conditions`, `setting datafusion.…`.
+/// Returns the rules, planners, functions and settings that differ, each with its kind: `rule Conditions`,
+/// `setting datafusion.…`.
 pub(crate) fn session_parts() -> BTreeSet<String> {
     let bare = SessionContext::new_with_config(SessionConfig::new()).state();
     let ours = our_session().state();

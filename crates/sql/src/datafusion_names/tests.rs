@@ -62,7 +62,7 @@ use crate::unions_in_order::UnionsInOrder;
 use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
 
-/// A pool that grants everything, and keeps the name of each consumer and whether it says that it spills.
+/// A pool that grants every request, and records the name of each consumer and whether it can spill.
 #[derive(Debug, Default)]
 struct Registry {
     pool: UnboundedMemoryPool,
@@ -81,7 +81,7 @@ impl MemoryPool for Registry {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        // What stands in brackets is the number of a partition.
+        // Drop the partition number in brackets.
         let name = consumer.name().split('[').next().unwrap_or_default().to_owned();
         self.seen.lock().insert((name, consumer.can_spill()));
     }
@@ -107,7 +107,7 @@ impl MemoryPool for Registry {
     }
 }
 
-/// What a test changes in DataFusion's own configuration.
+/// A change of DataFusion's default configuration for a test.
 type Configure = fn(&mut ConfigOptions);
 
 fn one_partition(options: &mut ConfigOptions) {
@@ -123,7 +123,7 @@ fn joins_that_sort(options: &mut ConfigOptions) {
     options.optimizer.prefer_hash_join = false;
 }
 
-/// DataFusion as it is, with `t`: 40 rows of `n`, a number, and `s`, a text, in two partitions.
+/// Opens a session of bare DataFusion with the table `t`: 40 rows of a number `n` and a text `s`, in two partitions.
 fn bare_session(configure: Configure, registry: &Arc<Registry>) -> SessionContext {
     let mut config = SessionConfig::new();
     configure(config.options_mut());
@@ -149,7 +149,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-/// DataFusion's own plan of a query.
+/// Returns bare DataFusion's physical plan of a query.
 fn bare_plan(configure: Configure, sql: &str) -> Arc<dyn ExecutionPlan> {
     let context = bare_session(configure, &Arc::default());
     runtime().block_on(async {
@@ -158,7 +158,7 @@ fn bare_plan(configure: Configure, sql: &str) -> Arc<dyn ExecutionPlan> {
     })
 }
 
-/// The same before any rule for physical plans.
+/// Returns bare DataFusion's physical plan of a query, before any physical rule.
 fn unoptimized_plan(configure: Configure, sql: &str) -> Arc<dyn ExecutionPlan> {
     let context = bare_session(configure, &Arc::default());
     let state = SessionStateBuilder::new_from_existing(context.state())
@@ -176,7 +176,7 @@ fn datafusion_has_every_name() {
 }
 
 #[test]
-fn a_name_that_datafusion_lacks_is_told_with_its_kind() {
+fn missing_name_is_reported_with_its_kind() {
     let mut required = required_names();
     for names in &mut required {
         names.names = vec![names.names[0], "renamed"];
@@ -201,8 +201,8 @@ fn a_refusal_of_two_columns_of_one_name_says_so() {
     }
 }
 
-/// Consumers of memory: the query that has them, and for each its name, what the pool takes it for, and what a
-/// message calls it.
+/// For each query, checks its memory consumers: their registered names, their kinds to the pool, and their names in
+/// messages.
 #[test]
 fn each_consumer_of_memory_is_known_by_the_name_it_registers() {
     use OperatorKind::{Channel, Groups, Holds, Merge, Partitions, Sort};
@@ -317,12 +317,12 @@ fn each_consumer_of_memory_is_known_by_the_name_it_registers() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether a plan has such a step.
+/// Returns true if a plan has a step that satisfies `is_it`.
 fn has(plan: &Arc<dyn ExecutionPlan>, is_it: impl Fn(&Arc<dyn ExecutionPlan>) -> bool) -> bool {
     plan.exists(|step| Ok(is_it(step))).unwrap()
 }
 
-/// How often a plan has a step of ours of that name.
+/// Returns the number of steps with a name in a plan.
 fn count_of(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
     let mut count = 0;
     plan.apply(|step| {
@@ -343,7 +343,7 @@ fn optimized(
     rule.optimize(plan, &options).unwrap()
 }
 
-/// Rows of which nobody asks.
+/// A stream for plans that are never executed.
 #[derive(Debug)]
 struct NoRows(Arc<Schema>);
 
@@ -360,7 +360,7 @@ impl PartitionStream for NoRows {
     }
 }
 
-/// A plan whose scans are ours: of two partitions that share their splits, and of 40 rows.
+/// Replaces the leaves of a plan by [`KnownRows`] scans of 40 rows, in two partitions that share their splits.
 fn over_known_rows(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let plan = plan.transform_up(|step| {
         if !step.children().is_empty() {
@@ -381,7 +381,7 @@ fn over_known_rows(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     plan.data().unwrap()
 }
 
-/// Whether scans of ours tell a plan how many rows they have.
+/// Returns true if [`KnownToJoins`] makes the scans of a plan give their number of rows.
 fn tells_joins(plan: Arc<dyn ExecutionPlan>) -> bool {
     let plan = optimized(&KnownToJoins, over_known_rows(plan), two_partitions);
     has(&plan, |step| {
@@ -390,13 +390,13 @@ fn tells_joins(plan: Arc<dyn ExecutionPlan>) -> bool {
     })
 }
 
-/// An operator that our rules look for.
+/// An operator that a rule of ours looks for.
 struct Recognised {
     name: &'static str,
     is_it: fn(&Arc<dyn ExecutionPlan>) -> bool,
-    /// A plan of bare DataFusion that has it.
+    /// Returns a plan of bare DataFusion that has the operator.
     plan: fn() -> Arc<dyn ExecutionPlan>,
-    /// Whether our rule does its work on that plan.
+    /// Returns true if our rule acts on that plan.
     acts: fn(Arc<dyn ExecutionPlan>) -> bool,
 }
 
@@ -418,7 +418,7 @@ const OPERATORS: &[Recognised] = recognised! {
     |plan| {
         count_of(&optimized(&FanOutSorts, plan, two_partitions), "FanOutSort") == 1
     };
-    // Rows of a limit that are many are sorted as all are.
+    // A large limit is sorted as a whole, without a heap.
     SortExec: bare_plan(one_partition, "SELECT n FROM t ORDER BY n LIMIT 30"), |plan| {
         let plan = optimized(&LargeLimits { bytes_max: 0 }, plan, one_partition);
         !has(&plan, |step| step.is::<SortExec>() && step.fetch().is_some())
@@ -474,7 +474,7 @@ const OPERATORS: &[Recognised] = recognised! {
     CrossJoinExec: bare_plan(two_partitions, "SELECT a.s, b.n FROM t a, t b"), tells_joins;
     NestedLoopJoinExec: bare_plan(two_partitions, "SELECT a.s, b.n FROM t a JOIN t b ON a.n < b.n"),
     tells_joins;
-    // Above a join with a condition, projections stay.
+    // Projections stay above a join with a condition.
     SortMergeJoinExec: bare_plan(
         joins_that_sort,
         "SELECT a.s FROM t a LEFT JOIN t b ON a.n = b.n AND a.n + b.n > 3",
@@ -484,10 +484,10 @@ const OPERATORS: &[Recognised] = recognised! {
     };
 };
 
-/// A limit that takes rows in the order of their source, and a sort above it.
+/// A query with a sort above a limit that takes rows in the order of their source.
 const SORTED_LIMIT: &str = "SELECT n FROM (SELECT n FROM t LIMIT 3 OFFSET 1) ORDER BY n";
 
-/// Whether no sort is moved below a limit.
+/// Returns true if [`LimitBarriers`] keeps the sort of a plan above its limit.
 fn keeps_rows_of_limit(plan: Arc<dyn ExecutionPlan>) -> bool {
     let rule = LimitBarriers { theirs: Arc::new(EnsureRequirements::new()) };
     let plan = optimized(&rule, plan, two_partitions);
@@ -498,7 +498,7 @@ fn keeps_rows_of_limit(plan: Arc<dyn ExecutionPlan>) -> bool {
         && !has(&plan, |step| is_limit(step) && has(step, is_sort))
 }
 
-/// Whether a merge of branches that are sorted is taken as it is: in each branch both columns are one.
+/// Returns true if [`CheckedPlan`] accepts a merge of sorted branches, in each of which both columns are the same.
 fn merges_branches() -> bool {
     let branch = || bare_plan(one_partition, "SELECT n AS x, n AS y FROM t ORDER BY n");
     let union = UnionExec::try_new(vec![branch(), branch()]).unwrap();
@@ -511,7 +511,7 @@ fn merges_branches() -> bool {
     plan.children()[0].is::<UnionExec>()
 }
 
-/// Operators that a rule of another crate looks for, and the test that fails where it does not act.
+/// Operators that a rule of another crate looks for, each with the test that fails if the rule does not act on it.
 const TESTED_IN_QUERY: [(&str, &str); 3] = [
     ("OutputRequirementExec", "query: the_step_stands_where_no_order_is_counted_on"),
     ("StreamingTableExec", "query: steps_make_what_the_plan_makes"),
@@ -534,7 +534,7 @@ fn each_operator_is_in_a_plan_and_our_rule_acts_on_it() {
 }
 
 #[test]
-fn each_expression_is_made_of_what_is_written() {
+fn sql_expressions_become_the_physical_expressions_we_look_for() {
     fn is<T: PhysicalExpr + 'static>(expr: &Arc<dyn PhysicalExpr>) -> bool {
         expr.is::<T>()
     }
@@ -578,7 +578,7 @@ fn each_expression_is_made_of_what_is_written() {
     }
 }
 
-/// The sources of the crates that know plans, each without its tests.
+/// Returns the paths and texts of the source files of the crates that handle plans, without their tests.
 fn sources() -> Vec<(PathBuf, String)> {
     fn read(folder: &Path, tests: &Regex, found: &mut Vec<(PathBuf, String)>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -621,7 +621,7 @@ fn each_operator_that_the_code_looks_for_has_a_test() {
     assert!(gone.is_empty(), "nobody looks for {gone:?} any more");
 }
 
-/// Files that know functions by what is written in SQL, or by the names of our own states.
+/// Files that use the names of functions as written in SQL, or the names of our own states.
 const OTHER_NAMES: [&str; 7] = [
     "/dialects/",
     "/messages.rs",
@@ -637,7 +637,7 @@ fn no_function_is_recognised_by_a_name_of_its_own() {
     let functions: HashSet<String> = required_names().iter().flat_map(|of| (of.known)()).collect();
     // `x.name() == "sum"`, `matches!(x.name(), "sum" | …)`.
     let compared = Regex::new(r#"\bname\(\)\s*[=!]=\s*"(\w+)"|name\(\),\s*"(\w+)""#).unwrap();
-    // An arm of a match, or an item of a list on a line of its own.
+    // An arm of a `match`, or an item of a list on its own line.
     let listed = Regex::new(r#"(?m)^\s*\(?"(\w+)"(?:,$| [|=i]|, \[)"#).unwrap();
     let mut wrong = Vec::new();
     for (path, text) in sources() {

@@ -27,9 +27,9 @@ pub struct CellSums {
     splits: u32,
     /// Whether a value was below zero, or no number.
     is_signed: bool,
-    /// Count of the values.
+    /// Number of values.
     count: u64,
-    /// The smallest and the largest of them, infinite and the wrong way round where there is none. What is no number is not among them.
+    /// The smallest and the largest value, ignoring NaN. Without values, `min` is ∞ and `max` is -∞.
     min: f64,
     max: f64,
 }
@@ -50,7 +50,7 @@ impl Default for CellSums {
 
 const STATE: &str = "cell_sums";
 
-/// Bytes of a state's form on disk before its cells.
+/// Size of the encoded state before its cells, in bytes.
 const HEAD_BYTES: usize = 30;
 
 /// What the cells of a state take on the heap, each.
@@ -96,7 +96,7 @@ impl CellSums {
         self.is_signed
     }
 
-    /// The values that were added up.
+    /// Returns the number, the minimum and the maximum of the values.
     pub fn values(&self) -> Values {
         Values { count: self.count as f64, min: self.min, max: self.max }
     }
@@ -106,13 +106,13 @@ impl CellSums {
         Self::decode(bytes).ok()
     }
 
-    /// The form on disk, all numbers of it little-endian:
+    /// Appends the encoded state. All numbers are little-endian:
     ///
     /// ```text
     /// 0    splits, u32
     /// 4    level of the cells, u8
-    /// 5    1 where a value was below zero or no number, else 0
-    /// 6    count of the values, u64
+    /// 5    1 if a value was below zero or NaN, else 0, u8
+    /// 6    number of values, u64
     /// 14   the smallest value, f64
     /// 22   the largest value, f64
     /// 30   cells: number, u32, and sum, f64
