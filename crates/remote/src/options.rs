@@ -286,8 +286,12 @@ impl StorageOptions {
             | K::SkipSignature => self.has_keys() || self.skips_signature(),
             K::AccessKeyId | K::SecretAccessKey => self.skips_signature(),
             K::Endpoint | K::S3Endpoint => self.has_endpoint(),
-            // A customer's key of the environment is no one else's store's.
-            K::Encryption(_) => self.has_endpoint() && (self.is_posted || guard::is_guarded()),
+            // The environment's customer key is part of its credentials. Clients that run as their own user may use it
+            // with other keys, clients of a cluster may not.
+            K::Encryption(_) => {
+                (self.is_posted || guard::is_guarded())
+                    && (self.has_endpoint() || self.has_keys() || self.skips_signature())
+            }
             _ => false,
         }
     }
@@ -373,6 +377,7 @@ impl StorageOptions {
         settings.check()?;
         if self.is_posted {
             self.check_region(&settings)?;
+            self.check_s3_express(&settings)?;
         }
         if settings.text(AmazonS3ConfigKey::Region).is_none() {
             // An empty variable is none.
@@ -385,7 +390,7 @@ impl StorageOptions {
     /// region's: hosts are called by regions, and `sts.s3.amazonaws.com` is somebody's bucket.
     fn check_region(&self, settings: &S3Settings) -> Result<()> {
         use AmazonS3ConfigKey::{
-            DefaultRegion, Region, RoleArn, StsEndpoint, WebIdentityTokenFile,
+            DefaultRegion, Region, RoleArn, S3Express, StsEndpoint, WebIdentityTokenFile,
         };
         let is_given = self.has(|key| matches!(key, Region | DefaultRegion));
         if !is_given || self.has_keys() || self.skips_signature() {
@@ -393,12 +398,28 @@ impl StorageOptions {
         }
         let asks_sts = [WebIdentityTokenFile, RoleArn].iter().all(|key| settings.is_set(*key))
             && !settings.is_set(StsEndpoint);
-        let is_in_host = settings.endpoint().is_none() || asks_sts;
+        let is_in_host =
+            settings.endpoint().is_none() || settings.is_enabled(S3Express) || asks_sts;
         match settings.text(Region).is_some_and(|region| is_in_host && !is_aws_region(&region)) {
             false => Ok(()),
             true => Err(Error::usage_hint(
                 "storage option `region` is no region of AWS, and the cluster's credentials go nowhere else",
                 "such as eu-west-1; or give credentials of your own",
+            )),
+        }
+    }
+
+    /// Refuses `s3_express` of a posted query if it would send the environment's credentials to AWS although the
+    /// environment has a store of its own: sessions begin at a host of AWS, whatever the endpoint is.
+    fn check_s3_express(&self, settings: &S3Settings) -> Result<()> {
+        let is_given = self.has(|key| key == AmazonS3ConfigKey::S3Express)
+            && settings.is_enabled(AmazonS3ConfigKey::S3Express);
+        let has_credentials = self.has_keys() || self.skips_signature();
+        match is_given && !has_credentials && settings.endpoint().is_some() {
+            false => Ok(()),
+            true => Err(Error::usage_hint(
+                "storage option `s3_express` leads to AWS, and the cluster's credentials are for another store",
+                "leave it out, or give credentials of your own: access_key_id and secret_access_key",
             )),
         }
     }
@@ -566,6 +587,27 @@ impl S3Settings {
         self.text(key).is_some()
     }
 
+    /// Returns true if a setting is a truth value that is true.
+    pub(super) fn is_enabled(&self, key: AmazonS3ConfigKey) -> bool {
+        self.text(key).is_some_and(|value| is_true(&value) == Some(true))
+    }
+
+    /// Checks the zone in the name of a directory bucket, which is part of the host where its sessions begin
+    /// (`BUCKET.s3express-ZONE.REGION.amazonaws.com`). A `.` in it could make that another host of AWS.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if `s3_express` is set and the zone is not a part of a label.
+    pub(super) fn check_zone(&self, bucket: &str) -> Result<()> {
+        let zone = directory_bucket_zone(bucket).filter(|zone| !is_zone(zone));
+        match zone.filter(|_| self.is_enabled(AmazonS3ConfigKey::S3Express)) {
+            None => Ok(()),
+            Some(_) => Err(Error::usage_hint(
+                format!("`{bucket}` is no directory bucket: its zone is no label of a host"),
+                "lowercase letters, digits and hyphens, such as NAME--usw2-az1--x-s3",
+            )),
+        }
+    }
+
     /// Where requests go, if not to AWS: part of what tells one bucket from another.
     pub(super) fn endpoint(&self) -> Option<String> {
         self.text(AmazonS3ConfigKey::S3Endpoint).or_else(|| self.text(AmazonS3ConfigKey::Endpoint))
@@ -574,13 +616,9 @@ impl S3Settings {
     /// Whether nothing tells credentials but, perhaps, the machine's own metadata service.
     pub(super) fn asks_the_machine(&self) -> bool {
         use AmazonS3ConfigKey as K;
-        let truthy = |key| {
-            let value = self.builder.get_config_value(&key).unwrap_or_default();
-            is_true(&value) == Some(true)
-        };
         !(self.is_set(K::AccessKeyId)
             || self.is_set(K::SecretAccessKey)
-            || truthy(K::SkipSignature)
+            || self.is_enabled(K::SkipSignature)
             || (self.is_set(K::WebIdentityTokenFile) && self.is_set(K::RoleArn))
             || self.is_set(K::ContainerCredentialsRelativeUri)
             || self.is_set(K::ContainerCredentialsFullUri))
@@ -631,7 +669,21 @@ fn is_aws_region(value: &str) -> bool {
     parts.next().is_some_and(is_number) && parts.clone().count() >= 2 && parts.all(is_word)
 }
 
-/// Whether a value can stand in a header: the client panics at others.
+/// Returns the zone in the name of a directory bucket (`NAME--ZONE--x-s3`), as `object_store` finds it.
+fn directory_bucket_zone(bucket: &str) -> Option<&str> {
+    let name = bucket.strip_suffix("--x-s3").or_else(|| bucket.strip_suffix("--xa-s3"))?;
+    name.rsplit_once("--").map(|(_, zone)| zone)
+}
+
+/// Returns true if a zone is valid in the label `s3express-ZONE`.
+fn is_zone(value: &str) -> bool {
+    const PREFIX: &str = "s3express-";
+    (1..=LABEL_BYTES_MAX - PREFIX.len()).contains(&value.len())
+        && value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !value.ends_with('-')
+}
+
+/// Returns true if a value is valid in a header. The client panics on other values.
 fn is_header(value: &str) -> bool {
     value.bytes().all(|b| b.is_ascii_graphic())
 }
@@ -958,14 +1010,15 @@ mod tests {
         let endpoints = ["aws_endpoint_url", "aws_endpoint_url_s3"];
         let others = ["aws_region", "aws_allow_http"];
         for is_posted in [false, true] {
+            // A posted query has no customer key of the environment beside credentials of its own.
+            let customers = if is_posted { &[][..] } else { &customers[..] };
             let with_keys = left(&options(is_posted, &keys));
-            assert_eq!(with_keys, [&ids[..], &customers, &endpoints, &others].concat());
+            assert_eq!(with_keys, [&ids[..], customers, &endpoints, &others].concat());
             let unsigned = left(&options(is_posted, &[("skip_signature", "true")]));
-            assert_eq!(unsigned, [&customers[..], &endpoints, &others].concat());
+            assert_eq!(unsigned, [customers, &endpoints, &others].concat());
             let elsewhere = [("endpoint", "http://other"), ("skip_signature", "yes")];
             let elsewhere = left(&options(is_posted, &elsewhere));
-            let kept = if is_posted { &[][..] } else { &customers[..] };
-            assert_eq!(elsewhere, [kept, &others[..]].concat());
+            assert_eq!(elsewhere, [customers, &others[..]].concat());
         }
         let settings = options(true, &keys).s3_in(variables()).unwrap();
         let value = |key| settings.builder.get_config_value(&key);
@@ -1035,6 +1088,73 @@ mod tests {
         for (name, value) in [("AWS_REGION", "a/b"), ("AWS_SESSION_TOKEN", "a\nb")] {
             assert!(!opened(&[&keys, &[(name, value)]], &StorageOptions::default()), "{name}");
         }
+    }
+
+    #[test]
+    fn posted_s3_express_keeps_environment_credentials_at_the_environments_store() {
+        let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
+        let endpoint = [("AWS_ENDPOINT_URL", "http://minio:9000")];
+        let own = [("access_key_id", "c"), ("secret_access_key", "d")];
+        let unsigned = [("skip_signature", "true")];
+        let expresses = [("s3_express", "true")];
+        let check = |environment: &[&[(&str, &str)]],
+                     options: &[&[(&str, &str)]],
+                     expected: Option<&str>| {
+            let owned = |pairs: &[&[(&str, &str)]]| {
+                let pairs = pairs.concat().into_iter();
+                pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
+            };
+            let options = StorageOptions::posted(owned(options)).unwrap();
+            match (options.s3_in(owned(environment).into_iter()), expected) {
+                (Ok(_), None) => {}
+                (Err(Error::Usage { message, .. }), Some(expected)) => {
+                    assert!(message.contains(expected), "{options:?}: {message}");
+                }
+                (found, _) => panic!("{options:?}: {:?}", found.err()),
+            }
+        };
+        let refused = Some("`s3_express` leads to AWS");
+        check(&[&keys, &endpoint], &[&expresses], refused);
+        check(&[&keys, &[("AWS_ENDPOINT_URL_S3", "https://store")]], &[&expresses], refused);
+        // Credentials of an instance or a role.
+        check(&[&endpoint], &[&[("aws_s3_express", " ON ")]], refused);
+        let region = Some("`region` is no region of AWS");
+        check(&[&keys, &endpoint], &[&expresses, &[("region", "garage")]], region);
+        check(&[&keys, &endpoint], &[&[("s3_express", "false"), ("region", "garage")]], None);
+        check(&[&keys, &endpoint], &[&expresses, &own], None);
+        check(&[&keys, &endpoint], &[&expresses, &unsigned], None);
+        check(&[&keys], &[&expresses], None);
+        // The environment itself may name both.
+        check(&[&keys, &endpoint, &[("AWS_S3_EXPRESS", "true")]], &[], None);
+    }
+
+    #[test]
+    fn zone_of_a_directory_bucket_is_part_of_a_label() {
+        let check = |bucket: &str, is_valid: bool| {
+            for (express, expected) in [("true", is_valid), ("false", true)] {
+                let mut options = StorageOptions::default();
+                options.set("s3_express", express).unwrap();
+                let settings = options.s3_in(std::iter::empty()).unwrap();
+                assert_eq!(settings.check_zone(bucket).is_ok(), expected, "{bucket}");
+            }
+        };
+        for (bucket, is_valid) in [
+            ("a--usw2-az1--x-s3", true),
+            ("a--b--use1-az4--xa-s3", true),
+            ("a--z--x-s3", true),
+            // `object_store` refuses names without a zone.
+            ("a", true),
+            ("a--x-s3", true),
+            ("a--z.s3--x-s3", false),
+            ("a--z_1--x-s3", false),
+            ("a--Z--xa-s3", false),
+            ("a----x-s3", false),
+            ("a--z---x-s3", false),
+        ] {
+            check(bucket, is_valid);
+        }
+        check(&format!("a--{}--x-s3", "z".repeat(53)), true);
+        check(&format!("a--{}--x-s3", "z".repeat(54)), false);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::client::root_cause;
 use crate::error::{Error, Result};
 use crate::guard;
 use crate::http::backoff;
-use crate::options::{S3Settings, is_true};
+use crate::options::S3Settings;
 use crate::s3::Bucket;
 
 /// What a signature encodes: all but these.
@@ -54,10 +54,6 @@ fn option(settings: &S3Settings, key: K) -> Option<String> {
     settings.builder.get_config_value(&key).filter(|text| !text.is_empty())
 }
 
-fn is_set(settings: &S3Settings, key: K) -> bool {
-    option(settings, key).is_some_and(|text| is_true(&text) == Some(true))
-}
-
 fn region(settings: &S3Settings) -> String {
     let region = option(settings, K::Region).or_else(|| option(settings, K::DefaultRegion));
     region.unwrap_or_else(|| "us-east-1".to_owned())
@@ -65,7 +61,7 @@ fn region(settings: &S3Settings) -> String {
 
 /// Where the bucket of this name is: `https://host/bucket`, without a `/` at its end.
 pub(crate) fn address(name: &str, settings: &S3Settings) -> String {
-    let in_host = is_set(settings, K::VirtualHostedStyleRequest);
+    let in_host = settings.is_enabled(K::VirtualHostedStyleRequest);
     let region = region(settings);
     let address = match (settings.endpoint(), in_host) {
         (Some(endpoint), true) => endpoint,
@@ -84,7 +80,7 @@ impl Wire {
         retry: RetryConfig,
         client: HttpClient,
     ) -> Wire {
-        let is = |key: K| is_set(settings, key);
+        let is = |key: K| settings.is_enabled(key);
         Wire {
             client,
             address,

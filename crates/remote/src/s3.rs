@@ -79,6 +79,7 @@ impl Bucket {
     pub fn open_with(name: &str, options: &StorageOptions, tick: Tick<'_>) -> Result<Arc<Bucket>> {
         check_bucket(name)?;
         let settings = options.s3()?;
+        settings.check_zone(name)?;
         let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
         let build = |builder: AmazonS3Builder| {
             builder.build().map_err(|error| {

@@ -224,41 +224,90 @@ fn a_posted_query_leads_signed_requests_to_no_other_host() {
     let place = foreign.place();
     let (url, to_host) = (foreign.url.as_str(), format!("x@{place}/"));
     let to_dot = format!("x.{place}/");
-    for options in [
-        &[("region", to_host.as_str())][..],
-        &[("default_region", &to_host)],
-        &[("aws_region", &to_host), ("virtual_hosted_style_request", "true")],
-        &[("region", &to_host), ("s3_express", "true")],
-        &[("region", &to_dot)],
-        &[("region", "x/../..")],
-        &[("region", "x?")],
-        &[("region", "x#")],
-        &[("region", "x\\")],
-        &[("region", "eu-west-1.example.org")],
-        // Hosts of Amazon's that are somebody's bucket.
-        &[("region", "s3")],
-        &[("region", "x")],
-        &[("endpoint_url", url)],
-        &[("endpoint_url", url), ("allow_http", "true"), ("skip_signature", "false")],
-        &[("aws_endpoint_url_s3", url), ("access_key_id", "own-id")],
-        &[("endpoint_url", url), ("access_key_id", ""), ("secret_access_key", "")],
-        &[("endpoint_url", url), ("session_token", "own-token")],
-        &[("endpoint_url", url), ("skip_signature", "true"), ("SKIP_SIGNATURE", "false")],
-        &[("proxy_url", url)],
-        &[("metadata_endpoint", url)],
-        &[("endpoint_url_sts", url)],
-        &[("container_credentials_full_uri", url)],
-    ] {
+    let region = "storage option `region` is no region";
+    let own = "an endpoint of your own goes with credentials of your own";
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (&[("region", &to_host)], region),
+        (&[("default_region", &to_host)], "storage option `default_region` is no region"),
+        (
+            &[("aws_region", &to_host), ("virtual_hosted_style_request", "true")],
+            "storage option `aws_region` is no region",
+        ),
+        (&[("region", &to_host), ("s3_express", "true")], region),
+        (&[("region", &to_dot)], region),
+        (&[("region", "x/../..")], region),
+        (&[("region", "x?")], region),
+        (&[("region", "x#")], region),
+        (&[("region", "x\\")], region),
+        (&[("region", "eu-west-1.example.org")], region),
+        // These make Amazon hosts that may be somebody's bucket.
+        (&[("region", "s3")], "storage option `region` is no region of AWS"),
+        (&[("region", "x")], "storage option `region` is no region of AWS"),
+        (&[("endpoint_url", url)], own),
+        (&[("endpoint_url", url), ("allow_http", "true"), ("skip_signature", "false")], own),
+        (&[("aws_endpoint_url_s3", url), ("access_key_id", "own-id")], own),
+        (&[("endpoint_url", url), ("access_key_id", ""), ("secret_access_key", "")], own),
+        (&[("endpoint_url", url), ("session_token", "own-token")], own),
+        (
+            &[("endpoint_url", url), ("skip_signature", "true"), ("SKIP_SIGNATURE", "false")],
+            "are one option, which is given twice",
+        ),
+        (&[("proxy_url", url)], "storage option `proxy_url` is not taken"),
+        (&[("metadata_endpoint", url)], "storage option `metadata_endpoint` is not taken"),
+        (&[("endpoint_url_sts", url)], "storage option `endpoint_url_sts` is not taken"),
+        (
+            &[("container_credentials_full_uri", url)],
+            "storage option `container_credentials_full_uri` is not taken",
+        ),
+    ];
+    for (options, expected) in cases {
         for how in ["posted", "confined, posted"] {
             let bucket = "s3://b--x--x-s3/k.csv";
             let came = asked(how, bucket, options, &[("AWS_DEFAULT_REGION", "eu-west-1")]);
-            assert!(
-                came.contains("region") || came.contains("option") || came.contains("own"),
-                "{came}"
-            );
+            assert!(came.contains(expected), "{options:?}: {came}");
             assert!(!came.contains("environment-"), "{came}");
             assert_eq!(foreign.recorded(), Vec::<String>::new(), "{options:?}: {came}");
         }
+    }
+}
+
+#[test]
+fn s3_express_does_not_lead_credentials_of_another_store_to_aws() {
+    let own = Recorder::start();
+    let more = [("AWS_ENDPOINT_URL", own.url.as_str()), ("AWS_ALLOW_HTTP", "true")];
+    let express = [("s3_express", "true")];
+    for how in ["posted", "confined, posted"] {
+        let came = asked(how, "s3://a--z--x-s3/k.csv", &express, &more);
+        let expected = "storage option `s3_express` leads to AWS, and the cluster's credentials";
+        assert!(came.contains(expected), "{how}: {came}");
+        assert!(!came.contains("environment-"), "{how}: {came}");
+    }
+    // The zone is part of the name of a host.
+    for how in ["own", "posted"] {
+        let came = asked(how, "s3://a--z.s3--x-s3/k.csv", &express, &[]);
+        assert!(came.contains("`a--z.s3--x-s3` is no directory bucket"), "{how}: {came}");
+    }
+    assert_eq!(own.recorded(), Vec::<String>::new());
+}
+
+#[test]
+fn own_credentials_leave_the_environments_customer_key_behind_at_its_own_store() {
+    for (signed, options) in [
+        (true, &[("access_key_id", "own-id"), ("secret_access_key", "own-secret")][..]),
+        (false, &[("skip_signature", "true")]),
+    ] {
+        let own = Recorder::start();
+        let more = [("AWS_ENDPOINT_URL", own.url.as_str()), ("AWS_ALLOW_HTTP", "true")];
+        for how in ["posted", "confined, posted", "confined, posted, worker"] {
+            let came = asked(how, "s3://b/k.csv", options, &more);
+            assert!(came.contains("the server answered 404"), "{how}: {came}");
+        }
+        let heads = own.recorded();
+        assert!(heads.len() >= 3, "{heads:?}");
+        for head in &heads {
+            assert_eq!(head.contains("Credential=own-id/"), signed, "{head}");
+        }
+        assert_foreign(&heads, "own credentials");
     }
 }
 
