@@ -271,6 +271,7 @@ impl Plan {
                 Ok((name, spec, is_named))
             })
             .collect::<Result<Vec<_>>>()?;
+        tidemill_source::check_url_count(found.iter().map(|(_, spec, _)| spec))?;
         let mut files: Vec<&mut SourceSpec> = found
             .iter_mut()
             .filter_map(|(name, spec, is_named)| {

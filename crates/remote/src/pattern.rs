@@ -203,6 +203,31 @@ pub fn alternatives(pattern: &str) -> Result<Vec<String>> {
     spelled_out(pattern)
 }
 
+/// Returns the number of alternatives in a pattern without spelling them out; 1 if a brace is never closed.
+///
+/// Cost: linear in the pattern.
+pub fn count_alternatives(pattern: &str) -> usize {
+    // For each open brace, the sum of the closed alternatives and the product within the current one.
+    let (mut outer, mut sum, mut product) = (Vec::new(), 0usize, 1usize);
+    for byte in pattern.bytes() {
+        match byte {
+            b'{' => {
+                outer.push((sum, product));
+                (sum, product) = (0, 1);
+            }
+            b',' if !outer.is_empty() => (sum, product) = (sum.saturating_add(product), 1),
+            b'}' => {
+                if let Some((outer_sum, outer_product)) = outer.pop() {
+                    let count = sum.saturating_add(product);
+                    (sum, product) = (outer_sum, count.saturating_mul(outer_product));
+                }
+            }
+            _ => {}
+        }
+    }
+    if outer.is_empty() { product } else { 1 }
+}
+
 fn spelled_out(pattern: &str) -> Result<Vec<String>> {
     let Some(open) = pattern.find('{') else { return Ok(vec![pattern.to_string()]) };
     let (mut depth, mut close) = (0, None);
@@ -385,6 +410,33 @@ mod tests {
         assert!(alternatives("a{b").is_err());
         assert!(alternatives(&"{a,b,c,d,e,f,g,h,i,j}".repeat(6)).is_err());
         assert_eq!(alternatives(&"{a}".repeat(BRACES_MAX)).unwrap(), ["a".repeat(BRACES_MAX)]);
+    }
+
+    #[test]
+    fn alternatives_are_counted_as_they_are_spelled_out() {
+        let check = |pattern: &str| {
+            let spelled = alternatives(pattern).map_or(1, |found| found.len());
+            assert_eq!(count_alternatives(pattern), spelled, "{pattern}");
+        };
+        for pattern in [
+            "",
+            "a,b.csv",
+            "a}b,c}",
+            "{}",
+            "{a}",
+            "{a,b}",
+            "{,}{,}x",
+            "a{b,{c,d}e}f{g,h,i}",
+            "{a,{b,c}{d,e},{f}}{,g}",
+            "{a}},b}{c,d}",
+            "{a,b",
+            "{a,{b}",
+            "{a,b}{c",
+        ] {
+            check(pattern);
+        }
+        check(&"{a,b}".repeat(12));
+        assert_eq!(count_alternatives(&"{a,b}".repeat(1000)), usize::MAX);
     }
 
     #[test]

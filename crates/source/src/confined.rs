@@ -8,15 +8,24 @@
 //! stands for is judged again as it is found and as it is opened, by where its links lead.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
+use tidemill_base::cancel::Cancel;
 use tidemill_base::redact::shown;
 use tidemill_remote::location::Location;
-use tidemill_remote::pattern::{alternatives, from_home, is_pattern, literal_prefix, local_path};
+use tidemill_remote::pattern::{
+    alternatives, count_alternatives, from_home, is_pattern, literal_prefix, local_path,
+};
 
 use super::SourceSpec;
 use super::error::{Error, Result};
+
+/// Maximum number of URLs in the sources of a question.
+const URLS_MAX: usize = 10_000;
+/// Maximum number of alternatives in these URLs together; a URL without braces is one.
+const ALTERNATIVES_MAX: usize = 100_000;
 
 /// What a process may use.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,12 +59,46 @@ pub fn confine(folders: &[PathBuf], may_run_programs: bool) -> Result<()> {
 }
 
 /// Refuses what a confined process does not read or run, before anything is looked at.
-pub(crate) fn check(spec: &SourceSpec) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Usage`] for the first URL that is refused, [`Error::Interrupted`].
+pub(crate) fn check(spec: &SourceSpec, cancel: &Cancel) -> Result<()> {
     let Some(confined) = CONFINED.get() else { return Ok(()) };
     confined.check_program(spec.exec.is_some())?;
+    check_count(spec.urls())?;
     // A program's output has no URL.
-    let urls = spec.urls().filter(|url| spec.exec.is_none() || !url.is_empty());
-    urls.into_iter().try_for_each(|url| confined.check_url(url))
+    let mut urls = spec.urls().filter(|url| spec.exec.is_none() || !url.is_empty());
+    let mut folders = HashSet::new();
+    urls.try_for_each(|url| confined.check_url(url, &mut folders, cancel))
+}
+
+/// Checks in a confined process that the sources of a question together have at most 10,000 URLs, and at most 100,000
+/// alternatives in them.
+///
+/// # Errors
+/// [`Error::Usage`] if they have more.
+pub fn check_url_count<'a>(specs: impl IntoIterator<Item = &'a SourceSpec>) -> Result<()> {
+    match CONFINED.get() {
+        Some(_) => check_count(specs.into_iter().flat_map(SourceSpec::urls)),
+        None => Ok(()),
+    }
+}
+
+fn check_count<'a>(urls: impl Iterator<Item = &'a String>) -> Result<()> {
+    let (mut count, mut alternatives) = (0, 0usize);
+    for url in urls {
+        count += 1;
+        alternatives = alternatives.saturating_add(count_alternatives(url));
+        if count > URLS_MAX || alternatives > ALTERNATIVES_MAX {
+            return Err(Error::usage_hint(
+                format!(
+                    "the sources have more than {URLS_MAX} URLs or {ALTERNATIVES_MAX} alternatives, the maximum of a question"
+                ),
+                "name a folder, or a pattern with `*`",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a program in a confined process.
@@ -82,7 +125,10 @@ impl Confined {
         }
     }
 
-    fn check_url(&self, url: &str) -> Result<()> {
+    /// Checks where a URL leads. `folders` holds the folders that were already found to be allowed, so that each is
+    /// resolved once, however many alternatives are in it.
+    fn check_url(&self, url: &str, folders: &mut HashSet<String>, cancel: &Cancel) -> Result<()> {
+        cancel.check()?;
         if url == "-" {
             return Err(Error::usage_hint(
                 "standard input is not read by a cluster",
@@ -94,16 +140,29 @@ impl Confined {
         }
         let path = from_home(local_path(url)?);
         for path in alternatives(&path)? {
-            let Some(rest) = is_pattern(&path).then(|| literal_prefix(&path)) else {
-                self.resolved(Path::new(&path), url)?;
-                continue;
-            };
-            let folder = rest.rfind('/').map_or("", |at| &rest[..=at]);
+            cancel.check()?;
+            let is_pattern = is_pattern(&path);
+            let literal = if is_pattern { literal_prefix(&path) } else { &path };
+            let folder = literal.rfind('/').map_or("", |at| &literal[..=at]);
             let below = Path::new(&path[folder.len()..]);
-            if below.components().any(|part| part == Component::ParentDir) {
-                return Err(self.outside(url));
+            let leaves_folder = below.components().any(|part| part == Component::ParentDir);
+            if is_pattern {
+                if leaves_folder {
+                    return Err(self.outside(url));
+                }
+                if !folders.contains(folder) {
+                    self.resolved(Path::new(folder), url)?;
+                    folders.insert(folder.to_owned());
+                }
+                continue;
             }
-            self.resolved(Path::new(folder), url)?;
+            // A name in an allowed folder leads out of it only as a link or as `..`.
+            if leaves_folder || !folders.contains(folder) || Path::new(&path).is_symlink() {
+                self.resolved(Path::new(&path), url)?;
+                if self.resolved(Path::new(folder), url).is_ok() {
+                    folders.insert(folder.to_owned());
+                }
+            }
         }
         Ok(())
     }
@@ -172,9 +231,13 @@ mod tests {
         std::os::unix::fs::symlink(&other, data.join("out")).unwrap();
         std::os::unix::fs::symlink(&data, other.join("in")).unwrap();
         let confined = Confined { folders: vec![data], may_run_programs: false };
-        let check = |url: &str, expected: bool| {
+        let mut folders = HashSet::new();
+        let mut check = |url: &str, expected: bool| {
             let url = url.replace('~', &root.display().to_string());
-            let judged = confined.check_url(&url);
+            // Once by itself, and once beside names in folders that were judged before.
+            let alone = confined.check_url(&url, &mut HashSet::new(), &Cancel::new());
+            let judged = confined.check_url(&url, &mut folders, &Cancel::new());
+            assert_eq!(alone.is_ok(), expected, "{url}: {alone:?}");
             assert_eq!(judged.is_ok(), expected, "{url}: {judged:?}");
             if let Err(error) = judged {
                 assert!(matches!(error, Error::Usage { .. }), "{error}");
@@ -186,6 +249,13 @@ mod tests {
             ("~/data/*.csv", true),
             ("~/data/**/*.csv", true),
             ("~/data/{a,b}.csv", true),
+            ("~/{data,data/sub}/a.csv", true),
+            ("~/data/{a,link}.csv", false),
+            ("~/data/{a,nowhere}.csv", false),
+            ("~/data/{a.csv,..}", false),
+            ("~/data/{a.csv,.}", true),
+            ("~/data/{a.csv,out}", false),
+            ("~/data/{sub,out}/b.csv", false),
             ("~/data/none.csv", true),
             ("~/data/none/deep/*.csv", true),
             ("~/data/sub/../a.csv", true),
@@ -219,10 +289,49 @@ mod tests {
             check(url, expected);
         }
         let nothing = Confined { folders: Vec::new(), may_run_programs: false };
-        assert!(nothing.check_url("/etc/passwd").is_err());
-        assert!(nothing.check_url("s3://bucket/key.csv").is_ok());
+        let check_nothing = |url: &str| nothing.check_url(url, &mut HashSet::new(), &Cancel::new());
+        assert!(check_nothing("/etc/passwd").is_err());
+        assert!(check_nothing("s3://bucket/key.csv").is_ok());
         assert!(nothing.check_program(true).is_err());
         assert!(nothing.check_program(false).is_ok());
+    }
+
+    #[test]
+    fn alternatives_in_a_folder_are_judged_by_their_folder_until_the_run_is_cancelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let confined = Confined { folders: vec![root.clone()], may_run_programs: false };
+        for pattern in ["{a,b}".repeat(10), format!("{}*.csv", "{a,b}".repeat(10))] {
+            let url = format!("{}/{pattern}", root.display());
+            let mut folders = HashSet::new();
+            confined.check_url(&url, &mut folders, &Cancel::new()).unwrap();
+            assert_eq!(folders.len(), 1, "{folders:?}");
+            let cancel = Cancel::new();
+            cancel.cancel();
+            let cancelled = confined.check_url(&url, &mut folders, &cancel);
+            assert!(matches!(cancelled, Err(Error::Interrupted)), "{cancelled:?}");
+        }
+    }
+
+    #[test]
+    fn urls_and_their_alternatives_have_a_limit_together() {
+        let check = |urls: &[(&str, usize)], is_allowed: bool| {
+            let urls: Vec<String> = urls
+                .iter()
+                .flat_map(|(url, count)| std::iter::repeat_n((*url).to_owned(), *count))
+                .collect();
+            let checked = check_count(urls.iter());
+            assert_eq!(checked.is_ok(), is_allowed, "{checked:?}");
+        };
+        let many = "{a,b}".repeat(16);
+        check(&[("a.csv", 10_000)], true);
+        check(&[("a.csv", 10_001)], false);
+        check(&[("{a,b,c,d,e,f,g,h,i,j}.csv", 10_000)], true);
+        check(&[("{a,b,c,d,e,f,g,h,i,j}.csv", 9_999), ("{a,b,c,d,e,f,g,h,i,j,k}", 1)], false);
+        check(&[(&many, 1)], true);
+        check(&[(&many, 2)], false);
+        check(&[(&format!("s3://b/{many}"), 2)], false);
+        check(&[(&"{a,b}".repeat(256), 1)], false);
     }
 
     #[test]

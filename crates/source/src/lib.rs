@@ -104,7 +104,7 @@ pub mod whole;
 
 pub use columns::Layouts;
 pub use compression::{Compression, MAGIC_BYTES, decoded_reader};
-pub use confined::confine;
+pub use confined::{check_url_count, confine};
 pub use description::{
     FileDescription, Reopener, SourceDescription, SpecDescription, SplitDescription,
     StatsDescription,

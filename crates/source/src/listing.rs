@@ -153,7 +153,7 @@ fn list_one(
     match Location::parse(url)? {
         None => match &spec.below {
             Some(folder) => Ok(vec![found(from_home(local_path(url)?).into(), Some(folder))?]),
-            None => list_local(url, any_suffix, asking),
+            None => list_local(url, any_suffix, cancel, asking),
         },
         Some(Location::S3 { bucket, key }) => {
             let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
@@ -171,18 +171,24 @@ fn list_one(
     }
 }
 
-fn list_local(url: &str, any_suffix: bool, asking: Option<&Asking>) -> Result<Vec<ListedFile>> {
+fn list_local(
+    url: &str,
+    any_suffix: bool,
+    cancel: &Cancel,
+    asking: Option<&Asking>,
+) -> Result<Vec<ListedFile>> {
     let pattern = from_home(local_path(url)?);
     let mut paths = Vec::new();
     if Path::new(&pattern).symlink_metadata().is_ok() {
         // A file whose name holds pattern characters is still a file.
-        expand(&pattern, any_suffix, asking, &mut paths)?;
+        expand(&pattern, any_suffix, cancel, asking, &mut paths)?;
     } else {
         for alternative in alternatives(&pattern)? {
+            cancel.check()?;
             if is_pattern(&alternative) {
                 matches(&alternative, &mut paths)?;
             } else {
-                expand(&alternative, any_suffix, asking, &mut paths)?;
+                expand(&alternative, any_suffix, cancel, asking, &mut paths)?;
             }
         }
     }
@@ -196,7 +202,13 @@ fn list_local(url: &str, any_suffix: bool, asking: Option<&Asking>) -> Result<Ve
     }
     match asking {
         Some(asking) => found_of_some(paths, asking),
-        None => paths.into_iter().map(|path| found(path, None)).collect(),
+        None => {
+            let files = paths.into_iter().map(|path| {
+                cancel.check()?;
+                found(path, None)
+            });
+            files.collect()
+        }
     }
 }
 
@@ -506,6 +518,7 @@ fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
 fn expand(
     path: &str,
     any_suffix: bool,
+    cancel: &Cancel,
     asking: Option<&Asking>,
     paths: &mut Vec<PathBuf>,
 ) -> Result<()> {
@@ -521,7 +534,7 @@ fn expand(
         return Ok(());
     }
     let before = paths.len();
-    walk(Path::new(path), any_suffix, asking, &mut HashSet::new(), paths)?;
+    walk(Path::new(path), any_suffix, cancel, asking, &mut HashSet::new(), paths)?;
     if paths.len() == before {
         return Err(Error::NotFound { path: path.into(), hint: Some(NO_DATA_FILES.into()) });
     }
@@ -542,10 +555,12 @@ fn unknown_format(path: &str, folder: &str) -> Error {
 fn walk(
     folder: &Path,
     any_suffix: bool,
+    cancel: &Cancel,
     asking: Option<&Asking>,
     seen: &mut HashSet<(u64, u64)>,
     paths: &mut Vec<PathBuf>,
 ) -> Result<()> {
+    cancel.check()?;
     let failed = |error| Error::io("read", folder, error);
     let identity = Identity::of(&std::fs::metadata(folder).map_err(failed)?);
     if !seen.insert((identity.device, identity.inode)) {
@@ -580,7 +595,7 @@ fn walk(
             (Some(looked), _) => looked?,
         };
         if metadata.is_dir() {
-            match (walk(&path, any_suffix, asking, seen, paths), asking) {
+            match (walk(&path, any_suffix, cancel, asking, seen, paths), asking) {
                 (Err(error @ Error::Io { .. }), Some(asking)) => {
                     asking.note(&path, error.to_string(), false);
                 }
@@ -790,6 +805,18 @@ mod tests {
         }
         let url = format!("file://{}/a/1.csv", folder.path().display());
         assert_eq!(local(&url).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn cancelled_run_looks_at_no_more_files() {
+        let folder = folder(&["a/1.csv", "a/2.csv"]);
+        let cancel = Cancel::new();
+        cancel.cancel();
+        for pattern in ["a/{1,2}.csv", "a/{*,none}.csv", "a", "a/1.csv", "{1,2}{1,2}{1,2}.csv"] {
+            let url = format!("{}/{pattern}", folder.path().display());
+            let listed = list(&SourceSpec { url, ..SourceSpec::default() }, &cancel, None);
+            assert!(matches!(listed, Err(Error::Interrupted)), "{pattern}: {listed:?}");
+        }
     }
 
     #[test]

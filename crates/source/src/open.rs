@@ -82,7 +82,7 @@ fn open_files(
     asking: Option<Arc<Asking>>,
     pipe_until: Option<Instant>,
 ) -> Result<Source> {
-    confined::check(spec)?;
+    confined::check(spec, cancel)?;
     let asked = asking.as_deref();
     if let Some(program) = &spec.exec {
         program.open_files(cancel)?;
