@@ -19,7 +19,7 @@ use tidemill_query::Glimpse;
 use tidemill_remote::post::{Answer, Credentials, Service};
 use tidemill_tables::sections;
 
-use super::client_id::client_id;
+use super::client_id::{client_id, id_for};
 use super::{Head, Question};
 
 /// The variable with the master's query token.
@@ -156,7 +156,7 @@ fn find_token(
 pub struct Master {
     service: Service,
     token: String,
-    /// Sent with each request, so that the master knows the client's own jobs again.
+    /// The id sent with each request, by which this master recognises the client's own jobs.
     client_id: Option<String>,
     patience: Duration,
 }
@@ -228,7 +228,8 @@ impl Master {
                 ),
             ));
         };
-        Ok(Master { service, token, client_id: client_id(), patience: PATIENCE })
+        let client_id = client_id().map(|id| id_for(&id, &service.address()));
+        Ok(Master { service, token, client_id, patience: PATIENCE })
     }
 
     /// One that is waited for so long at most before each piece of its answer.

@@ -1,12 +1,15 @@
 //! The id by which a master knows a client's own jobs again.
 //!
-//! Clients share the query token, so it does not tell them apart. A client id is 256 random bits, kept in the state folder
-//! where only its user may read it: a request that carries it sees the statements that were asked with it, and no others.
+//! Clients share the query token, so it does not tell them apart. A client id is 256 random bits in a file of the state
+//! folder that only its user may read. Each master gets an id of its own, derived from the client id and the master's
+//! address ([`id_for`]): the operator of one master cannot act as the client at another. A request with such an id can
+//! read the statements of jobs with the same id, and no others.
 
 use std::io::{ErrorKind, Result, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use sha2::{Digest, Sha256};
 use tidemill_base::home::Home;
 use tidemill_remote::post::new_client_id;
 
@@ -24,7 +27,19 @@ pub(super) fn client_id() -> Option<String> {
     kept.or_else(|| OF_PROCESS.get_or_init(|| new_client_id().ok()).clone())
 }
 
-/// Returns the id that a folder has, or puts a new one there. Of several processes that do so at once, all have the same.
+/// Returns the id for the master at an address: the HMAC-SHA-256 (RFC 2104) of the address, keyed with the client id.
+pub(super) fn id_for(client_id: &str, address: &str) -> String {
+    // A client id has the size of a block of SHA-256.
+    let mut key = [0u8; DIGITS];
+    key.iter_mut().zip(client_id.bytes()).for_each(|(to, from)| *to = from);
+    let hash = |pad: u8, message: &[u8]| {
+        Sha256::new().chain_update(key.map(|byte| byte ^ pad)).chain_update(message).finalize()
+    };
+    let mac = hash(0x5c, &hash(0x36, address.as_bytes()));
+    mac.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the id in a folder, or writes a new one there. Processes that do so at the same time get the same id.
 fn read_or_create(folder: &Path) -> Result<String> {
     let path = folder.join(FILE);
     if let Some(id) = read(&path)? {
@@ -82,6 +97,20 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         let other = tempfile::tempdir().unwrap();
         assert_ne!(read_or_create(other.path()).unwrap(), ids[0]);
+    }
+
+    #[test]
+    fn each_master_gets_an_id_of_its_own() {
+        let client_id = "0123456789abcdef".repeat(4);
+        let id = id_for(&client_id, "https://head:8443");
+        assert_eq!(id, "b9d6d16d33315e4b83b8bac1da553c09624f3af968efb8512d9fea032c8cc1c8");
+        for (other, address) in [
+            (client_id.as_str(), "https://head:8444"),
+            (&client_id, "https://other:8443"),
+            (&"f".repeat(DIGITS), "https://head:8443"),
+        ] {
+            assert_ne!(id_for(other, address), id, "{address}");
+        }
     }
 
     #[test]
