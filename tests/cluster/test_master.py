@@ -466,6 +466,11 @@ def test_files_outside_and_programs_are_refused(standing, logs, tmp_path):
         assert "below the folders" in asked.stderr or "standard input" in asked.stderr, asked.stderr
         assert "root:" not in asked.stdout + asked.stderr
     link.unlink()
+    # Each source alone is within the limit of alternatives.
+    many = "{a,b}" * 16
+    sql = f"SELECT * FROM '{logs}/x{many}.csv' UNION ALL SELECT * FROM '{logs}/y{many}.csv'"
+    asked = standing.run("query", sql, "--on", "master")
+    assert asked.returncode == 2 and "100000 alternatives" in asked.stderr, asked.stderr
     for url in ["http://169.254.169.254/latest/meta-data/a.csv", "http://0xa9fea9fe/a.csv"]:
         asked = standing.run("query", f"SELECT * FROM '{url}'", "--on", "master")
         assert asked.returncode == 1 and "for the machine alone" in asked.stderr, asked.stderr
