@@ -449,7 +449,104 @@ fn an_output_below_folders_of_a_live_run_survives_a_power_cut() {
     trace.check(&|found, has_returned| *found == expected || (!has_returned && found.is_empty()));
 }
 
-/// A manifest of which a part is missing is no commit: nothing is made of what is beside it.
+/// Another run may have created a folder on the way to its own destination and not synced it,
+/// because it still runs or was killed.
+#[test]
+fn an_output_below_a_folder_that_another_destination_shares_survives_a_power_cut() {
+    let (theirs, rows) = ([numbers(1..3, "theirs")], [numbers(5..6, "ours")]);
+    let roots = ["a/b", "a/c"];
+    // Kill the other run at every seventh of its operations, from the one after `a` is created on.
+    for (first, their_root, root) in [(1, "a/b", "a/c"), (4, "a/c", "a/b")] {
+        let (their_pattern, name) = (format!("{their_root}/{{n}}.csv"), format!("{root}/y.csv"));
+        let is_whole = |found: &Files, whole: &str, has_returned: bool| {
+            let count = found.keys().filter(|path| path.starts_with(their_root)).count();
+            (count == 0 || count == 2)
+                && match found.get(&name) {
+                    Some(text) => text == whole,
+                    None => !has_returned,
+                }
+        };
+
+        let temp = prepare(&[]);
+        let work = || {
+            let spec = SinkSpec::new(format!("{}/{their_pattern}", base(&temp).display()));
+            let mut sink = Sink::create(&spec, theirs[0].schema(), &RunId::new(), 500).unwrap();
+            sink.write(&theirs[0]).unwrap();
+            write(&base(&temp), &name, false, &rows).unwrap();
+            sink
+        };
+        let (live, trace) = Trace::of(&temp, Rename::Atomic, &roots, work);
+        let whole = std::fs::read_to_string(base(&temp).join(&name)).unwrap();
+        // Release the lock, so that the later run does not find it held.
+        drop(live);
+        trace.check(&|found, has_returned| is_whole(found, &whole, has_returned));
+
+        for n in (first..).step_by(7) {
+            let temp = prepare(&[]);
+            let write_killed = || write(&base(&temp), &their_pattern, false, &theirs);
+            let mut reached = false;
+            let work = || {
+                reached = fault::with(n, Fault::Crash, write_killed).1;
+                write(&base(&temp), &name, false, &rows).unwrap();
+            };
+            let ((), trace) = Trace::of(&temp, Rename::Atomic, &roots, work);
+            let whole = std::fs::read_to_string(base(&temp).join(&name)).unwrap();
+            trace.check(&|found, has_returned| is_whole(found, &whole, has_returned));
+            if !reached {
+                assert!(n > 30, "only {n} operations");
+                break;
+            }
+        }
+    }
+}
+
+/// A folder that a run finds may have a name that is not durable: the user has just created it.
+#[test]
+fn files_in_folders_that_nobody_has_synced_survive_a_power_cut_all_or_none() {
+    let rows = [numbers(1..4, "x")];
+    for unsynced in [&["out/0/x"][..], &["out/1", "out/1/x"], &["out/0/x", "out/1", "out/1/x"]] {
+        for rename in [Rename::Atomic, Rename::Torn] {
+            let work = |base: &Path| {
+                for folder in unsynced {
+                    super::super::fs::create_dir(&base.join(folder)).unwrap();
+                }
+                write(base, "out/{folder}/x/{n}.csv", false, &rows)
+            };
+            assert!(whole_or_absent(&[("out/0/other", "mine")], &["out"], rename, &work) > 100);
+        }
+    }
+}
+
+/// The number of sync calls of a commit, without those for the folders above the test's disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_commit_makes_few_sync_calls() {
+    let check = |pattern: &str, count: i64, expected: usize| {
+        let temp = prepare(OLD);
+        let rows = [numbers(0..count, "x")];
+        let work = || write(&base(&temp), pattern, false, &rows).unwrap();
+        let ((), trace) = Trace::of(&temp, Rename::Atomic, &[], work);
+        let is_sync = |operation: &&Operation| match operation {
+            Operation::SyncFolder(path) => path.starts_with(base(&temp)),
+            Operation::SyncFile(_) | Operation::SyncAll => true,
+            _ => false,
+        };
+        let calls: Vec<&Operation> = trace.operations.iter().filter(is_sync).collect();
+        assert_eq!(calls.len(), expected, "{pattern}, {count} files: {calls:#?}");
+    };
+    check("x.csv", 1, 4);
+    check("out/x.csv", 1, 5);
+    check("new/x.csv", 1, 5);
+    check("new/deep/deeper/x.csv", 1, 7);
+    check("out/{n}.json", 2, 8);
+    check("out/{folder}/{n}.json", 15, 23);
+    check("out/{folder}/new/{n}.csv", 3, 13);
+    check("new/{n}.csv", 365, 4);
+    check("new/{n}/x.csv", 1000, 5);
+    check("new/{n}/deep/x.csv", 1000, 5);
+}
+
+/// A truncated manifest is no commit: recovery refuses it and changes nothing.
 #[test]
 fn a_torn_manifest_is_not_trusted() {
     let rows = [numbers(1..4, "x")];
