@@ -2,11 +2,11 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, DictionaryArray, Float64Array, Int64Array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float64Array, Int64Array,
     ListArray, NullArray, RecordBatch, StringArray, StringViewArray, StructArray, make_comparator,
 };
 use arrow::compute::{SortOptions, concat_batches};
-use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::datasource::MemTable;
 use futures::StreamExt;
@@ -110,13 +110,23 @@ fn shown(batch: &RecordBatch) -> Vec<String> {
     (0..batch.num_rows()).map(|at| row(at).join("|")).collect()
 }
 
+/// The values as SQL compares them: −0.0 equals 0.0, and all NaNs are one.
+fn comparable(values: &ArrayRef) -> ArrayRef {
+    let Some(floats) = values.as_primitive_opt::<Float64Type>() else { return Arc::clone(values) };
+    let settled = |float: f64| match float {
+        float if float.is_nan() => f64::NAN,
+        float => float + 0.0,
+    };
+    Arc::new(floats.unary::<_, Float64Type>(settled))
+}
+
 /// The rows in their order, by a sort that keeps ties as they are.
 fn model(batch: &RecordBatch, order: &[(usize, SortOptions)]) -> Vec<usize> {
     let comparators: Vec<_> = order
         .iter()
         .map(|(column, options)| {
-            let values = batch.column(*column);
-            make_comparator(values, values, *options).unwrap()
+            let values = comparable(batch.column(*column));
+            make_comparator(&values, &values, *options).unwrap()
         })
         .collect();
     let mut rows: Vec<usize> = (0..batch.num_rows()).collect();
