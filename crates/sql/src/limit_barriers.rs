@@ -98,7 +98,7 @@ impl LimitBarriers {
             true => self.ensure_in_source_order(step, config)?,
             false => self.theirs.optimize(step, config)?,
         };
-        Ok(Arc::new(LimitLeaf { plan }))
+        Ok(Arc::new(LimitLeaf { plan, is_ordered }))
     }
 
     /// Runs the rule for a limit that takes the first rows of its sources, without repartitioning them.
@@ -116,6 +116,9 @@ impl LimitBarriers {
 
 /// Returns true if the rows of a step come in the order of the sources below it.
 fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(leaf) = step.downcast_ref::<LimitLeaf>() {
+        return leaf.is_ordered;
+    }
     let keeps_order = step.is::<UnionExec>()
         || step.is::<UnnestExec>()
         || !step.is::<SortExec>()
@@ -154,6 +157,8 @@ fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionP
 #[derive(Debug)]
 struct LimitLeaf {
     plan: Arc<dyn ExecutionPlan>,
+    /// Whether the rows come in the order of the sources.
+    is_ordered: bool,
 }
 
 impl DisplayAs for LimitLeaf {
