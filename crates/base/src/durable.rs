@@ -19,46 +19,34 @@ use rustix::fs::Access;
 /// Makes the names in a folder durable.
 ///
 /// # Errors
-/// What the system says.
+/// Returns an error if the folder cannot be opened or synced.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     match File::open(path)?.sync_all() {
-        // Some network file systems have no such operation on folders: they write names through
-        // by themselves.
+        // Some network file systems cannot sync folders; they write names through themselves.
         Err(error) if is_unsupported(&error) => Ok(()),
         result => result,
     }
 }
 
-/// Makes the name of a file or folder durable.
+/// Makes the path of a file or folder durable: its name, and those of all folders above it up to the mount point.
 ///
 /// # Errors
-/// What the system says.
-pub fn sync_name(path: &Path) -> io::Result<()> {
-    match sync_folder(parent(path)) {
-        // A folder that may be written to and not read: what is in it may be.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => sync_file_system(path),
-        result => result,
-    }
+/// Returns an error if one of the folders cannot be synced.
+pub fn sync_path(path: &Path) -> io::Result<()> {
+    let parent = parent(path);
+    let folders = std::iter::once(parent.to_owned()).chain(ancestors_to_mount(parent)?);
+    sync_folders(folders, path, sync_folder)
 }
 
-/// Creates a folder and its missing parents with `create`, and makes the names of the folder and of
-/// all its ancestors durable, up to the mount point, whether or not they existed.
-///
-/// # Errors
-/// What `create` and the system say.
-pub fn create_folders(path: &Path, create: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    create_folders_with(path, create, sync_folder)
-}
-
-fn create_folders_with(
+/// Syncs folders of the file system of `path`.
+fn sync_folders(
+    folders: impl IntoIterator<Item = PathBuf>,
     path: &Path,
-    create: impl FnOnce(&Path) -> io::Result<()>,
     mut sync: impl FnMut(&Path) -> io::Result<()>,
 ) -> io::Result<()> {
-    create(path)?;
-    for folder in ancestors_to_mount(path)? {
+    for folder in folders {
         match sync(&folder) {
-            // Syncing the file system covers the folders that remain.
+            // The folder may be writable but not readable. Syncing the file system covers all that remain.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return sync_file_system(path);
             }
@@ -66,6 +54,24 @@ fn create_folders_with(
         }
     }
     Ok(())
+}
+
+/// Creates a folder and its missing parents with `create`, and makes the names of the folder and of
+/// all its ancestors durable, up to the mount point, whether or not they existed.
+///
+/// # Errors
+/// Returns the error of `create`, or an error if a name cannot be made durable.
+pub fn create_folders(path: &Path, create: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    create_folders_with(path, create, sync_folder)
+}
+
+fn create_folders_with(
+    path: &Path,
+    create: impl FnOnce(&Path) -> io::Result<()>,
+    sync: impl FnMut(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    create(path)?;
+    sync_folders(ancestors_to_mount(path)?, path, sync)
 }
 
 /// Returns the ancestors of a folder on its file system, innermost first: the folders that have to
@@ -107,7 +113,7 @@ fn sync_file_system(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(path)?)?)
 }
 
-/// There is no call for it: the system writes the name when it writes the rest.
+/// Does nothing: only Linux has `syncfs`. The system writes the name in its own time.
 #[cfg(not(target_os = "linux"))]
 fn sync_file_system(_path: &Path) -> io::Result<()> {
     Ok(())
@@ -134,8 +140,8 @@ mod tests {
         let file = path.join("file");
         std::fs::write(&file, "").unwrap();
         assert!(create_folders(&file.join("d"), |path| std::fs::create_dir_all(path)).is_err());
-        sync_name(&file).unwrap();
-        assert!(sync_name(&temp.path().join("missing/file")).is_err());
+        sync_path(&file).unwrap();
+        assert!(sync_path(&temp.path().join("missing/file")).is_err());
         assert!(sync_folder(&temp.path().join("missing")).is_err());
     }
 

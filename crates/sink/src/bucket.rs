@@ -452,7 +452,7 @@ impl Remote {
                 synced.map_err(|e| Error::io("write", &path, e))?;
             }
         }
-        // A manifest must not be found without what it names.
+        // Sync first: a power cut must not leave a manifest without the files that it names.
         fs::sync_dir(&self.dir).map_err(|e| Error::io("write", &self.dir, e))?;
         let manifest = Manifest {
             version: VERSION,
@@ -895,8 +895,8 @@ fn dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<Dead>> {
     Ok(dead)
 }
 
-/// Makes a folder for an output of a run, with its lock and a list of uploads that is empty. They
-/// are durable before anything is sent: without one of them nobody would know what was begun.
+/// Creates a folder for an output of a run, with its lock and an empty list of uploads, and makes
+/// all three durable. A later run needs them to find and abort uploads that this run has begun.
 pub(super) fn begin_folder(
     root: &Path,
     url: &str,

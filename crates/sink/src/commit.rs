@@ -355,7 +355,7 @@ impl Staging {
         }
     }
 
-    /// Makes the staged files durable, and all names on the way to them.
+    /// Makes the staged files and all names on the way to them durable.
     fn sync_staged(&self, files: &[Entry]) -> Result<()> {
         // `syncfs` covers the folders above too, up to the mount point.
         if files.len() >= SYNC_ALL_FROM && fs::sync_all(&self.dir).map_err(|e| self.unsynced(e))? {
@@ -367,7 +367,7 @@ impl Staging {
                 .and_then(|file| fs::sync(&file))
                 .map_err(|e| Error::io("write", below(&self.root, &file.target), e))?;
         }
-        // One file is there or not by its rename alone, whatever becomes of its manifest.
+        // The rename of a single file is atomic, so its output does not depend on the manifest.
         if files.len() > 1 {
             fs::sync_dir(&self.dir)
                 .and_then(|()| fs::sync_dir(&self.root))
@@ -579,7 +579,7 @@ fn read_note(path: &Path) -> Option<Note> {
 }
 
 fn recover_one(root: &Path, dir: &Path, run: &str, recovered: &mut Recovered) -> Result<()> {
-    // The run may have been killed before it had made the manifest's name durable.
+    // The run may have been killed before it made the manifest's name durable.
     let sync = || fs::sync_dir(dir).map_err(|e| Error::io("write", dir, e));
     if let Some(manifest) = read_manifest(&dir.join(UNDO))? {
         sync()?;
@@ -696,7 +696,7 @@ fn finish(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
             };
             match renamed {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !manifest.overwrite => {
-                    // Not every file system renames at once: a power cut may leave both names.
+                    // Renames are not atomic on every file system: a power cut may have left both names.
                     if !is_same_file(&staged, &target).map_err(error)? {
                         return Err(Error::Exists { path: target.display().to_string(), more: 0 });
                     }
@@ -722,7 +722,7 @@ fn undo(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
     for file in &manifest.files {
         let staged = dir.join(&file.staged);
         let error = |e| Error::io("read", &staged, e);
-        // A power cut may have left it both names.
+        // A power cut may have left both names of the file.
         let has_target = fs::lstat(&staged).map_err(error)?.is_none()
             || is_same_file(&staged, &below(root, &file.target)).map_err(error)?;
         if has_target {
@@ -792,17 +792,17 @@ fn folders_of(target: &str) -> impl Iterator<Item = &str> {
     target.match_indices('/').map(|(i, _)| &target[..i])
 }
 
-/// The same with the destination, which is the empty path.
+/// Returns the folders of a relative path, and the destination as the empty path.
 fn folders_above(target: &str) -> BTreeSet<String> {
     std::iter::once("").chain(folders_of(target)).map(str::to_owned).collect()
 }
 
-/// The folder that holds a relative path: `a/b` of `a/b/c`.
+/// Returns the folder that holds a relative path: `a/b` for `a/b/c`.
 fn folder_of(target: &str) -> &str {
     target.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Whether two names are of one file.
+/// Returns true if both paths exist and name the same file.
 fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
     let id = |found: std::fs::Metadata| (found.dev(), found.ino());
     let (one, other) = (fs::lstat(one)?.map(id), fs::lstat(other)?.map(id));

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use tidemill_base::coverage::Coverage;
-use tidemill_base::durable::{create_folders, sync_name};
+use tidemill_base::durable::{create_folders, sync_path};
 use tidemill_base::home::RunId;
 
 use super::error::{Error, Result};
@@ -88,11 +88,11 @@ impl CoverageFile {
             create_folders(parent, |parent| std::fs::create_dir_all(parent)).map_err(error)?;
         }
         let target = self.target();
-        // Durable before it has the name: of an earlier coverage nothing is left then.
+        // Make the content durable before the rename, which replaces an earlier coverage.
         let written = File::create_new(&hidden)
             .and_then(|mut file| file.write_all(json.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| std::fs::rename(&hidden, &target))
-            .and_then(|()| sync_name(&target));
+            .and_then(|()| sync_path(&target));
         written.map_err(|e| {
             let _ = std::fs::remove_file(&hidden);
             error(e)

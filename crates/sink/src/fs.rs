@@ -1,6 +1,6 @@
 //! Every file-system operation of the sink, one function each: the commit's promises rest on
-//! their order. In tests any one of them can be made to fail ([`fault`]), and all of them can be
-//! recorded ([`recorder`]), from which the states are computed that a power cut may leave.
+//! their order. Tests can make any operation fail ([`fault`]), and can record all operations
+//! ([`recorder`]) to compute the states that a power cut may leave.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ fn step() -> io::Result<()> {
     fault::step()
 }
 
-/// Tells the [`recorder`] of an operation that was carried out; nothing outside of tests.
+/// Reports a completed operation to the [`recorder`]. Expands to nothing outside of tests.
 macro_rules! record {
     ($($operation:tt)*) => {
         #[cfg(test)]
@@ -35,7 +35,7 @@ pub(super) fn create_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a folder and those above it that are missing.
+/// Creates a folder and its missing parents.
 pub(super) fn create_dir_all(path: &Path) -> io::Result<()> {
     match create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -299,7 +299,7 @@ pub(super) mod fault {
     }
 }
 
-/// Records the operations of this thread that change what is on the disk, or make it durable.
+/// Records the operations of this thread that change the disk or make changes durable.
 #[cfg(test)]
 pub(super) mod recorder {
     use std::cell::RefCell;
@@ -310,16 +310,16 @@ pub(super) mod recorder {
     /// A file's device and inode.
     pub(crate) type FileId = (u64, u64);
 
-    /// One operation that was carried out.
+    /// A completed operation.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) enum Operation {
         CreateFolder(PathBuf),
         CreateFile(PathBuf, FileId),
-        /// Bytes at a file's end.
+        /// Bytes appended to a file.
         Write(FileId, Vec<u8>),
         SyncFile(FileId),
         SyncFolder(PathBuf),
-        /// `syncfs`.
+        /// A call of `syncfs`.
         SyncAll,
         Rename(PathBuf, PathBuf),
         Remove(PathBuf),
@@ -327,8 +327,8 @@ pub(super) mod recorder {
 
     struct Recorder {
         operations: Vec<Operation>,
-        /// A folder with a second name of every file, so that none is gone before its states
-        /// have been looked at, and no inode is given out twice.
+        /// A folder with a hard link to every file, so that no file is gone before its states
+        /// have been checked, and no inode is reused.
         vault: PathBuf,
     }
 
@@ -336,7 +336,7 @@ pub(super) mod recorder {
         static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
     }
 
-    /// Runs `work` and returns what it did.
+    /// Runs `work`, and returns its result and its operations.
     pub(crate) fn record<T>(vault: &Path, work: impl FnOnce() -> T) -> (T, Vec<Operation>) {
         let recorder = Recorder { operations: Vec::new(), vault: vault.to_owned() };
         RECORDER.set(Some(recorder));
@@ -345,7 +345,7 @@ pub(super) mod recorder {
         (result, recorder.operations)
     }
 
-    /// The id of a file, and its name in the vault, given if it has none yet.
+    /// Links a file into the vault unless it is there; returns its id and its path in the vault.
     pub(crate) fn preserve(vault: &Path, path: &Path) -> (FileId, PathBuf) {
         let found = path.symlink_metadata().unwrap();
         let preserved = vault.join(found.ino().to_string());
@@ -379,7 +379,7 @@ pub(super) mod recorder {
         });
     }
 
-    /// Notes a file if it was created by being opened.
+    /// Notes a file if opening it has created it.
     pub(super) fn file_opened(path: &Path, file: &File) {
         note(|vault| {
             let is_new = !vault.join(id(file).1.to_string()).exists();

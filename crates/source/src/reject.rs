@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidemill_base::durable::sync_name;
+use tidemill_base::durable::sync_path;
 use tidemill_base::home::create_private_durable;
 use tidemill_base::{BadRecord, MaxBad};
 
@@ -63,7 +63,7 @@ struct Tally {
     count: u64,
     first: Vec<BadRecord>,
     copies: Option<BufWriter<File>>,
-    /// Where the copies are.
+    /// Path of the file with the copies.
     path: PathBuf,
 }
 
@@ -175,8 +175,8 @@ impl Rejects {
         Error::BadRecords { count, allowed: self.allowed.to_string(), first }
     }
 
-    /// Judges the whole run, in which `rows` good records were read, and makes the copies durable:
-    /// an output may stand without these records from here on.
+    /// Checks the number of rejected records of the whole run, in which `rows` good records were read,
+    /// and makes the copies durable: from here on, an output may exist without these records.
     ///
     /// # Errors
     /// [`Error::BadRecords`] if more than allowed were refused; [`Error::Io`] if the copies
@@ -280,7 +280,7 @@ impl Tally {
 
     fn sync(&self) -> Result<()> {
         let Some(copies) = &self.copies else { return Ok(()) };
-        let synced = copies.get_ref().sync_data().and_then(|()| sync_name(&self.path));
+        let synced = copies.get_ref().sync_data().and_then(|()| sync_path(&self.path));
         synced.map_err(|error| Error::io("write to", &self.path, error))
     }
 }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use tidemill_base::durable::sync_name;
+use tidemill_base::durable::sync_path;
 use tidemill_base::home::create_private_durable;
 use tidemill_base::redact::visible;
 
@@ -104,8 +104,8 @@ impl Begun {
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let url = visible(url, &[]);
         self.note(&format!("{VERSION} {part_bytes} {identity} {url}"))?;
-        // The name, too: notes that nobody finds are none.
-        let synced = self.file.sync_all().and_then(|()| sync_name(&self.path));
+        // Sync the name too: notes that nobody can find are lost.
+        let synced = self.file.sync_all().and_then(|()| sync_path(&self.path));
         synced.map_err(|error| Error::io("write", &self.path, error))
     }
 

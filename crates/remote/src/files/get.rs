@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_base::durable::sync_name;
+use tidemill_base::durable::sync_path;
 use tidemill_base::redact::{shown, visible};
 
 use super::find::{At, Found, Named, Pages, Stores, last_part};
@@ -145,7 +145,7 @@ struct Run<'a> {
     cancel: &'a Cancel,
     settings: &'a Settings,
     budget: Budget,
-    /// Folders with new names, and one of these names each.
+    /// Folders that contain new names, each with one of these names.
     folders: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
@@ -179,7 +179,7 @@ impl Run<'_> {
         Ok(done)
     }
 
-    /// Makes a folder and those above it that are missing, whose names are new then.
+    /// Creates a folder and its missing parents, and notes their names as new.
     fn create_folder(&self, folder: &Path) -> std::io::Result<()> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
@@ -188,7 +188,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes a new name, which is to be durable.
+    /// Notes a new name that has to be made durable.
     fn note_name(&self, path: &Path) {
         let folder = path.parent().unwrap_or(Path::new(""));
         self.folders.lock().insert(folder.to_owned(), path.to_owned());
@@ -361,7 +361,7 @@ impl Run<'_> {
             std::mem::take(&mut *folders)
         };
         for (folder, name) in folders {
-            sync_name(&name).map_err(|error| Error::io("write", &folder, error))?;
+            sync_path(&name).map_err(|error| Error::io("write", &folder, error))?;
         }
         Ok(())
     }

@@ -1,16 +1,16 @@
 //! A model of a disk that loses power.
 //!
-//! What POSIX promises is all that it promises: the bytes of a file are durable once the file is
-//! synced, and a name (of a file or folder that was created, renamed or removed) once its folder
-//! is synced. Each change that is not durable may be there after a power cut or not, whatever
-//! became of the changes before it and after it.
+//! The model promises only what POSIX promises: the bytes of a file are durable once the file is
+//! synced, and the change of a name (a file or folder created, renamed or removed) once its folder
+//! is synced. A power cut may keep or drop each change that is not durable, independently of the
+//! changes before and after it.
 //!
 //! ```text
 //!   recorded operations ── replay ──► Disk ── crash(kept changes, bytes) ──► Image ── build ──► folder
 //! ```
 //!
-//! One thing is assumed beyond POSIX, as by every program that commits by a rename: a file that
-//! is renamed has its old name or its new one, or both where a [`Rename`] may be torn, but never
+//! The model assumes one thing beyond POSIX, as every program does that commits by a rename: a
+//! renamed file has its old name or its new one, or both if a [`Rename`] may be torn, but never
 //! none.
 
 use std::collections::BTreeMap;
@@ -21,16 +21,16 @@ use std::time::SystemTime;
 
 use super::super::fs::recorder::{FileId, Operation, preserve};
 
-/// How a rename from one folder to another is carried out by a file system.
+/// The behaviour of a file system's rename from one folder to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rename {
     /// Both names change at once.
     Atomic,
-    /// The new name may be there while the old one still is.
+    /// The new name may exist while the old one still does.
     Torn,
 }
 
-/// The bytes that are found of a file that was not synced.
+/// The state of the bytes that were written to a file and not synced, after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bytes {
     Written,
@@ -51,20 +51,20 @@ struct Change {
     folder: usize,
     name: String,
     node: usize,
-    /// Whether the node gets the name or loses it.
+    /// True if the node gets the name, false if it loses it.
     is_given: bool,
 }
 
-/// Changes that are durable together.
+/// Changes that become durable together.
 #[derive(Debug, Clone)]
 struct Pending {
     number: usize,
     changes: Vec<Change>,
-    /// The change without which this one cannot be.
+    /// Number of the change that has to become durable before this one.
     needs: Option<usize>,
 }
 
-/// A disk, and what of it is durable.
+/// A disk, its durable state, and the changes that are not durable yet.
 #[derive(Debug, Clone)]
 pub(super) struct Disk {
     base: PathBuf,
@@ -74,7 +74,7 @@ pub(super) struct Disk {
     rename: Rename,
 }
 
-/// What is found on a disk after a power cut: folders, and files with their bytes.
+/// The content of a disk after a power cut: folders, and files with their bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Image(pub(super) BTreeMap<String, Option<(FileId, Vec<u8>)>>);
 
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Image {
 }
 
 impl Disk {
-    /// The disk that has the files and folders below `base`, all of them durable.
+    /// Creates a disk with the files and folders below `base`, all of them durable.
     pub(super) fn scan(base: &Path, vault: &Path, rename: Rename) -> Disk {
         let nodes = vec![Node::Folder { names: BTreeMap::new(), durable: BTreeMap::new() }];
         let mut disk = Disk { base: base.to_owned(), nodes, pending: Vec::new(), count: 0, rename };
@@ -112,7 +112,7 @@ impl Disk {
             } else {
                 let (id, preserved) = preserve(vault, &path);
                 if let Some(node) = self.find(id) {
-                    // A second name of a file.
+                    // Another hard link to a known file.
                     self.give(&path, node);
                     continue;
                 }
@@ -158,7 +158,7 @@ impl Disk {
         &mut self.nodes[node]
     }
 
-    /// Carries out an operation.
+    /// Applies an operation to the disk.
     pub(super) fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::CreateFolder(path) => {
@@ -178,7 +178,7 @@ impl Disk {
                     durable.clone_from(bytes);
                 }
             }
-            // Above the base everything is durable.
+            // Folders above the base are always durable.
             Operation::SyncFolder(path) if !path.starts_with(&self.base) => {}
             Operation::SyncFolder(path) => self.sync_folder(self.folder(path)),
             Operation::SyncAll => self.sync_all(),
@@ -186,7 +186,7 @@ impl Disk {
                 let ((from, old), (to, new)) = (self.place(from), self.place(to));
                 let node = self.names(from)[&old];
                 if self.names(to).get(&new) == Some(&node) {
-                    // Of two names of one file POSIX leaves both.
+                    // POSIX: a rename between two hard links to the same file does nothing.
                     return;
                 }
                 self.names_mut(from).remove(&old);
@@ -225,8 +225,8 @@ impl Disk {
         self.count
     }
 
-    /// Makes the changes in a folder durable. Of an atomic rename both names are durable once the
-    /// folder of the new one is synced; that of the old one does not do.
+    /// Makes the changes in a folder durable. For an atomic rename, syncing the folder of the new
+    /// name makes both names durable; syncing the folder of the old name does not.
     fn sync_folder(&mut self, folder: usize) {
         for pending in std::mem::take(&mut self.pending) {
             let waits = self.pending.iter().any(|other| Some(other.number) == pending.needs);
@@ -257,12 +257,13 @@ impl Disk {
         }
     }
 
-    /// Number of changes that are not durable.
+    /// Returns the number of changes that are not durable.
     pub(super) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// The state after a power cut that spares the changes of which `is_kept` holds.
+    /// Returns the state after a power cut that keeps the pending changes for which `is_kept` returns
+    /// true.
     pub(super) fn crash(&self, is_kept: &dyn Fn(usize) -> bool, bytes: Bytes) -> Image {
         let mut names: Vec<BTreeMap<String, usize>> = Vec::new();
         for node in &self.nodes {
@@ -326,7 +327,7 @@ impl Change {
     }
 }
 
-/// The files of a recorded run, of which images are built: a file keeps its inode and the time of
+/// The files of a recorded run, from which images are built: a file keeps its inode and the time of
 /// its last change through a power cut.
 pub(super) struct Vault {
     folder: PathBuf,
@@ -345,7 +346,7 @@ impl Vault {
         Vault { folder: folder.to_owned(), found }
     }
 
-    /// Makes the files and folders of an image below `base`.
+    /// Creates the files and folders of an image below `base`.
     pub(super) fn build(&mut self, image: &Image, base: &Path) {
         std::fs::create_dir(base).unwrap();
         for (path, file) in &image.0 {

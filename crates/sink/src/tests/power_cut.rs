@@ -1,8 +1,9 @@
-//! All or nothing after a power cut at any moment, and all once a commit has returned.
+//! Tests that a power cut at any moment leaves all of an output or nothing, and all of it once the
+//! commit has returned.
 //!
-//! Each test records what a run does, and after every operation builds the states that a power
-//! cut may leave then ([`Disk`]), lets a later run recover them and looks at the files. What a
-//! recovery does is cut off at each of its operations too.
+//! Each test records the operations of a run. After every operation it builds the states that a
+//! power cut may leave ([`Disk`]), lets a later run recover them and checks the files. Recoveries
+//! are cut off at each of their operations too.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,21 +16,22 @@ use super::commit::numbers;
 use super::disk::{Bytes, Disk, Image, Rename, Vault};
 use super::*;
 
-/// Files by their paths.
+/// Contents of files, by path.
 type Files = BTreeMap<String, String>;
 
-/// Whether these files may be found, and whether the run had returned.
+/// Returns true if the files are allowed after a power cut. The flag is true if the run had
+/// returned.
 type Allowed<'a> = &'a dyn Fn(&Files, bool) -> bool;
 
-/// What is looked at of a run.
+/// A recorded run.
 struct Trace<'a> {
     temp: &'a tempfile::TempDir,
-    /// The disk before it.
+    /// The disk before the run.
     disk: Disk,
     operations: Vec<Operation>,
-    /// The folders, below the base, in which a later run recovers what it finds.
+    /// The folders, relative to the base, that a later run recovers.
     roots: &'a [&'a str],
-    /// Folders that may be left, empty or not.
+    /// Folders that may remain, empty or not.
     folders: BTreeSet<String>,
 }
 
@@ -41,7 +43,7 @@ fn vault(temp: &tempfile::TempDir) -> PathBuf {
     temp.path().join("vault")
 }
 
-/// Makes the disk of a test, with some files on it.
+/// Creates the disk of a test, with some files on it.
 fn prepare(files: &[(&str, &str)]) -> tempfile::TempDir {
     let temp = quick();
     std::fs::create_dir(base(&temp)).unwrap();
@@ -54,15 +56,15 @@ fn prepare(files: &[(&str, &str)]) -> tempfile::TempDir {
     temp
 }
 
-/// The files and the folders below a folder.
+/// Returns the files and the folders below a folder.
 fn found(folder: &Path) -> (Files, BTreeSet<String>) {
     let (folders, files): (Files, Files) =
         tree(folder).into_iter().partition(|(name, _)| name.ends_with('/'));
     (files, folders.into_keys().collect())
 }
 
-/// Which of so many changes that are not durable a power cut spares: all subsets of few changes;
-/// of many none, all, all up to one, each alone, all but each, and some that are drawn.
+/// Returns the subsets of `count` pending changes that a power cut keeps: all subsets of up to six
+/// changes; of more changes none, all, each prefix, each alone, all but each, and 24 random subsets.
 fn subsets(count: usize) -> Vec<Vec<bool>> {
     let of = |keep: &dyn Fn(usize) -> bool| (0..count).map(keep).collect::<Vec<bool>>();
     if count <= 6 {
@@ -83,7 +85,7 @@ fn subsets(count: usize) -> Vec<Vec<bool>> {
     subsets
 }
 
-/// The states that a power cut may leave of a disk.
+/// Returns the states in which a power cut may leave a disk.
 fn images(disk: &Disk) -> Vec<Image> {
     let mut images = Vec::new();
     for subset in subsets(disk.pending()) {
@@ -98,7 +100,7 @@ fn images(disk: &Disk) -> Vec<Image> {
 }
 
 impl<'a> Trace<'a> {
-    /// Records what `work` does to a disk.
+    /// Records the operations of `work` on a disk.
     fn of<T>(
         temp: &'a tempfile::TempDir,
         rename: Rename,
@@ -119,7 +121,7 @@ impl<'a> Trace<'a> {
         (result, Trace { temp, disk, operations, roots, folders })
     }
 
-    /// Looks at all states that a power cut may leave; returns how many different ones there were.
+    /// Checks all states that a power cut may leave; returns the number of different states.
     fn check(&self, allowed: Allowed<'_>) -> usize {
         let mut vault = Vault::new(&vault(self.temp));
         let mut seen: HashSet<(Image, bool)> = HashSet::new();
@@ -138,7 +140,7 @@ impl<'a> Trace<'a> {
                     format!("a power cut behind {before:#?} leaves\n{image:?}")
                 };
                 let operations = self.recover(&mut vault, &image, allowed, has_returned, &context);
-                // Recoveries of different states are much alike: some are cut off, too.
+                // Recoveries of different states are similar, so cut off only some of them.
                 if number % 7 == 0 {
                     self.cut_recovery(&mut vault, &image, &operations, allowed, has_returned);
                 }
@@ -147,7 +149,7 @@ impl<'a> Trace<'a> {
         seen.len()
     }
 
-    /// Recovers a state, and looks at what is there then.
+    /// Recovers a state, and checks the files and folders that are left.
     fn recover(
         &self,
         states: &mut Vault,
@@ -170,7 +172,7 @@ impl<'a> Trace<'a> {
         operations
     }
 
-    /// Cuts off a recovery at each of its operations.
+    /// Checks that a recovery can be cut off at each of its operations, and repeated.
     fn cut_recovery(
         &self,
         states: &mut Vault,
@@ -202,8 +204,8 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// A run whose output is there whole or not at all whenever the power is cut, and is there once
-/// the run has returned.
+/// Checks that a power cut leaves the output of a run whole or absent, and whole once the run has
+/// returned.
 fn whole_or_absent(
     files: &[(&str, &str)],
     roots: &[&str],
@@ -311,7 +313,7 @@ fn each_of_several_outputs_survives_a_power_cut_all_or_none() {
     let rows = [numbers(1..3, "x")];
     let temp = prepare(&[]);
     let specs = ["both/{n}.csv", "both/{folder}/all.json", "other/x.csv"];
-    // All are begun before the first is committed.
+    // Begin all outputs before committing the first.
     let work = || {
         let sinks = specs.map(|pattern| {
             let spec = SinkSpec::new(format!("{}/{pattern}", base(&temp).display()));
@@ -341,8 +343,8 @@ fn each_of_several_outputs_survives_a_power_cut_all_or_none() {
     assert!(trace.check(&allowed) > 100);
 }
 
-/// A commit is taken back when an operation fails: a power cut must leave nothing of it, whether it
-/// comes before, while it is taken back or after.
+/// A commit is taken back when an operation fails. A power cut must leave all of the output or
+/// nothing before and during that, and nothing afterwards.
 #[test]
 fn a_commit_that_is_taken_back_survives_a_power_cut_all_or_none() {
     for (pattern, overwrite, range) in
@@ -378,8 +380,8 @@ fn a_commit_that_is_taken_back_survives_a_power_cut_all_or_none() {
     }
 }
 
-/// A run may find folders that another one has just made and not made durable: it was killed, or
-/// is still running.
+/// A run may find folders that another run has created and not made durable, because it was killed
+/// or is still running.
 #[test]
 fn an_output_below_folders_of_a_killed_run_survives_a_power_cut() {
     let (killed, next) = ([numbers(1..4, "killed")], [numbers(5..6, "next")]);
@@ -409,7 +411,7 @@ fn an_output_below_folders_of_a_killed_run_survives_a_power_cut() {
     }
 }
 
-/// Other programs may put files into folders that a run has just made.
+/// Other programs may put files into folders that a run has just created.
 #[test]
 fn an_output_below_new_folders_that_others_use_survives_a_power_cut() {
     let rows = numbers(1..4, "x");
@@ -444,7 +446,7 @@ fn an_output_below_folders_of_a_live_run_survives_a_power_cut() {
     let (first, trace) = Trace::of(&temp, Rename::Atomic, &["a/b"], work);
     let whole = std::fs::read_to_string(base(&temp).join("a/b/x.csv")).unwrap();
     let expected: Files = [("a/b/x.csv".to_owned(), whole)].into();
-    // Its lock would be found by the later run.
+    // Release the lock, so that the later run does not find it held.
     drop(first);
     trace.check(&|found, has_returned| *found == expected || (!has_returned && found.is_empty()));
 }
@@ -575,8 +577,8 @@ fn a_torn_manifest_is_not_trusted() {
     }
 }
 
-/// What a run writes to a bucket is noted on this machine before anything is sent, so that a later
-/// run can throw it away: whenever the power is cut behind that, the note is there.
+/// A run that writes to a bucket notes its uploads on this machine before it sends anything, so
+/// that a later run can abort them. The notes survive any later power cut.
 #[test]
 fn the_notes_of_uploads_survive_a_power_cut() {
     let temp = prepare(&[("uploads/other", "")]);

@@ -99,8 +99,9 @@ fn a_program_that_gives_nothing_is_passed_over() {
     let words = ["sh", "-c", script].map(str::to_owned);
     spec.exec = Some(Program::new(words.to_vec()).unwrap());
     let patience = Patience {
-        file_wait: Duration::from_secs(3),
-        until: Some(Instant::now() + Duration::from_secs(12)),
+        // Starting a program takes a second on a busy machine.
+        file_wait: Duration::from_secs(5),
+        until: Some(Instant::now() + Duration::from_secs(100)),
         ..Patience::default()
     };
     let nothing = Box::new(std::io::empty());
