@@ -138,6 +138,37 @@ def incident(tmp_path_factory):
     return path, errors
 
 
+@pytest.fixture(scope="module")
+def outage(tmp_path_factory):
+    """100 row groups without errors, but for half of the rows of one; the path, and the count of good rows."""
+    drawn = random.Random(2)
+    path = tmp_path_factory.mktemp("outage") / "log.parquet"
+    good = 0
+    with parquet.ParquetWriter(path, pyarrow.schema([("status", "int64"), ("ms", "float64")])) as writer:
+        for group in range(100):
+            status = [500 if group == 50 and row % 2 else 200 for row in range(1_000)]
+            good += status.count(200)
+            ms = [drawn.random() for _ in range(1_000)]
+            writer.write_table(pyarrow.table({"status": status, "ms": ms}), row_group_size=1_000)
+    return path, good
+
+
+@pytest.fixture(scope="module")
+def burst(tmp_path_factory):
+    """A log whose rows are errors, 1 % of them and 44 % in one hour of a hundred; 1 % of the others are 404."""
+    drawn = random.Random(3)
+    rows = 2_000_000
+    lines = ["status,v,q\n"]
+    for row in range(rows):
+        share = 0.44 if 0.6 <= row / rows < 0.61 else 0.01
+        chance = drawn.random()
+        status = 500 if chance < share else 404 if chance > 0.99 else 200
+        lines.append(f"{status},{1 + 9 * drawn.random():.12f},1\n")
+    path = tmp_path_factory.mktemp("burst") / "log.csv"
+    path.write_text("".join(lines))
+    return path
+
+
 ERRORS = "SELECT count(*) FILTER (WHERE status = 500) AS errors, count(*) AS n FROM '{}'"
 
 
@@ -163,6 +194,50 @@ def test_an_interval_of_a_burst_holds_whether_it_was_met_or_not(incident):
             shown += 1
             held += row["errors_low"] <= errors <= row["errors_high"]
     assert shown >= 20 and held >= 0.9 * shown
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FILTER (WHERE status = 200) AS n FROM '{}'",
+        "SELECT count(*) AS n FROM '{}' WHERE status = 200",
+        "SELECT count(CASE WHEN status = 200 THEN ms END) AS n FROM '{}'",
+        "SELECT status, count(*) AS n FROM '{}' GROUP BY status ORDER BY n DESC LIMIT 1",
+    ],
+)
+def test_count_that_covers_all_rows_read_is_no_exact_count(sql, outage):
+    path, count = outage
+    missed = shown = held = 0
+    for seed in range(20):
+        row = tm.query(sql.format(path), sample="60%", seed=seed).to_pylist()[0]
+        # All rows that were read are counted, and others may not be.
+        missed += row["n"] == 100_000
+        if row["n_low"] is not None:
+            shown += 1
+            held += row["n_low"] <= count <= row["n_high"]
+            assert row["n_low"] < row["n_high"]
+    assert missed > 0 and held >= 0.9 * shown
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "1.0 * count(*) FILTER (WHERE status = 500) / count(*) FILTER (WHERE status = 404)",
+        "sum(v) FILTER (WHERE status = 500) / sum(v)",
+        "1.0 * sum(q) FILTER (WHERE status = 500) / sum(q)",
+        "1.0 * count(*) FILTER (WHERE status = 500) / count(*)",
+    ],
+)
+def test_ratio_of_different_rows_holds_for_a_burst_that_was_missed(sql, burst):
+    sql = f"SELECT {sql} AS share FROM '{burst}'"
+    [truth] = tm.query(sql).to_pylist()
+    shown = held = 0
+    for seed in range(40):
+        [row] = tm.query(sql, sample="1%", split_bytes="16k", seed=seed).to_pylist()
+        if row["share_low"] is not None:
+            shown += 1
+            held += row["share_low"] <= truth["share"] <= row["share_high"]
+    assert held >= 0.9 * shown
 
 
 def test_estimate_without_interval_is_not_precise(incident):

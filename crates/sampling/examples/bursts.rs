@@ -1,12 +1,12 @@
-//! How often intervals hold over few splits, of bursts, incidents and heavy tails: the calibration of
-//! [`Room`](tidemill_sampling::Room).
+//! Measures how often intervals hold for bursts, incidents and heavy tails when few splits are read. This is the
+//! calibration of [`Room`](tidemill_sampling::Room).
 //!
 //! `cargo run --release -p tidemill-sampling --example bursts -- [RUNS] [--without-room] [--only TEXT]`
 //!
-//! Of each shape an input of 100 equal splits (row groups) and one of 4,096 (text) is made anew after 20 runs; the order is
-//! drawn anew in each of RUNS (1,000 by default). A cell is the percentage of the intervals that hold the exact answer (bold
-//! below 90), the mean of half of their width in percent of it, and, unless it is all, the percentage of the runs that
-//! have an interval. Rows where none has one are left out.
+//! For each shape the study generates an input of 100 equal splits (row groups) and one of 4,096 splits (text), and
+//! generates new data after every 20 runs. Each of RUNS runs (1,000 by default) draws a new order. A cell shows the
+//! percentage of intervals that hold the exact answer (bold below 90), the mean half width in percent of the answer,
+//! and, below 100, the percentage of runs with an interval. Rows without any interval are left out.
 
 use std::env;
 use std::fmt::Write as _;
@@ -82,7 +82,7 @@ fn main() {
                 if found[..3].iter().all(|outcome| outcome.shown == 0) {
                     continue;
                 }
-                let [count, sum, mean, _] = found;
+                let [count, sum, mean, ..] = found;
                 println!(
                     "| {name} | {} | {read} | {} | {} | {} |",
                     splits.count,

@@ -10,7 +10,9 @@
 use std::fmt::Write as _;
 use std::{env, fs, thread};
 
-use tidemill_sampling::{DrawnOrder, Estimate, Interval, Part, Sample, Series, Values, cell_of};
+use tidemill_sampling::{
+    DrawnOrder, Estimate, Interval, Part, RowSet, Sample, Series, Values, cell_of,
+};
 
 /// After how many runs the data is made anew.
 const RUNS_OF_DATA: u64 = 100;
@@ -70,8 +72,8 @@ impl Random {
     }
 }
 
-/// A group's rows in a split: their number, the sum of a column and that of another, and the least and the largest value of
-/// each column.
+/// A group's rows in a split: the number of rows, the sums of two columns, and the smallest and largest value of each
+/// column.
 type Held = [f64; 7];
 
 const NONE: Held = [0.0, 0.0, 0.0, f64::INFINITY, 0.0, f64::INFINITY, 0.0];
@@ -145,7 +147,7 @@ fn few(share: f64, random: &mut Random) -> Held {
 
 struct Data {
     bytes: Vec<f64>,
-    /// Rows of all groups.
+    /// Number of rows of all groups, for each split.
     rows: Vec<f64>,
     /// Of each split, for each shape.
     held: Vec<[Held; SHAPES.len()]>,
@@ -280,6 +282,7 @@ fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &Sample) {
                     series,
                     seen_splits: seen,
                     values,
+                    rows: RowSet::default(),
                 };
                 sample.room(&parts.iter().map(part).collect::<Vec<_>>(), rows_read)
             };

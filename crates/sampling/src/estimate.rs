@@ -48,19 +48,21 @@
 //! A ratio varies with the splits that have the group alone: at most one degree less than these, and the variance has
 //! the usual n/(n - 1).
 //!
-//! **What was measured** (`examples/calibrate.rs`; the table is in `bench/turbo/README.md`), of 95 % intervals without room for unlike
-//! splits: 94 to 98 % hold of shuffled data; 94 to 98.7 of drifting data; 94.5 to 99.1 of groups in one run or two, of which ten splits or more were read;
-//! 93.4 to 96 of lognormal values (σ = 2); 86 to 93 of sums of Pareto's (α = 1.5), which have no variance. With room
-//! 95 % or more hold of all of these. A call takes 0.25 to 0.55 µs, where the sum is skewed 14 to 17: half
-//! as much again as with 64 cells that were the same for all groups.
+//! **Measurements** (`examples/calibrate.rs`; the table is in `bench/turbo/README.md`). Of 95 % intervals without room
+//! for unlike splits, 94 to 98 % hold for shuffled data, 94 to 98.7 for drifting data, and 94.5 to 99.1 for groups in
+//! one or two runs of which at least ten splits were read. 93.4 to 96 hold for lognormal values (σ = 2), and 86 to 93
+//! for sums of Pareto values (α = 1.5), which have no variance. With room, at least 95 % hold for all of these. A call
+//! takes 0.25 to 0.55 µs, or 14 to 17 µs if the sum is skewed: half as much again as with 64 cells shared by all
+//! groups.
 //!
 //! **What is not told apart**: a group of which most is in a run and the rest everywhere has coarse cells, and its interval is
 //! that of a run in one or two of them.
 //!
-//! **No interval for its width is withheld.** A rule that withholds the intervals of samples in which one unit makes most of the variance
-//! takes away those that met the burst, and leaves those that missed it: of 30 splits of 4,096, with errors in one
-//! hour of 37, 42 % of the samples were left, and 36 % of their intervals held. Where one unit makes nearly all of the variance,
-//! the interval is wide: a side has three times Student's t at most. What no sample shows is in the [room](crate::Room).
+//! **No interval is withheld for its width.** A rule that withholds intervals if one unit contributes most of the
+//! variance withholds those of samples that met a burst, and keeps those of samples that missed it. With 30 splits read
+//! of 4,096, and errors in one hour of 37, it kept 42 % of the samples, and 36 % of their intervals held. If one unit
+//! contributes nearly all of the variance, the interval is wide: a side is at most three times Student's t. The
+//! [room](crate::Room) covers events that no sample shows.
 
 use std::sync::LazyLock;
 
@@ -69,7 +71,7 @@ use crate::order::random_word;
 use crate::room::Room;
 use crate::sample::{Level, Sample};
 
-/// Fewer splits than this, read or with the group in them, cannot be compared. [Room](crate::Room) takes more.
+/// Minimum number of splits read, and of splits with the group, for an interval. [Room](crate::Room) needs more.
 const SPLITS_MIN: u64 = 5;
 
 /// A sum whose skewness is beyond this is bootstrapped.
@@ -78,8 +80,9 @@ const SKEWNESS_MAX: f64 = 0.1;
 /// Fewer units than this are not resampled: the quotients that come of it are wild.
 const RESAMPLED_UNITS_MIN: usize = 8;
 
-/// Maximum of a bootstrap's quotient, as a multiple of Student's t. Where one unit makes nearly all of the variance,
-/// quotients grow without bounds; of 30 to 4,000 splits with bursts no fewer intervals held with three than with infinity.
+/// Maximum of a bootstrap's quotient, as a multiple of Student's t. Quotients grow without bounds if one unit
+/// contributes nearly all of the variance. With bursts and 30 to 4,000 splits read, as many intervals held with this
+/// limit as without.
 const QUOTIENT_MAX: f64 = 3.0;
 
 /// What is below this, of residuals over what they were computed from, is rounding.
@@ -129,7 +132,7 @@ pub enum Interval {
     },
     /// Fewer than five splits were read, or had the group: they say nothing of the others.
     FewSplits,
-    /// Nothing varied at all, or a sum is no number: nothing is known of the splits that were not read.
+    /// Nothing varied, or a sum is not a finite number, so the sample tells nothing of the unread splits.
     Flat,
 }
 
@@ -158,9 +161,9 @@ impl Sample {
         self.smooth(value, &parts, seen_splits, room)
     }
 
-    /// The interval of a smooth function of totals, whose value at the estimated totals is `value`, by
-    /// linearization: for each total the function's derivative by it, at the estimated totals, and its series. The room
-    /// for unlike splits is added to its ends.
+    /// Estimates a smooth function of totals by linearization. `value` is the function's value at the estimated totals,
+    /// and `parts` has, for each total, the derivative by it at the estimated totals and its series. `room` for unlike
+    /// splits is added to the ends of the interval.
     pub fn smooth(
         &self,
         value: f64,
@@ -933,7 +936,7 @@ mod tests {
             Interval::Bounds { .. }
         ));
         values[3].1 = 100.0;
-        // It is read, and so is 4/5 of all; but for it there would be 11.
+        // The split of 100 is among the 4/5 that were read; without it the total would be 11.
         let (low, high) = bounds(sample.total(&series(&values), 8, Room::NONE));
         assert!(low < 108.0 && high > 170.0 && high < 1_000.0, "{low} {high}");
     }
@@ -1037,7 +1040,7 @@ mod tests {
             (low, high)
         };
         let (low, high) = check(&below, &all, 50);
-        // Unlike splits may have all rows below; fewer splits leave more room.
+        // In unlike splits all rows may be below the value; the fewer splits have the group, the more room there is.
         let (lower, higher) = check(&below, &all, 30);
         assert!(higher - high > 0.005 && low - lower > 0.001);
         assert_eq!(sample.share_interval(&below, &all, 29), Interval::FewSplits);

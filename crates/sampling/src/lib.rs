@@ -7,7 +7,7 @@
 //!
 //! - Totals: [`Sample::total`]. Means and other ratios: [`Sample::ratio`]. Any smooth function of totals:
 //!   [`Sample::smooth`]. Shares, and by them quantiles: [`Sample::share_interval`].
-//! - Room for splits that are unlike those read, which no sample shows: [`Room`].
+//! - Room for splits unlike all that were read, which a sample cannot show: [`Room`].
 //! - Groups that were not seen: [`unseen_share`]. Stopping when it is precise enough: [`look_splits`] and
 //!   [`look_confidence`].
 //!
@@ -15,7 +15,7 @@
 //! answers.
 //!
 //! ```
-//! use tidemill_sampling::{DrawnOrder, Interval, Part, Sample, Series, cell_of};
+//! use tidemill_sampling::{DrawnOrder, Interval, Part, RowSet, Sample, Series, cell_of};
 //!
 //! // 1,000 splits, of 100 to 104 bytes; each has a row for every 8 to 10 bytes.
 //! let bytes = |split: usize| 100.0 + (split % 5) as f64;
@@ -27,7 +27,8 @@
 //!     series.add(cell_of(split, 1_000), rows(split));
 //! }
 //! let rows_read = series.sum();
-//! let part = Part { slope: 1.0, series: &series, seen_splits: 100, values: None };
+//! let all = RowSet::default();
+//! let part = Part { slope: 1.0, series: &series, seen_splits: 100, values: None, rows: all };
 //! let room = sample.room(&[part], rows_read).expect("100 splits suffice");
 //! let estimate = sample.total(&series, 100, room);
 //! let exact: f64 = (0..1_000).map(rows).sum();
@@ -60,7 +61,7 @@ pub use cells::{CELLS, Cells, Series, cell_of};
 pub use estimate::{Estimate, Interval};
 pub use looks::{look_confidence, look_splits, unseen_share};
 pub use order::DrawnOrder;
-pub use room::{Part, Room, Values};
+pub use room::{Part, Room, RowSet, Values};
 pub use sample::Sample;
 pub use student::student_t;
 

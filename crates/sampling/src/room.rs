@@ -1,12 +1,12 @@
 //! Room in an interval for splits that are unlike all that were read.
 //!
-//! An interval made of the differences between the splits read covers what those differences show. It does not cover an
-//! incident that no split read belongs to: an hour of errors, a day with ten times the revenue. The sample cannot show
-//! it, so no rule on the sample's variance can tell the two cases apart. Withholding intervals of samples that met the
-//! incident makes things worse: the intervals left are those of samples that missed it.
+//! An interval computed from the differences between the splits read does not cover an incident that none of them
+//! belongs to: an hour of errors, a day with ten times the revenue. The sample cannot show the incident, so no rule on
+//! the sample's variance can detect it. Withholding the intervals of samples that met the incident makes things worse:
+//! the intervals left are those of samples that missed it.
 //!
-//! So each interval leaves *room*: with the sample's confidence at most a share `s` of the splits can be unlike
-//! all that were read, and the room is what so many could add or take away.
+//! So each interval leaves *room*: with the sample's confidence, at most a share `s` of the splits can be unlike all
+//! that were read. The room is the amount that this share could add or take away.
 //!
 //! ```text
 //! s      half the rule of three: -ln(1 - confidence) / 2 · unread / splits read, 1.5 / splits at 95 %; one split at least
@@ -14,63 +14,65 @@
 //! down   s: an unlike split can be without the quantity
 //! ```
 //!
-//! *Half* the rule of three suffices, as [`DrawnOrder`](crate::DrawnOrder) leaves gaps of about equal length: a run of 1.5 gaps is missed by
-//! one order in fifty, where splits drawn one by one would miss it in one of five. The splits counted are those of the stretch
-//! of the input that the group is in; for values, those that have the group.
+//! *Half* the rule of three suffices, because [`DrawnOrder`](crate::DrawnOrder) leaves gaps of about equal length. One
+//! order in fifty misses a run of 1.5 gaps; independent draws would miss it one time in five. `splits read` counts the
+//! splits of the stretch of the input that the group is in, or, for values, the splits that have the group.
 //!
-//! **An unlike split** consists of the group's rows alone, or has values twice as far from the mean as the farthest value
-//! read. Values are at most [`UNLIKE_MAX`] times the average; so are rows from [`LIMITED_FROM`] splits on. A single row can be large as well: the rest may hold
-//! [`LARGE_ROWS`] times the largest row read for each time that it is as large as what was read.
+//! **An unlike split** consists of the group's rows alone, or has values twice as far from the mean as the farthest
+//! value read. Values are at most [`UNLIKE_MAX`] times the average, and so are rows from [`LIMITED_FROM`] splits on.
+//! Single rows can be large as well: per unread amount equal to the amount read, the rest may hold [`LARGE_ROWS`] rows
+//! as large as the largest row read.
 //!
-//! **Too few parts.** There is no interval where fewer than [`SPLITS_MIN`] splits were read, fewer than that had
-//! the values, fewer than [`COUNTED_SPLITS_MIN`] had the rows counted, or where unlike splits could double a count. The rule
-//! depends on counts of splits and on how rare the rows are. A sample that missed an incident sees fewer of them and
-//! loses its interval first, so the rule does not favor such samples.
+//! **Too few splits.** There is no interval if fewer than [`SPLITS_MIN`] splits were read or had the values, if fewer
+//! than [`COUNTED_SPLITS_MIN`] had the rows counted, or if unlike splits could double a count. The rule depends on the
+//! number of splits and on how rare the rows are. A sample that missed an incident sees fewer of the rows and loses its
+//! interval first, so the rule does not favor such samples.
 //!
 //! `examples/bursts.rs` is the calibration.
 
 use crate::cells::Series;
 use crate::sample::Sample;
 
-/// Minimum count of splits read for any interval, and of splits with the group for one of values.
+/// Minimum number of splits read for any interval, and of splits with the group for an interval of values.
 const SPLITS_MIN: u64 = 30;
 
-/// Minimum count of splits with the rows that a count counts.
+/// Minimum number of splits with counted rows, for an interval of a count.
 const COUNTED_SPLITS_MIN: u64 = 10;
 
-/// Maximum of what an unlike split holds, as a multiple of the average.
+/// Maximum content of an unlike split, as a multiple of the average split.
 const UNLIKE_MAX: f64 = 50.0;
 
-/// Count of splits read from which on [`UNLIKE_MAX`] limits rows. With fewer, an unlike split may have all of its rows counted.
+/// Number of splits read from which [`UNLIKE_MAX`] limits rows. With fewer splits, all rows of an unlike split may be
+/// counted.
 const LIMITED_FROM: f64 = 400.0;
 
-/// How many times the largest value read are left room for, for each time that the rest is as large as what was read.
+/// Number of values as large as the largest value read that the unread rest may hold, per amount equal to that read.
 const LARGE_ROWS: f64 = 6.0;
 
 /// Distance from the mean that values of unlike splits reach, as a multiple of the farthest value read.
 const VALUES_BEYOND: f64 = 2.0;
 
-/// How far unlike splits may take a number away from its estimate.
+/// The distances by which unlike splits can move a number from its estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Room {
-    /// Below the estimate.
+    /// Distance below the estimate.
     pub down: f64,
-    /// Above the estimate.
+    /// Distance above the estimate.
     pub up: f64,
 }
 
 impl Room {
-    /// No room: the interval of the differences between splits alone.
+    /// No room. The interval covers the differences between the splits read alone.
     pub const NONE: Room = Room { down: 0.0, up: 0.0 };
 
-    /// The room of a number `slope` times as large.
+    /// Returns the room of a number `slope` times as large. A negative slope swaps the sides.
     #[must_use]
     pub fn scaled(self, slope: f64) -> Room {
         let (down, up) = (self.down * slope.abs(), self.up * slope.abs());
         if slope < 0.0 { Room { down: up, up: down } } else { Room { down, up } }
     }
 
-    /// The room of a sum of two numbers.
+    /// Returns the room of the sum of two numbers.
     #[must_use]
     pub fn plus(self, other: Room) -> Room {
         Room { down: self.down + other.down, up: self.up + other.up }
@@ -80,30 +82,50 @@ impl Room {
 /// The values of a group in the splits read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Values {
-    /// Their count.
+    /// Number of values.
     pub count: f64,
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
+}
+
+/// The rows that a total covers: those that pass a filter and have an argument. Filters and arguments are numbers, by
+/// which totals of the same rows are recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RowSet {
+    /// The filter, or `None` for all rows of the group.
+    pub filter: Option<usize>,
+    /// The argument that is not null, or `None` for all rows of the group.
+    pub argument: Option<usize>,
+}
+
+impl RowSet {
+    /// Returns true if this set contains every row of another one, by their filters and arguments.
+    fn contains(self, other: RowSet) -> bool {
+        let is_weaker = |own: Option<usize>, other| own.is_none() || own == other;
+        is_weaker(self.filter, other.filter) && is_weaker(self.argument, other.argument)
+    }
 }
 
 /// A total that a number is computed from.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// The number's derivative by it.
+    /// Derivative of the number by this total.
     pub slope: f64,
-    /// Its sums over the splits read.
+    /// Sums of the quantity over the splits read.
     pub series: &'a Series,
-    /// Count of splits read that have any of its rows.
+    /// Number of splits read that have rows of the quantity.
     pub seen_splits: u64,
-    /// The values that it adds up; none where it counts rows.
+    /// The values added up, or `None` if the total counts rows.
     pub values: Option<Values>,
+    /// The rows counted, or those of the values.
+    pub rows: RowSet,
 }
 
 impl Part<'_> {
-    /// The rows that a sum counts, if its values are 0 and one other, as of `sum(CASE WHEN … THEN 1 ELSE 0 END)`: sums are
-    /// multiples of the other value then.
+    /// Returns the rows that a sum counts if its values are 0 and one other, as in
+    /// `sum(CASE WHEN … THEN 1 ELSE 0 END)`. Detects this by sums that are multiples of the largest value.
     fn marked_rows(&self) -> Option<Series> {
         let Values { min, max, .. } = self.values?;
         let rows = self.series.map(|sum| sum / max);
@@ -113,7 +135,7 @@ impl Part<'_> {
         Series::new(rows.level(), marked).filter(|_| min == 0.0 && max > 0.0 && are_whole)
     }
 
-    /// The same part as a count of such rows, if there are some. Splits in which it counts none do not have it.
+    /// Returns this part as a count of the marked `rows`, if any. Splits without marked rows do not count as seen.
     fn of_rows<'a>(&self, rows: Option<&'a Series>) -> Part<'a>
     where
         Self: 'a,
@@ -122,25 +144,29 @@ impl Part<'_> {
         let (marked, all) = (rows.entries().len(), self.series.entries().len());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let seen_splits = (self.seen_splits as f64 * marked as f64 / all.max(1) as f64) as u64;
-        Part { slope: self.slope * values.max, series: rows, seen_splits, values: None }
+        let slope = self.slope * values.max;
+        Part { slope, series: rows, seen_splits, values: None, rows: self.rows }
     }
 }
 
-/// What is below this, of slopes over what they were computed from, is rounding.
+/// Relative difference below which numbers are considered equal.
 const ROUNDING: f64 = 1e-9;
 
 impl Sample {
-    /// Room for a number that is computed from totals, where the splits read have `rows_read` rows of all kinds. None where too few splits were read for one of them.
+    /// Returns the room for a number computed from totals, or `None` if too few splits were read for one of them.
+    /// `rows_read` is the number of rows in the splits read, of all groups.
     ///
-    /// A sum over the count of its rows is a mean, and has the room of one. Two sums over one another are compared as
-    /// means too, since more rows change both; two counts over one another are within the larger of them.
+    /// The quotient of a sum and the count of its rows has the room of a mean. So has the quotient of two sums over the
+    /// same rows, because more rows change both. For the quotient of a count and a count that contains its rows, the
+    /// latter limits the rows of unlike splits.
     pub fn room(&self, parts: &[Part<'_>], rows_read: f64) -> Option<Room> {
         if self.is_whole() {
             return Some(Room::NONE);
         }
         let rows_of: Vec<Option<Series>> = parts.iter().map(Part::marked_rows).collect();
         let own = parts.iter().zip(&rows_of).filter(|(part, _)| part.slope != 0.0);
-        let parts: Vec<Part<'_>> = own.map(|(part, rows)| part.of_rows(rows.as_ref())).collect();
+        let (parts, are_marked): (Vec<Part<'_>>, Vec<bool>) =
+            own.map(|(part, rows)| (part.of_rows(rows.as_ref()), rows.is_some())).unzip();
         let terms = || parts.iter().map(|part| part.slope * part.series.sum());
         let is_ratio = terms().sum::<f64>().abs() <= ROUNDING * terms().map(f64::abs).sum::<f64>();
         let mut counts: Vec<(Part<'_>, f64)> = parts
@@ -148,14 +174,29 @@ impl Sample {
             .filter(|part| part.values.is_none())
             .map(|part| (*part, part.slope))
             .collect();
-        let of_counts = counts.iter().map(|(part, _)| part.series.sum()).fold(0.0, f64::max);
-        let is_of_counts = counts.len() == parts.len();
-        let rows_read = if is_ratio && is_of_counts { of_counts } else { rows_read };
+        let contains_all = |(part, is_marked): &(&Part<'_>, &bool)| {
+            !**is_marked
+                && parts
+                    .iter()
+                    .all(|other| other.values.is_none() && part.rows.contains(other.rows))
+        };
+        let container = parts.iter().zip(&are_marked).find(contains_all);
+        let rows_read = match container {
+            Some((part, _)) if is_ratio => part.series.sum(),
+            _ => rows_read,
+        };
+        let is_of_same_rows = |part: &Part<'_>, other: &Part<'_>| {
+            let count = |part: &Part<'_>| part.values.map(|values| values.count);
+            part.rows.filter == other.rows.filter && count(part) == count(other)
+        };
+        let are_same_rows = parts.iter().all(|part| is_of_same_rows(part, &parts[0]));
         let mut room = Room::NONE;
         for part in &parts {
             let Some(values) = part.values else { continue };
             let mean = part.series.sum() / values.count;
-            let is_own = |(count, _): &&mut (Part<'_>, f64)| count.series.sum() == values.count;
+            let is_own = |(count, _): &&mut (Part<'_>, f64)| {
+                count.series.sum() == values.count && count.rows.contains(part.rows)
+            };
             let own = counts.iter_mut().find(is_own);
             let carrying = match &own {
                 Some((count, _)) => self.carrying_splits(count.series, part.seen_splits),
@@ -166,7 +207,7 @@ impl Sample {
             room = room.plus(if let Some((_, slope)) = own {
                 *slope += part.slope * mean;
                 of_mean
-            } else if is_ratio && counts.is_empty() {
+            } else if is_ratio && are_same_rows {
                 of_mean
             } else {
                 let Part { series, seen_splits, slope, .. } = *part;
@@ -182,17 +223,17 @@ impl Sample {
         Some(room)
     }
 
-    /// The share of `splits` splits, of as many as were read, that can be unlike all of them.
+    /// Returns the share of the splits that can be unlike all `splits` that were read.
     fn unlike_share(&self, splits: f64) -> f64 {
         let unread = 1.0 - self.share();
         let miss = 1.0 - self.confidence();
         let share = -miss.ln() / 2.0 * unread / splits;
-        // Of the splits left one at least, unless it was likely read.
+        // At least one split can be unlike, unless so few are unread that it was likely read.
         let one = if unread > miss { self.share() / splits } else { 0.0 };
         share.max(one).min(1.0)
     }
 
-    /// What unlike splits can add to a count, as a share of it: they hold nothing but its rows.
+    /// Returns the share of a count that unlike splits can add. They hold nothing but counted rows.
     fn rows_up(&self, rows: &Series, rows_read: f64) -> f64 {
         let counted = rows.sum();
         let (span_splits, span_share) = self.span(rows);
@@ -204,8 +245,8 @@ impl Sample {
         anywhere.max(beyond(span_splits, rows_read * span_share)).max(0.0)
     }
 
-    /// Room for a count, of which the splits read have `rows`, where `seen_splits` of them have any; they have
-    /// `rows_read` rows of all kinds. None where too few splits were read for it.
+    /// Returns the room for a count, or `None` if too few splits were read. `rows` are the counted rows in the splits
+    /// read, `seen_splits` the number of splits with such rows, and `rows_read` the number of all rows read.
     fn count_room(&self, rows: &Series, seen_splits: u64, rows_read: f64) -> Option<Room> {
         if self.splits_read() < SPLITS_MIN || seen_splits < COUNTED_SPLITS_MIN {
             return None;
@@ -216,8 +257,8 @@ impl Sample {
             .then(|| Room { down: self.unlike_share(seen_splits as f64) * total, up: up * total })
     }
 
-    /// Room for a mean of values, of which `seen_splits` splits have any, as many as `carrying` splits with as many rows each.
-    /// None where too few splits were read for it.
+    /// Returns the room for a mean of values, or `None` if too few splits were read. `seen_splits` splits have values;
+    /// they weigh as much as `carrying` splits of equal size.
     fn mean_room(
         &self,
         mean: f64,
@@ -238,14 +279,15 @@ impl Sample {
         let most = (UNLIKE_MAX - 1.0) * mean.abs();
         let (down, up) = (mean - values.min, values.max - mean);
         Some(match (values.min >= 0.0, values.max <= 0.0) {
-            // They are as far as 0, at most.
+            // Values of one sign reach at most as far as 0.
             (true, _) => Room { down: reach(down, mean).min(mean), up: reach(up, most) },
             (_, true) => Room { down: reach(down, most), up: reach(up, -mean).min(-mean) },
             _ => Room { down: reach(down, f64::INFINITY), up: reach(up, f64::INFINITY) },
         })
     }
 
-    /// Room for a share of rows, of which `seen_splits` splits have any. None where too few splits were read for it.
+    /// Returns the room for a share of rows, or `None` if too few splits were read. `seen_splits` splits have such
+    /// rows.
     pub(crate) fn share_room(&self, share: f64, rows: &Series, seen_splits: u64) -> Option<Room> {
         if self.splits_read().min(seen_splits) < SPLITS_MIN {
             return None;
@@ -254,8 +296,8 @@ impl Sample {
         Some(Room { down: unlike * share, up: unlike * (1.0 - share) })
     }
 
-    /// Room for a sum of values, which is `mean` times their count: more rows, or larger values. None where too few splits
-    /// were read for it.
+    /// Returns the room for a sum of values, or `None` if too few splits were read. Unlike splits can have more rows,
+    /// or larger values.
     fn sum_room(
         &self,
         sums: &Series,
@@ -268,7 +310,7 @@ impl Sample {
             self.mean_room(sums.sum() / count, values, seen_splits, seen_splits as f64)?;
         let of_values = of_values.scaled(count * self.factor());
         let mut rows = sums.clone();
-        // The rows are where the sums are.
+        // Distribute the rows over the cells as the sums are distributed.
         let size = sums.entries().iter().map(|(_, sum)| sum.abs()).sum::<f64>();
         rows = rows.map(|sum| if size > 0.0 { sum.abs() / size * count } else { 0.0 });
         let up = self.rows_up(&rows, rows_read);
@@ -280,7 +322,8 @@ impl Sample {
         Some(Room { down: of_values.down.max(of_rows.down), up: of_values.up.max(of_rows.up) })
     }
 
-    /// Count of splits with equal sums that would say as much as those of a series: Kish's effective size, (Σy)²/Σy².
+    /// Returns the number of splits with equal sums that tell as much as those of a series: Kish's effective size,
+    /// (Σy)²/Σy².
     fn carrying_splits(&self, series: &Series, seen_splits: u64) -> f64 {
         let level = self.level(series.level());
         let squares = series.entries().iter().map(|(cell, sum)| {
@@ -291,7 +334,8 @@ impl Sample {
         (sum * sum / squares.sum::<f64>()).min(seen_splits as f64).max(1.0)
     }
 
-    /// How many splits were read of the stretch of the input that a series is in, and their share of the bytes.
+    /// Returns the number of splits read in the stretch of the input that a series covers, and their share of the bytes
+    /// read.
     fn span(&self, series: &Series) -> (f64, f64) {
         match (series.entries().first(), series.entries().last()) {
             (Some((first, _)), Some((last, _))) => self.level(series.level()).span(*first, *last),
@@ -305,7 +349,7 @@ mod tests {
     use super::*;
     use crate::{DrawnOrder, cell_of};
 
-    /// So many of 1,000 splits read, of which each has the value at its place.
+    /// Reads `read` of 1,000 splits, each of which has the value for its index.
     fn sample(read: usize, value: impl Fn(usize) -> f64) -> (Sample, Series, u64) {
         let (mut sample, mut series, mut seen) =
             (Sample::new(1_000, 1e4, 0.95), Series::default(), 0);
@@ -325,7 +369,7 @@ mod tests {
 
     #[test]
     fn room_of_a_count_is_what_unlike_splits_can_hold() {
-        // 10 of 40 rows of each split are counted.
+        // In each split 10 of 40 rows are counted.
         let (sample, rows, seen) = sample(100, |_| 10.0);
         let share = 20.0_f64.ln() / 2.0 * 0.9 / 100.0;
         let room = sample.count_room(&rows, seen, 4_000.0).unwrap();
@@ -339,12 +383,12 @@ mod tests {
     fn a_group_in_a_run_is_compared_with_the_run() {
         let day = |index: usize| if (300..600).contains(&index) { 10.0 } else { 0.0 };
         let (sample, rows, seen) = sample(400, day);
-        // All rows of the run: more of them can only be elsewhere.
+        // The count covers all rows of the run, so more rows can only be elsewhere.
         let anywhere = 20.0_f64.ln() / 2.0 * 0.6 / 400.0;
         let room = sample.count_room(&rows, seen, 4_000.0).unwrap();
         let beyond = 4_000.0 / rows.sum() - 1.0;
         close(room.up, anywhere * beyond * rows.sum() * 2.5);
-        // A fiftieth of the rows of the run.
+        // The count covers a fiftieth of the rows of the run.
         let room = sample.count_room(&rows, seen, 200_000.0).unwrap();
         assert!(room.up > 20.0_f64.ln() / 2.0 * 0.6 / 130.0 * 45.0 * rows.sum() * 2.5);
     }
@@ -353,7 +397,7 @@ mod tests {
     fn one_split_at_least_can_be_unlike() {
         let (sample, rows, seen) = sample(900, |_| 10.0);
         close(sample.count_room(&rows, seen, 18_000.0).unwrap().up, 1.0 / 1_000.0 * 10_000.0);
-        // Of the last few none is likely to be.
+        // None of the last few splits is likely to be unlike.
         let (sample, rows, seen) = self::sample(990, |_| 10.0);
         let share = 20.0_f64.ln() / 2.0 * 0.01 / 990.0;
         close(sample.count_room(&rows, seen, 19_800.0).unwrap().up, share * 10_000.0);
@@ -383,7 +427,7 @@ mod tests {
             let (sample, rows, seen) = sample(read, |_| 1.0);
             let room = sample.count_room(&rows, seen, 1_000.0 * read as f64);
             assert_eq!(room.is_some(), expect, "{read}");
-            // At most fifty times as many.
+            // An unlike split has at most fifty times as many rows as the average.
             let most = 20.0_f64.ln() / 2.0 * (1.0 / read as f64 - 1e-3) * 49.0 * 1_000.0;
             assert!(room.is_none_or(|room| (room.up - most).abs() < 1e-6));
         };
@@ -403,11 +447,11 @@ mod tests {
             close(room.up, share * up);
         };
         check(5.0, 4.0, 8.0, 2.0, 6.0);
-        // Not below zero, and not beyond fifty times the mean.
+        // The room reaches neither below zero nor beyond fifty times the mean.
         check(5.0, 1.0, 1_000.0, 5.0, 245.0);
         check(-5.0, -8.0, -1.0, 6.0, 5.0);
         check(0.0, -8.0, 1.0, 16.0, 2.0);
-        // A sum has as much room as its mean, or as its count where that is more.
+        // The room of a sum is the larger of the rooms of its mean and its count.
         let values = Values { count: 1e5, min: 0.5, max: 2.0 };
         let room = sample.sum_room(&sums, values, seen, 1e5).unwrap();
         close(room.up, share * 2.0 * 1e6);
@@ -415,7 +459,7 @@ mod tests {
         close(room.up, share * 3.0 * 1e6);
     }
 
-    /// Half of the rows are in one split: it says as much as three others.
+    /// Half of the rows are in one split, so all splits tell as much as a few equal ones.
     #[test]
     fn rows_in_one_split_carry_less() {
         let (mut sample, rows, seen) = sample(100, |index| if index == 500 { 0.0 } else { 1.0 });
@@ -439,15 +483,17 @@ mod tests {
         close(room.up, LARGE_ROWS * 0.9 * 2.0 / 100.0);
     }
 
-    /// The room of a mean is not that of its sum, nor that of its count.
+    /// The room of a mean differs from that of its sum and from that of its count.
     #[test]
     fn rooms_of_formulas_are_those_of_what_they_are() {
         let (sample, rows, seen_splits) = sample(100, |_| 10.0);
         let sums = rows.map(|rows| rows * 2.0);
         let values = Some(Values { count: rows.sum(), min: 1.0, max: 4.0 });
         let factor = sample.factor();
-        let count = |slope, series| Part { slope, series, seen_splits, values: None };
-        let sum = |slope, series| Part { slope, series, seen_splits, values };
+        let rows_of = RowSet::default();
+        let count =
+            |slope, series| Part { slope, series, seen_splits, values: None, rows: rows_of };
+        let sum = |slope, series| Part { slope, series, seen_splits, values, rows: rows_of };
         let share = 20.0_f64.ln() / 2.0 * 0.9 / 100.0;
         let per_row = 1.0 / (rows.sum() * factor);
         let check = |parts: &[Part<'_>], down, up| {
@@ -457,10 +503,10 @@ mod tests {
         };
         // A mean of 2, between 1 and 4.
         check(&[sum(per_row, &sums), count(-2.0 * per_row, &rows)], 2.0, 4.0);
-        // A sum over itself, and the mean of half of the sums.
+        // A sum divided by itself.
         check(&[sum(per_row / 2.0, &sums), sum(-per_row / 2.0, &sums)], 3.0, 3.0);
         let half = rows.map(|rows| rows / 2.0);
-        // Half of the rows: at most all of them.
+        // A share of one half reaches at most 1.
         check(&[count(per_row, &half), count(-per_row / 2.0, &rows)], 0.5, 1.0);
         // A total, and its negative.
         check(&[count(1.0, &rows)], 1.0 / per_row, 3.0 / per_row);
@@ -477,8 +523,10 @@ mod tests {
         let all = rows.map(|rows| rows * 4.0);
         let values = Some(Values { count: all.sum(), min: 0.0, max: 100.0 });
         let sums = rows.map(|rows| rows * 100.0);
-        let count = |slope, series| Part { slope, series, seen_splits, values: None };
-        let sum = |slope, series| Part { slope, series, seen_splits, values };
+        let rows_of = RowSet::default();
+        let count =
+            |slope, series| Part { slope, series, seen_splits, values: None, rows: rows_of };
+        let sum = |slope, series| Part { slope, series, seen_splits, values, rows: rows_of };
         let check = |one: &[Part<'_>], other: &[Part<'_>]| {
             let (one, other) =
                 (sample.room(one, 4_000.0).unwrap(), sample.room(other, 4_000.0).unwrap());
@@ -487,10 +535,10 @@ mod tests {
         };
         check(&[sum(1.0, &sums)], &[count(100.0, &rows)]);
         check(&[sum(1.0, &sums), count(-25.0, &all)], &[count(100.0, &rows), count(-25.0, &all)]);
-        // Rare ones take more splits, as they do where they are counted.
+        // Rare marks need more splits, as rare counted rows do.
         let rare = Some(Values { count: 1e6, min: 0.0, max: 100.0 });
         assert_eq!(sample.room(&[Part { values: rare, ..sum(1.0, &sums) }], 1e6), None);
-        // Others are no marks.
+        // Sums that are not multiples of the largest value are not marks.
         let other = rows.map(|rows| rows * 100.0 + 0.5);
         assert!(sample.room(&[Part { values: rare, ..sum(1.0, &other) }], 4_000.0).is_some());
     }

@@ -96,7 +96,8 @@ impl Sample {
         if share > 0.0 { 1.0 / share } else { 0.0 }
     }
 
-    /// Whether a sum over the splits read is that of their sizes, so that its total is known: of rows, where sizes are rows.
+    /// Returns true if a sum equals the sum of the sizes of the splits read, so that its total is known. This holds for
+    /// a count of all rows if sizes are numbers of rows.
     pub fn is_size(&self, sum: f64) -> bool {
         self.bytes_read > 0.0 && (sum - self.bytes_read).abs() <= 1e-9 * self.bytes_read
     }
@@ -188,7 +189,7 @@ impl Unit {
 pub(crate) struct Level {
     /// In order of position.
     pub(crate) units: Vec<Unit>,
-    /// How many splits all units before each have, and their share; one more at the end.
+    /// For each unit, the number of splits of all units before it, and their share. The last entry covers all units.
     sums: Vec<(f64, f64)>,
     /// Of the shares of all units the sums of the second, third and fourth powers, and of the second by their splits.
     pub(crate) powers: [f64; 4],
@@ -302,7 +303,7 @@ impl Level {
         self.within >= self.between
     }
 
-    /// How many splits were read of the stretches from one cell to another, and their share of the bytes read.
+    /// Returns the number of splits read in the stretches from one cell to another, and their share of the bytes read.
     pub(crate) fn span(&self, first: u32, last: u32) -> (f64, f64) {
         let from = self.units.partition_point(|unit| unit.cell >> 1 < first >> 1);
         let until = self.units.partition_point(|unit| unit.cell >> 1 <= last >> 1);

@@ -1,18 +1,17 @@
-//! Whether intervals hold where few splits were read of bursts, incidents and heavy tails, and are there where they can be.
+//! Tests that intervals over few splits hold for bursts, incidents and heavy tails, and that uniform data has
+//! intervals.
 //!
-//! `examples/bursts.rs` is the study; these are some of its cells. All seeds are fixed.
+//! The tests cover some cells of the study `examples/bursts.rs`. All seeds are fixed.
 
 mod shapes;
 
-use shapes::{ROW_GROUPS, Shape, Splits, Spread, TEXT, outcomes};
+use shapes::{NAMES, ROW_GROUPS, Shape, Splits, Spread, TEXT, outcomes};
 
 const HOUR_OF_37: f64 = 1.0 / 37.0;
 const HOUR_OF_DAY: f64 = 1.0 / 24.0;
 const RUNS: u64 = 200;
 
-const NAMES: [&str; 4] = ["count", "sum", "mean", "share"];
-
-/// At least nine of ten intervals hold, of any estimator that has one in a twentieth of the runs.
+/// Checks that nine of ten intervals hold, for each estimator with an interval in at least a twentieth of the runs.
 fn check_coverage(shape: Shape, splits: Splits, reads: &[usize]) {
     for &read in reads {
         let found = outcomes(shape, splits, read, RUNS, true);
@@ -37,7 +36,7 @@ fn bursts_of_errors_are_within_intervals() {
     }
 }
 
-/// It is the room that makes them hold: the same test fails without.
+/// Intervals hold because of the room; without it they miss bursts.
 #[test]
 fn without_room_missed_bursts_are_not_within_intervals() {
     for (splits, read) in [(ROW_GROUPS, 5), (ROW_GROUPS, 20), (TEXT, 20)] {
@@ -74,7 +73,7 @@ fn heavy_tails_are_within_intervals() {
     }
 }
 
-/// A rule that shows nothing would be right as well.
+/// A rule that shows no interval at all would pass the tests of coverage, so check that intervals are shown and narrow.
 #[test]
 fn rows_that_are_alike_keep_their_intervals() {
     let check = |share: f64, splits: Splits, read, [count, sum, mean]: [f64; 3]| {

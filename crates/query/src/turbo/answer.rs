@@ -1,7 +1,7 @@
 //! The answers of a table that rests on a part of the input: scaled up, with bounds beside them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use arrow::array::{
@@ -11,7 +11,7 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_sampling::{Interval, Part, Sample, Series, student_t};
+use tidemill_sampling::{Interval, Part, RowSet, Sample, Series, student_t};
 use tidemill_sketch::Quantiles;
 use tidemill_tables::{CellQuantiles, CellSums, Function, TableSpec};
 
@@ -33,12 +33,8 @@ pub(crate) struct Answering {
     pub is_exact: bool,
     /// Whether there are no bounds: what they are made of is not whole.
     pub is_withheld: bool,
-    /// The most rows that what was not read can be thought to hold.
-    pub unread_rows: f64,
-    /// The most rows that could be counted in what was read.
-    pub rows_read: f64,
-    /// Which estimates have rows of which too few splits were read.
-    pub few_splits: FewSplits,
+    pub row_counts: RowCounts,
+    pub few_read: FewRead,
     /// The finished table's columns, those that carry what bounds are of last.
     pub schema: SchemaRef,
 }
@@ -91,9 +87,8 @@ impl Answering {
             quantities: self.quantities.clone(),
             values: self.values,
             sample,
-            unread_rows: self.unread_rows,
-            rows_read: self.rows_read,
-            few_splits: self.few_splits.clone(),
+            row_counts: self.row_counts,
+            few_read: self.few_read.clone(),
             threads,
             ends_at,
         }))
@@ -113,35 +108,72 @@ impl Answering {
     }
 }
 
-/// Marks of the estimates that have a row without an interval, as too few splits were read for one.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FewSplits(Arc<[AtomicBool]>);
+/// The numbers of rows of the input, which limit the counts of a table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RowCounts {
+    /// Maximum number of rows that an aggregate can have counted in the splits read.
+    pub read: f64,
+    /// Maximum number of rows that the splits not read can be assumed to hold.
+    pub unread: f64,
+    /// Whether each row of the input is a row of the table's only group, so that `count(*)` is the number of rows.
+    pub are_of_table: bool,
+}
 
-impl FewSplits {
-    /// No marks yet of so many estimates.
+impl RowCounts {
+    /// No limits.
+    pub(crate) const UNKNOWN: RowCounts =
+        RowCounts { read: f64::INFINITY, unread: f64::INFINITY, are_of_table: false };
+}
+
+/// The reasons why estimates have rows without an interval: too few splits or too few rows were read. A clone has the
+/// same marks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FewRead(Arc<[AtomicU8]>);
+
+const FEW_SPLITS: u8 = 1;
+const FEW_ROWS: u8 = 2;
+
+impl FewRead {
+    /// Creates marks for `estimates` estimates, none of which is set.
     pub(crate) fn new(estimates: usize) -> Self {
-        FewSplits((0..estimates).map(|_| AtomicBool::new(false)).collect())
+        FewRead((0..estimates).map(|_| AtomicU8::new(0)).collect())
     }
 
-    pub(crate) fn mark(&self, estimate: usize) {
+    pub(crate) fn mark_splits(&self, estimate: usize) {
+        self.mark(estimate, FEW_SPLITS);
+    }
+
+    pub(crate) fn mark_rows(&self, estimate: usize) {
+        self.mark(estimate, FEW_ROWS);
+    }
+
+    fn mark(&self, estimate: usize, reason: u8) {
         if let Some(mark) = self.0.get(estimate) {
-            mark.store(true, Ordering::Relaxed);
+            mark.fetch_or(reason, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn has(&self, estimate: usize) -> bool {
-        self.0.get(estimate).is_some_and(|mark| mark.load(Ordering::Relaxed))
+    /// Returns the reason in words, or `None` where an estimate has no mark. Splits come first: with more of them there
+    /// are more rows, too.
+    pub(crate) fn reason(&self, estimate: usize) -> Option<&'static str> {
+        match self.0.get(estimate)?.load(Ordering::Relaxed) {
+            0 => None,
+            FEW_ROWS => Some("too few rows were read"),
+            _ => Some("too few splits were read"),
+        }
     }
 }
 
-/// What is known of how far off an estimate is.
+/// The bounds of an estimate, or the reason why it has none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bounded {
-    /// It is between the two.
+    /// The lower and the upper bound.
     Between(f64, f64),
-    /// Too few splits were read, or too few of them have rows of it.
+    /// Too few splits were read, or too few of them have rows of the estimate.
     FewSplits,
-    /// Nothing.
+    /// Too few rows of the estimate were read.
+    FewRows,
+    /// The estimate has no bounds.
     Unknown,
 }
 
@@ -182,14 +214,14 @@ impl Totals {
         Ok(())
     }
 
-    /// The bounds of a formula, if it has any. A ratio to what may be 0 has none, nor has a product of two numbers
-    /// either of which may be: what they may be off by is not in proportion to what their totals are.
+    /// Returns the bounds of a formula, if it has any. A ratio has none if its divisor may be 0, and a product none if
+    /// both factors may be 0: the linear approximation does not hold there.
     pub(crate) fn interval(
         &mut self,
         formula: &Formula,
         quantities: &[Quantity],
         sample: &Sample,
-        rows: (f64, f64),
+        rows: RowCounts,
     ) -> Bounded {
         let mut may_be_zero = |part: &Formula| {
             let is_positive = |index: usize| {
@@ -205,7 +237,7 @@ impl Totals {
             };
             match bounds {
                 Bounded::Between(low, high) => low <= 0.0 && high >= 0.0,
-                Bounded::FewSplits | Bounded::Unknown => true,
+                Bounded::FewSplits | Bounded::FewRows | Bounded::Unknown => true,
             }
         };
         if !sample.is_whole() && !formula.is_smooth(&mut may_be_zero) {
@@ -214,21 +246,25 @@ impl Totals {
         self.linear_interval(formula, quantities, sample, rows)
     }
 
-    /// The bounds of a formula by its derivatives at the estimated totals.
+    /// Returns the bounds of a formula by linearization at the estimated totals.
     fn linear_interval(
         &mut self,
         formula: &Formula,
         quantities: &[Quantity],
         sample: &Sample,
-        (rows_read, unread_rows): (f64, f64),
+        row_counts: RowCounts,
     ) -> Bounded {
         let Totals { cells, totals, gradient } = self;
         gradient.fill(0.0);
         formula.slope(totals, 1.0, gradient);
         let value = formula.value(totals);
-        let counted = formula.total().filter(|index| quantities[*index].counts);
+        let counts_all = |index: &usize| {
+            let Quantity { counts, argument, filter, .. } = &quantities[*index];
+            row_counts.are_of_table && *counts && argument.is_none() && filter.is_none()
+        };
+        let counted = formula.total().filter(counts_all);
         if counted.is_some_and(|index| sample.is_size(cells[index].series().sum())) {
-            // All rows are counted, and footers say how many there are.
+            // The count covers all rows, and the files' footers give the number of rows.
             return Bounded::Between(value.round(), value.round());
         }
         // A mean of a few rows says little of the others, however many splits they are from.
@@ -236,7 +272,7 @@ impl Totals {
             *slope != 0.0 && quantities[index].counts && cells[index].series().sum() < ROWS_MIN
         };
         if formula.total().is_none() && gradient.iter().enumerate().any(is_of_few) {
-            return Bounded::FewSplits;
+            return Bounded::FewRows;
         }
         let of = || gradient.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
         let parts: Vec<(f64, &Series)> =
@@ -248,8 +284,9 @@ impl Totals {
             series: cells[index].series(),
             seen_splits: cells[index].splits(),
             values: (!quantities[index].counts).then(|| cells[index].values()),
+            rows: RowSet { filter: quantities[index].filter, argument: quantities[index].argument },
         };
-        let Some(room) = sample.room(&of().map(part).collect::<Vec<_>>(), rows_read) else {
+        let Some(room) = sample.room(&of().map(part).collect::<Vec<_>>(), row_counts.read) else {
             return Bounded::FewSplits;
         };
         match sample.smooth(value, &parts, splits, room).interval {
@@ -261,7 +298,7 @@ impl Totals {
                 let (low, high) = match formula.total() {
                     Some(index) if quantities[index].counts => {
                         let counted = cells[index].series().sum();
-                        whole_bounds(low.max(counted), value, high.min(counted + unread_rows))
+                        whole_bounds(low.max(counted), value, high.min(counted + row_counts.unread))
                     }
                     Some(index) if !cells[index].is_signed() => {
                         (low.max(cells[index].series().sum()).min(value), high)
@@ -316,7 +353,7 @@ impl Spread {
             Interval::FewSplits => return Bounded::FewSplits,
             Interval::Flat => return Bounded::Unknown,
         };
-        // Where more of all rows are at most the value than of those read, the true one is smaller.
+        // If a larger share of all rows than of the rows read is at most `value`, the true quantile is smaller.
         let (smallest, largest) = (rank - (high - share), rank + (share - low));
         let is_inner = smallest > 0.0 && largest < 1.0;
         if !is_inner || !is_within(rank, all.sum(), (low, high), sample.confidence()) {

@@ -69,19 +69,19 @@ pub(crate) enum Formula {
     /// Rounded, or cut, to a multiple of this.
     Rounded(Box<Formula>, f64),
     Of(Box<Formula>, Arithmetic, Box<Formula>),
-    /// The formula, but for some rows that show another value.
+    /// The formula, except in some rows, which show another value.
     Except(Box<Formula>, Exception),
 }
 
-/// The rows in which a formula's place is taken by a null or a constant, from the least to the most doubtful.
+/// The rows in which a null or a constant stands in for a formula, from the least to the most doubtful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exception {
-    /// Rows in which the formula has no value, or is a ratio to nothing: `coalesce(sum(x), 0)`, `nullif(count(*), 0)`.
-    /// A row that is one of these for the whole input is one for every part of it, and has no interval there.
+    /// Rows in which the formula is null or a divisor is 0, as in `coalesce(sum(x), 0)` and `nullif(count(*), 0)`.
+    /// A row that is an exception for the whole input is one for every part of it, and has no interval there.
     NoValue,
-    /// Null where the formula is 0. Signed values may cancel in the whole input and not in a part of it.
+    /// Null where the formula is 0. Signed values may cancel over the whole input and not over a part of it.
     NullAtZero,
-    /// Null where the formula is another constant, or a key.
+    /// Null where the formula equals another constant, or a key.
     NullAtConstant,
 }
 
@@ -168,7 +168,7 @@ impl Formula {
         }
     }
 
-    /// Whether it is one total over another.
+    /// Returns true if the formula is one total divided by another.
     pub(crate) fn is_quotient(&self) -> bool {
         match self {
             Formula::Of(a, Arithmetic::Divide, b) => a.total().is_some() && b.total().is_some(),
@@ -186,8 +186,8 @@ impl Formula {
         }
     }
 
-    /// Whether it is about linear around the estimated totals, where `may_be_zero` says of which parts of it 0 is no further
-    /// away than they may be off. It is not where a divisor may be 0, or both factors of a product.
+    /// Returns true if the formula is about linear around the estimated totals: no divisor may be 0, and in no product
+    /// may both factors be 0. `may_be_zero` returns true for a part of the formula whose interval contains 0.
     pub(crate) fn is_smooth(&self, may_be_zero: &mut dyn FnMut(&Formula) -> bool) -> bool {
         match self {
             Formula::Constant(_) | Formula::Total(_) => true,
@@ -205,7 +205,7 @@ impl Formula {
         }
     }
 
-    /// Whether it is above 0 for all totals that are, of those that `is_positive` says are.
+    /// Returns true if the formula is certainly above 0. `is_positive` returns true for a total that is above 0.
     pub(crate) fn is_positive(&self, is_positive: &dyn Fn(usize) -> bool) -> bool {
         match self {
             Formula::Constant(number) => *number > 0.0,
@@ -219,7 +219,7 @@ impl Formula {
         }
     }
 
-    /// The divisors.
+    /// Returns all divisors in the formula.
     fn divisors(&self) -> Vec<&Formula> {
         match self {
             Formula::Constant(_) | Formula::Total(_) => Vec::new(),
@@ -234,7 +234,7 @@ impl Formula {
         }
     }
 
-    /// Whether a row may show something else than the formula.
+    /// Returns true if a row may show another value than the formula.
     fn has_exceptions(&self) -> bool {
         match self {
             Formula::Constant(_) | Formula::Total(_) => false,
@@ -244,8 +244,8 @@ impl Formula {
         }
     }
 
-    /// Whether a row may be null for the whole input and have an interval for a part of it. A divisor that is null in
-    /// the place of 0 is no reason: where it may be 0 there is no interval.
+    /// Returns true if a row may be null for the whole input and have an interval for a part of it. A divisor that is
+    /// null instead of 0 does not count: a formula whose divisor may be 0 has no interval.
     fn has_doubtful_nulls(&self) -> bool {
         match self {
             Formula::Constant(_) | Formula::Total(_) => false,
@@ -262,7 +262,7 @@ impl Formula {
         }
     }
 
-    /// Whether all totals of another formula are among its own.
+    /// Returns true if this formula contains all totals of another formula.
     fn has_totals_of(&self, other: &Formula) -> bool {
         match other {
             Formula::Constant(_) => true,
@@ -285,7 +285,7 @@ impl Formula {
         }
     }
 
-    /// The formula without what is done to its value in the end.
+    /// Returns the formula without the outermost roundings and exceptions.
     fn unrounded(&self) -> &Formula {
         match self {
             Formula::Rounded(inner, _) | Formula::Except(inner, _) => inner.unrounded(),
@@ -324,8 +324,8 @@ pub(crate) enum Known {
     AtMost,
     /// What was seen.
     Seen,
-    /// A key, or null where its group was not found. It keeps its type and has no bounds: as DOUBLE, large ids are not
-    /// told apart.
+    /// A key, or null where its group was not found. It has no bounds and keeps its type, because a DOUBLE cannot tell
+    /// large ids apart.
     SeenKey,
 }
 
@@ -431,7 +431,7 @@ impl Bounds {
         with_bounds.map(|index| matches!(self.columns[index], Known::Estimate(_)))
     }
 
-    /// For each column with bounds the number of its estimate, if it is one.
+    /// Returns, for each column with bounds, the number of its estimate, if the column is an estimate.
     pub(crate) fn estimate_numbers(&self) -> Vec<Option<usize>> {
         let with_bounds = (0..self.columns.len()).filter(|index| self.has_bounds(*index));
         let number = |index: usize| match self.columns[index] {
@@ -546,7 +546,7 @@ impl Bounds {
                 Known::Estimate(estimate) if is_carried => {
                     let (low, high) = bounds_of(&column(own), *estimate);
                     let is_shown = match self.estimates.get(*estimate) {
-                        // A constant in the formula's place is not what the interval is of.
+                        // The interval does not apply to a constant that stands in for the formula.
                         Some(Estimated::Formula(formula)) if formula.has_exceptions() => {
                             let is_above = value().gt_eq(low.clone());
                             is_above.and(value().lt_eq(high.clone()))
@@ -681,7 +681,7 @@ fn of_one_row(expr: &Expr) -> Option<&AggregateFunction> {
     aggregate_call(expr).filter(|call| is_of_one_row(call))
 }
 
-/// Whether an aggregation is part of a plan.
+/// Returns true if a plan contains the aggregation.
 fn contains(plan: &LogicalPlan, core: &AggregateNode) -> bool {
     plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(it) if it == core))).unwrap_or(true)
 }
@@ -703,7 +703,7 @@ enum Is {
     AtLeastAbout(f64),
     AtMost,
     Seen,
-    /// A key, or null where its group was not found.
+    /// A key, or null if its group was not found.
     SeenKey,
 }
 
@@ -781,6 +781,12 @@ impl Found<'_> {
         match plan {
             LogicalPlan::Aggregate(aggregate) if aggregate == self.core => self.of_core(index),
             // `count(DISTINCT x)` is a count of the groups that were found; what stands beside it is in one of their rows.
+            // Grouping sets have a column for each of their keys, of which one expression tells.
+            LogicalPlan::Aggregate(aggregate)
+                if aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))) =>
+            {
+                Is::Seen
+            }
             LogicalPlan::Aggregate(aggregate) => {
                 let keys = aggregate.group_expr.len();
                 match (
@@ -824,7 +830,7 @@ impl Found<'_> {
         }
     }
 
-    /// A column that is a key, or nothing is known of.
+    /// Classifies a column as a key, or as a column without bounds.
     fn exact_column(&mut self, plan: &LogicalPlan, index: usize) -> Is {
         match self.column(plan, index) {
             is @ (Is::Exact | Is::SeenKey) => is,
@@ -832,7 +838,7 @@ impl Found<'_> {
         }
     }
 
-    /// A column of a join. An outer join's nulls depend on which groups were found, and on its condition.
+    /// Classifies a column of a join. The nulls of an outer join depend on the groups found, and on its condition.
     fn joined_column(&mut self, join: &Join, index: usize) -> Is {
         let left = join.left.schema().fields().len();
         let (side, own, is_nullable) = match join.join_type {
@@ -843,7 +849,7 @@ impl Found<'_> {
             },
             of => match index.checked_sub(left) {
                 None => (&join.left, Some(index), matches!(of, JoinType::Right | JoinType::Full)),
-                // A mark says whether the right has such a row.
+                // A mark column tells whether the right side has a matching row.
                 Some(_) if of == JoinType::LeftMark => (&join.right, None, true),
                 Some(own) => {
                     let is_nullable = matches!(of, JoinType::Left | JoinType::Full);
@@ -862,7 +868,7 @@ impl Found<'_> {
         }
     }
 
-    /// Whether a join's condition is of keys alone.
+    /// Returns true if a join's condition contains nothing but keys.
     fn is_exact_condition(&mut self, join: &Join) -> bool {
         join.on.iter().all(|(left, right)| {
             self.anything(&join.left, left) == Is::Exact
@@ -1018,7 +1024,7 @@ impl Found<'_> {
         }
     }
 
-    /// A number, or a constant where it is null.
+    /// Classifies a number that is replaced by a constant where it is null.
     fn in_place_of_null(&mut self, input: &LogicalPlan, number: &Expr) -> Is {
         match self.expr(input, number) {
             Is::Formula(formula) if formula.has_doubtful_nulls() => Is::Seen,
@@ -1028,7 +1034,7 @@ impl Found<'_> {
         }
     }
 
-    /// A number, or null where it is equal to a constant or a key.
+    /// Classifies a number that is null where it equals a constant or a key.
     fn null_if_equal(&mut self, input: &LogicalPlan, number: &Expr, to: &Expr) -> Is {
         match self.expr(input, number) {
             Is::Formula(formula) => {
@@ -1045,15 +1051,15 @@ impl Found<'_> {
         }
     }
 
-    /// Whether a formula is a count and nothing more: one that is 0 for the whole input is 0 for each part.
+    /// Returns true if a formula is a plain count. A count that is 0 for the whole input is 0 for each part of it.
     fn is_count(&self, formula: &Formula) -> bool {
         let quantity = formula.total().and_then(|index| self.quantities.get(index));
         quantity.is_some_and(|quantity| quantity.counts)
     }
 
-    /// A CASE is a formula if all of its branches are that formula, or if the others are taken where the formula has no
-    /// value or is equal to a constant. Where any other condition chooses between an estimate and a constant, or between two
-    /// estimates, an interval of the one says nothing of the other.
+    /// Classifies a CASE. It is a formula if all branches are that formula, or if the other branches are taken where
+    /// the formula has no value or equals a constant. If another condition chooses between an estimate and a constant,
+    /// or between two estimates, the interval of one does not apply to the other.
     fn case(&mut self, input: &LogicalPlan, case: &Case, whole: &Expr) -> Is {
         let null = lit(ScalarValue::Null);
         let results = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
@@ -1078,7 +1084,7 @@ impl Found<'_> {
             if branches[branch] != Is::Exact {
                 continue;
             }
-            // It is taken where its own condition holds and none of those before.
+            // A branch is taken where its own condition holds and no earlier one does.
             let mut before = conditions.iter().enumerate().take(branch + 1);
             let exception = before.find_map(|(at, condition)| {
                 self.exception(input, (condition, at == branch), estimate, result)
@@ -1094,8 +1100,8 @@ impl Found<'_> {
         }
     }
 
-    /// Which rows a branch of a CASE takes from an estimate by a condition that holds there, or does not (and may be
-    /// null then); none if others may be among them than those of [`Exception`].
+    /// Returns the kind of rows in which a branch of a CASE stands in for an estimate, by a condition that holds there,
+    /// or does not hold (and may be null). Returns `None` if the rows are of no kind of [`Exception`].
     fn exception(
         &mut self,
         input: &LogicalPlan,
@@ -1107,7 +1113,7 @@ impl Found<'_> {
             |condition: &Expr, holds| self.exception(input, (condition, holds), estimate, result);
         match condition {
             Expr::Alias(alias) => of(&alias.expr, holds),
-            // What several columns have in common is computed below them.
+            // The planner may compute an expression that several columns share in a projection below.
             Expr::Column(column) => {
                 let index = input.schema().index_of_column(column).ok()?;
                 let (input, condition) = definition(input, index)?;
@@ -1124,7 +1130,7 @@ impl Found<'_> {
                 };
                 if let Some(is_and) = is_and {
                     let found = (of(left, holds), of(right, holds));
-                    // `a AND b` holds where both do, and does not where one does not.
+                    // `a AND b` holds where both hold, and fails where one fails; `OR` is the reverse.
                     return match (is_and == holds, found) {
                         (true, (one, None) | (None, one)) => one,
                         (true, (one, other)) => one.min(other),
@@ -1143,7 +1149,7 @@ impl Found<'_> {
         }
     }
 
-    /// The exception of rows in which a value is null.
+    /// Returns the exception for rows in which a value is null.
     fn exception_of_null(
         &mut self,
         input: &LogicalPlan,
@@ -1160,7 +1166,7 @@ impl Found<'_> {
         is_its_own.then_some(Exception::NoValue)
     }
 
-    /// The exception of rows in which a value is equal to a constant, or not above 0.
+    /// Returns the exception for rows in which a value equals a constant, or is not above 0.
     fn exception_of_value(
         &mut self,
         input: &LogicalPlan,
@@ -1176,7 +1182,7 @@ impl Found<'_> {
             return None;
         }
         let number = constant(to);
-        // What does not hold may be null, as it is for a key that is null.
+        // A comparison that does not hold may be null, as for a null key, so only constants count then.
         let is_equal = match holds {
             true => op == Operator::Eq,
             false => op == Operator::NotEq && number.is_some(),
@@ -1211,8 +1217,8 @@ impl Found<'_> {
         }
     }
 
-    /// A value of another type. A number is the same number, or a rounded one; of other types nothing is known, as texts
-    /// are ordered otherwise than the numbers that they are read as.
+    /// Classifies a cast. A cast between numbers keeps the number or rounds it. Other casts have no bounds: texts, for
+    /// one, are not ordered as the numbers that they are parsed to.
     fn converted(&mut self, input: &LogicalPlan, inner: &Expr, to: &DataType) -> Is {
         let Ok(from) = inner.get_type(input.schema()) else { return Is::Seen };
         let is_ordered = from.is_numeric() || from.is_temporal() || from == DataType::Boolean;
@@ -1245,7 +1251,7 @@ impl Found<'_> {
             _ if left.size() + right.size() > FORMULA_MAX => Some(Is::Seen),
             _ => {
                 let formula = Formula::Of(Box::new(left), how, Box::new(right));
-                // Integers and decimals are divided to a whole number, or to places.
+                // The quotient of integers is an integer, and that of decimals has a fixed number of digits.
                 let unit = match how {
                     Arithmetic::Divide => {
                         whole.get_type(input.schema()).map_or(0.0, |it| unit_of(&it))
@@ -1279,7 +1285,7 @@ impl Found<'_> {
     }
 }
 
-/// The expression that a column of a plan is computed by, and the plan below that it is of.
+/// Returns the expression that computes a column of a plan, and the plan that is its input.
 fn definition(plan: &LogicalPlan, index: usize) -> Option<(&LogicalPlan, &Expr)> {
     match plan {
         LogicalPlan::Projection(projection) => {
@@ -1296,12 +1302,12 @@ fn definition(plan: &LogicalPlan, index: usize) -> Option<(&LogicalPlan, &Expr)>
     }
 }
 
-/// A formula but for some rows.
+/// Wraps a formula in an exception.
 fn except(formula: Formula, exception: Exception) -> Is {
     Is::Formula(Formula::Except(Box::new(formula), exception))
 }
 
-/// What numbers of a type are multiples of: 1 of integers, a power of ten of decimals, and 0 of others.
+/// Returns the spacing of a type's numbers: 1 for integers, a power of ten for decimals, and 0 for other types.
 fn unit_of(of: &DataType) -> f64 {
     match of {
         DataType::Decimal32(_, scale)
@@ -1313,7 +1319,7 @@ fn unit_of(of: &DataType) -> f64 {
     }
 }
 
-/// Whether an expression is null itself.
+/// Returns true if an expression is a literal null, or a cast of one.
 fn is_null(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(value, _) => value.is_null(),

@@ -18,7 +18,7 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_sampling::Sample;
 use tidemill_sql::external;
 
-use super::answer::{Bounded, FewSplits, Spread, Totals, unreadable};
+use super::answer::{Bounded, FewRead, RowCounts, Spread, Totals, unreadable};
 use super::bounds::{Estimated, Quantity};
 
 /// Rows times estimates from which on several threads work them out.
@@ -38,12 +38,8 @@ pub(crate) struct Intervals {
     /// Of how many columns there are quantiles by place.
     pub values: usize,
     pub sample: Sample,
-    /// The most rows that what was not read can be thought to hold.
-    pub unread_rows: f64,
-    /// The most rows that could be counted in what was read.
-    pub rows_read: f64,
-    /// Marked where too few splits were read.
-    pub few_splits: FewSplits,
+    pub row_counts: RowCounts,
+    pub few_read: FewRead,
     pub threads: usize,
     /// When the answer is to be there: rows behind that have none.
     pub ends_at: Option<Instant>,
@@ -109,7 +105,7 @@ impl Intervals {
             for (number, estimated) in self.estimates.iter().enumerate() {
                 let found = match estimated {
                     Estimated::Formula(formula) => {
-                        let rows = (self.rows_read, self.unread_rows);
+                        let rows = self.row_counts;
                         totals.interval(formula, &self.quantities, &self.sample, rows)
                     }
                     Estimated::Quantile { values, rank, .. } => {
@@ -125,7 +121,11 @@ impl Intervals {
                 match found {
                     Bounded::Between(low, high) => bounds.append_slice(&[low, high]),
                     Bounded::FewSplits => {
-                        self.few_splits.mark(number);
+                        self.few_read.mark_splits(number);
+                        bounds.append_nulls(2);
+                    }
+                    Bounded::FewRows => {
+                        self.few_read.mark_rows(number);
                         bounds.append_nulls(2);
                     }
                     Bounded::Unknown => bounds.append_nulls(2),

@@ -14,7 +14,7 @@ use tidemill_sampling::{Sample, look_confidence, look_splits};
 use tidemill_tables::merge::Merged;
 use tidemill_tables::{Switch, TableSpec};
 
-use super::answer::{Answering, FewSplits};
+use super::answer::{Answering, FewRead, RowCounts};
 use super::bounds::Known;
 use super::drawing::{can_be_sampled, splits_with_left_out};
 use super::elsewhere::{self, FoundElsewhere};
@@ -76,9 +76,8 @@ impl Plan {
             sample: None,
             is_exact: false,
             is_withheld: false,
-            unread_rows: f64::INFINITY,
-            rows_read: f64::INFINITY,
-            few_splits: FewSplits::default(),
+            row_counts: RowCounts::UNKNOWN,
+            few_read: FewRead::default(),
             schema: parts.finished_schema_with(&carried),
         };
         let work = runner::Work {
@@ -145,12 +144,8 @@ impl Plan {
         part.sample = read.sample.clone().filter(|_| !turbo.as_seen && !read.is_whole());
         part.is_exact = read.is_whole();
         part.is_withheld = switch.is_off();
-        // How many rows come of a row nobody knows where one may become several.
-        if !parts.may_multiply()? {
-            part.unread_rows = unread_rows(&scan, read.sample.as_ref());
-        }
-        part.rows_read = rows_read(&scan, parts)?;
-        part.few_splits = FewSplits::new(part.estimates.len());
+        part.row_counts = row_counts(&scan, parts, read.sample.as_ref())?;
+        part.few_read = FewRead::new(part.estimates.len());
         if part.is_exact && self.query.turbo.is_none() {
             // It is the answer that there would be without anybody who watches.
             (part.estimates, part.schema) = (Vec::new(), parts.finished_schema());
@@ -183,7 +178,7 @@ impl Plan {
                         known.by_estimates.iter().map(ToString::to_string).collect();
                 }
                 read.unbounded = known.unbounded(self.bounds.is_some(), read.sampled.scaled);
-                read.few_splits = (part.few_splits.clone(), known.estimate_numbers());
+                read.few_read = (part.few_read.clone(), known.estimate_numbers());
             }
             account.part = Some(read);
         }
@@ -269,16 +264,21 @@ fn unread_rows(scan: &Scan, sample: Option<&Sample>) -> f64 {
     2.0 * rows * unread + rows / sample.splits_read() as f64
 }
 
-/// Rows that a row is taken to become at most behind a join or `unnest`, as nobody knows how many.
+/// Assumed maximum number of rows that a join or `unnest` makes of a row; the true number is unknown.
 const MULTIPLIED: f64 = 10.0;
 
-/// The most rows that could be counted in what was read.
+/// Returns the numbers of rows that limit the counts of a table.
 ///
 /// # Errors
-/// Where the map cannot be followed.
-fn rows_read(scan: &Scan, parts: &Tables) -> Result<f64> {
-    let times = if parts.may_multiply()? { MULTIPLIED } else { 1.0 };
-    Ok(scan.row_count() as f64 * times)
+/// Returns an error if the plan of the map cannot be analysed.
+fn row_counts(scan: &Scan, parts: &Tables, sample: Option<&Sample>) -> Result<RowCounts> {
+    let read = scan.row_count() as f64;
+    // A join or `unnest` may multiply rows by an unknown factor, so there is no limit on unread rows then.
+    let (read, unread) = match parts.may_multiply()? {
+        true => (read * MULTIPLIED, f64::INFINITY),
+        false => (read, unread_rows(scan, sample)),
+    };
+    Ok(RowCounts { read, unread, are_of_table: parts.counts_every_row()? })
 }
 
 /// An answer as it stands while more is read. The first has no rows: it comes before anything is read, and says that
@@ -394,7 +394,8 @@ impl Looking<'_, '_> {
         for batch in self.rows(&snapshot.answer, Some(sample), self.plan.schema())? {
             note_bounds(&mut shown, &batch);
         }
-        // Of what is a bound by itself more reading makes no other thing. An estimate without an interval is read on for.
+        // Columns that are bounds by themselves never have an interval, so they do not count. An estimate that has no
+        // interval yet makes the run read on.
         let mut estimates =
             shown.iter().zip(bounds.with_intervals()).filter(|(_, has_interval)| *has_interval);
         let is_precise = !shown.is_empty() && estimates.all(|(shown, _)| shown.is_within(most));
@@ -426,8 +427,9 @@ impl Looking<'_, '_> {
         sample: Option<Sample>,
         schema: &SchemaRef,
     ) -> Result<Vec<RecordBatch>> {
-        let rows_read = rows_read(self.scan, self.parts)?;
-        let part = Answering { sample, rows_read, ..self.part.clone() };
+        // Unread rows have no limit here: what is left is not known before the end.
+        let counts = row_counts(self.scan, self.parts, None)?;
+        let part = Answering { sample, row_counts: counts, ..self.part.clone() };
         let intervals = part.intervals(self.plan.settings.threads, None);
         let answers = Box::new(std::iter::once(part.answer(answer)));
         let carried = self.plan.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried());

@@ -11,7 +11,7 @@ use tidemill_base::coverage::{
 use tidemill_sampling::unseen_share;
 
 use super::Turbo;
-use super::answer::FewSplits;
+use super::answer::FewRead;
 use super::drawing::bytes_left_out;
 use super::runner::{ReadPart, Why};
 use crate::scan::Scan;
@@ -28,8 +28,8 @@ pub(crate) struct PartRead {
     pub sampled: Sampled,
     /// What is said of columns without bounds beside them.
     pub unbounded: Vec<Estimate>,
-    /// Marks of estimates for which too few splits were read, and for each column with bounds the number of its estimate.
-    pub few_splits: (FewSplits, Vec<Option<usize>>),
+    /// The reasons of missing intervals, and the number of the estimate of each column with bounds.
+    pub few_read: (FewRead, Vec<Option<usize>>),
     /// When the answer was to be there.
     ends_at: Option<Instant>,
 }
@@ -126,8 +126,8 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     };
     let ends_at = turbo.ends_at();
     let (bytes, splits, unbounded) = (read.bytes, splits_read, Vec::new());
-    let few_splits = Default::default();
-    PartRead { is_whole, stopped, bytes, splits, sampled, unbounded, few_splits, ends_at }
+    let few_read = Default::default();
+    PartRead { is_whole, stopped, bytes, splits, sampled, unbounded, few_read, ends_at }
 }
 
 /// How wide the intervals of a column are, of the rows that were given out.
@@ -207,7 +207,7 @@ impl ShownBounds {
         tidemill_sql::names::in_sql(&self.column) == column
     }
 
-    /// What the coverage says of the column, which is the `place`th with bounds.
+    /// Returns the coverage entry of the column, which is at index `place` among the columns with bounds.
     pub(crate) fn estimate(&self, place: usize, part: &PartRead) -> Estimate {
         let sure = confidence(part.sampled.confidence);
         let mut said: Vec<String> = Vec::new();
@@ -226,12 +226,10 @@ impl ShownBounds {
         if self.half > 0 {
             said.push("is a bound".to_owned());
         }
-        let (marks, numbers) = &part.few_splits;
+        let (few_read, numbers) = &part.few_read;
         let number = numbers.get(place).copied().flatten();
-        let why = match number.is_some_and(|number| marks.has(number)) {
-            true => ": too few splits were read",
-            false => "",
-        };
+        let reason = number.and_then(|number| few_read.reason(number));
+        let why = reason.map_or(String::new(), |reason| format!(": {reason}"));
         match (self.none, self.whole + self.half) {
             (0, _) => {}
             (_, 0) => said.push(format!("has no interval{why}")),
