@@ -303,7 +303,8 @@ impl<'a> StreamPlanner<'a> {
     }
 }
 
-fn has_subquery(expr: &Expr) -> bool {
+/// Returns true if an expression contains a subquery, or a column of the query around it.
+pub(crate) fn has_subquery(expr: &Expr) -> bool {
     // What cannot be walked over is not taken for a step per record.
     expr.exists(|expr| {
         Ok(matches!(

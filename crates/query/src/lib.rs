@@ -31,6 +31,7 @@ mod prune;
 mod question;
 mod results;
 mod route;
+mod row_calculation;
 mod rows;
 mod sampled;
 mod scan;

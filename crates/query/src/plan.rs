@@ -60,6 +60,7 @@ use crate::prune;
 use crate::question::Query;
 use crate::results::{Account, Results, RowSource, explained};
 use crate::route::{Route, Tables, misplaced, not_optimised, not_run, refusal_of_map, route};
+use crate::row_calculation::RowCalculation;
 use crate::rows::OrderedRows;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
@@ -581,13 +582,17 @@ impl Plan {
                 let beside = self.beside(&parts.stream, &parts.sides, &late);
                 ("partial tables", format!("one aggregation over one source{beside}"), steps)
             }
-            Route::Rows { stream, sides, map, skip, fetch } => {
+            Route::Rows { stream, sides, map, skip, fetch, projections } => {
                 let mut steps = held(sides);
                 steps.push(("map".to_string(), text(map)));
                 if *skip > 0 || fetch.is_some() {
                     let fetch = fetch.map_or("all".to_string(), |fetch| fetch.to_string());
                     steps.push(("limit".to_string(), format!("skip {skip}, then {fetch}")));
                 }
+                steps.extend(projections.iter().map(|projection| {
+                    let exprs: Vec<String> = projection.expr.iter().map(Expr::to_string).collect();
+                    ("projection".to_string(), shown_text(exprs.join(", ")))
+                }));
                 let beside = self.beside(stream, sides, &[]);
                 let why = format!("per-record steps alone, in the order of the input{beside}");
                 ("rows", why, steps)
@@ -728,10 +733,10 @@ impl Plan {
                     return self.finish(parts, merged, account, None);
                 }
             },
-            Route::Rows { stream, sides, map, skip, fetch } if self.query.turbo.is_some() => {
+            Route::Rows { stream, sides, map, skip, fetch, .. } if self.query.turbo.is_some() => {
                 self.find_rows((stream, map, sides), (*skip, *fetch))?
             }
-            Route::Rows { stream, sides, map, skip, fetch } => match &self.query.workers {
+            Route::Rows { stream, sides, map, skip, fetch, .. } => match &self.query.workers {
                 Some(workers) => {
                     let of = (stream, map, sides.as_slice());
                     match tasks::rows(&self, of, (*skip, *fetch), workers)? {
@@ -761,7 +766,19 @@ impl Plan {
                 }
             },
         };
-        Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+        let calculation = self.calculation()?;
+        Ok(Results { schema, inner, calculation, account, cancel, ended: false, complete: false })
+    }
+
+    /// The projections above the limit of a route by rows, ready to run.
+    fn calculation(&self) -> Result<Option<RowCalculation>> {
+        match &self.route {
+            Route::Rows { map, projections, .. } if !projections.is_empty() => {
+                let state = self.context.state();
+                RowCalculation::new(&state, map.schema(), projections).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// What DataFusion runs a plan by whose rows come in order, as do those that its aggregates find equal.
@@ -989,7 +1006,8 @@ impl Plan {
         let inner = self.finish_over(parts, Box::new(answers), &carried, bounds)?;
         let cancel = self.settings.cancel.clone();
         let inner = RowSource::Engine(inner);
-        Ok(Results { schema, inner, account, cancel, ended: false, complete: false })
+        let calculation = None;
+        Ok(Results { schema, inner, calculation, account, cancel, ended: false, complete: false })
     }
 
     /// Which columns are estimates while somebody watches; none where the answer cannot be watched: nothing is read

@@ -17,6 +17,7 @@ use tidemill_tables::estimates::{Call, Precisions};
 use crate::background::Background;
 use crate::columns::{named, unqualified};
 use crate::question::column_with_dot;
+use crate::row_calculation::RowCalculation;
 use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
 use crate::tasks::{LaidRows, RowsElsewhere};
@@ -28,6 +29,8 @@ use crate::turbo::shown::{PartRead, ShownBounds, note_bounds};
 pub struct Results {
     pub(crate) schema: SchemaRef,
     pub(crate) inner: RowSource,
+    /// The projections above the limit of [`inner`](Self::inner), where they are not part of it.
+    pub(crate) calculation: Option<RowCalculation>,
     pub(crate) account: Account,
     pub(crate) cancel: Cancel,
     pub(crate) ended: bool,
@@ -79,17 +82,36 @@ impl Results {
         self.account.coverage(self.complete)
     }
 
-    fn pull(&mut self) -> Result<Option<RecordBatch>> {
+    /// Returns the next batch of the source, before the projections above its limit.
+    fn next_of_source(&mut self) -> Result<Option<RecordBatch>> {
         self.cancel.check()?;
-        let next = match &mut self.inner {
-            RowSource::Rows(rows) => rows.next().transpose()?,
-            RowSource::Elsewhere(rows) => rows.next().transpose()?,
-            RowSource::Laid(rows) => rows.next().transpose()?,
-            RowSource::Found(rows) => rows.next().transpose()?,
-            RowSource::FoundElsewhere(rows) => rows.next().transpose()?,
-            RowSource::Engine(background) => background.next(&self.cancel)?,
-        };
-        if let Some(batch) = next {
+        match &mut self.inner {
+            RowSource::Rows(rows) => rows.next().transpose(),
+            RowSource::Elsewhere(rows) => rows.next().transpose(),
+            RowSource::Laid(rows) => rows.next().transpose(),
+            RowSource::Found(rows) => rows.next().transpose(),
+            RowSource::FoundElsewhere(rows) => rows.next().transpose(),
+            RowSource::Engine(background) => background.next(&self.cancel),
+        }
+    }
+
+    fn next_calculated(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(calculation) = &mut self.calculation
+                && let Some(batch) = calculation.next_batch()?
+            {
+                return Ok(Some(batch));
+            }
+            let next = self.next_of_source()?;
+            match (&self.calculation, next) {
+                (Some(calculation), Some(rows)) => calculation.push(rows)?,
+                (_, next) => return Ok(next),
+            }
+        }
+    }
+
+    fn pull(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(batch) = self.next_calculated()? {
             let batch = named(batch, &self.schema)?;
             note_bounds(&mut self.account.shown, &batch);
             return Ok(Some(batch));

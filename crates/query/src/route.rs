@@ -27,7 +27,8 @@ use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
 use tidemill_tables::summary::Summary;
 use tidemill_tables::{Aggregate, Function, TableSpec, makes_branches, supports};
 
-use crate::build_sides::{BuildSide, StreamPlanner};
+use crate::build_sides::{BuildSide, StreamPlanner, has_subquery};
+use crate::row_calculation::is_plain;
 use crate::turbo::bounds::{Bounds, FINISHED};
 
 /// An optimised query, taken apart.
@@ -46,6 +47,8 @@ pub(crate) enum Route {
         skip: usize,
         /// The most rows wanted.
         fetch: Option<usize>,
+        /// The projections above the limit that are not part of the map, the innermost first.
+        projections: Vec<Projection>,
     },
     /// DataFusion runs the plan as it is.
     Engine {
@@ -81,6 +84,20 @@ impl Tables {
             _ => false,
         };
         self.map.exists(|node| Ok(multiplies(node))).told()
+    }
+
+    /// Returns true if each record of the source is one row of the table's only group.
+    ///
+    /// # Errors
+    /// As DataFusion's tree walk.
+    pub(crate) fn counts_every_row(&self) -> Result<bool> {
+        let leaves_rows_out_or_adds_some = |node: &LogicalPlan| match node {
+            LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => false,
+            LogicalPlan::TableScan(scan) => !scan.filters.is_empty() || scan.fetch.is_some(),
+            _ => true,
+        };
+        let changes = self.map.exists(|node| Ok(leaves_rows_out_or_adds_some(node))).told()?;
+        Ok(self.spec.keys.is_empty() && !changes)
     }
 }
 
@@ -140,12 +157,12 @@ pub(crate) fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>)
 fn rows_of(plan: &LogicalPlan, stream: &TableReference) -> Result<Route> {
     let mut sides = StreamPlanner::new(stream);
     let rows = match sides.per_record(plan, None)? {
-        Some(map) => Some((map, 0, None)),
-        None => limited(plan, &mut sides)?,
+        Some(map) => Some(LimitedMap { map, skip: 0, fetch: None, projections: Vec::new() }),
+        None => limited_map(plan, &mut sides)?,
     };
-    if let Some((map, skip, fetch)) = rows {
+    if let Some(LimitedMap { map, skip, fetch, projections }) = rows {
         let (stream, sides) = (stream.clone(), sides.found);
-        return Ok(Route::Rows { stream, sides, map, skip, fetch });
+        return Ok(Route::Rows { stream, sides, map, skip, fetch, projections });
     }
     let mut why = "the query has a step that is neither per record nor one aggregation";
     // The first such step has the say; a walk that fails leaves the general word.
@@ -162,26 +179,64 @@ fn rows_of(plan: &LogicalPlan, stream: &TableReference) -> Result<Route> {
     Ok(Route::Engine { why: why.to_string() })
 }
 
-/// A per-record plan without its limit, and the limit. The optimiser moves a limit below the
-/// steps that give a row for each row.
-fn limited(
-    plan: &LogicalPlan,
-    sides: &mut StreamPlanner<'_>,
-) -> Result<Option<(LogicalPlan, usize, Option<usize>)>> {
+/// A per-record plan, a limit, and the projections above it.
+struct LimitedMap {
+    map: LogicalPlan,
+    skip: usize,
+    fetch: Option<usize>,
+    projections: Vec<Projection>,
+}
+
+impl LimitedMap {
+    fn leaves_rows_out(&self) -> bool {
+        self.skip > 0 || self.fetch.is_some()
+    }
+}
+
+/// Splits a plan at its limit. The optimiser moves a limit below the steps that give a row for each row; those that can
+/// fail stay above it, so that they fail for no row that the limit leaves out.
+fn limited_map(plan: &LogicalPlan, sides: &mut StreamPlanner<'_>) -> Result<Option<LimitedMap>> {
     match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type(), limit.get_fetch_type()) {
             (Ok(SkipType::Literal(skip)), Ok(FetchType::Literal(fetch))) => {
                 let rows = fetch.map(|fetch| fetch.saturating_add(skip));
                 let map = sides.per_record(&limit.input, rows)?;
-                Ok(map.map(|map| (map, skip, fetch)))
+                Ok(map.map(|map| LimitedMap { map, skip, fetch, projections: Vec::new() }))
             }
             _ => Ok(None),
         },
         LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
             let [input] = plan.inputs()[..] else { return Ok(None) };
-            let Some((map, skip, fetch)) = limited(input, sides)? else { return Ok(None) };
-            let map = plan.with_new_exprs(plan.expressions(), vec![map]).told()?;
-            Ok(Some((map, skip, fetch)))
+            if plan.expressions().iter().any(has_subquery) {
+                return Ok(None);
+            }
+            let Some(mut limited) = limited_map(input, sides)? else { return Ok(None) };
+            match plan {
+                LogicalPlan::Projection(projection)
+                    if !limited.projections.is_empty()
+                        || limited.leaves_rows_out() && !projection.expr.iter().all(is_plain) =>
+                {
+                    limited.projections.push(projection.clone());
+                }
+                // Another name for the columns, by which the projections above find them.
+                LogicalPlan::SubqueryAlias(_) if !limited.projections.is_empty() => {
+                    let columns = input.schema().columns().into_iter().map(Expr::Column);
+                    let renamed =
+                        columns.zip(plan.schema().iter()).map(|(column, (table, field))| {
+                            column.alias_qualified(table.cloned(), field.name())
+                        });
+                    let input = Arc::new(input.clone());
+                    let schema = Arc::clone(plan.schema());
+                    let renamed = renamed.collect();
+                    let renamed = Projection::try_new_with_schema(renamed, input, schema).told()?;
+                    limited.projections.push(renamed);
+                }
+                _ => {
+                    limited.map =
+                        plan.with_new_exprs(plan.expressions(), vec![limited.map]).told()?;
+                }
+            }
+            Ok(Some(limited))
         }
         _ => Ok(None),
     }

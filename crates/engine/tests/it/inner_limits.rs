@@ -1,4 +1,4 @@
-//! Limits and offsets in subqueries: which rows they keep, whatever stands above them.
+//! Tests of LIMIT and OFFSET in subqueries: they keep the same rows under a sort, a window, a group or a join.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use tidemill_engine::Settings;
 
 use crate::common::{Folder, settings, text};
 
-/// Statements over `'$/*.csv'`, whose column `x` has 5, 3, 9, 1 and 7.
+/// Statements over a table `$t` whose column `x` holds 5, 3, 9, 1 and 7, and the expected rows.
 const FEW_ROWS: &[(&str, &[&[&str]])] = &[
     ("SELECT x FROM (SELECT x FROM $t LIMIT 2) ORDER BY x", &[&["3"], &["5"]]),
     ("SELECT x FROM (SELECT x FROM $t LIMIT 2) ORDER BY x DESC", &[&["5"], &["3"]]),
@@ -92,6 +92,24 @@ const FEW_ROWS: &[(&str, &[&[&str]])] = &[
         "SELECT list FROM (SELECT array_agg(x ORDER BY x) AS list FROM (SELECT x FROM $t LIMIT 2))",
         &[&["[3, 5]"]],
     ),
+    // Expressions that fail for a row that a limit leaves out.
+    ("SELECT 60 // (x - 5) FROM (SELECT x FROM $t LIMIT 2 OFFSET 1)", &[&["-30"], &["15"]]),
+    ("SELECT 60 // (x - 9) FROM (SELECT x FROM $t LIMIT 2)", &[&["-15"], &["-10"]]),
+    ("SELECT 60 // (x - 9) FROM $t LIMIT 2", &[&["-15"], &["-10"]]),
+    (
+        "SELECT b.y + b.x, x FROM (SELECT 60 // (x - 5) AS y, a.x FROM (SELECT x FROM $t OFFSET 3) AS a) AS b",
+        &[&["-14", "1"], &["37", "7"]],
+    ),
+    (
+        "SELECT 60 // (x - 5) AS y FROM (SELECT x FROM $t OFFSET 3) ORDER BY y DESC",
+        &[&["30"], &["-15"]],
+    ),
+    ("SELECT x FROM (SELECT x FROM $t LIMIT 2 OFFSET 1) WHERE 60 // (x - 5) > 0", &[&["9"]]),
+    ("SELECT sum(60 // (x - 5)) FROM (SELECT x FROM $t OFFSET 3)", &[&["15"]]),
+    (
+        "SELECT x, sum(60 // (x - 5)) OVER (ORDER BY x) FROM (SELECT x FROM $t OFFSET 3) ORDER BY x",
+        &[&["1", "-15"], &["7", "15"]],
+    ),
     ("SELECT x FROM (SELECT x FROM $t LIMIT 0) ORDER BY x", &[]),
     ("SELECT x FROM (SELECT x FROM $t LIMIT 2 OFFSET 9) ORDER BY x", &[]),
 ];
@@ -107,7 +125,7 @@ fn sort_window_group_or_join_above_limit_keeps_its_rows() {
         for threads in [1, 3] {
             let settings = Settings { threads, ..settings() };
             for table in ["'$/*.csv'", "'$/one/1.csv'", &format!("(SELECT x FROM {values})")] {
-                // A table of values has no name to join it by.
+                // The subquery over VALUES has no name that a join could refer to.
                 if table.contains("VALUES") && sql.contains("JOIN") {
                     continue;
                 }

@@ -1,0 +1,179 @@
+//! The expressions above a limit, evaluated for the rows that the limit lets through.
+//!
+//! A map runs in each split, before `OFFSET` and `LIMIT` are applied. An expression in it would also be evaluated for the
+//! rows that they leave out, and `6 / (b - 1)` would fail because of one of those. Expressions above a limit that are more
+//! than columns and constants are therefore a plan of their own, which reads one batch at a time out of a slot:
+//!
+//! ```text
+//!   splits ──► map ──► skip, fetch ──► slot ──► projections ──► answer
+//! ```
+//!
+//! DataFusion runs the projections with the session's own rules, so that those that bound what an expression may make
+//! apply here, too. They take one thread; a limit seldom leaves more rows than one thread computes in time.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{Column, DFSchema};
+use datafusion::datasource::{TableProvider, TableType, provider_as_source};
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tidemill_base::error::{Error, Result};
+use tidemill_sql::{Told, session};
+
+use crate::columns::named;
+
+/// The name of the slot in a plan.
+const SLOT: &str = "limited_rows";
+
+/// Returns true if an expression is a column, a constant, or either with an alias: it cannot fail.
+pub(crate) fn is_plain(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::Literal(..) => true,
+        Expr::Alias(alias) => is_plain(&alias.expr),
+        _ => false,
+    }
+}
+
+/// Running projections and the slot that they read.
+pub(crate) struct RowCalculation {
+    slot: RowSlot,
+    projected: SendableRecordBatchStream,
+}
+
+impl RowCalculation {
+    /// Plans projections, the innermost first, over rows of `input`.
+    ///
+    /// # Errors
+    /// As DataFusion's planner.
+    pub(crate) fn new(
+        state: &SessionState,
+        input: &DFSchema,
+        projections: &[Projection],
+    ) -> Result<Self> {
+        let fields = input.fields().iter().enumerate().map(|(index, field)| {
+            Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let slot = RowSlot { schema, batch: Arc::default() };
+        let provider = Arc::new(slot.clone());
+        let scan = LogicalPlanBuilder::scan(SLOT, provider_as_source(provider), None).told()?;
+        let renamed = input.iter().enumerate().map(|(index, (qualifier, field))| {
+            Expr::Column(Column::new(Some(SLOT), column_name(index)))
+                .alias_qualified(qualifier.cloned(), field.name())
+        });
+        let mut plan = scan.project(renamed.collect::<Vec<_>>()).told()?.build().told()?;
+        for projection in projections {
+            let Projection { expr, schema, .. } = projection;
+            let (expr, schema) = (expr.clone(), Arc::clone(schema));
+            let next = Projection::try_new_with_schema(expr, Arc::new(plan), schema).told()?;
+            plan = LogicalPlan::Projection(next);
+        }
+        let state = session::per_split(state);
+        let physical = session::physical(&state, &plan)?;
+        let projected = physical.execute(0, state.task_ctx()).told()?;
+        Ok(RowCalculation { slot, projected })
+    }
+
+    /// Puts the next rows into the slot, once [`next_batch`](Self::next_batch) has returned none.
+    ///
+    /// # Errors
+    /// Where rows do not have the types of the input.
+    pub(crate) fn push(&self, rows: RecordBatch) -> Result<()> {
+        let rows = named(rows, &self.slot.schema)?;
+        match self.slot.batch.lock().replace(rows) {
+            None => Ok(()),
+            Some(_) => Err(Error::Internal("rows above a limit were not read".into())),
+        }
+    }
+
+    /// Returns the next batch of what the pushed rows become, or none where more rows are needed.
+    ///
+    /// # Errors
+    /// Where an expression fails.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let stream = &mut self.projected;
+        // A step that yields to others would leave rows in the slot.
+        let mut next = Box::pin(tokio::task::unconstrained(poll_fn(|context| {
+            stream.poll_next_unpin(context)
+        })));
+        match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(batch)) => batch.told().map(Some),
+            Poll::Ready(None) => Err(Error::Internal("a projection above a limit ended".into())),
+            Poll::Pending if self.slot.batch.lock().is_some() => {
+                Err(Error::Internal("a projection above a limit does not read its rows".into()))
+            }
+            Poll::Pending => Ok(None),
+        }
+    }
+}
+
+fn column_name(index: usize) -> String {
+    format!("column_{index}")
+}
+
+/// A table of at most one batch at a time, whose stream is pending while it has none.
+#[derive(Clone)]
+struct RowSlot {
+    schema: SchemaRef,
+    batch: Arc<Mutex<Option<RecordBatch>>>,
+}
+
+impl fmt::Debug for RowSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowSlot").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for RowSlot {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        limit: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let (schema, partition) = (Arc::clone(&self.schema), Arc::new(self.clone()));
+        let table =
+            StreamingTableExec::try_new(schema, vec![partition], projection, None, false, limit)?;
+        Ok(Arc::new(table))
+    }
+}
+
+impl PartitionStream for RowSlot {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let batch = Arc::clone(&self.batch);
+        let next = move |_: &mut Context<'_>| match batch.lock().take() {
+            Some(batch) => Poll::Ready(Some(Ok(batch))),
+            None => Poll::Pending,
+        };
+        let batches = futures::stream::poll_fn(next);
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches))
+    }
+}
