@@ -35,6 +35,18 @@ pub fn budget(flag: Option<&str>, job: Option<&str>) -> Result<u64> {
     choose(flag, variable.as_deref(), job, machine_bytes)
 }
 
+/// Gives memory that has been freed back to the operating system. glibc keeps it in the heaps of its threads otherwise,
+/// where other threads do not find it. Does nothing with other allocators.
+///
+/// Cost: a walk over the free blocks of all heaps, about a millisecond per 100 MB.
+pub fn release_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the call only releases pages that no block uses, under the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 fn choose(
     flag: Option<&str>,
     variable: Option<&str>,

@@ -25,6 +25,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
+use crate::memory::release_freed;
 
 /// A holder of tables that an account can ask to spill.
 pub trait MemoryHolder: Send + Sync {
@@ -159,6 +160,7 @@ impl MemoryAccount {
                 holders.swap_remove(fullest);
             }
         }
+        release_freed();
         Ok(())
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Work<'a> {
     pub spec: &'a Arc<TableSpec>,
     /// Threads at most.
     pub threads: usize,
-    /// Counts the memory of all tables.
+    /// Memory account of all tables of the run.
     pub account: MemoryAccount,
     /// Where tables spill to.
     pub spill_dirs: &'a [PathBuf],
@@ -159,7 +159,7 @@ fn fill(
 ) -> Result<Filled> {
     let split_count = work.scan.splits().len();
     let threads = work.threads.clamp(1, split_count.max(1));
-    // The workers' own tables have two fifths at most: there are no more of them than threads.
+    // The workers' own tables get at most two fifths together; there is one per thread.
     let worker_bytes = work.account.limit_bytes() / 5 * 2 / threads;
     let merger =
         Merger::new(work.spec, &work.account, work.spill_dirs, work.cancel, work.progress)?;
@@ -261,7 +261,7 @@ impl Tables {
         Ok(Tables { table: Table::new(spec)?, scatter, charge: account.charge(0) })
     }
 
-    /// The bytes that it is charged for.
+    /// Returns the bytes charged to the account.
     pub(crate) fn bytes(&self) -> usize {
         self.charge.bytes()
     }
@@ -275,7 +275,7 @@ impl Tables {
         self.charge.set(self.table.bytes() + self.scatter.bytes());
     }
 
-    /// Gives up the groups of its table, which are charged to the next who has them.
+    /// Takes the groups out of the table. Their new owner charges them.
     fn take(&mut self) -> Result<Chunk> {
         let chunk = self.table.take()?;
         self.note_bytes();
@@ -322,14 +322,14 @@ impl Tables {
         Ok(())
     }
 
-    /// Merges the groups of another table.
+    /// Merges the groups of another table into this one.
     pub(crate) fn merge(&mut self, chunk: &Chunk) -> Result<()> {
         merge_all(&mut self.table, chunk)?;
         self.note_bytes();
         Ok(())
     }
 
-    /// The answer of its groups, which stay.
+    /// Returns the answer of the groups, and keeps the groups.
     pub(crate) fn answer(&mut self, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
         answer_of(&mut self.table, spec)
     }
@@ -358,11 +358,19 @@ impl Tables {
             _ => Ok(Some(merger.defer(self.take()?)?)),
         }
     }
+
+    /// Writes the rest to disk, as a chunk whose turn comes; returns none of no groups.
+    pub(crate) fn spill_rest(&mut self, merger: &Merger) -> Result<Option<Pending>> {
+        match self.table.group_count() {
+            0 => Ok(None),
+            _ => Ok(Some(merger.defer_to_disk(self.take()?)?)),
+        }
+    }
 }
 
-/// The answer of a table, which stays as it is.
+/// Returns the answer of a table, and leaves the table unchanged.
 pub(crate) fn answer_of(table: &mut Table, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
-    // Answers use a table up.
+    // Answering consumes a table, so encode the groups and decode them twice.
     let encoded = table.take()?.encode()?;
     let mut other = Table::new(spec)?;
     let copy = other.decode(&encoded)?;

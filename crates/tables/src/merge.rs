@@ -371,10 +371,19 @@ impl Merger {
     /// # Errors
     /// As [`Merger::partition`] and spilling.
     pub fn defer(&self, chunk: Chunk) -> Result<Pending> {
-        let partitioned = self.partition(chunk)?;
-        if !self.account.is_full() {
-            return Ok(Pending::Memory(partitioned));
+        // Nothing spills it later, so that chunks in memory leave room for what can be spilled.
+        if self.account.used_bytes() <= self.account.limit_bytes() / 2 {
+            return Ok(Pending::Memory(self.partition(chunk)?));
         }
+        self.defer_to_disk(chunk)
+    }
+
+    /// Keeps a chunk whose turn has not come on disk.
+    ///
+    /// # Errors
+    /// As [`Merger::partition`] and spilling.
+    pub fn defer_to_disk(&self, chunk: Chunk) -> Result<Pending> {
+        let partitioned = self.partition(chunk)?;
         let _span = debug_span!("spill", bytes = partitioned.charge.bytes()).entered();
         let mut writer = self.spill_writer();
         writer.write(partitioned.encoded()?)?;
@@ -821,6 +830,11 @@ impl Folding<'_> {
     /// Whether a table takes more than `bytes_max` and can be made smaller ones.
     fn has_outgrown(&self, table: &Table, disk: &OnDisk, bytes_max: usize) -> Result<bool> {
         self.cancel.check()?;
+        // Other folds of the account may have grown since it was judged what this one may take.
+        let bytes_max = match self.account.is_full() {
+            true => bytes_max.min(self.account.limit_bytes() / 16),
+            false => bytes_max,
+        };
         if disk.depth < DEPTH_MAX && table.group_count() > 1 && table.bytes() > bytes_max {
             return Ok(true);
         }

@@ -3,7 +3,8 @@
 //! Each query runs in its own process, and `wait4` returns the peak resident memory of that process.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
 use std::process::{Child, Command};
 
 use crate::Place;
@@ -132,4 +133,73 @@ fn a_table_in_the_order_of_its_input_keeps_to_the_budget_however_large_it_is() {
     // The allocator retains more freed memory the more tables there are.
     let within = [RESIDENT_MIB_MAX, RESIDENT_MIB_MAX + 128];
     assert!(found.iter().zip(within).all(|(mib, max)| *mib <= max), "{found:?} MiB");
+}
+
+#[test]
+fn memory_of_an_order_dependent_table_does_not_grow_with_the_input() {
+    let place = Place::new();
+    let resident_mib_of = |rows| {
+        write_rows(&place, rows);
+        let sql = "SELECT n // 3 AS k, collect(s || s || s || s, 3) AS v FROM 'in.csv' GROUP BY k";
+        let words = ["query", sql, "--memory", "64M", "--threads", "2", "--format", "json"];
+        resident_mib(&place, place.tidemill(&words))
+    };
+    let found = [1, 4].map(|times| resident_mib_of(times * ROWS));
+    println!("{found:?} MiB");
+    assert!(found.iter().all(|mib| *mib <= RESIDENT_MIB_MAX), "{found:?} MiB");
+}
+
+/// Number of files that are read at once, each by a program that waits after its last line.
+const STALLED: usize = 32;
+
+/// Size in MiB of the buffers that a waiting thread keeps.
+const READER_MIB: u64 = 3;
+
+#[test]
+fn tables_of_stalled_threads_keep_to_the_budget() {
+    let place = Place::new();
+    for file in 0..STALLED {
+        let rows = (0..100_000).map(|row| format!("{},{row}\n", row * STALLED + file));
+        place.write(&format!("in/{file:02}.csv"), format!("k,n\n{}", rows.collect::<String>()));
+    }
+    for pipe in ["arrived", "gate"] {
+        assert!(place.program("mkfifo").arg(pipe).status().unwrap().success());
+    }
+    let pipe = |name| {
+        // Open for reading and writing, so that opening does not wait and reading meets no end.
+        OpenOptions::new().read(true).write(true).open(place.path().join(name)).unwrap()
+    };
+    let (mut arrived, mut gate) = (pipe("arrived"), pipe("gate"));
+    let folder = place.path().display().to_string();
+    let script = format!("cat; echo >> '{folder}/arrived'; read -r line < '{folder}/gate'");
+    let mut command = place.tidemill(&[
+        "query",
+        "SELECT k, count(*), sum(n), min(n), max(n) FROM 'in/*.csv' GROUP BY k",
+        "--drop=1%",
+        "--memory=64M",
+        "--threads=1",
+        "--source-exec=sh",
+        "--source-exec=-c",
+        &format!("--source-exec={script}"),
+    ]);
+    let said = place.path().join("said.txt");
+    command.stdout(File::create(place.path().join("out.csv")).unwrap());
+    let child = command.stderr(File::create(&said).unwrap()).spawn().unwrap();
+    let mut released = arrived.try_clone().unwrap();
+    let waiter = std::thread::spawn(move || {
+        let found = ended(child);
+        // A failed run must not leave the test waiting below.
+        released.write_all(&[b'\n'; STALLED]).unwrap();
+        found
+    });
+    // Every program has written its rows, and none has ended.
+    let mut lines = [0; STALLED];
+    arrived.read_exact(&mut lines).unwrap();
+    gate.write_all(&lines).unwrap();
+    let (is_well, resident_mib) = waiter.join().unwrap();
+    assert!(is_well, "{}", fs::read_to_string(said).unwrap());
+    println!("{resident_mib} MiB");
+    assert_eq!(place.read("out.csv").lines().count(), 1 + 100_000 * STALLED);
+    let readers_mib = READER_MIB * STALLED as u64;
+    assert!(resident_mib <= RESIDENT_MIB_MAX + readers_mib, "{resident_mib} MiB");
 }

@@ -290,6 +290,9 @@ struct Runner {
     gathered: Arc<Hand>,
     state: Mutex<State>,
     changed: Condvar,
+    /// The number of splits that land.
+    landing: Mutex<usize>,
+    landed: Condvar,
     worker_bytes: usize,
     held_bytes_max: usize,
     /// The groups of the largest of the threads' tables, and its bytes.
@@ -410,7 +413,7 @@ impl Filled {
                 self.tables.give(&to.merger)?;
                 to.merger.merge_waiting(to.worker)?;
             }
-            false => self.chunks.extend(self.tables.rest(&to.merger)?),
+            false => self.chunks.extend(self.tables.spill_rest(&to.merger)?),
         }
         // An emptied table keeps the memory of its groups.
         self.tables = to.new_tables()?;
@@ -465,6 +468,8 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
         gathered,
         state: Mutex::new(state),
         changed: Condvar::new(),
+        landing: Mutex::new(0),
+        landed: Condvar::new(),
         worker_bytes,
         held_bytes_max: worker_bytes.max(HELD_BYTES_MIN),
         groups: AtomicUsize::new(0),
@@ -569,7 +574,7 @@ impl Runner {
             let Some(index) = self.draw(worker, hand) else { return Ok(()) };
             let read = caught(|| self.read(index, worker, hand, &mut own));
             hand.reading.ends();
-            self.check_tables(self.work.account.make_room())?;
+            self.note_failure(self.work.account.make_room());
             if let Err(error) = read {
                 {
                     let state = &mut *self.state.lock();
@@ -653,8 +658,11 @@ impl Runner {
             scan.source().check_stored(&scan.splits()[index], &self.work.cancel)?;
         }
         let Some(row_count) = read? else { return Ok(()) };
+        // For as long as it takes; it has not stalled.
+        hand.reading.waits_for_others();
+        let Some(_turn) = self.landing_turn() else { return Ok(()) };
         let landed = self.land(index, outcome, row_count, worker, hand);
-        self.check_tables(landed)?;
+        self.note_failure(landed);
         self.work.progress.tables().add_cpu(&mut own.clock);
         Ok(())
     }
@@ -709,7 +717,7 @@ impl Runner {
                 true => self.count_rows(index, &batch, worker, hand)?,
                 false => self.keep(batch, hand)?,
             }
-            self.check_tables(work.account.make_room())?;
+            self.note_failure(work.account.make_room());
             // For as long as it takes; it has not stalled.
             hand.reading.waits_for_others();
             turn.take(|| self.is_stopped());
@@ -762,15 +770,25 @@ impl Runner {
 
     /// Has the run fail where a table could not be filled or spilled: its groups may be incomplete, whichever split they
     /// are of, and no split may be left out for that.
-    fn check_tables(&self, filled: Result<()>) -> Result<()> {
-        match filled {
-            Err(error) if self.work.patience.is_none() => {
-                self.state.lock().error.get_or_insert(error);
-                self.changed.notify_all();
-                Ok(())
-            }
-            filled => filled,
+    fn note_failure(&self, filled: Result<()>) {
+        if let Err(error) = filled {
+            self.state.lock().error.get_or_insert(error);
+            self.changed.notify_all();
         }
+    }
+
+    /// Waits until fewer splits land than there are threads at work; returns none once the run is over. The threads of
+    /// splits that stalled may all come back at once, and each reads back what was spilled of its split.
+    fn landing_turn(&self) -> Option<LandingTurn<'_>> {
+        let mut landing = self.landing.lock();
+        while *landing >= self.work.threads.max(1) {
+            if self.is_over() {
+                return None;
+            }
+            self.landed.wait_for(&mut landing, TICK);
+        }
+        *landing += 1;
+        Some(LandingTurn { runner: self })
     }
 
     /// Has a split count.
@@ -1077,6 +1095,18 @@ impl Runner {
     }
 }
 
+/// The turn of a thread whose split lands.
+struct LandingTurn<'a> {
+    runner: &'a Runner,
+}
+
+impl Drop for LandingTurn<'_> {
+    fn drop(&mut self) {
+        *self.runner.landing.lock() -= 1;
+        self.runner.landed.notify_one();
+    }
+}
+
 /// The rows of a split that is being read.
 struct Waiting {
     batches: Vec<RecordBatch>,
@@ -1117,7 +1147,7 @@ impl Waiting {
     fn spill(&mut self, to: &Spilling) -> Result<()> {
         self.group(to)?;
         if let Some((tables, chunks)) = &mut self.own {
-            chunks.extend(tables.rest(&to.merger)?);
+            chunks.extend(tables.spill_rest(&to.merger)?);
             *tables = to.new_tables()?;
         }
         Ok(())
