@@ -348,7 +348,7 @@ def test_a_wrong_token_is_refused_and_none_is_shown(standing, logs, tmp_path):
             assert status == 401 and standing.token.encode() not in body
     mode = (standing.home / "master.json").stat().st_mode
     assert mode & 0o777 == 0o600
-    # They are in no argument of a process, and in no log of Ray's.
+    # The tokens are in no argument of a process and in no log of Ray.
     assert standing.admin_token != standing.token
     for token in [standing.token.encode(), standing.admin_token.encode()]:
         for process in pathlib.Path("/proc").glob("[0-9]*"):
@@ -376,11 +376,11 @@ def test_query_token_neither_ends_the_master_nor_shows_statements_of_others(
     assert (listed(**own)["shown"], listed(**own)["peer"]) == (sql, "127.0.0.1")
     assert (listed(**other)["shown"], listed(**other)["peer"]) == (None, None)
     assert listed(**other)["state"] == "done"
-    # Its id is private, and says nothing of its token.
+    # The client id is private and does not contain the token.
     client_id = tmp_path / "own" / "client-id"
     assert client_id.stat().st_mode & 0o777 == 0o600
     assert standing.token not in client_id.read_text()
-    # By the state folder of whoever started it, by a variable, and by a file.
+    # The admin token from the starter's state folder, a variable, and a file.
     file = tmp_path / "admin-token"
     file.write_text(standing.admin_token + "\n")
     assert listed()["shown"] == sql
@@ -595,7 +595,7 @@ def test_clients_that_stop_reading_block_nobody(standing, logs, much):
         for _ in range(12):
             client = socket.socket()
             held.enter_context(client)
-            # What the system keeps for it is less than the answer.
+            # Make the receive buffer smaller than the answer.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
             client.connect((standing.host, int(standing.port)))
             client.sendall(f"{head}Content-Length: {len(question)}\r\n\r\n".encode() + question)
@@ -775,7 +775,7 @@ def test_what_listens_beyond_this_machine_needs_a_certificate(cluster, logs, tmp
             stderr=subprocess.DEVNULL,
         )
         until(lambda: told("running") == 1)
-        # One job is the maximum of a client's address here.
+        # This master allows one job per client address.
         more = standing.run("query", sql, "--on", "master", **trusted)
         assert more.returncode == 1
         assert "the maximum per peer is 1" in more.stderr and "--max-jobs-per-peer" in more.stderr

@@ -1,6 +1,6 @@
-"""The service of a master: clients that stop reading, limits, tokens. No cluster is needed.
+"""Tests of a master's service: clients that stop reading, limits, tokens. Needs no cluster.
 
-The engine is a script here, and the clock stands still unless a test moves it.
+A script replaces the engine, and the clock stands still unless a test moves it.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ class Clock:
 
 
 class ScriptedAnswering:
-    """A run of the engine by a script: pieces of a mebibyte, then perhaps a wait, then the end."""
+    """A scripted run of the engine: pieces of a mebibyte, an optional wait, then the end."""
 
     def __init__(self, question, may_run_programs):
         script = json.loads(question)
         self.verb, self.shown = "query", script["sql"]
         self.priority = script.get("priority", 1)
         self.pieces = script.get("pieces", 1)
-        #: Named so that the test can let it end.
+        #: Name of the gate that the test opens to let the run end.
         self.gate = script.get("gate")
         self.is_taken = threading.Event()
         self.is_cancelled = threading.Event()
@@ -93,12 +93,12 @@ class ScriptedAnswering:
 
 
 def content(pieces):
-    """What a client reads of a script."""
+    """Return the bytes that a client reads from a script."""
     return b"".join([b"began", *(bytes([1 + n]) * MEBIBYTE for n in range(pieces)), b"end"])
 
 
 class JobWorkers:
-    """A job's side of workers, which notes what it is told."""
+    """The workers of a job; they record calls of `suspend` and `resume`."""
 
     def __init__(self, gates, events):
         self.gates, self.events = gates, events
@@ -151,9 +151,9 @@ class Running:
         thread.start()
 
     def client(self, context=None, **script):
-        """Ask, and read nothing of the answer.
+        """Post a question without reading the answer.
 
-        By a pair of sockets, whose buffers do not grow: once they are full they stay so.
+        Uses a pair of sockets, because their buffers do not grow.
         """
         ours, connection = socket.socketpair()
         connection.settimeout(60)
@@ -166,7 +166,7 @@ class Running:
         return connection
 
     def asks(self, method, path, body=None, token=QUERY, client_id=None):
-        """Ask, and read the whole answer."""
+        """Send a request, and return the status and the whole answer."""
         connection = http.client.HTTPConnection(*self.place, timeout=60)
         self.stack.callback(connection.close)
         headers = {"Authorization": f"Bearer {token}"}
@@ -181,7 +181,7 @@ class Running:
         return {job["shown"]: job["state"] for job in described}
 
     def until(self, condition):
-        """Wait for what is going to be so."""
+        """Wait until a condition holds."""
         give_up = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < give_up, (self.states(), self.workers.events)
@@ -200,7 +200,7 @@ def request(method, path, body, token=QUERY):
 
 
 def read_all(connection):
-    """The content of an answer in chunks."""
+    """Return the content of a chunked answer."""
     answer = http.client.HTTPResponse(connection)
     answer.begin()
     assert answer.status == 200
@@ -217,7 +217,7 @@ def start():
         yield start
 
 
-#: Pieces that are more than the buffers of a pair of sockets take.
+#: Number of pieces that exceeds the buffers of a pair of sockets.
 LARGE = 8
 
 
@@ -232,7 +232,7 @@ def test_clients_that_do_not_read_block_nobody(start):
     assert {running.states()[sql] for sql in statements} == {"suspended"}
     counts = running.queue.counts()
     assert counts == {"running": 0, "suspended": 12, "waiting": 0, "ended": 1}
-    # Whoever reads again has all of it.
+    # Clients that read again get the whole answer.
     for client, sql in zip(clients, statements, strict=True):
         assert read_all(client) == content(LARGE)
         running.until_state(sql, "done")
@@ -265,7 +265,7 @@ def test_suspended_job_has_its_place_before_later_ones(start):
     came = []
     reader = threading.Thread(target=lambda: came.append(read_all(first)))
     reader.start()
-    # It reads, and waits for its place; it is before the third.
+    # The client reads, and its job waits for a place, before the third.
     running.until_state("first", "waiting")
     assert running.states()["third"] == "waiting"
     running.workers.gates["gate"].set()
@@ -281,7 +281,7 @@ def test_suspended_job_has_its_place_before_later_ones(start):
 
 def test_answer_that_is_complete_waits_for_no_place(start):
     running = start(ServiceLimits(QueueLimits(running=(1, 1, 1)), grace_seconds=0.0))
-    # All of it is in one piece with its end.
+    # The answer is a single piece together with its end.
     large = LARGE * MEBIBYTE
 
     class Whole(ScriptedAnswering):
@@ -357,7 +357,7 @@ def test_more_jobs_than_the_maximum_of_a_peer_are_refused(start):
     expected = "`127.0.0.1` has 3 jobs at this master; the maximum per peer is 3"
     assert told["message"] == expected
     assert "--max-jobs-per-peer" in told["hint"]
-    # There is room again once a job has ended.
+    # The address may ask again once a job has ended.
     running.workers.gates["gate"].set()
     running.until_state("running", "done")
     assert running.asks("POST", "/v1/jobs", {"sql": "again"})[0] == 200
@@ -439,7 +439,7 @@ def test_answer_is_enough_when_its_own_client_says_so(start):
 
 @pytest.fixture
 def high_descriptors():
-    """Allow descriptors above 1023, and give a function that moves a socket there."""
+    """Allow descriptors above 1023; return a function that moves a socket there."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2048
     if soft < wanted:
@@ -463,7 +463,7 @@ def test_connection_may_have_a_descriptor_above_1023(start, high_descriptors):
     with client:
         client.sendall(request("POST", "/v1/jobs", {"sql": "high", "pieces": 2, "gate": "gate"}))
         running.service.process_request(high_descriptors(connection), address)
-        # It looks for the client while it waits for the engine.
+        # The service polls the client's socket while it waits for the engine.
         running.until_state("high", "running")
         running.workers.gates["gate"].set()
         assert read_all(client) == content(2)
@@ -553,7 +553,7 @@ def test_client_of_tls_that_does_not_read_is_suspended_too(start, tls):
     assert read_all(small) == content(1)
     assert read_all(client) == content(LARGE)
     running.until_state("large", "done")
-    # Whoever closes is gone.
+    # A client that closes its connection cancels its job.
     client = running.client(context, sql="gone", pieces=LARGE)
     running.until_state("gone", "suspended")
     client.close()
@@ -577,7 +577,7 @@ def test_delivery_is_stalled_after_its_limit_unless_bytes_are_taken():
         delivery.add(b"x" * (4 * MEBIBYTE))
         assert not delivery.flush()
         clock.now += 9.0
-        # What is less than a mebibyte does not count.
+        # Taking less than a mebibyte does not extend the limit.
         assert theirs.recv(1000)
         assert not delivery.flush()
         clock.now += 1.0
@@ -593,7 +593,7 @@ def test_delivery_is_stalled_after_its_limit_unless_bytes_are_taken():
         while not delivery.flush():
             theirs.recv(1 << 16)
         assert not delivery.is_pending
-        # Bytes that come later have the whole limit.
+        # Bytes added later have the whole limit again.
         clock.now += 100.0
         delivery.add(b"x" * MEBIBYTE)
         assert not delivery.flush()
@@ -616,7 +616,7 @@ def test_delivery_notices_the_end_of_its_client_and_ignores_more_input():
 
 
 class Question:
-    """What a queue knows of a run."""
+    """The attributes of a run that a queue uses."""
 
     verb = "query"
 
@@ -640,7 +640,7 @@ def test_higher_priorities_have_more_places_and_go_first():
     another = queue.enter(Question(2), asker)
     assert queue.wait_for_turn(another, 0) == 0
     assert queue.wait_for_turn(low, 0) == 2
-    # A place is given to the next at once, whether or not its thread waits for it.
+    # The next job gets the place at once, whether or not its thread waits for it.
     queue.leave(first[0], "done")
     assert another.state == "running"
     queue.leave(high, "done")
@@ -659,14 +659,14 @@ def test_job_of_the_peer_with_the_most_suspended_ones_is_evicted():
         queue.suspend(job)
         queue.clock.now += 1.0
     assert [job.eviction is None for job in jobs] == [True, False, True, True]
-    # One that is ended counts no more, and neither does another peer's limit.
+    # An ended job does not count, so one more job can be suspended.
     queue.leave(jobs[1], "cancelled")
     queue.resume(jobs[0])
     assert jobs[0].state == "running"
     more = queue.enter(Question(), Asker("d"))
     queue.suspend(more)
     assert more.eviction is None
-    # Those that wait for their place again keep what they have in memory, and count.
+    # Jobs that wait for a place again keep their memory, so they count as suspended.
     full = queue_of(running=(1, 1, 1), suspended=1)
     jobs = [full.enter(Question(), Asker("a")) for _ in range(2)]
     full.suspend(jobs[0])

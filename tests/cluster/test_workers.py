@@ -1,4 +1,4 @@
-"""How tasks are dealt to workers, by a Ray of the test's own: who waits for whom."""
+"""Tests of dealing tasks to workers, on a fake Ray."""
 
 import threading
 
@@ -8,14 +8,14 @@ from tidemill.ray import _workers
 
 
 class Call:
-    """What a call of an actor will give."""
+    """The result of an actor's call, which may not be ready."""
 
     def __init__(self, result=None, is_ready=True):
         self.result, self.is_ready = result, is_ready
 
 
 class Method:
-    """A method of an actor; what it gives is said by a function."""
+    """A method of an actor, which returns the result of a function."""
 
     def __init__(self, give):
         self.give = give
@@ -28,7 +28,7 @@ class Method:
 
 
 class Actor:
-    """A worker that does each task at once, unless it hangs."""
+    """A worker that finishes each task at once, unless it hangs."""
 
     def __init__(self, place):
         self.is_hung = False
@@ -45,7 +45,7 @@ class Actor:
 
 
 class Remote:
-    """The class of actors, of which two are started."""
+    """The class of actors, which creates an `Actor` at each call."""
 
     def __init__(self, ray):
         self.ray = ray
@@ -59,7 +59,7 @@ class Remote:
 
 
 class Ray:
-    """What `_workers` uses of Ray. Time does not go by: what hangs is waited for until `go_on`."""
+    """A fake of Ray for `_workers`, without timeouts: a wait for a hung call ends at `go_on`."""
 
     class exceptions:  # noqa: N801
         class RayActorError(Exception):
@@ -145,7 +145,7 @@ def test_queries_go_on_while_a_job_waits_for_a_worker_that_hangs(ray, workers):
     parts = sorted(part for _, _, part, _, _ in came[:3])
     assert parts == [b"part of 0", b"part of 1", b"part of 2"]
     assert came[3] == (1, 2, 2)
-    # One that has not answered is given nothing until it does.
+    # A worker that has not answered gets no tasks.
     assert workers.reach()[1] == 1
     before = len(ray.actors[1].done)
     for number in range(4):
@@ -168,7 +168,7 @@ def test_paths_that_a_late_worker_does_not_see_refuse_the_job(ray, workers):
 
 def test_tasks_of_a_suspended_job_are_not_dealt_until_it_is_resumed(ray, workers):
     suspended, other = workers.job(), workers.job()
-    # It may be suspended before it has begun.
+    # A job may be suspended before it begins.
     suspended.suspend()
     suspended.begin(b"suspended", {}, [])
     other.begin(b"other", {}, [])

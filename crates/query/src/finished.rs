@@ -103,18 +103,18 @@ const WHOLE_TIMES: usize = 8;
 /// … and so many bytes.
 const WHOLE_BYTES: usize = 4 << 20;
 
-/// A batch takes no more bytes, unless a row by itself does.
+/// Maximum size of a batch, in bytes. A single larger row is a batch of its own.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Answers as batches of so many rows each, or so many bytes where rows are wide: in whichever parts a table was merged,
-/// and wherever, what is made of them is cut alike. An answer is copied a batch at a time.
+/// Answers cut into batches of `batch_rows` rows, or of [`BATCH_BYTES`] where rows are wide. The cuts do not depend on
+/// the parts in which a table was merged. An answer is copied a batch at a time.
 struct Batches {
     answers: Answers,
-    /// Answers at hand, and how many rows of the first have been gathered.
+    /// Answers waiting to be cut. `start` is the number of rows already taken from the first.
     waiting: VecDeque<RecordBatch>,
     start: usize,
     gathered: BatchCoalescer,
-    /// The rows and the bytes of the batch that is being gathered.
+    /// Rows and bytes of the unfinished batch.
     size: (usize, usize),
     schema: SchemaRef,
     batch_rows: usize,
@@ -134,7 +134,7 @@ impl Batches {
         answer.num_rows() <= WHOLE_TIMES * self.batch_rows && bytes() <= WHOLE_BYTES
     }
 
-    /// Gathers the next rows of an answer, as many as the batch at hand still takes; gives how many it has by then.
+    /// Appends rows of an answer from `start` to the unfinished batch, as many as fit. Returns the next row to take.
     fn gather(&mut self, answer: &RecordBatch, start: usize) -> Result<usize> {
         let (mut rows, mut bytes) = self.size;
         let length = (answer.num_rows() - start).min(self.batch_rows - rows);
@@ -236,7 +236,7 @@ mod tests {
     fn answers_are_cut_alike_by_rows_and_bytes_however_they_come() {
         let rows = |text_bytes: usize| {
             let n: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
-            // A row of each thousand is larger than a batch.
+            // One row in a thousand is larger than a batch.
             let text = |n: usize| match n % 1000 {
                 999 => "x".repeat(BATCH_BYTES + 1),
                 _ => "y".repeat(text_bytes * (n % 7)),

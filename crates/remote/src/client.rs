@@ -69,11 +69,12 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Sends nothing to addresses that a guarded process does not ask, but for credentials of its own.
+/// A client that refuses requests to addresses private to the machine, except requests for the process's own
+/// credentials.
 #[derive(Debug)]
 struct Guarded(HttpClient);
 
-/// That an address is not asked.
+/// The error of a refused request.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", guard::REFUSED)]
 struct RefusedAddress;
@@ -293,7 +294,7 @@ mod tests {
         }
     }
 
-    /// A service that sends nothing.
+    /// A service that fails with `reached` instead of sending a request.
     #[derive(Debug)]
     struct Reached;
 

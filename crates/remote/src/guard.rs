@@ -4,10 +4,10 @@
 //! machine is given credentials there. A process that fetches what others name would fetch them for these. Once it is
 //! guarded, names that lead to such addresses are not known to it, and URLs that have them in the place of a name are refused.
 //!
-//! Every client of the process is guarded: those of web servers and redirects ([`http`](crate::http)), and those of buckets
-//! ([`s3`](crate::s3)). A name is judged by the addresses that are connected to, so that it cannot stand for others
-//! between the two. Its own credentials come from there as before: they are asked for by the address itself, and no bucket
-//! is at such an address ([`gives_credentials`]).
+//! Every client of the process is guarded: those of web servers and redirects ([`http`](crate::http)), and those of
+//! buckets ([`s3`](crate::s3)). The check of a name covers the addresses that the client connects to, so the name
+//! cannot resolve to others after the check. The process can still fetch its own credentials there: it requests them by
+//! address, and no bucket is at such an address ([`gives_credentials`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use url::{Host, Url};
 
 static IS_GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// Why nothing is sent there.
+/// The message of a refused request.
 pub(crate) const REFUSED: &str = "its host is for the machine alone that asks";
 
 /// Guards this process, from now on.
@@ -31,7 +31,7 @@ pub(crate) fn is_guarded() -> bool {
 
 /// Whether a guarded process does not ask at this address.
 pub(crate) fn is_private_to_machine(address: IpAddr) -> bool {
-    // Alibaba, Oracle, Azure.
+    // Metadata services of Alibaba, Oracle and Azure.
     const AMONG_OTHERS: [Ipv4Addr; 3] = [
         Ipv4Addr::new(100, 100, 100, 200),
         Ipv4Addr::new(192, 0, 0, 192),
@@ -46,15 +46,15 @@ pub(crate) fn is_private_to_machine(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address is among those that Amazon and Google have for their machines alone.
+/// Returns true if an address is in a range that Amazon or Google reserves for its machines' metadata.
 fn is_of_cloud(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0xfd00, 0x0ec2, ..] | [0xfd20, 0x00ce, ..])
 }
 
-/// The address of IPv4 that one of IPv6 stands for: mapped, compatible, or by a gateway (NAT64, 6to4).
+/// Returns the IPv4 address embedded in an IPv6 address: mapped, compatible, or of a gateway (NAT64, 6to4).
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d] = match address.octets() {
-        // `::1` and `::` are none of them.
+        // `::1` and `::` embed no IPv4 address.
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _] => return None,
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
         | [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]
@@ -80,8 +80,8 @@ pub(crate) fn refuses(url: &str) -> bool {
     is_guarded() && names_private_address(url)
 }
 
-/// Whether a request is for credentials of the machine's own: at the addresses that Amazon has for them, and where the
-/// environment says.
+/// Returns true if a URL serves the machine's own credentials: at Amazon's fixed addresses, or at an origin that the
+/// environment names.
 pub(crate) fn gives_credentials(url: &str) -> bool {
     const ADDRESSES: [&str; 2] = ["http://169.254.169.254", "http://169.254.170.2"];
     const VARIABLES: [&str; 2] = ["AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];

@@ -614,7 +614,7 @@ impl Failure {
             HttpErrorKind::Timeout => "no answer in time: operation timed out".to_owned(),
             _ => root_cause(error),
         };
-        // A scheme that is not allowed stays so, and so does what a name stands for.
+        // Retries help neither a scheme that is not allowed nor a refused address.
         let is_final = cause.contains("not allowed") || cause.contains(guard::REFUSED);
         Failure { again: !is_final, cause, status: None }
     }

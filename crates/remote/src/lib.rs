@@ -13,7 +13,7 @@
 //!
 //! - `client`: what does a request do by itself? It waits for its turn, and nothing else.
 //! - `options`: which settings are there, and which of them are secret?
-//! - `posted_options`: the rules for those of a posted query.
+//! - `posted_options`: the rules for storage options of a posted query.
 //! - `location`: what does a URL name?
 //! - `pattern`: which names does a pattern stand for?
 //! - `s3`, `http`: how is one asked, and what do its refusals mean?

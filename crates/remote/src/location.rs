@@ -69,11 +69,11 @@ impl Location {
     }
 }
 
-/// The longest name that a bucket has ever had.
+/// Maximum length of a bucket's name, in bytes. Old buckets have names of up to 255 bytes.
 const BUCKET_BYTES_MAX: usize = 255;
 
-/// Whether a name can be a bucket's. It goes into URLs as it is, as a part of the path or of the host's name, so `..` would
-/// be another path and `x@y` another host.
+/// Returns true if a name is valid for a bucket. The name becomes part of a URL's path or host without escaping, so
+/// `..` would be another path and `x@y` another host.
 fn is_bucket(name: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     (1..=BUCKET_BYTES_MAX).contains(&name.len())
@@ -83,10 +83,10 @@ fn is_bucket(name: &str) -> bool {
         && !name.contains("..")
 }
 
-/// Refuses a name that can be no bucket's, whoever gives it.
+/// Checks that a name is valid for a bucket.
 ///
 /// # Errors
-/// [`Error::Usage`].
+/// [`Error::Usage`] if it is not.
 pub(crate) fn check_bucket(name: &str) -> Result<()> {
     match is_bucket(name) {
         true => Ok(()),

@@ -5,9 +5,9 @@
 //! `max_retries` and `retry_timeout`, `read_block`, `read_window`, `read_memory`, `read_cache` and
 //! `read_cache_dir`. What is not given is taken from the environment's `AWS_*` variables.
 //!
-//! Credentials are one set: once options give keys, or say that nothing is signed, those of the environment (session token,
-//! role, web identity) are left out ([`StorageOptions::environment`]). What a posted query may set says
-//! [`posted_options`](crate::posted_options).
+//! Credentials are one set: if the options give keys, or disable signing, [`StorageOptions::environment`] ignores the
+//! environment's credentials (session token, role, web identity). [`posted_options`](crate::posted_options) defines the
+//! options that a posted query may set.
 //!
 //! Values may be secret: they are in no `Debug` output and in no message.
 
@@ -33,7 +33,7 @@ pub struct StorageOptions {
     all: BTreeMap<String, String>,
     /// Whose they are: what past runs of it saw is what counts.
     job: String,
-    /// Whether a posted query gives any of them.
+    /// True if the options come from a posted query.
     is_posted: bool,
 }
 
@@ -181,11 +181,11 @@ impl FromStr for Key {
 }
 
 impl StorageOptions {
-    /// Options that a posted query gives, which are checked by the rules for these whenever they are used.
+    /// Creates the options of a posted query. The rules for posted options are checked here, and again at each use.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an option that a posted query may not set, for a value beyond the limit of its option, for
-    /// an endpoint without credentials of its own, and as [`set`](Self::set).
+    /// [`Error::Usage`] for an option that a posted query may not set, for a value beyond the limit of its option, and
+    /// for an endpoint without credentials of its own. Also the errors of [`set`](Self::set).
     pub fn posted(pairs: impl IntoIterator<Item = (String, String)>) -> Result<StorageOptions> {
         let pairs: Vec<(String, String)> = pairs.into_iter().collect();
         posted_options::check(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
@@ -255,7 +255,7 @@ impl StorageOptions {
         all
     }
 
-    /// The settings of stores among variables of the environment, without those that do not go with these options.
+    /// Returns the `AWS_*` settings among environment variables, except those that these options replace.
     fn environment(
         &self,
         variables: impl Iterator<Item = (String, String)>,
@@ -268,8 +268,8 @@ impl StorageOptions {
         of_stores.filter(|(_, key, _)| !self.replaces(*key)).collect()
     }
 
-    /// Whether a setting of the environment does not go with these options: credentials are one set, and so is what
-    /// tells an endpoint.
+    /// Returns true if these options replace a setting of the environment: credentials are one set, and so are the
+    /// settings of an endpoint.
     fn replaces(&self, key: AmazonS3ConfigKey) -> bool {
         use AmazonS3ConfigKey as K;
         match key {
@@ -349,8 +349,8 @@ impl StorageOptions {
     /// What the environment says, then these.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a region, an endpoint or credentials from which no request can be made, and for what a
-    /// posted query may not ask for.
+    /// [`Error::Usage`] for a region, an endpoint or credentials that cannot be part of a request, and for options that
+    /// a posted query may not set.
     pub(super) fn s3(&self) -> Result<S3Settings> {
         self.s3_in(variables())
     }
@@ -386,8 +386,8 @@ impl StorageOptions {
         Ok(settings)
     }
 
-    /// Refuses a region of a posted query by which the environment's credentials would be sent to a host that is no
-    /// region's: hosts are called by regions, and `sts.s3.amazonaws.com` is somebody's bucket.
+    /// Refuses a region of a posted query that would send the environment's credentials to a host that is not a
+    /// region's. The region is part of the host's name, and `sts.s3.amazonaws.com` is somebody's bucket.
     fn check_region(&self, settings: &S3Settings) -> Result<()> {
         use AmazonS3ConfigKey::{
             DefaultRegion, Region, RoleArn, S3Express, StsEndpoint, WebIdentityTokenFile,
@@ -551,12 +551,13 @@ pub(super) struct S3Settings {
 }
 
 impl S3Settings {
-    /// A setting that is not empty.
+    /// Returns a setting, unless it is empty.
     fn text(&self, key: AmazonS3ConfigKey) -> Option<String> {
         self.builder.get_config_value(&key).filter(|value| !value.is_empty())
     }
 
-    /// Refuses what would be another host than is named, and what no header can have: the client panics at it.
+    /// Refuses settings of the environment that would lead to another host, or that cannot be in a header: the client
+    /// would panic on the latter.
     fn check(&self) -> Result<()> {
         use AmazonS3ConfigKey::{AccessKeyId, Region, Token};
         let of_environment = "the environment's ";
@@ -629,10 +630,10 @@ const ENDPOINT_HINT: &str = "such as https://storage.example.com:9000";
 const REGION_HINT: &str = "letters, digits and hyphens, such as eu-west-1";
 const HEADER_HINT: &str = "a variable that was read from a file may end with that file's line end";
 const REGION_DEFAULT: &str = "us-east-1";
-/// The longest label of a host's name.
+/// Maximum length of a label in a host's name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// The environment, as far as it is text.
+/// Returns the environment variables whose name and value are UTF-8.
 fn variables() -> impl Iterator<Item = (String, String)> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -640,8 +641,8 @@ fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(text)
 }
 
-/// Whether requests can be sent to it: what is no URI of a host is a panic of the client's. Keys are put behind it, which
-/// a `?` or `#` would make a part of what is asked.
+/// Returns true if a value is a valid endpoint. The client panics on a value that is not the URL of a host. Keys are
+/// appended to the endpoint, so it must not contain `?` or `#`.
 fn is_endpoint(value: &str) -> bool {
     value.bytes().all(|b| b.is_ascii_graphic())
         && url::Url::parse(value).is_ok_and(|url| {
@@ -652,8 +653,8 @@ fn is_endpoint(value: &str) -> bool {
         })
 }
 
-/// Whether a region can be a label of a host's name, as which it goes into the hosts that requests are sent to
-/// (`s3.REGION.amazonaws.com`): with a `/`, a `@` or a `.` in it that would be any host.
+/// Returns true if a region is valid as a label of a host's name. It becomes part of the host
+/// (`s3.REGION.amazonaws.com`), and a `/`, `@` or `.` in it could make that any host.
 fn is_region(value: &str) -> bool {
     (1..=LABEL_BYTES_MAX).contains(&value.len())
         && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
@@ -661,7 +662,7 @@ fn is_region(value: &str) -> bool {
         && !value.ends_with('-')
 }
 
-/// Whether a region is called as those of AWS are: `us-gov-west-1`.
+/// Returns true if a region has the form of an AWS region, such as `us-gov-west-1`.
 fn is_aws_region(value: &str) -> bool {
     let mut parts = value.rsplit('-');
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -982,7 +983,7 @@ mod tests {
             ("AWS_ENDPOINT_URL_S3", "http://own"),
             ("AWS_REGION", "eu-west-1"),
             ("AWS_ALLOW_HTTP", "true"),
-            // No option of a store.
+            // Not options of a store.
             ("AWS_PROFILE", "x"),
             ("HOME", "/"),
         ];
@@ -1004,7 +1005,7 @@ mod tests {
         assert_eq!(all.len(), 19, "{all:?}");
         assert_eq!(left(&options(true, &[("region", "eu-west-1"), ("timeout", "9s")])), all);
         let keys = [("access_key_id", "a"), ("secret_access_key", "b")];
-        // The keys themselves are replaced by those that are given.
+        // The options replace these two themselves.
         let ids = ["aws_access_key_id", "aws_secret_access_key"];
         let customers = ["aws_sse_customer_key_base64", "aws_server_side_encryption"];
         let endpoints = ["aws_endpoint_url", "aws_endpoint_url_s3"];

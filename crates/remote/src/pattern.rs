@@ -17,21 +17,21 @@ const OPTIONS: glob::MatchOptions = glob::MatchOptions {
     require_literal_leading_dot: true,
 };
 
-/// The most that alternatives may stand for, …
+/// Maximum number of patterns that alternatives may expand to.
 const ALTERNATIVES_MAX: usize = 100_000;
-/// … in so many bytes, …
+/// Maximum size of these patterns, in bytes.
 const ALTERNATIVES_BYTES_MAX: usize = 64 << 20;
-/// … and in so many braces, each of which is a call.
+/// Maximum number of braces, each of which is a recursive call.
 const BRACES_MAX: usize = 256;
 
-/// The longest pattern of keys: a path has half of it at most, and a key less.
+/// Maximum length of a pattern of keys, in bytes: twice that of a path, and keys are shorter than paths.
 const PATTERN_BYTES_MAX: usize = 8 << 10;
 
 /// A pattern of keys, without alternatives.
 ///
-/// It means what it means to `glob` on a disk. A key is compared with all of a pattern's ways at once, character by
-/// character, so that the cost is the product of both lengths at most: `glob` itself tries one way after the other, and
-/// of `*a*a*a*a*b` there are more than anybody can wait for.
+/// It matches the same names as `glob` does on a disk. `glob` backtracks: it tries one way to match after the other,
+/// and `*a*a*a*a*b` has too many. This matcher tracks all ways at once, character by character, so that the cost is at
+/// most the product of both lengths.
 #[derive(Debug, Clone)]
 pub struct Pattern(Vec<Token>);
 
@@ -68,7 +68,7 @@ impl Pattern {
         let chars: Vec<char> = pattern.chars().collect();
         let (mut tokens, mut rest) = (Vec::new(), &chars[..]);
         while let [first, tail @ ..] = rest {
-            // `glob` has seen that `**` is a whole component, and that what is opened is closed.
+            // `glob` has checked that `**` is a whole component and that every `[` is closed.
             (tokens, rest) = match (first, tail) {
                 ('?', _) => (with(tokens, Token::AnyChar), tail),
                 ('*', ['*', '/', tail @ ..] | ['*', tail @ ..]) => {
@@ -78,7 +78,7 @@ impl Pattern {
                 ('[', _) => {
                     let is_within = tail.first() != Some(&'!');
                     let members = &tail[usize::from(!is_within)..];
-                    // A `]` at the beginning is a member.
+                    // A leading `]` is a member of the class.
                     let end = members.iter().skip(1).position(|c| *c == ']');
                     let end = end.map_or(members.len(), |end| end + 1);
                     let ranges = ranges(&members[..end]);
@@ -94,8 +94,8 @@ impl Pattern {
     /// Whether a key, or a folder without a `/` at its end, is one of those that it stands for.
     pub fn matches(&self, key: &str) -> bool {
         let Pattern(tokens) = self;
-        // Positions among the tokens that what was read of the key may have led to, and up to which character each of
-        // them is known to.
+        // `now` holds the token positions that the characters read so far may have reached. `known` holds, for each
+        // position, the number of the character after which it was last added.
         let (mut now, mut next) = (Vec::new(), Vec::new());
         let mut known = vec![0; tokens.len() + 1];
         let mut is_first = true;
@@ -131,7 +131,7 @@ impl Pattern {
         now.iter().any(|place| tokens[*place..].iter().all(is_free))
     }
 
-    /// Adds a position, and those behind tokens that stand for nothing here.
+    /// Adds a position, and the positions reachable from it by tokens that match the empty string.
     fn reach(
         &self,
         place: usize,
@@ -158,7 +158,7 @@ fn with(mut tokens: Vec<Token>, token: Token) -> Vec<Token> {
     tokens
 }
 
-/// `a-cx` as ranges of characters.
+/// Parses the members of a class, such as `a-cx`, as ranges of characters.
 fn ranges(members: &[char]) -> Vec<(char, char)> {
     let (mut found, mut rest) = (Vec::new(), members);
     while let [first, tail @ ..] = rest {
@@ -172,7 +172,7 @@ fn ranges(members: &[char]) -> Vec<(char, char)> {
     found
 }
 
-/// So much of a long text as tells which one it is.
+/// Returns the first 60 characters of a text, for messages.
 fn start_of(text: &str) -> String {
     text.chars().take(60).collect()
 }
@@ -194,7 +194,7 @@ pub fn literal_prefix(pattern: &str) -> &str {
 /// `a{b,c}d` as `abd` and `acd`; alternatives may hold alternatives.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is never closed, and for more than 100,000, 64 MiB of them or 256 braces.
+/// [`Error::Usage`] for an unclosed brace, and for more than 100,000 alternatives, 64 MiB of them, or 256 braces.
 pub fn alternatives(pattern: &str) -> Result<Vec<String>> {
     if pattern.bytes().filter(|b| *b == b'{').count() > BRACES_MAX {
         let start = start_of(pattern);
@@ -392,11 +392,11 @@ mod tests {
 
     #[test]
     fn a_pattern_of_many_ways_is_compared_at_once() {
-        // `glob` has more than 10^20 ways to try.
+        // `glob` would try more than 10^20 ways.
         let pattern = Pattern::new(&format!("**/{}b/x", "*a".repeat(40))).unwrap();
         assert!(!pattern.matches(&format!("{}/x", "a".repeat(500))));
         assert!(pattern.matches(&format!("c/{}b/x", "a".repeat(500))));
-        // And would call itself once for each of these.
+        // `glob` would recurse once for each `*`.
         let pattern = Pattern::new(&"*?".repeat(4000)).unwrap();
         assert!(pattern.matches(&"a".repeat(4000)));
         assert!(!pattern.matches(&"a".repeat(3999)));
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn alternatives_take_no_more_than_their_share() {
-        // A call each would take more than the stack has.
+        // A recursive call for each brace would overflow the stack.
         for text in [
             "{".repeat(500_000) + &"}".repeat(500_000),
             "{a}".repeat(300_000),
@@ -450,7 +450,7 @@ mod tests {
             let error = alternatives(&text).unwrap_err().to_string();
             assert!(error.contains("256 braces") && error.len() < 200, "{error}");
         }
-        // 65,536 of a megabyte each.
+        // 65,536 alternatives of a mebibyte each.
         let long = format!("{}{}", "x".repeat(1 << 20), "{a,b}".repeat(16));
         assert!(alternatives(&long).unwrap_err().to_string().contains("too many alternatives"));
     }

@@ -23,22 +23,22 @@ use crate::error::{Error, Result};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of an answer that refuses so many bytes are read at most.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// The header with the client id.
+/// Name of the header with the client id.
 const CLIENT_ID: &str = "tidemill-client-id";
 
-/// A token, and the id by which the service knows the client's own requests again. Both are secrets.
+/// A token, and the id by which the service recognises the client's own requests. Both are secrets.
 #[derive(Clone, Copy)]
 pub struct Credentials<'a> {
     /// The token, which proves that the client may ask.
     pub token: &'a str,
-    /// The client id ([`new_client_id`]); none is sent without it.
+    /// The client id ([`new_client_id`]). If `None`, the header is not sent.
     pub client_id: Option<&'a str>,
 }
 
 /// Returns a new client id: 256 random bits as hexadecimal digits.
 ///
 /// # Errors
-/// [`std::io::Error`] where the system has no randomness.
+/// Returns an error if the system has no source of randomness.
 pub fn new_client_id() -> std::io::Result<String> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits)?;

@@ -1,17 +1,17 @@
 //! Rules for the storage options of a posted query.
 //!
-//! A confined master opens stores for whoever asks it. Three things must not happen by what is posted: the environment's
-//! credentials are sent to a host that the environment does not name, a file or a service of the machine is read, and
-//! the machine works without bound. So the options are a closed list ([`rule`]):
+//! A confined master opens stores for every client. A posted query must not send the environment's credentials to a
+//! host that the environment does not name, read a file or a service of the machine, or make the machine work without
+//! bound. So the options are a closed list ([`rule`]):
 //!
-//! - An endpoint needs credentials of the query's own, whole: a key and its secret, or `skip_signature=true`. So does
-//!   what says how signed requests travel and who pays for them (`allow_http`, `request_payer`).
-//! - Options that name files, proxies, certificates, roles or where credentials are fetched are refused, and so are those
-//!   that take the machine's disk and memory.
+//! - An endpoint needs complete credentials in the query: a key and its secret, or `skip_signature=true`. So do
+//!   `allow_http`, which allows signed requests without encryption, and `request_payer`, which makes the signer pay.
+//! - Options that name files, proxies, certificates, roles or sources of credentials are refused, and so are options
+//!   that use the machine's disk and memory.
 //! - Times, counts and sizes have a limit.
 //!
-//! What is not in a posted query comes from the environment, and [`StorageOptions::s3`](crate::StorageOptions) leaves out
-//! of that what does not go with the query's own credentials.
+//! The environment supplies options that a posted query does not set, except those that the query's own credentials
+//! replace ([`StorageOptions::s3`](crate::StorageOptions)).
 
 use std::time::Duration;
 
@@ -23,38 +23,38 @@ use crate::error::{Error, Result};
 use crate::guard::names_private_address;
 use crate::options::{Key, is_auto_value, is_plain, is_true, retries, seconds, size};
 
-/// The largest `max_retries`.
+/// Maximum of `max_retries`.
 const RETRIES_MAX: usize = 20;
-/// The longest `timeout`, `connect_timeout` and `retry_timeout`.
+/// Maximum of `timeout`, `connect_timeout` and `retry_timeout`.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// The largest `read_block`, of which a reader holds several.
+/// Maximum of `read_block`. A reader holds several blocks.
 const READ_BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// The largest `read_window`.
+/// Maximum of `read_window`.
 const READ_WINDOW_BYTES_MAX: u64 = 1 << 30;
 
-/// Names that the hint of a refusal lists.
+/// Allowed options, listed in the hint of a refusal.
 const ALLOWED: &str = "access_key_id, secret_access_key, session_token, region, default_region, endpoint, endpoint_url, \
      aws_endpoint_url_s3, virtual_hosted_style_request, skip_signature, unsigned_payload, request_payer, s3_express, \
      allow_http, connect_timeout, timeout, http1_only, http2_only, max_retries, retry_timeout, read_block, read_window";
 
-/// What a posted query may set an option to.
+/// The values that a posted query may set an option to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// Any value that the option can have.
+    /// Any valid value.
     Allowed,
-    /// The same, beside credentials of the query's own.
+    /// Any valid value, if the query has credentials of its own.
     WithCredentials,
-    /// Nothing.
+    /// No value.
     Refused,
     /// A time up to [`TIME_MAX`].
     Time,
     /// A number up to [`RETRIES_MAX`].
     Retries,
-    /// A size up to so many bytes, or `auto`.
+    /// A size up to this many bytes, or `auto`.
     Size(u64),
 }
 
-/// The rule of an option. One that a later release of `object_store` adds is refused until somebody judges it.
+/// Returns the rule of an option. Options that a later release of `object_store` adds are refused by default.
 fn rule(key: &Key) -> Rule {
     match key {
         Key::S3(
@@ -82,10 +82,11 @@ fn rule(key: &Key) -> Rule {
     }
 }
 
-/// Refuses options that a posted query may not set, by their names and values as they were written.
+/// Checks the names and values of a posted query's options, as written in the query.
 ///
 /// # Errors
-/// [`Error::Usage`] that names the option, without its value unless that is a number within a limit's reach.
+/// [`Error::Usage`] that names the option. It contains the value only if that is a time, count or size beyond its
+/// limit.
 pub(crate) fn check<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Result<()> {
     let mut found: Vec<(String, Key, &str)> = Vec::new();
     for (name, value) in pairs {
@@ -93,7 +94,7 @@ pub(crate) fn check<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Resu
         let key = name.parse::<Key>().ok().filter(|key| rule(key) != Rule::Refused);
         let Some(key) = key else { return Err(refused(&name)) };
         if let Some((other, ..)) = found.iter().find(|(_, other, _)| *other == key) {
-            // Of two spellings one would be judged, and the other used.
+            // With two spellings of an option, the check could see one and the store use the other.
             return Err(Error::usage(format!(
                 "storage options `{other}` and `{name}` are one option, which is given twice"
             )));
@@ -147,7 +148,7 @@ fn refused(name: &str) -> Error {
     let name = name.strip_prefix("aws_").unwrap_or(name);
     let what = match is_plain(name) {
         true => format!("storage option `{name}`"),
-        // It may be a value in the place of a name.
+        // The name may be a secret value that was written in the wrong place.
         false => "a storage option of an unknown name".to_owned(),
     };
     Error::usage_hint(
@@ -189,7 +190,7 @@ mod tests {
         check(pairs.iter().copied()).map_err(told)
     }
 
-    /// Every spelling of every option that `object_store` has, and our own, each with a value that it can have.
+    /// Checks every spelling of every option of `object_store`, and of our own, each with a valid value.
     #[test]
     fn every_option_has_a_rule_in_every_spelling() {
         let keys = [("access_key_id", "own-id"), ("secret_access_key", "own-secret")];
@@ -206,7 +207,7 @@ mod tests {
             }
         };
         let refused = |names: &[&str]| check(names, "hush-hush", false, false);
-        // Credentials go together, and are judged below.
+        // A test below checks credentials, which belong together.
         check(
             &["aws_region", "region", "aws_default_region", "default_region"],
             "eu-west-1",
@@ -287,7 +288,7 @@ mod tests {
             "proxy_excludes",
             "randomize_addresses",
             "user_agent",
-            // No options at all.
+            // Unknown options.
             "aws_aws_region",
             "no_such_option",
             "",
@@ -323,7 +324,7 @@ mod tests {
         check(&[id, ("secret_access_key", "")], own);
         check(&[("access_key_id", ""), secret], own);
         check(&[("session_token", "hush")], own);
-        // A signature that is not skipped is the cluster's.
+        // Without `skip_signature=true`, the cluster would sign the requests.
         check(&[("skip_signature", "false")], own);
         check(&[("skip_signature", "hush")], own);
         check(&[("skip_signature", "true"), ("aws_skip_signature", "false")], Some("given twice"));

@@ -61,9 +61,9 @@ pub enum End {
 }
 
 impl Bucket {
-    /// The bucket as options and environment describe it, under a name that can be one. Costs no request, unless credentials
-    /// are to come from the machine's metadata service: those are asked for at once, so that a
-    /// machine without one is told so and not waited for.
+    /// Opens the bucket that options and environment describe, and checks its name. Sends no request, unless
+    /// credentials come from the machine's metadata service. These are fetched at once, so that a machine without the
+    /// service fails early instead of waiting.
     ///
     /// # Errors
     /// [`Error::Usage`] for options that make no sense, [`Error::Remote`] if there are no

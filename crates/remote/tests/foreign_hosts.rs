@@ -1,7 +1,7 @@
-//! Credentials of the environment reach the environment's own store, and no other host.
+//! Tests that credentials of the environment reach the environment's own store, and no other host.
 //!
-//! A process has one environment, so each case runs in a process of its own: this test binary once more, as [`child`]. It
-//! opens an object by the options that it is given; servers on loopback record what reaches them.
+//! A process has one environment, so each case runs in its own process: the test binary again, as [`child`]. The child
+//! opens an object with the given options, and servers on loopback record the requests that reach them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex};
 use tidemill_remote::files::{Settings, open};
 use tidemill_remote::{StorageOptions, guard};
 
-/// What the child is told: whether options are `posted` or its `own`, whether it is `confined`, whether it is a `worker` who
-/// is told them, the URL, and `NAME=VALUE` lines.
+/// Variable with the child's instructions. The first line has the words `posted` (options of a posted query),
+/// `confined` (a guarded process) and `worker` (options passed on to a worker). The second is the URL; options follow
+/// as `NAME=VALUE` lines.
 const ASKED: &str = "TIDEMILL_TEST_ASKED";
-/// How the child says what came of it.
+/// Prefix of the line on which the child prints the outcome.
 const CAME: &str = "came of it: ";
 
 const ENVIRONMENT: [(&str, &str); 6] = [
@@ -26,7 +27,7 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("AWS_REGION", "eu-west-1"),
 ];
 
-/// A server that has nothing, or points elsewhere, and records the heads of all requests.
+/// A server that gives the same response to every request, and records the heads of all requests.
 struct Recorder {
     url: String,
     heads: Arc<Mutex<Vec<String>>>,
@@ -45,7 +46,7 @@ impl Recorder {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
-                // Each connection is noted before anything is answered.
+                // A thread for each connection; `record` stores the head before it responds.
                 std::thread::spawn(move || record(&stream, &shared, answer));
             }
         });
@@ -64,13 +65,13 @@ impl Recorder {
 fn record(mut stream: &TcpStream, heads: &Mutex<Vec<String>>, answer: &str) {
     let mut head = String::new();
     let mut reader = BufReader::new(stream);
-    // What is no text is no request, but somebody came all the same.
+    // Record a connection even if it sends no text, such as a TLS handshake.
     while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|count| count > 0) {}
     heads.lock().unwrap().push(head);
     let _ = stream.write_all(answer.as_bytes());
 }
 
-/// What comes of opening a URL by these options, in an environment that has these variables beside its credentials.
+/// Opens a URL in a child process and returns the outcome. The child's environment has [`ENVIRONMENT`] and `more`.
 fn asked(how: &str, url: &str, options: &[(&str, &str)], more: &[(&str, &str)]) -> String {
     let options: String = options.iter().map(|(name, value)| format!("\n{name}={value}")).collect();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -109,7 +110,7 @@ fn child() {
         }
     };
     let came = options.and_then(|mut options| {
-        // A host that is not there is not asked again.
+        // Do not retry hosts that do not exist.
         options.set("max_retries", "0")?;
         if how.ends_with("worker") {
             let told = options.for_workers();
@@ -124,7 +125,7 @@ fn child() {
     }
 }
 
-/// That nothing of the environment's credentials is among what was recorded.
+/// Asserts that no recorded request contains credentials of the environment.
 fn assert_foreign(heads: &[String], case: &str) {
     for head in heads {
         assert!(!head.contains("environment"), "{case}: {head}");
@@ -162,7 +163,7 @@ fn keys_of_its_own_leave_the_environments_token_behind() {
             ("access_key_id", "own-id"),
             ("secret_access_key", "own-secret"),
         ];
-        // What is encrypted by a customer's key is so wherever somebody goes with keys of the own environment.
+        // Options that are not posted keep the environment's customer key, so override it with plain encryption.
         let more = [("AWS_SERVER_SIDE_ENCRYPTION", "AES256")];
         let more = if how.contains("posted") { &more[..0] } else { &more };
         let came = asked(how, "s3://b/k.csv", &options, more);
@@ -197,7 +198,7 @@ fn a_token_of_its_own_is_the_one_that_is_sent() {
 }
 
 #[test]
-fn what_is_not_signed_has_nothing_of_the_environment() {
+fn unsigned_requests_carry_no_environment_credentials() {
     for how in ["own", "posted", "confined, posted"] {
         let foreign = Recorder::start();
         let options = [
@@ -329,7 +330,7 @@ fn a_region_leads_nobody_to_another_host() {
 }
 
 #[test]
-fn what_travels_without_encryption_is_for_the_environment_to_say() {
+fn allow_http_and_request_payer_need_own_credentials() {
     let own = Recorder::start();
     let more = [("AWS_ENDPOINT_URL", own.url.as_str())];
     let came = asked("posted", "s3://b/k.csv", &[("allow_http", "true")], &more);
@@ -352,7 +353,7 @@ fn a_web_identity_is_shown_to_no_other_host() {
         ("AWS_ENDPOINT_URL", foreign.url.as_str()),
         ("AWS_ALLOW_HTTP", "true"),
     ];
-    // The environment's endpoint is kept, but its role is asked for at a host that the region names.
+    // The environment's endpoint stays in use, but the request for its role goes to a host that the region names.
     let region = format!("x@{}/", foreign.place());
     for region in [region.as_str(), "s3"] {
         let came = asked("posted", "s3://b/k.csv", &[("region", region)], &more);
@@ -385,7 +386,7 @@ fn addresses_of_the_machine_alone_are_not_asked_by_any_client() {
             assert!(came.contains(refused), "{how}, {url}: {came}");
         }
     }
-    // Not where the environment names one either.
+    // An endpoint of the environment at such an address is refused too.
     let more = [("AWS_ENDPOINT_URL", "http://169.254.169.254"), ("AWS_ALLOW_HTTP", "true")];
     let came = asked("confined, posted", "s3://b/k.csv", &[], &more);
     assert!(came.contains(refused), "{came}");

@@ -100,10 +100,11 @@ impl AskedSource {
         !self.exec.is_empty()
     }
 
-    /// The source that is asked for, whose storage options are those of a posted query.
+    /// Returns the source, with the storage options checked as those of a posted query.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what this release does not know, and for storage options that a posted query may not set.
+    /// [`Error::Usage`] for names that this release does not know, and for storage options that a posted query may not
+    /// set.
     pub fn spec(self) -> Result<SourceSpec> {
         let storage_options = StorageOptions::posted(self.storage_options)?;
         let mut options = self.options;
@@ -196,7 +197,7 @@ mod tests {
         let json = serde_json::to_string(&AskedSource::new(&spec).unwrap()).unwrap();
         let start = json.find("\"schema\":\"").unwrap() + "\"schema\":\"".len();
         let digits = start..start + json[start..].find('"').unwrap();
-        // Each digit another, and the text cut behind it: columns or an error, and never a panic.
+        // Change each digit, and truncate the text at each digit: the result is columns or an error, never a panic.
         for at in digits.clone() {
             for digit in ['0', '7', 'f'] {
                 let mut damaged = json.clone();

@@ -768,7 +768,7 @@ pub(crate) mod ipc {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SchemaRef, D::Error> {
         let text = String::deserialize(from)?;
         let bytes = bytes_of(&text).ok_or_else(|| D::Error::custom("no hexadecimal digits"))?;
-        // Arrow panics at types that are none, and whoever sent them is not trusted.
+        // The sender is not trusted, and Arrow panics on invalid types.
         let read = panics::catch(|| StreamReader::try_new(&bytes[..], None));
         let stream = read.map_err(|_| D::Error::custom("no columns of this release"))?;
         Ok(stream.map_err(D::Error::custom)?.schema())

@@ -21,7 +21,7 @@ pub(crate) const SPLIT_BYTES_MIN: u64 = 1 << 20;
 pub(crate) const SPLIT_BYTES_MAX: u64 = 32 << 20;
 /// … of which there are about so many at most.
 const SPLITS_MAX: u64 = 1 << 18;
-/// And so many where a size was asked for, as all of them are listed.
+/// Maximum number of splits if a size was requested, because all of them are listed.
 const ASKED_SPLITS_MAX: u64 = 1 << 22;
 /// Where there are more files than these, row groups of those that are elsewhere are not cut: what lies where in
 /// them takes a request for each file.
@@ -173,7 +173,8 @@ pub fn sampled_target_bytes(total: u64, is_text: bool) -> u64 {
     least.max(total / SPLITS_MAX)
 }
 
-/// The size that splits of `total` bytes aim at where `asked` was asked for: more, rather than 4,194,304 splits.
+/// Returns the target size of splits of `total` bytes if a size of `asked` was requested. The target is larger than
+/// `asked` if there would be more than [`ASKED_SPLITS_MAX`] splits.
 pub(crate) fn asked_target_bytes(asked: u64, total: u64) -> u64 {
     asked.max(total / ASKED_SPLITS_MAX)
 }

@@ -7,8 +7,8 @@ extra ``tidemill[ray]`` and is imported when it is asked for.
 - ``_actor``: what is an actor? It holds the engine.
 - ``_master``: how does one stay that answers at once?
 - ``_service``: what does it answer over HTTP?
-- ``_job_queue``: whose turn is it at a master, and who is suspended?
-- ``_delivery``: how are bytes sent to a client that may stop reading?
+- ``_job_queue``: the queue of a master's jobs, with priorities, limits and suspension.
+- ``_delivery``: non-blocking delivery of an answer to a client that may stop reading.
 - ``_files``: how does a file that programs find by name come to each machine once?
 """
 

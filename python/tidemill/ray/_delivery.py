@@ -1,10 +1,11 @@
-"""The bytes of an answer on their way to a client, which may stop reading at any time.
+"""Non-blocking delivery of an answer to a client that may stop reading at any time.
 
-Nothing here blocks for longer than it is told to: what the client's socket does not take is kept,
-and is offered again. A client that does not take it within a limit is stalled. A client that closes
-its end, or its half of the connection, is gone: it has sent all of its request before.
+A `Delivery` keeps bytes that the client's socket does not take, and sends them later. No call
+blocks for longer than its caller allows. A client that does not take the bytes within a limit is
+stalled. A client that closes the connection, or its half of it, is gone: it has sent all of its
+request before.
 
-Sockets are waited for with ``poll``, as ``select`` knows no descriptors above 1023.
+It waits with ``poll``, because ``select`` does not support descriptors above 1023.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 #: A client that takes this many bytes within the limit is not stalled.
 _PROGRESS_BYTES = 1 << 20
 
-#: Bytes that are read at once of what a client sends behind its request, to be thrown away.
+#: Maximum number of bytes received and discarded at once after the request.
 _DISCARD_BYTES = 64 << 10
 
 
@@ -37,11 +38,11 @@ class Delivery:
     Parameters
     ----------
     connection : socket
-        A connection, plain or with TLS, whose request was read. It does not block from now on.
+        A connection, plain or with TLS, whose request was read. It becomes non-blocking.
     limit_seconds : float
-        The most time for a client to take what is pending, or a mebibyte of it.
+        Maximum time for a client to take all pending bytes, or a mebibyte of them.
     clock : callable, optional
-        Seconds of a clock that never goes back.
+        A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -56,25 +57,25 @@ class Delivery:
         self._pending: collections.deque[memoryview] = collections.deque()
         self._pending_since = 0.0
         self._taken_bytes = 0
-        # What TLS waits for before it sends more, where that is to read.
+        # True if TLS has to receive data before it can send more.
         self._needs_input = False
         self._poll = select.poll()
         connection.setblocking(False)
 
     @property
     def is_pending(self) -> bool:
-        """Whether bytes wait for the client."""
+        """True while bytes wait for the client."""
         return bool(self._pending)
 
     def add(self, data: bytes) -> None:
-        """Put bytes behind those that are pending."""
+        """Append bytes to the pending ones."""
         if not self._pending:
             self._pending_since, self._taken_bytes = self._clock(), 0
         if data:
             self._pending.append(memoryview(data))
 
     def flush(self) -> bool:
-        """Send what the socket takes; return whether nothing is pending any more.
+        """Send as many bytes as the socket takes; return true if no bytes are pending any more.
 
         Raises `ClientGoneError` for a lost connection, and `ClientStalledError` past the limit.
         """
@@ -105,7 +106,7 @@ class Delivery:
         return False
 
     def wait(self, seconds: float) -> None:
-        """Wait until more can be sent, the client is gone, or the time is over.
+        """Wait until the socket takes more bytes, the client is gone, or the time is over.
 
         Raises `ClientGoneError`.
         """
@@ -117,7 +118,7 @@ class Delivery:
                 self._discard_input()
 
     def check(self) -> None:
-        """Look whether the client is still there, without waiting.
+        """Check that the client is still connected, without waiting.
 
         Raises `ClientGoneError`.
         """
@@ -129,7 +130,7 @@ class Delivery:
         return [happened for _, happened in self._poll.poll(seconds * 1000)]
 
     def _discard_input(self) -> None:
-        """Throw away what the client sends behind its request; notice its end."""
+        """Discard bytes that the client sends after its request; detect that it is gone."""
         self._needs_input = False
         try:
             received = self._connection.recv(_DISCARD_BYTES)

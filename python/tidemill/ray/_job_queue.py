@@ -1,4 +1,4 @@
-"""The jobs of a master: whose turn it is, who is suspended, and who may see them.
+"""The queue of a master's jobs, with priorities, limits and suspension.
 
 ::
 
@@ -7,14 +7,14 @@
        │           ▼
        └────── suspended
 
-A job waits for a place, and the highest priority goes first. Jobs of a higher priority have more
-places, so that one is never kept from starting by those below. A running job whose client does not
-read is suspended: its place is free for the next job. Once the client has read what was sent, the
-job waits again, before all that came later. Suspended jobs keep what they have in memory, so that
-their number is bounded: beyond it one is ended, of the peer that has the most of them the one whose
-client has not read for the longest.
+A job waits for a place, and the highest priority goes first. Higher priorities have more places, so
+that jobs of lower priorities never block them. A running job whose client does not read is
+suspended, which frees its place for the next job. Once the client has read all sent bytes, the job
+waits again, before later jobs of its priority. Suspended jobs keep their memory, so their number is
+limited. Beyond the limit the queue evicts a job of the peer with the most suspended jobs: the one
+whose client has not read for the longest.
 
-A peer is the address of a client's machine. Its jobs are bounded in number, whatever their state.
+A peer is the address of a client's machine. Each peer has a maximum number of jobs in any state.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-#: Running jobs by priority: low, normal, high.
+#: Number of running jobs at which no further job of priority low, normal or high starts.
 RUNNING_MAX = (4, 8, 12)
 
-#: Jobs that wait for their first turn.
+#: Maximum number of jobs that wait for their first turn.
 WAITING_MAX = 64
 
-#: Jobs that are suspended, or wait again after they were.
+#: Maximum number of jobs that are suspended, or wait again after a suspension.
 SUSPENDED_MAX = 12
 
-#: Jobs of a peer, in any state. Beyond it a request is answered with 429.
+#: Maximum number of jobs of a peer. Further requests are refused with 429.
 JOBS_PER_PEER_MAX = 32
 
-#: Jobs that have ended and are still listed.
+#: Maximum number of ended jobs that are listed.
 ENDED_MAX = 100
 
 PRIORITIES = ("low", "normal", "high")
@@ -76,7 +76,7 @@ class Answering(Protocol):
         """Begin the run."""
 
     def next(self, seconds: float) -> bytes | None:
-        """Give the next frames; empty bytes where there are none yet, None after the last."""
+        """Return the next frames; empty bytes if there are none yet, None after the last."""
 
     def cancel(self) -> None:
         """End the run."""
@@ -85,46 +85,47 @@ class Answering(Protocol):
         """Take the answer as it stands for the result."""
 
     def has_ended(self) -> bool:
-        """Whether the last frame was given."""
+        """Return true once `next` has returned the last frame."""
 
     def has_failed(self) -> bool:
-        """Whether the last frame tells of an error."""
+        """Return true if the last frame is an error."""
 
     def began(self, id: int, /) -> bytes:
-        """Give the frame that tells a job's number."""
+        """Return the frame with a job's number."""
 
     def waiting(self, before: int, /) -> bytes:
-        """Give the frame that tells how many jobs have their turn before."""
+        """Return the frame with the number of jobs that come first."""
 
     def failed(self, why: str, /) -> bytes:
-        """Give the frame that tells of an error of the master."""
+        """Return the frame with an error of the master."""
 
 
 @dataclass(frozen=True)
 class Asker:
     """The client behind a request."""
 
-    #: The address of its machine; of IPv6, its network.
+    #: The address of the client's machine; for IPv6, its /64 network.
     peer: str
-    #: Secret by which a client's own jobs are known again, if it sent one.
+    #: Secret that identifies the client's own jobs; empty if the client sent none.
     client_id: str = ""
-    #: Whether it has the admin token.
+    #: True if the request has the admin token.
     is_admin: bool = False
 
     def owns(self, job: Job) -> bool:
-        """Whether a job is this client's own."""
+        """Return true if a job is this client's own."""
         mine, theirs = self.client_id.encode(), job.asker.client_id.encode()
         return bool(mine) and hmac.compare_digest(mine, theirs)
 
     def may_change(self, job: Job) -> bool:
-        """Whether this client may see and end a job."""
+        """Return true if this client may see and end a job."""
         return self.is_admin or self.owns(job)
 
 
 def peer_of(address: str) -> str:
-    """Return the peer of an IP address: the address, or its /64 network of IPv6.
+    """Return the peer of an IP address: the address; for IPv6, its /64 network.
 
-    A machine may have all addresses of such a network, and of the loopback network, to itself.
+    One machine may have all addresses of such a network, so they count as one peer. So do all
+    addresses of the loopback network.
     """
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
@@ -138,27 +139,27 @@ def peer_of(address: str) -> str:
 
 @dataclass(eq=False)
 class Job:
-    """A question, from its arrival until it is forgotten."""
+    """A question, from its arrival until it leaves the list of ended jobs."""
 
     number: int
     asker: Asker
     verb: str
     priority: int
     shown: str
-    #: None once it has ended.
+    #: The run; None once the job has ended.
     answering: Answering | None
     came: float
     state: str = "waiting"
     ended: float | None = None
-    #: Since when its client has not read, while it is suspended.
+    #: Time of the suspension, while the job is suspended.
     suspended_since: float | None = None
-    #: Whether it was suspended and waits for a place again.
+    #: True if the job was suspended and waits for a place again.
     is_resuming: bool = False
-    #: Why the queue ends it, if it does.
+    #: The reason why the queue ends the job; None unless it does.
     eviction: str | None = None
 
     def described(self, asker: Asker, now: float) -> dict[str, Any]:
-        """Describe it to an asker: statement and peer only to those who may see them."""
+        """Return a description for an asker, without statement and peer unless it may see them."""
         until = now if self.ended is None else self.ended
         is_seen = asker.may_change(self)
         return {
@@ -178,7 +179,7 @@ def _order(job: Job) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class QueueLimits:
-    """Maximum counts of jobs."""
+    """Maximum numbers of jobs."""
 
     running: tuple[int, int, int] = RUNNING_MAX
     waiting: int = WAITING_MAX
@@ -188,7 +189,7 @@ class QueueLimits:
 
 @dataclass(eq=False)
 class JobQueue:
-    """The jobs of a master and their turns; any thread may call it."""
+    """The queue of a master's jobs. Its methods are thread-safe."""
 
     limits: QueueLimits = field(default_factory=QueueLimits)
     clock: Callable[[], float] = time.monotonic
@@ -203,9 +204,9 @@ class JobQueue:
         self._ended_count = 0
 
     def enter(self, answering: Answering, asker: Asker) -> Job:
-        """Take a job, which waits for its turn.
+        """Add a job, which waits for its turn.
 
-        Raises `RefusedError` where the peer has too many jobs (429) or too many wait (503).
+        Raises `RefusedError` if the peer has too many jobs (429) or too many jobs wait (503).
         """
         with self._changed:
             own = sum(job.asker.peer == asker.peer for job in self._present())
@@ -230,7 +231,7 @@ class JobQueue:
             return job
 
     def wait_for_turn(self, job: Job, seconds: float) -> int | None:
-        """Wait for a job's turn for a while; None once it has come, else how many are before."""
+        """Wait for a job's turn for some time; return None if it has come, else the jobs before."""
         with self._changed:
             if job.state != "running":
                 self._changed.wait(seconds)
@@ -241,7 +242,7 @@ class JobQueue:
     def suspend(self, job: Job) -> None:
         """Free the place of a running job whose client does not read.
 
-        Where too many are suspended, one is evicted, which may be the job itself.
+        If too many jobs are suspended, one of them is evicted, possibly this one.
         """
         with self._changed:
             self._running.remove(job)
@@ -267,7 +268,7 @@ class JobQueue:
             self._changed.notify_all()
 
     def resume(self, job: Job) -> None:
-        """Have a suspended job wait for a place again, before all that came later.
+        """Make a suspended job wait for a place again, before later jobs of its priority.
 
         Its client reads again, so an eviction that was not carried out yet does not apply.
         """
@@ -279,10 +280,10 @@ class JobQueue:
             self._admit()
 
     def _admit(self) -> None:
-        """Give free places to those who wait, the first in order first."""
+        """Start waiting jobs in order, as long as there are places."""
         for job in sorted(self._waiting, key=_order):
             if len(self._running) >= self.limits.running[job.priority]:
-                # Those behind it have no more places than it has.
+                # Later jobs have no higher priority, so they have no place either.
                 break
             self._waiting.remove(job)
             self._running.append(job)
@@ -290,7 +291,7 @@ class JobQueue:
             self._changed.notify_all()
 
     def leave(self, job: Job, state: str) -> None:
-        """Note the end of a job."""
+        """Record the end of a job."""
         with self._changed:
             for jobs in (self._waiting, self._running, self._suspended):
                 if job in jobs:
@@ -301,9 +302,9 @@ class JobQueue:
             self._admit()
 
     def is_enough(self, number: int, asker: Asker) -> None:
-        """Have a job take its answer as it stands.
+        """Make a job stop reading and answer with the rows read so far.
 
-        Raises `RefusedError` where there is no such job (404), or it is not the asker's (403).
+        Raises `RefusedError` if there is no such job (404), or it is not the asker's (403).
         """
         with self._changed:
             job = next((job for job in self._present() if job.number == number), None)
@@ -320,7 +321,7 @@ class JobQueue:
             job.answering.is_enough()
 
     def described(self, asker: Asker) -> list[dict[str, Any]]:
-        """Describe all known jobs to an asker, the newest first."""
+        """Return descriptions of all known jobs for an asker, the newest first."""
         with self._changed:
             jobs = sorted([*self._present(), *self._ended], key=lambda job: -job.number)
             now = self.clock()

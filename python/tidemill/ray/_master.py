@@ -63,8 +63,8 @@ def up(
     """Start a master and its workers on a cluster, which stay until `down`.
 
     Its two tokens are left in the state folder, where only you may read them, so that
-    ``on="master"`` needs no more on this machine. The query token asks queries; the admin token
-    also ends the master and shows what others ask.
+    ``on="master"`` needs no token on this machine. The query token allows queries; the admin token
+    also allows ending the master and reading the statements of others.
 
     Parameters
     ----------
@@ -81,11 +81,11 @@ def up(
     certificate, key : path or str, optional
         Files with the certificate for TLS, with those that vouch for it, and with its key.
     token_file : path or str, optional
-        A file to write the query token to, for those who may ask. Only you may read it.
+        A file to write the query token to, for the users of the master. Only you may read it.
     admin_token_file : path or str, optional
         A file to write the admin token to, which only you may read.
     max_jobs_per_peer : int, optional
-        Maximum count of jobs that one client address has at the master at once. Default: 32.
+        Maximum number of jobs of one client address at the same time. Default: 32.
     allow_programs : bool, optional
         Let those who ask run programs (``exec``) on the cluster, as the user that it runs as.
         Default: false.
@@ -181,8 +181,8 @@ def down(
 ) -> None:
     """End a master, its workers and what they run.
 
-    This needs the admin token: that of `admin_token_file`, of the variable
-    ``TIDEMILL_ADMIN_TOKEN``, or what `up` has left in the state folder.
+    This needs the admin token, from `admin_token_file`, the variable ``TIDEMILL_ADMIN_TOKEN``, or
+    the state folder, where `up` leaves it.
 
     Parameters
     ----------
@@ -235,9 +235,9 @@ def jobs(
 ) -> list[dict[str, Any]]:
     """List what a master runs, what waits for its turn, and the last that have ended.
 
-    The admin token shows all statements and who asks them, the query token your own. It is that of
-    `admin_token_file`, of the variable ``TIDEMILL_ADMIN_TOKEN``, or what `up` has left in the state
-    folder.
+    With the admin token the list has all statements and client addresses, with the query token
+    only your own. The admin token comes from `admin_token_file`, the variable
+    ``TIDEMILL_ADMIN_TOKEN``, or the state folder, where `up` leaves it.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ class Master:
         self._workers: RayWorkers | None = None
 
     def start(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Start workers, and listen. Tokens are made here, and are told to who has asked alone."""
+        """Start workers, and listen. Creates the tokens, and gives them to the caller alone."""
         from tidemill.ray._job_queue import JOBS_PER_PEER_MAX, QueueLimits
         from tidemill.ray._service import Service, ServiceLimits
 

@@ -4,11 +4,11 @@ A request is read within a time and a size, its token is compared before anythin
 looked at, and a connection has one request. What is posted is judged by the engine, waits for its
 turn, and is answered in pieces while it runs; a client that closes its connection ends it.
 
-- ``_job_queue``: whose turn is it, and who may see a job?
-- ``_delivery``: how are bytes sent to a client that may stop reading?
+- ``_job_queue``: the queue of jobs, with priorities, limits and suspension.
+- ``_delivery``: non-blocking delivery of an answer to a client that may stop reading.
 
-There are two tokens. The query token asks queries; the admin token also ends the master and shows
-the statements and addresses of all clients.
+There are two tokens. The query token allows queries; the admin token also allows ending the master
+and reading the statements and addresses of all clients.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _BODY_BYTES_MAX = 1 << 20
 #: A request is there within so many seconds.
 _REQUEST_SECONDS = 10.0
 
-#: An answer that is no job's is taken within so many seconds.
+#: Timeout for a client to take an answer other than a job's, in seconds.
 _ANSWER_SECONDS = 10.0
 
 #: Maximum time that a refusal waits for the rest of its request, in seconds.
@@ -92,15 +92,15 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """What a service takes of its clients."""
+    """Limits of a service on its clients."""
 
     queue: QueueLimits = field(default_factory=QueueLimits)
-    #: Requests of a peer that are being read or answered, those of its jobs among them.
+    #: Maximum number of a peer's open requests, including those of its jobs.
     requests_per_peer: int = 128
-    #: Seconds that a client may leave bytes unread before its job is suspended.
+    #: Time that a client may leave bytes unread before its job is suspended.
     grace_seconds: float = 1.0
-    #: Seconds after which a client that does not read is disconnected: a person may look at the
-    #: first page in between.
+    #: Time after which a client that does not read is disconnected. It is long, because a user may
+    #: look at the first page in between.
     read_seconds: float = 600.0
 
 
@@ -232,7 +232,7 @@ class _Handler(socketserver.BaseRequestHandler):
     def _judge_token(self, request: _Request) -> Asker:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         given = token.strip().encode("latin-1")
-        # Both are compared, so that the time says nothing.
+        # Compare with both tokens, so that the time does not reveal which one matched.
         is_query = hmac.compare_digest(given, self.server.token)
         is_admin = hmac.compare_digest(given, self.server.admin_token)
         if scheme.lower() != "bearer" or not (is_query or is_admin):
@@ -287,7 +287,8 @@ class _Handler(socketserver.BaseRequestHandler):
             _JobAnswer(service, self.request, job, answering).run()
         except ClientStalledError as stalled:
             _LOG.warning("job %d of %s: %s; disconnected", job.number, asker.peer, stalled)
-            # What the client has not read is thrown away, rather than kept for it by the system.
+            # Reset the connection, so that the system discards the unread bytes instead of keeping
+            # them for the client.
             reset = struct.pack("ii", 1, 0)
             self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
 
@@ -317,7 +318,7 @@ class _JobAnswer:
     def run(self) -> None:
         """Wait for the job's turn, run it, and send its frames.
 
-        Raises `ClientGoneError` and `ClientStalledError`; the job has left the queue by then.
+        Raises `ClientGoneError` and `ClientStalledError`, after the job has left the queue.
         """
         service, job, answering = self._service, self._job, self._answering
         state = "cancelled"
@@ -341,7 +342,7 @@ class _JobAnswer:
                 failed = True
                 self._add(answering.failed(str(error)))
                 self._deliver(workers, is_last=True)
-            # A client may close its connection behind the last frame.
+            # Set the state first: a client may close its connection after the last frame.
             state = "failed" if failed else "done"
             self._delivery.add(b"0\r\n\r\n")
             self._deliver(workers, is_last=True)
@@ -354,7 +355,7 @@ class _JobAnswer:
             service.queue.leave(job, state)
 
     def _add(self, frames: bytes) -> None:
-        # As one write: a small one would wait until the client has acknowledged the one before.
+        # Send one write: small writes would wait until the client acknowledges the previous one.
         self._delivery.add(b"%x\r\n" % len(frames) + frames + b"\r\n")
 
     def _wait_for_turn(self) -> None:
@@ -368,9 +369,9 @@ class _JobAnswer:
                 self._delivery.flush()
 
     def _deliver(self, workers: _JobWorkers, *, is_last: bool) -> None:
-        """Send what is pending; suspend the job while its client does not read.
+        """Send the pending bytes; suspend the job while its client does not read.
 
-        Behind the last frames it needs no place any more.
+        After the last frames the job does not wait for a place again.
         """
         if self._flush_within(self._service.limits.grace_seconds):
             return
@@ -388,7 +389,7 @@ class _JobAnswer:
             workers.resume()
 
     def _flush_within(self, seconds: float) -> bool:
-        """Send what is pending within a time; return whether nothing is pending any more."""
+        """Send the pending bytes within a time; return true if none are pending any more."""
         clock = self._service.clock
         until = clock() + seconds
         while not self._delivery.flush():
@@ -444,8 +445,8 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.answering = answering
         self.clock = clock
         self.queue = JobQueue(self.limits.queue, clock)
-        # Each that has begun merges within its share, suspended ones too; the workers have memory
-        # of their own.
+        # Each running or suspended job merges within its share of the memory; the workers have
+        # memory of their own.
         begun_max = max(self.limits.queue.running) + self.limits.queue.suspended
         share = _tidemill.memory_bytes("50%") // begun_max
         self.memory_bytes = max(share, 64 << 20)
@@ -485,7 +486,7 @@ class Service(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     @contextlib.contextmanager
     def counted(self, asker: Asker) -> Iterator[None]:
-        """Count a request for its peer, and refuse it where the peer has too many."""
+        """Count a request of a peer, and refuse it if the peer has too many."""
         most = self.limits.requests_per_peer
         with self._lock:
             if self._requests[asker.peer] >= most and not asker.is_admin:

@@ -197,12 +197,12 @@ class _Job:
     calls: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_TOOK))
     #: Why it cannot be done, if an actor says so.
     refused: Exception | None = None
-    #: Set while none of its tasks are dealt.
+    #: Set while the job is suspended and none of its tasks are dealt.
     suspended: threading.Event = field(default_factory=threading.Event)
 
     @property
     def has_dealable_tasks(self) -> bool:
-        """Whether it has tasks that an actor may be given."""
+        """True if an actor may be given a task of this job."""
         return bool(self.waiting) and not self.suspended.is_set()
 
     def wait(self, task: _Task) -> None:
@@ -280,7 +280,7 @@ class RayJob:
         self._job: _Job | None = None
 
     def suspend(self) -> None:
-        """Deal none of the query's tasks until `resume`; actors do what they have at hand."""
+        """Deal none of the query's tasks until `resume`; actors finish the tasks that they have."""
         self._suspended.set()
 
     def resume(self) -> None:
@@ -409,11 +409,11 @@ class RayWorkers:
             if time.monotonic() - self._looked < _NEW_SECONDS:
                 return
             self._looked = time.monotonic()
-        # The cluster's control store may take its time.
+        # Without the lock: the cluster's control store may be slow.
         nodes = self._ray.nodes()
         with self._lock:
             for actor in self._add_new(nodes):
-                # It is given nothing until it is there.
+                # A new actor gets no tasks until it has answered.
                 self._places.append(("", 0, ""))
                 self._coming[self._is_ready(actor)] = (actor, None)
 
@@ -541,10 +541,10 @@ class RayWorkers:
         priority: int = 1,
         suspended: threading.Event | None = None,
     ) -> _Job:
-        """Take a job, whose tasks are handed in behind this.
+        """Add a job. Its tasks are submitted after this call.
 
-        Other queries deal meanwhile: whatever is asked of the cluster here is waited for without
-        the lock.
+        Waits for the cluster without holding the lock, so that other queries can deal tasks
+        meanwhile.
         """
         if files and not self.shelf.reads:
             # Before Ray's own, which was told earlier.
@@ -563,9 +563,9 @@ class RayWorkers:
         return begun
 
     def _check(self, job: _Job, paths: Sequence[str]) -> None:
-        """Look whether each machine sees the paths; who does not answer is given nothing yet.
+        """Check that each machine sees the paths; actors that do not answer get no tasks yet.
 
-        The lock is not held while actors are waited for, and they do tasks of other jobs meanwhile.
+        Waits for the actors without holding the lock; they can run tasks of other jobs meanwhile.
         """
         with self._lock:
             asked = {
@@ -581,12 +581,12 @@ class RayWorkers:
                 self._has_answered(call, asked[call], job)
 
     def _has_come(self, call: Any) -> None:
-        """Take an actor that was waited for."""
+        """Handle the answer of an actor that was late."""
         actor, job = self._coming.pop(call)
         self._has_answered(call, actor, job)
 
     def _has_answered(self, call: Any, actor: int, job: _Job | None) -> None:
-        """Take what an actor answers: where it is, or paths that it does not see."""
+        """Handle an actor's answer: its place, or paths that it does not see."""
         try:
             told = self._ray.get(call)
         except self._ray.exceptions.RayActorError:
@@ -641,7 +641,7 @@ class RayWorkers:
             self._lock.notify_all()
 
     def deal(self) -> None:
-        """Give tasks that wait to actors that have room."""
+        """Give waiting tasks to actors with free capacity."""
         with self._lock:
             self._deal()
             self._lock.notify_all()

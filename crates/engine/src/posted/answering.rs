@@ -1,9 +1,10 @@
 //! What may be asked of a master, and how is it answered?
 //!
-//! A [`Question`] is judged before anything is done: its form, its limits, what it may use, how its stores are reached
-//! (`remote/posted_options.rs`). Files are judged again where they are found and opened, by the process that does
-//! (`source/confined.rs`), and addresses where they are connected to (`remote/guard.rs`). Then it is a run as any other, whose
-//! messages are made frames. `docs/posted-queries.md` has what each field can reach, and what checks it.
+//! The master checks a [`Question`] before it does anything else: the form, the limits, the permissions and the storage
+//! options (`remote/posted_options.rs`). The process that finds or opens a file checks it again (`source/confined.rs`),
+//! and so does the process that connects to an address (`remote/guard.rs`). The question then runs like any other
+//! query, and its messages are encoded as frames. `docs/posted-queries.md` lists what each field can reach, and the
+//! check for each.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ const TOGETHER_BYTES: usize = 1 << 20;
 /// So much of a statement is shown.
 const SHOWN_CHARS: usize = 1000;
 
-/// The largest `max_attempts`: a task is dealt that often, whatever it does to its worker.
+/// Maximum of `max_attempts`, the number of times that a task is dealt although it ends its worker.
 const ATTEMPTS_MAX: usize = 20;
 
 /// A question that was judged.

@@ -1,8 +1,8 @@
 //! Where is a master, who may ask it, and what comes back?
 //!
-//! A master has two tokens. The query token asks queries; the admin token also ends the master and shows what others ask.
-//! Each is looked for in a file that a flag names, in a variable, and in what `tidemill cluster up` has left in the state
-//! folder, for the master that it started (`find_token`).
+//! A master has two tokens. The query token allows queries; the admin token also allows ending the master and reading
+//! the statements of other clients. `find_token` looks for each in a file named by a flag, in an environment variable,
+//! and in the state folder, where `tidemill cluster up` leaves the tokens of the master that it started.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use tidemill_tables::sections;
 use super::client_id::{client_id, id_for};
 use super::{Head, Question};
 
-/// The variable with the master's query token.
+/// Environment variable with the master's query token.
 const TOKEN_VARIABLE: &str = "TIDEMILL_TOKEN";
-/// The variable with the master's admin token.
+/// Environment variable with the master's admin token.
 const ADMIN_TOKEN_VARIABLE: &str = "TIDEMILL_ADMIN_TOKEN";
 /// What the master is called that was started on this machine.
 pub const OWN: &str = "master";
@@ -45,7 +45,7 @@ pub struct Left {
     pub address: String,
     /// The query token.
     pub token: String,
-    /// The admin token; none of a master whose only token is good for everything.
+    /// The admin token. `None` for a master of an older release, which has one token for everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin_token: Option<String>,
 }
@@ -57,7 +57,7 @@ impl fmt::Debug for Left {
 }
 
 impl Left {
-    /// The token for the master's administration.
+    /// Returns the admin token, or the only token of an older master.
     pub fn admin_token(&self) -> &str {
         self.admin_token.as_ref().unwrap_or(&self.token)
     }
@@ -108,13 +108,13 @@ impl Left {
 /// The right that a request to a master needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Right {
-    /// To ask queries.
+    /// Run queries.
     Query,
-    /// To end the master, and to see what others ask.
+    /// End the master, and read the statements of other clients.
     Admin,
 }
 
-/// Files with tokens, as flags name them.
+/// Token files named by flags.
 #[derive(Debug, Clone, Copy, Default)]
 struct TokenFiles<'a> {
     /// A file with either token.
@@ -123,12 +123,12 @@ struct TokenFiles<'a> {
     admin: Option<&'a Path>,
 }
 
-/// Returns the token for a right: that of a file that was named, of a variable, or of the state folder, in this order. The
-/// admin token asks queries too, and the query token is taken for administration where there is no other: it may be the only
-/// token of an older master.
+/// Returns the token for a right: from a named file, an environment variable, or the state folder, in this order. Falls
+/// back to the other token: the admin token also allows queries, and the query token may be the only token of an older
+/// master.
 ///
 /// # Errors
-/// [`Error::Io`] for a file that cannot be read.
+/// [`Error::Io`] if the named file cannot be read.
 fn find_token(
     right: Right,
     files: TokenFiles<'_>,
@@ -181,10 +181,11 @@ impl Master {
         Self::find_for(Right::Query, address, TokenFiles { any: token_file, admin: None })
     }
 
-    /// The same for its administration, by a file with either token or one with the admin token.
+    /// Finds a master as [`find`](Self::find) does, with the right to administer it. `token_file` may hold either
+    /// token.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// The errors of [`find`](Self::find).
     pub fn find_admin(
         address: &str,
         token_file: Option<&Path>,
@@ -509,7 +510,7 @@ mod tests {
             (Right::Admin, (true, false), &set[..], Some(&both), Some("file")),
             (Right::Admin, (false, false), &set[..], Some(&both), Some("admin-variable")),
             (Right::Admin, (false, false), &set[..1], Some(&both), Some("admin-left")),
-            // The only token of an older master is good for everything.
+            // An older master has one token for everything.
             (Right::Admin, (false, false), &set[..1], Some(&old), Some("left")),
             (Right::Admin, (false, false), &set[..1], None, Some("variable")),
             (Right::Admin, (false, false), &set[..0], None, None),

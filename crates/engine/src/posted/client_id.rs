@@ -1,4 +1,4 @@
-//! The id by which a master knows a client's own jobs again.
+//! The id by which a master recognises a client's own jobs.
 //!
 //! Clients share the query token, so it does not tell them apart. A client id is 256 random bits in a file of the state
 //! folder that only its user may read. Each master gets an id of its own, derived from the client id and the master's
@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use tidemill_base::home::Home;
 use tidemill_remote::post::new_client_id;
 
-/// Its name in the state folder.
+/// Name of the file in the state folder.
 const FILE: &str = "client-id";
-/// Its length, in hexadecimal digits.
+/// Length of a client id, in hexadecimal digits.
 const DIGITS: usize = 64;
 
-/// Returns the client id of the state folder, which is made at its first use. Without a folder that can be written, the
-/// process has one of its own; none where the system has no randomness.
+/// Returns the client id of the state folder, and creates it at first use. If the state folder has no valid id and none
+/// can be written, returns an id of this process, or `None` if the system has no randomness.
 pub(super) fn client_id() -> Option<String> {
     static OF_PROCESS: OnceLock<Option<String>> = OnceLock::new();
     let (home, _) = Home::open();
@@ -46,7 +46,7 @@ fn read_or_create(folder: &Path) -> Result<String> {
         return Ok(id);
     }
     let id = new_client_id()?;
-    // A named temporary file is its owner's alone.
+    // Only the owner may read a named temporary file.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     writeln!(file, "{id}")?;
     match file.persist_noclobber(&path) {
@@ -58,7 +58,7 @@ fn read_or_create(folder: &Path) -> Result<String> {
     }
 }
 
-/// Returns the id in a file; none where there is no file. Anything else there is an error, and is not replaced.
+/// Returns the id in a file, or `None` if there is no file. A file with anything but an id is an error.
 fn read(path: &Path) -> Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => {

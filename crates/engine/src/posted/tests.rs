@@ -416,7 +416,7 @@ fn what_may_not_be_asked_is_refused_by_name() {
         "",
         Some("for the machine alone"),
     );
-    // What is not skipped is signed by the cluster.
+    // With `skip_signature=false` the cluster would sign the requests.
     check(
         "\"storage_options\":{\"endpoint\":\"http://127.0.0.1:1\",\"skip_signature\":\"false\"}",
         "",
@@ -444,7 +444,7 @@ fn what_may_not_be_asked_is_refused_by_name() {
 }
 
 #[test]
-fn what_makes_a_master_work_without_bound_is_refused() {
+fn options_for_unbounded_work_are_refused() {
     let check = |more: &str, expected: Option<&str>| {
         let text = format!("{{\"format\":1,\"verb\":\"query\",\"sql\":\"SELECT 1\"{more}}}");
         match (judge(text.as_bytes(), false), expected) {
@@ -480,7 +480,7 @@ fn what_makes_a_master_work_without_bound_is_refused() {
 }
 
 #[test]
-fn what_is_shown_moves_no_terminal() {
+fn shown_statement_has_no_control_characters() {
     let shown = "SELECT 1\u{1b}]0;title\u{7}\u{202e} FROM 'https://u:hush@h/a'";
     let question = serde_json::json!({
         "format": 1, "verb": "query; \u{1b}[2J", "sql": "SELECT 1", "shown": shown,

@@ -74,50 +74,50 @@ pub(super) struct Dealer {
     end: Option<(usize, u64)>,
 }
 
-/// The tasks from the one whose turn it is up to the next one to be dealt, and the bytes of their splits. The sums are kept
-/// as tasks come and go: there may be 64 tasks ahead for each of many threads, and each of them asks.
+/// The window of tasks that were dealt and not yet passed on, and the bytes of their splits. The sums are updated as
+/// tasks come and go, because there may be 64 tasks ahead for each of many threads, and each of them reads the sums.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Lookahead {
-    /// How many tasks were given: the number of the one whose turn it is.
+    /// Number of tasks passed on, which is the number of the next task to pass on.
     passed: usize,
-    /// How many tasks were handed in: the number of the next one. At least `passed`.
+    /// Number of tasks dealt, which is the number of the next task to deal. At least `passed`.
     dealt: usize,
-    /// Bytes of the tasks that were handed in and not given.
+    /// Bytes of the tasks dealt and not yet passed on.
     bytes: u64,
-    /// Bytes of those among them of which nothing has come.
+    /// Bytes of those among them that have not come back.
     in_work_bytes: u64,
 }
 
 impl Lookahead {
-    /// Notes that the next task was handed in.
+    /// Records that the next task was dealt.
     fn deal(&mut self, bytes: u64) {
         self.dealt += 1;
         self.bytes += bytes;
         self.in_work_bytes += bytes;
     }
 
-    /// Notes that a task has come back.
+    /// Records that a task has come back.
     fn take_in(&mut self, bytes: u64) {
         self.in_work_bytes -= bytes;
     }
 
-    /// Notes that a task that had come back was handed in again.
+    /// Records that a task that had come back was dealt again.
     fn deal_again(&mut self, bytes: u64) {
         self.in_work_bytes += bytes;
     }
 
-    /// Notes that the task whose turn it was, which had come back, was given.
+    /// Records that the first task of the window, which had come back, was passed on.
     fn pass(&mut self, bytes: u64) {
         self.passed += 1;
         self.bytes -= bytes;
     }
 
-    /// How many tasks were handed in and not given.
+    /// Returns the number of tasks dealt and not yet passed on.
     fn count(&self) -> usize {
         self.dealt - self.passed
     }
 
-    /// Whether a task was handed in and not given.
+    /// Returns true if a task was dealt and not yet passed on.
     fn contains(&self, number: usize) -> bool {
         (self.passed..self.dealt).contains(&number)
     }
@@ -393,8 +393,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever tasks come back, in whichever order, and are handed in again: the sums are those of a scan over all tasks
-        /// ahead.
+        /// The sums equal those of a scan over all tasks in the window, in whichever order tasks come back and are
+        /// dealt again.
         #[test]
         fn sums_are_those_of_a_scan_over_the_tasks_ahead(
             sizes in prop::collection::vec(0..1_000_000_u64, 1..60),

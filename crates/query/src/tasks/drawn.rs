@@ -4,8 +4,9 @@
 //! as workers come free. A task is as many of them as take a worker a small part of the time that is left: what is on
 //! its way when that is up counts for nothing. Of each task one end is told.
 //!
-//! A part accounts for the splits of its task: those that were read, that failed and that stalled. Whatever it does not
-//! account for has stalled: a split that nobody waits for would be waited for until the deadline, or for ever.
+//! A part accounts for the splits of its task: those that were read, failed or stalled. The driver treats a split that
+//! a part does not mention as stalled, and reads it again; else it would wait for the split until the deadline, or
+//! forever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -263,7 +264,7 @@ impl Drawn {
             false => unaccounted(&splits, &read, &failed),
         };
         if patience == PATIENCE_AGAIN && !stalled.is_empty() {
-            // It was to be waited for, and would be handed in for ever.
+            // The worker had to wait for these splits. Dealing them again would go on forever.
             return Err(Dealer::of_others());
         }
         if bytes > 0 && stalled.is_empty() {
@@ -299,7 +300,8 @@ impl Drawn {
     }
 }
 
-/// The splits of a task that were neither read nor failed: those that stalled, whether the part names them or not.
+/// Returns the splits of a task that were neither read nor failed. They have stalled, whether or not the part names
+/// them.
 fn unaccounted(
     splits: &[usize],
     read: &[(usize, u64, Outcome)],
@@ -333,17 +335,17 @@ mod tests {
     use super::*;
     use crate::{Plan, Query, Turbo};
 
-    /// What becomes of a task before the worker reads it.
+    /// A change to a task before the worker reads it.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Change {
-        /// The worker never sees the last split of a task that has several: its part does not account for it.
+        /// Drops the last split of a task that has several, so that its part does not account for it.
         Forget,
-        /// What has nothing new within a millisecond has stalled.
+        /// Sets the patience to 0 ms, so that splits without new data stall at once.
         Hurry,
     }
 
-    /// One worker, which does tasks in their order, as they are asked for. Where the driver waits though nothing is left to
-    /// do, it is told of an error instead of being kept waiting.
+    /// One worker, which runs tasks in order, each when the driver waits for it. Returns an error if the driver waits
+    /// although no task is left.
     struct Changed {
         change: Change,
         state: Mutex<(Option<Worker>, VecDeque<Handed>)>,
@@ -393,7 +395,7 @@ mod tests {
                 let mut told: Vec<usize> = read.chain(failed.iter().map(|it| it.0)).collect();
                 told.extend(stalled);
                 told.sort_unstable();
-                // Each once, whatever became of it, unless what was read has all rows that are wanted.
+                // The part mentions each split once, unless the worker stopped because it had found all wanted rows.
                 let is_cut_short = part.not_read.is_cut_short;
                 assert!(is_cut_short || told.iter().copied().eq(0..count), "{told:?} of {count}");
             }
@@ -434,7 +436,7 @@ mod tests {
         folder
     }
 
-    /// Of 20,000 rows: how many, and what they add up to.
+    /// Checks the count and sum of 20,000 rows, and the number of rows of a filter with and without a limit.
     fn check(folder: &Path, change: Change) {
         let sql = "SELECT count(*) AS n, sum(n) AS total FROM '$/a.jsonl'";
         let (batches, is_complete) = answered(&query(folder, sql, change));
@@ -454,7 +456,7 @@ mod tests {
         check(numbers(20_000).path(), Change::Forget);
     }
 
-    /// A worker that ends as soon as nothing new has come accounts for splits that were drawn and not begun by then, too.
+    /// A worker that stops as soon as no new data has come also accounts for splits that were drawn and not begun.
     #[test]
     fn workers_account_for_each_split_of_a_task_that_ends_early() {
         let folder = numbers(20_000);

@@ -205,7 +205,8 @@ pub(super) struct NotRead {
     /// How many were found to begin elsewhere than they seem to.
     #[serde(default)]
     pub wrong_starts: u64,
-    /// Whether it ended because all rows that are wanted were found: what is not told of is not missing.
+    /// True if the task stopped because all wanted rows were found. Splits that the part does not mention are not
+    /// missing then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut_short: bool,
 }

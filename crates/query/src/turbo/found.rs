@@ -184,12 +184,13 @@ impl FoundRows {
         self.place
     }
 
-    /// Whether it ended because all rows that were wanted were found, so that nothing is missing of what was not read.
+    /// Returns true if the run stopped because all wanted rows were found. Splits that were not read are not missing
+    /// then.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.why == Some(Why::Found)
     }
 
-    /// The splits that were drawn and do not count, now that it has ended.
+    /// Returns the splits that were drawn and do not count, once the run has ended.
     pub(crate) fn unread(&self) -> Vec<usize> {
         let state = self.shared.state.lock();
         state.tally.open().map(|(split, _)| split).collect()
@@ -357,7 +358,7 @@ impl Shared {
         let enough = state.tally.enough(&self.drawing, until);
         enough.or_else(|| {
             let patience = self.patience?;
-            // A split that is open and not being read is about to count, or to be given up.
+            // An open split that no thread is reading is about to count, or to be given up.
             let is_idle = |(split, worker): (usize, usize)| {
                 let hand = state.hands.get(worker);
                 hand.is_some_and(|hand| hand.split() == Some(split) && hand.idle() > patience)
@@ -367,8 +368,8 @@ impl Shared {
         })
     }
 
-    /// Draws the next split for a thread; none where there is none, or it is over. A split is open from the moment in
-    /// which it is drawn: whoever finds that none is left to draw finds this one open.
+    /// Draws the next split for a thread, or returns `None` if none is left or the run is over. Drawing opens the split
+    /// under the same lock, so that a thread that finds none left to draw finds this one open.
     fn draw(&self, worker: usize, hand: &Reading) -> Option<usize> {
         let mut state = self.state.lock();
         if self.is_over() {
@@ -395,7 +396,7 @@ impl Shared {
             let read = caught(|| self.read(index, hand, sender, &mut turn));
             hand.ends();
             if let Err(error) = read {
-                // Under the lock: what is not noted as failed when it is over stays open.
+                // Hold the lock: a split that is not recorded as failed before the run is over stays open.
                 let state = &mut *self.state.lock();
                 if self.is_over() {
                     return Ok(());

@@ -21,7 +21,7 @@ pub(super) struct Tally {
     /// A place for each split; none until it counts.
     places: Vec<Option<Landed>>,
     count: usize,
-    /// Splits that were drawn and neither count yet nor are given up, each with the number of the thread that has it.
+    /// Splits that were drawn and neither count yet nor are given up, each with the number of its thread.
     open: BTreeMap<usize, usize>,
     /// Bytes and rows of the source in what counts.
     pub bytes: u64,
@@ -51,23 +51,23 @@ impl Tally {
         }
     }
 
-    /// Notes that a thread has drawn a split. It is open until it [counts](Tally::land) or is
+    /// Records that a thread has drawn a split. The split is open until it [counts](Tally::land) or is
     /// [given up](Tally::give_up).
     pub(super) fn begin(&mut self, index: usize, thread: usize) {
         self.open.insert(index, thread);
     }
 
-    /// The open splits in their order, each with the number of its thread.
+    /// Returns the open splits in order, each with the number of its thread.
     pub(super) fn open(&self) -> impl Iterator<Item = (usize, usize)> {
         self.open.iter().map(|(split, thread)| (*split, *thread))
     }
 
-    /// Whether a split is open.
+    /// Returns true if a split is open.
     pub(super) fn is_open(&self, index: usize) -> bool {
         self.open.contains_key(&index)
     }
 
-    /// Leaves a split out.
+    /// Gives up a split, which is left out of the answer.
     pub(super) fn give_up(&mut self, given_up: GivenUp) {
         self.open.remove(&given_up.split);
         self.given_up.push(given_up);
