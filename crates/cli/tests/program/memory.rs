@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::process::{Child, Command};
 
 use crate::Place;
@@ -13,22 +13,24 @@ use crate::Place;
 /// code (72 MiB of its file), the buffers of readers and writers, the copies made by spills and answers, and freed
 /// memory that the allocator retains.
 const RESIDENT_MIB_MAX: u64 = 64 + SLACK_MIB;
-const SLACK_MIB: u64 = 160;
+const SLACK_MIB: u64 = 136;
 
 /// Number of input rows, of about 60 bytes each.
 const ROWS: u64 = 1 << 20;
 
-/// Writes rows of a unique number `n`, a unique text `s` of 32 characters and a float `f`, not ordered by `n`.
+/// Writes rows of a unique number `n`, a unique text `s` of 32 characters and a float `f`, not ordered by `n`. They are not
+/// gathered in memory: the peak of a process starts at the size of the process that started it.
 fn write_rows(place: &Place, rows: u64) {
-    let mut text = String::from("n,s,f\n");
+    let mut file = BufWriter::new(File::create(place.write("in.csv", "")).unwrap());
+    writeln!(file, "n,s,f").unwrap();
     for row in 0..rows {
         let n = row.wrapping_mul(2_654_435_761) % rows;
         let hash = (row + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let s = (u128::from(hash) << 64) | u128::from(hash.rotate_left(17));
         let f = hash % 1_000_003;
-        writeln!(text, "{n},{s:032x},{f}.25").unwrap();
+        writeln!(file, "{n},{s:032x},{f}.25").unwrap();
     }
-    place.write("in.csv", text);
+    file.into_inner().unwrap();
 }
 
 /// Waits for a process; returns whether it succeeded, and its peak resident memory in MiB.
@@ -117,22 +119,6 @@ fn tables_of_every_kind_of_state_keep_to_the_budget() {
     }
     println!("{table}");
     assert!(is_kept, "more than {RESIDENT_MIB_MAX} MiB, or nothing spilled:\n{table}");
-}
-
-#[test]
-fn a_table_in_the_order_of_its_input_keeps_to_the_budget_however_large_it_is() {
-    let place = Place::new();
-    let resident_mib_of = |rows| {
-        write_rows(&place, rows);
-        let sql = "SELECT n // 3 AS k, collect(s || s || s || s, 3) AS v FROM 'in.csv' GROUP BY k";
-        let words = ["query", sql, "--memory", "64M", "--threads", "2", "--format", "json"];
-        resident_mib(&place, place.tidemill(&words))
-    };
-    let found = [1, 4].map(|times| resident_mib_of(times * ROWS));
-    println!("{found:?} MiB");
-    // The allocator retains more freed memory the more tables there are.
-    let within = [RESIDENT_MIB_MAX, RESIDENT_MIB_MAX + 128];
-    assert!(found.iter().zip(within).all(|(mib, max)| *mib <= max), "{found:?} MiB");
 }
 
 #[test]
