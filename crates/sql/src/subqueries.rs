@@ -60,6 +60,9 @@ fn condition(expr: Expr, _: &DFSchema) -> PlanResult<Transformed<Expr>> {
     {
         not_of_one_group(subquery)?;
     }
+    if let Expr::Exists(Exists { subquery, .. }) = &expr {
+        keeps_limits(subquery)?;
+    }
     if let Expr::ScalarSubquery(subquery) = &expr {
         not_over_one_group(&subquery.subquery)?;
     }
@@ -255,13 +258,13 @@ fn without_limit(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     }
 }
 
-/// Refuses an aggregate without GROUP BY over rows that depend on the row around it: it has a row where
-/// there is none, and a join has not.
+/// Refuses an aggregate without GROUP BY, or with grouping sets, over rows that depend on the row around it: it has a
+/// row where there is none, and a join has not.
 fn not_of_one_group(subquery: &Subquery) -> PlanResult<()> {
-    match subquery.subquery.exists(|plan| Ok(is_of_one_group(plan)))? {
+    match subquery.subquery.exists(|plan| Ok(is_of_one_group(plan) || is_of_grouping_sets(plan)))? {
         true => Err(external(Error::usage_hint(
-            "`EXISTS`, `IN`, `ANY` and `ALL` do not take an aggregate of rows that depend on the row \
-             around the subquery",
+            "`EXISTS`, `IN`, `ANY` and `ALL` do not take an aggregate without GROUP BY, or with ROLLUP, CUBE or \
+             GROUPING SETS, of rows that depend on the row around the subquery",
             "compare the aggregate itself: WHERE (SELECT count(*) FROM …) = 0",
         ))),
         false => Ok(()),
@@ -276,6 +279,61 @@ fn is_of_one_group(plan: &LogicalPlan) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns true if a step is an aggregate with grouping sets over rows that depend on the row around it.
+fn is_of_grouping_sets(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => {
+            aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
+                && !aggregate.input.all_out_ref_exprs().is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// Refuses a LIMIT or OFFSET that changes the answer of an EXISTS which depends on the row around it: DataFusion's join
+/// leaves it out.
+fn keeps_limits(subquery: &Subquery) -> PlanResult<()> {
+    let mut is_tied = false;
+    match loses_limit(&subquery.subquery, true, &mut is_tied)? {
+        true => Err(external(Error::usage_hint(
+            "`EXISTS` does not take this LIMIT or OFFSET: its rows depend on the row around the subquery",
+            "count the rows: WHERE (SELECT count(*) FROM … WHERE …) > 1 in place of EXISTS (… OFFSET 1)",
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Returns true if a plan has a limit that DataFusion leaves out although it changes whether there is a row. DataFusion
+/// goes through the steps from below and from the left, and leaves out the limits behind the first condition that refers
+/// to the row around the subquery. `is_top` says that a row of this step is a row of the subquery.
+fn loses_limit(plan: &LogicalPlan, is_top: bool, is_tied: &mut bool) -> PlanResult<bool> {
+    let passes_rows = matches!(
+        plan,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::Limit(_)
+    );
+    for input in plan.inputs() {
+        if loses_limit(input, is_top && passes_rows, is_tied)? {
+            return Ok(true);
+        }
+    }
+    let LogicalPlan::Limit(limit) = plan else {
+        let refers_to_outer =
+            |expr: &Expr| expr.exists(|expr| Ok(matches!(expr, Expr::OuterReferenceColumn(..))));
+        for expr in plan.expressions() {
+            *is_tied |= refers_to_outer(&expr)?;
+        }
+        return Ok(false);
+    };
+    let keeps_some_row = matches!(limit.get_skip_type()?, SkipType::Literal(0))
+        && matches!(limit.get_fetch_type()?, FetchType::Literal(_));
+    Ok(*is_tied && !(is_top && keeps_some_row))
 }
 
 /// Refuses an aggregate over such an aggregate's one row: where no row depends on the row around it DataFusion's

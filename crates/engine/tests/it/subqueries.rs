@@ -404,12 +404,70 @@ fn an_aggregate_of_rows_that_depend_on_others_is_compared_and_not_looked_for() {
         format!("0 IN (SELECT count(*) {of})"),
         format!("0 = ANY (SELECT count(*) {of})"),
         format!("EXISTS (SELECT 1 {of} HAVING count(*) = 0)"),
+        format!("EXISTS (SELECT 1 {of} GROUP BY ROLLUP (r.k))"),
+        format!("NOT EXISTS (SELECT 1 {of} GROUP BY GROUPING SETS ((r.k), ()))"),
+        format!("l.k IN (SELECT r.k {of} GROUP BY CUBE (r.k))"),
     ] {
         let message = folder.refusal(&format!("SELECT k FROM '$/l.csv' l WHERE {condition}"));
         assert!(message.contains("compare the aggregate itself"), "{condition}: {message}");
     }
     let sql = format!("SELECT k FROM '$/l.csv' l WHERE (SELECT count(*) {of}) = 0");
     assert_eq!(folder.ask(&sql).only(), "1");
+}
+
+#[test]
+fn limit_that_decides_whether_a_row_exists_is_refused_and_any_other_is_kept() {
+    let folder = Folder::new();
+    folder.write("l.csv", "k\n1\n2\n3\n");
+    folder.write("r.csv", "k\n1\n1\n3\n");
+    let of = "FROM '$/r.csv' r WHERE r.k = l.k";
+    let first = "(SELECT k AS b FROM '$/l.csv' ORDER BY b LIMIT 1) AS f";
+    let tied = format!("(SELECT k {of}) AS t");
+    for refused in [
+        format!("EXISTS (SELECT 1 {of} OFFSET 1)"),
+        format!("NOT EXISTS (SELECT 1 {of} LIMIT 1 OFFSET 1)"),
+        format!("EXISTS (SELECT DISTINCT r.k {of} OFFSET 1)"),
+        format!("k = 2 OR EXISTS (SELECT 1 {of} OFFSET 1)"),
+        format!("EXISTS (SELECT 1 FROM (SELECT r.k {of} LIMIT 1) AS t WHERE t.k > 1)"),
+        format!("EXISTS (SELECT 1 FROM {tied} JOIN {first} ON t.k = f.b)"),
+    ] {
+        let message = folder.refusal(&format!("SELECT k FROM '$/l.csv' l WHERE {refused}"));
+        assert!(message.contains("does not take this LIMIT or OFFSET"), "{refused}: {message}");
+    }
+    for (condition, keys) in [
+        (format!("EXISTS (SELECT 1 {of} LIMIT 1)"), &["1", "3"][..]),
+        (format!("EXISTS (SELECT 1 {of} LIMIT 0)"), &[]),
+        (format!("EXISTS (SELECT 1 FROM {first} JOIN {tied} ON t.k = f.b)"), &["1"]),
+        (format!("(SELECT count(*) {of}) > 1"), &["1"]),
+        ("EXISTS (SELECT 1 FROM '$/r.csv' OFFSET 3)".into(), &[]),
+        ("EXISTS (SELECT 1 FROM '$/r.csv' OFFSET 2)".into(), &["1", "2", "3"]),
+    ] {
+        let sql = format!("SELECT k FROM '$/l.csv' l WHERE {condition} ORDER BY k");
+        let rows: Vec<_> = keys.iter().map(|key| [*key]).collect();
+        let rows: Vec<_> = rows.iter().map(|row| &row[..]).collect();
+        assert_eq!(folder.ask(&sql).rows(), text(&rows), "{sql}");
+    }
+}
+
+#[test]
+fn random_values_are_not_evaluated_twice() {
+    let folder = Folder::new();
+    for expression in [
+        "random() BETWEEN 0.4 AND 0.6",
+        "random() NOT BETWEEN 0.4 AND 0.6",
+        "coalesce(CASE WHEN random() < 0.5 THEN i END, 1) = 1",
+        "ifnull(nullif(random(), 0.5), 1) = 1",
+    ] {
+        let message =
+            folder.refusal(&format!("SELECT count(*) FROM range(9) t(i) WHERE {expression}"));
+        assert!(message.contains("differs each time"), "{expression}: {message}");
+        assert!(message.contains("take it in a subquery"), "{message}");
+    }
+    let random = "SELECT random() AS r FROM range(3000) t(i)";
+    let sql = format!("SELECT count(*) FROM ({random}) WHERE r BETWEEN 0.4 AND 0.6");
+    let count: u64 = folder.ask(&sql).only().parse().unwrap();
+    assert!((400..800).contains(&count), "{count}");
+    folder.ask("SELECT coalesce(NULL, random()) FROM range(3) t(i)");
 }
 
 #[test]
