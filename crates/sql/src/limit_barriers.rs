@@ -13,7 +13,8 @@
 //! If only filters, projections and the like are between a limit and its sources, the limit takes the first rows in the
 //! order of the sources. So the plan below it runs on one partition, which reads the splits one after another. Several
 //! threads would output rows in no fixed order, and the limit would keep different rows in each run. The rest of the
-//! plan keeps its threads.
+//! plan keeps its threads. A branch of a `UNION ALL` that is sorted comes in its place, too: a leaf without a known order
+//! stands in for it, so that the rule neither merges the branches by their order nor takes away its threads.
 
 use std::sync::Arc;
 
@@ -33,8 +34,8 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-    ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use tidemill_base::error::Error;
 
@@ -95,10 +96,34 @@ impl LimitBarriers {
             return Ok(step);
         }
         let plan = match is_ordered {
-            true => self.ensure_in_source_order(step, config)?,
+            true => self.ensure_in_source_order(self.cut_sorts(step, config)?, config)?,
             false => self.theirs.optimize(step, config)?,
         };
-        Ok(Arc::new(LimitLeaf { plan, is_ordered }))
+        let properties = Arc::clone(plan.properties());
+        Ok(Arc::new(LimitLeaf { plan, properties, is_ordered }))
+    }
+
+    /// Replaces the sorted branches of unions below a limit by leaves, each with the branch as optimized by the rule.
+    fn cut_sorts(
+        &self,
+        limit: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let cut = limit.transform_down(|step| {
+            if !step.is::<SortExec>() {
+                return Ok(Transformed::no(step));
+            }
+            let plan = self.theirs.optimize(step, config)?;
+            let mut of_rows = plan.equivalence_properties().clone();
+            of_rows.clear_orderings();
+            let (pipeline, boundedness) = (plan.pipeline_behavior(), plan.boundedness());
+            let partitioning = plan.output_partitioning().clone();
+            let properties = PlanProperties::new(of_rows, partitioning, pipeline, boundedness);
+            let properties = Arc::new(properties);
+            let leaf = LimitLeaf { plan, properties, is_ordered: true };
+            Ok(Transformed::new(Arc::new(leaf) as _, true, TreeNodeRecursion::Jump))
+        });
+        cut.data()
     }
 
     /// Runs the rule for a limit that takes the first rows of its sources, without repartitioning them.
@@ -114,17 +139,33 @@ impl LimitBarriers {
     }
 }
 
-/// Returns true if the rows of a step come in the order of the sources below it.
+/// Returns true if the rows of a step come in the order of the sources below it; a sorted branch of a union is a source.
 fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(leaf) = step.downcast_ref::<LimitLeaf>() {
         return leaf.is_ordered;
     }
-    let keeps_order = step.is::<UnionExec>()
-        || step.is::<UnnestExec>()
-        || !step.is::<SortExec>()
-            && step.maintains_input_order().into_iter().all(|is_kept| is_kept)
-            && step.required_input_ordering().iter().all(Option::is_none);
+    if step.is::<UnionExec>() {
+        return step
+            .children()
+            .into_iter()
+            .all(|branch| is_sorted(branch) || is_in_source_order(branch));
+    }
+    let keeps_order = step.is::<UnnestExec>() || !step.is::<SortExec>() && keeps_order(step);
     keeps_order && step.children().into_iter().all(is_in_source_order)
+}
+
+/// Returns true if only steps that keep the order of rows are above a sort.
+fn is_sorted(step: &Arc<dyn ExecutionPlan>) -> bool {
+    match step.children()[..] {
+        _ if step.is::<SortExec>() => true,
+        [input] => keeps_order(step) && is_sorted(input),
+        _ => false,
+    }
+}
+
+fn keeps_order(step: &Arc<dyn ExecutionPlan>) -> bool {
+    step.maintains_input_order().into_iter().all(|is_kept| is_kept)
+        && step.required_input_ordering().iter().all(Option::is_none)
 }
 
 /// Makes the scans below a step read their splits one after another.
@@ -132,6 +173,10 @@ fn on_one_partition(
     step: Arc<dyn ExecutionPlan>,
 ) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
     step.transform_down(|step| {
+        if step.is::<SortExec>() {
+            // A sort reads by all threads.
+            return Ok(Transformed::new(step, false, TreeNodeRecursion::Jump));
+        }
         let scan = step.downcast_ref::<KnownRows>().map(KnownRows::in_source_order).transpose()?;
         Ok(match scan.flatten() {
             Some(scan) => Transformed::yes(scan as _),
@@ -153,10 +198,11 @@ fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionP
     .data()
 }
 
-/// A step without inputs that stands in for a limit and the plan below it.
+/// A step without inputs that stands in for a limit, or a sort below one, and the plan below it.
 #[derive(Debug)]
 struct LimitLeaf {
     plan: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
     /// Whether the rows come in the order of the sources.
     is_ordered: bool,
 }
@@ -177,7 +223,7 @@ impl ExecutionPlan for LimitLeaf {
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.plan.properties()
+        &self.properties
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {

@@ -165,6 +165,27 @@ fn limit_below_other_steps_takes_first_rows_of_many_splits() {
             "SELECT n FROM '$/[0-4].csv' UNION ALL SELECT n FROM '$/5.csv' LIMIT 41000 OFFSET 100",
             (41_000, 41_099),
         ),
+        // Sorted branches come in their places.
+        (
+            "SELECT n FROM ((SELECT n FROM '$/*.csv' ORDER BY n LIMIT 3) UNION ALL \
+             (SELECT n FROM '$/*.csv' ORDER BY n DESC LIMIT 3)) LIMIT 4",
+            (4, 47_999),
+        ),
+        (
+            "SELECT n FROM ((SELECT n FROM '$/[0-4].csv' ORDER BY n DESC LIMIT 3) UNION ALL \
+             (SELECT n FROM '$/*.csv' ORDER BY n DESC LIMIT 3)) LIMIT 3",
+            (3, 39_999),
+        ),
+        (
+            "SELECT n FROM ((SELECT n FROM '$/0.csv' ORDER BY n LIMIT 3) UNION ALL \
+             SELECT n FROM '$/*.csv' WHERE n > 20000) LIMIT 5",
+            (5, 20_002),
+        ),
+        (
+            "SELECT n FROM (SELECT 5 AS n UNION ALL (SELECT n FROM '$/*.csv' ORDER BY n DESC LIMIT 3)) \
+             LIMIT 1",
+            (1, 5),
+        ),
     ] {
         let (rows, last) = expected;
         for threads in [1, 2, 7] {

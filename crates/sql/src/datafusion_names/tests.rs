@@ -498,6 +498,24 @@ fn keeps_rows_of_limit(plan: Arc<dyn ExecutionPlan>) -> bool {
         && !has(&plan, |step| is_limit(step) && has(step, is_sort))
 }
 
+#[test]
+fn partitions_below_a_limit_without_order_run_at_once() {
+    let rule = LimitBarriers { theirs: Arc::new(EnsureRequirements::new()) };
+    let in_order = |sql: &str| {
+        let plan = optimized(&rule, unoptimized_plan(two_partitions, sql), two_partitions);
+        count_of(&plan, "InOrder")
+    };
+    let limited = |from: &str| format!("SELECT count(s) FROM (SELECT {from} LIMIT 30) AS l");
+    for unordered in [
+        "a.s FROM t a JOIN t b ON a.n = b.n",
+        "s FROM t GROUP BY s",
+        "upper(c) AS s FROM (SELECT min(s) OVER (PARTITION BY n) AS c FROM t)",
+    ] {
+        assert_eq!(in_order(&limited(unordered)), 0, "{unordered}");
+    }
+    assert_eq!(in_order(&limited("s FROM t")), 1);
+}
+
 /// Returns true if [`CheckedPlan`] accepts a merge of sorted branches, in each of which both columns are the same.
 fn merges_branches() -> bool {
     let branch = || bare_plan(one_partition, "SELECT n AS x, n AS y FROM t ORDER BY n");
