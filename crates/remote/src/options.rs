@@ -261,7 +261,9 @@ impl StorageOptions {
         variables: impl Iterator<Item = (String, String)>,
     ) -> Vec<(String, AmazonS3ConfigKey, String)> {
         let of_stores = variables.filter_map(|(name, value)| {
-            let name = Some(name).filter(|name| name.starts_with("AWS_"))?.to_ascii_lowercase();
+            // An empty variable is none.
+            let is_set = name.starts_with("AWS_") && !value.is_empty();
+            let name = Some(name).filter(|_| is_set)?.to_ascii_lowercase();
             let key = name.parse().ok()?;
             Some((name, key, value))
         });
@@ -284,7 +286,11 @@ impl StorageOptions {
             | K::MetadataEndpoint
             | K::ImdsV1Fallback
             | K::SkipSignature => self.has_keys() || self.skips_signature(),
-            K::AccessKeyId | K::SecretAccessKey => self.skips_signature(),
+            K::AccessKeyId | K::SecretAccessKey => self.has_keys() || self.skips_signature(),
+            // Two names of one setting.
+            K::Region | K::DefaultRegion => {
+                self.has(|key| matches!(key, K::Region | K::DefaultRegion))
+            }
             K::Endpoint | K::S3Endpoint => self.has_endpoint(),
             // The environment's customer key is part of its credentials. Clients that run as their own user may use it
             // with other keys, clients of a cluster may not.
@@ -584,6 +590,37 @@ impl S3Settings {
         Ok(())
     }
 
+    /// Returns the settings for a bucket. Where its name is part of the host, it is added to an endpoint that does not
+    /// begin with it: `object_store` takes such an endpoint for the bucket's own, and would ask another bucket.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the endpoint is an address, of which no name can be a part.
+    pub(super) fn for_bucket(self, name: &str) -> Result<S3Settings> {
+        let Some(endpoint) = self.endpoint() else { return Ok(self) };
+        if !self.is_enabled(AmazonS3ConfigKey::VirtualHostedStyleRequest) {
+            return Ok(self);
+        }
+        let Ok(mut url) = url::Url::parse(&endpoint) else { return Ok(self) };
+        match url.host() {
+            Some(url::Host::Domain(host)) if host != name && !is_below(host, name) => {
+                let host = format!("{name}.{host}");
+                url.set_host(Some(&host)).map_err(|error| {
+                    Error::usage(format!("`{name}` cannot be part of the host `{host}`: {error}"))
+                })?;
+                let endpoint = url.as_str().trim_end_matches('/');
+                let builder = self.builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+                Ok(S3Settings { builder })
+            }
+            Some(url::Host::Ipv4(_) | url::Host::Ipv6(_)) => Err(Error::usage_hint(
+                format!(
+                    "`virtual_hosted_style_request` of `s3://{name}`: the endpoint is an address, not a name"
+                ),
+                "the bucket's name is part of the host then; leave the option out, or name the host",
+            )),
+            _ => Ok(self),
+        }
+    }
+
     fn is_set(&self, key: AmazonS3ConfigKey) -> bool {
         self.text(key).is_some()
     }
@@ -699,6 +736,11 @@ pub(super) fn is_plain(name: &str) -> bool {
 }
 
 /// Refuses a value that an option cannot have.
+/// Returns true if the first labels of a host are a bucket's name.
+fn is_below(host: &str, bucket: &str) -> bool {
+    host.strip_prefix(bucket).is_some_and(|rest| rest.starts_with('.'))
+}
+
 fn check(name: &str, key: &Key, value: &str) -> Result<()> {
     use AmazonS3ConfigKey as S3;
     use ClientConfigKey as C;
@@ -1003,10 +1045,13 @@ mod tests {
         };
         let all = left(&StorageOptions::default());
         assert_eq!(all.len(), 19, "{all:?}");
-        assert_eq!(left(&options(true, &[("region", "eu-west-1"), ("timeout", "9s")])), all);
+        // Two names of one setting.
+        for region in ["region", "default_region"] {
+            let others = all.iter().filter(|name| *name != "aws_region").cloned();
+            let others: Vec<String> = others.collect();
+            assert_eq!(left(&options(true, &[(region, "eu-west-1"), ("timeout", "9s")])), others);
+        }
         let keys = [("access_key_id", "a"), ("secret_access_key", "b")];
-        // The options replace these two themselves.
-        let ids = ["aws_access_key_id", "aws_secret_access_key"];
         let customers = ["aws_sse_customer_key_base64", "aws_server_side_encryption"];
         let endpoints = ["aws_endpoint_url", "aws_endpoint_url_s3"];
         let others = ["aws_region", "aws_allow_http"];
@@ -1014,18 +1059,58 @@ mod tests {
             // A posted query has no customer key of the environment beside credentials of its own.
             let customers = if is_posted { &[][..] } else { &customers[..] };
             let with_keys = left(&options(is_posted, &keys));
-            assert_eq!(with_keys, [&ids[..], customers, &endpoints, &others].concat());
+            assert_eq!(with_keys, [customers, &endpoints, &others].concat());
+            // Half a pair is not completed by the environment's, and a posted one is refused.
+            if !is_posted {
+                assert_eq!(left(&options(false, &keys[..1])), with_keys);
+                assert_eq!(left(&options(false, &keys[1..])), with_keys);
+            }
             let unsigned = left(&options(is_posted, &[("skip_signature", "true")]));
             assert_eq!(unsigned, [customers, &endpoints, &others].concat());
             let elsewhere = [("endpoint", "http://other"), ("skip_signature", "yes")];
             let elsewhere = left(&options(is_posted, &elsewhere));
             assert_eq!(elsewhere, [customers, &others[..]].concat());
         }
+        // An empty variable is none.
+        let empty = [("AWS_SESSION_TOKEN".to_owned(), String::new())].into_iter();
+        assert!(StorageOptions::default().environment(empty).is_empty());
         let settings = options(true, &keys).s3_in(variables()).unwrap();
         let value = |key| settings.builder.get_config_value(&key);
         assert_eq!(value(AmazonS3ConfigKey::AccessKeyId).as_deref(), Some("a"));
         assert_eq!(value(AmazonS3ConfigKey::Token), None);
         assert!(!settings.asks_the_machine());
+    }
+
+    #[test]
+    fn bucket_in_the_host_is_added_to_an_endpoint_without_it() {
+        for (endpoint, expected) in [
+            ("http://store:9000", Some("http://b.store:9000")),
+            ("http://b.store:9000/", Some("http://b.store:9000/")),
+            ("https://bb.store", Some("https://b.bb.store")),
+            ("https://b", Some("https://b")),
+            ("http://127.0.0.1:9000", None),
+            ("http://[::1]:9000", None),
+        ] {
+            for name in ["endpoint", "aws_endpoint_url_s3"] {
+                let mut options = StorageOptions::default();
+                options.set(name, endpoint).unwrap();
+                assert_eq!(
+                    options.s3().unwrap().for_bucket("b").unwrap().endpoint().as_deref(),
+                    Some(endpoint)
+                );
+                options.set("virtual_hosted_style_request", "true").unwrap();
+                let settings = options.s3().unwrap().for_bucket("b");
+                match (settings, expected) {
+                    (Ok(settings), Some(expected)) => {
+                        assert_eq!(settings.endpoint().as_deref(), Some(expected), "{name}");
+                    }
+                    (Err(Error::Usage { message, .. }), None) => {
+                        assert!(message.contains("the endpoint is an address"), "{message}");
+                    }
+                    (settings, _) => panic!("{endpoint}: {:?}", settings.map(|it| it.endpoint())),
+                }
+            }
+        }
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Bucket {
     /// Those of [`open`](Self::open), and [`Error::Interrupted`].
     pub fn open_with(name: &str, options: &StorageOptions, tick: Tick<'_>) -> Result<Arc<Bucket>> {
         check_bucket(name)?;
-        let settings = options.s3()?;
+        let settings = options.s3()?.for_bucket(name)?;
         settings.check_zone(name)?;
         let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
         let build = |builder: AmazonS3Builder| {
