@@ -180,7 +180,9 @@ impl Sample {
                     .iter()
                     .all(|other| other.values.is_none() && part.rows.contains(other.rows))
         };
-        let container = parts.iter().zip(&are_marked).find(contains_all);
+        let containers = parts.iter().zip(&are_marked).filter(contains_all);
+        let container =
+            containers.max_by(|(a, _), (b, _)| a.series.sum().total_cmp(&b.series.sum()));
         let rows_read = match container {
             Some((part, _)) if is_ratio => part.series.sum(),
             _ => rows_read,
