@@ -371,11 +371,12 @@ impl Merger {
     /// # Errors
     /// As [`Merger::partition`] and spilling.
     pub fn defer(&self, chunk: Chunk) -> Result<Pending> {
+        let partitioned = self.partition(chunk)?;
         // Nothing spills it later, so that chunks in memory leave room for what can be spilled.
-        if self.account.used_bytes() <= self.account.limit_bytes() / 2 {
-            return Ok(Pending::Memory(self.partition(chunk)?));
+        match self.account.used_bytes() > self.account.limit_bytes() / 2 {
+            true => self.write_pending(&partitioned),
+            false => Ok(Pending::Memory(partitioned)),
         }
-        self.defer_to_disk(chunk)
     }
 
     /// Keeps a chunk whose turn has not come on disk.
@@ -383,7 +384,10 @@ impl Merger {
     /// # Errors
     /// As [`Merger::partition`] and spilling.
     pub fn defer_to_disk(&self, chunk: Chunk) -> Result<Pending> {
-        let partitioned = self.partition(chunk)?;
+        self.write_pending(&*self.partition(chunk)?)
+    }
+
+    fn write_pending(&self, partitioned: &Partitioned) -> Result<Pending> {
         let _span = debug_span!("spill", bytes = partitioned.charge.bytes()).entered();
         let mut writer = self.spill_writer();
         writer.write(partitioned.encoded()?)?;
