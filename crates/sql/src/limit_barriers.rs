@@ -96,17 +96,23 @@ impl LimitBarriers {
             return Ok(step);
         }
         let plan = match is_ordered {
-            true => self.ensure_in_source_order(self.cut_sorts(step, config)?, config)?,
+            true => self.ensure_in_source_order(self.cut_sorts(step, false, config)?, config)?,
+            // The rule takes a sort away whose columns a projection leaves out, although an OFFSET counts on it.
+            false if is_sorted(&step) => {
+                self.theirs.optimize(self.cut_sorts(step, true, config)?, config)?
+            }
             false => self.theirs.optimize(step, config)?,
         };
         let properties = Arc::clone(plan.properties());
         Ok(Arc::new(LimitLeaf { plan, properties, is_ordered }))
     }
 
-    /// Replaces the sorted branches of unions below a limit by leaves, each with the branch as optimized by the rule.
+    /// Replaces the topmost sorts below a limit by leaves, each with the sort and the plan below it as optimized by the
+    /// rule. A leaf tells its order only if `tells_order`.
     fn cut_sorts(
         &self,
         limit: Arc<dyn ExecutionPlan>,
+        tells_order: bool,
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let cut = limit.transform_down(|step| {
@@ -115,7 +121,9 @@ impl LimitBarriers {
             }
             let plan = self.theirs.optimize(step, config)?;
             let mut of_rows = plan.equivalence_properties().clone();
-            of_rows.clear_orderings();
+            if !tells_order {
+                of_rows.clear_orderings();
+            }
             let (pipeline, boundedness) = (plan.pipeline_behavior(), plan.boundedness());
             let partitioning = plan.output_partitioning().clone();
             let properties = PlanProperties::new(of_rows, partitioning, pipeline, boundedness);

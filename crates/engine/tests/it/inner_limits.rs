@@ -92,6 +92,22 @@ const FEW_ROWS: &[(&str, &[&[&str]])] = &[
         "SELECT list FROM (SELECT array_agg(x ORDER BY x) AS list FROM (SELECT x FROM $t LIMIT 2))",
         &[&["[3, 5]"]],
     ),
+    // A sort by a column that is not used above it.
+    ("SELECT sum(y) FROM (SELECT 10 - x AS y, x FROM $t ORDER BY x OFFSET 3) AS s", &[&["4"]]),
+    (
+        "WITH s AS (SELECT 10 - x AS y, x FROM $t ORDER BY x OFFSET 3) SELECT DISTINCT y FROM s \
+         ORDER BY y",
+        &[&["1"], &["3"]],
+    ),
+    (
+        "SELECT sum(y) FROM (SELECT 10 - x AS y, max(x) AS m FROM $t GROUP BY x ORDER BY m OFFSET 3) AS s",
+        &[&["4"]],
+    ),
+    (
+        "SELECT y, row_number() OVER (ORDER BY y) FROM \
+         (SELECT 10 - x AS y, x FROM $t ORDER BY x DESC OFFSET 3) AS s ORDER BY y",
+        &[&["7", "1"], &["9", "2"]],
+    ),
     // Expressions that fail for a row that a limit leaves out.
     ("SELECT 60 // (x - 5) FROM (SELECT x FROM $t LIMIT 2 OFFSET 1)", &[&["-30"], &["15"]]),
     ("SELECT 60 // (x - 9) FROM (SELECT x FROM $t LIMIT 2)", &[&["-15"], &["-10"]]),
