@@ -149,6 +149,16 @@ impl Part<'_> {
     }
 }
 
+/// The rows read that may be counted, and where they are.
+#[derive(Debug, Clone, Copy)]
+struct Around {
+    rows: f64,
+    /// Number of splits read that have such rows.
+    splits: f64,
+    /// Share of the bytes read that the stretch of these rows has.
+    share: f64,
+}
+
 /// Relative difference below which numbers are considered equal.
 const ROUNDING: f64 = 1e-9;
 
@@ -183,9 +193,13 @@ impl Sample {
         let containers = parts.iter().zip(&are_marked).filter(contains_all);
         let container =
             containers.max_by(|(a, _), (b, _)| a.series.sum().total_cmp(&b.series.sum()));
-        let rows_read = match container {
-            Some((part, _)) if is_ratio => part.series.sum(),
-            _ => rows_read,
+        let around = match container {
+            Some((part, _)) if is_ratio => {
+                let (splits, share) = self.span(part.series);
+                let splits = splits.min(part.seen_splits as f64);
+                Around { rows: part.series.sum(), splits, share }
+            }
+            _ => self.around_all(rows_read),
         };
         let is_of_same_rows = |part: &Part<'_>, other: &Part<'_>| {
             let count = |part: &Part<'_>| part.values.map(|values| values.count);
@@ -213,12 +227,12 @@ impl Sample {
                 of_mean
             } else {
                 let Part { series, seen_splits, slope, .. } = *part;
-                self.sum_room(series, values, seen_splits, rows_read)?.scaled(slope)
+                self.sum_room(series, values, seen_splits, around)?.scaled(slope)
             });
         }
         for (part, slope) in counts {
             if slope.abs() > ROUNDING * part.slope.abs() {
-                let of_count = self.count_room(part.series, part.seen_splits, rows_read)?;
+                let of_count = self.count_room(part.series, part.seen_splits, around)?;
                 room = room.plus(of_count.scaled(slope));
             }
         }
@@ -235,26 +249,32 @@ impl Sample {
         share.max(one).min(1.0)
     }
 
+    /// Returns all rows and splits read.
+    fn around_all(&self, rows: f64) -> Around {
+        Around { rows, splits: self.splits_read() as f64, share: 1.0 }
+    }
+
     /// Returns the share of a count that unlike splits can add. They hold nothing but counted rows.
-    fn rows_up(&self, rows: &Series, rows_read: f64) -> f64 {
+    fn rows_up(&self, rows: &Series, around: Around) -> f64 {
         let counted = rows.sum();
         let (span_splits, span_share) = self.span(rows);
         let beyond = |splits: f64, rows: f64| {
             let most = if splits < LIMITED_FROM { f64::INFINITY } else { UNLIKE_MAX };
             self.unlike_share(splits) * ((rows / counted).min(most) - 1.0)
         };
-        let anywhere = beyond(self.splits_read() as f64, rows_read);
-        anywhere.max(beyond(span_splits, rows_read * span_share)).max(0.0)
+        let anywhere = beyond(around.splits, around.rows);
+        let within = (span_share / around.share).min(1.0);
+        anywhere.max(beyond(span_splits.min(around.splits), around.rows * within)).max(0.0)
     }
 
     /// Returns the room for a count, or `None` if too few splits were read. `rows` are the counted rows in the splits
-    /// read, `seen_splits` the number of splits with such rows, and `rows_read` the number of all rows read.
-    fn count_room(&self, rows: &Series, seen_splits: u64, rows_read: f64) -> Option<Room> {
+    /// read, `seen_splits` the number of splits with such rows, and `around` the rows that may be counted.
+    fn count_room(&self, rows: &Series, seen_splits: u64, around: Around) -> Option<Room> {
         if self.splits_read() < SPLITS_MIN || seen_splits < COUNTED_SPLITS_MIN {
             return None;
         }
         let total = rows.sum() * self.factor();
-        let up = self.rows_up(rows, rows_read);
+        let up = self.rows_up(rows, around);
         (up <= 1.0)
             .then(|| Room { down: self.unlike_share(seen_splits as f64) * total, up: up * total })
     }
@@ -305,7 +325,7 @@ impl Sample {
         sums: &Series,
         values: Values,
         seen_splits: u64,
-        rows_read: f64,
+        around: Around,
     ) -> Option<Room> {
         let (count, total) = (values.count, sums.sum() * self.factor());
         let of_values =
@@ -315,7 +335,7 @@ impl Sample {
         // Distribute the rows over the cells as the sums are distributed.
         let size = sums.entries().iter().map(|(_, sum)| sum.abs()).sum::<f64>();
         rows = rows.map(|sum| if size > 0.0 { sum.abs() / size * count } else { 0.0 });
-        let up = self.rows_up(&rows, rows_read);
+        let up = self.rows_up(&rows, around);
         if up > 1.0 {
             return None;
         }
@@ -374,11 +394,11 @@ mod tests {
         // In each split 10 of 40 rows are counted.
         let (sample, rows, seen) = sample(100, |_| 10.0);
         let share = 20.0_f64.ln() / 2.0 * 0.9 / 100.0;
-        let room = sample.count_room(&rows, seen, 4_000.0).unwrap();
+        let room = sample.count_room(&rows, seen, sample.around_all(4_000.0)).unwrap();
         close(room.up, share * 3.0 * 10_000.0);
         close(room.down, share * 10_000.0);
         // All rows are counted already.
-        close(sample.count_room(&rows, seen, 1_000.0).unwrap().up, 0.0);
+        close(sample.count_room(&rows, seen, sample.around_all(1_000.0)).unwrap().up, 0.0);
     }
 
     #[test]
@@ -387,22 +407,28 @@ mod tests {
         let (sample, rows, seen) = sample(400, day);
         // The count covers all rows of the run, so more rows can only be elsewhere.
         let anywhere = 20.0_f64.ln() / 2.0 * 0.6 / 400.0;
-        let room = sample.count_room(&rows, seen, 4_000.0).unwrap();
+        let room = sample.count_room(&rows, seen, sample.around_all(4_000.0)).unwrap();
         let beyond = 4_000.0 / rows.sum() - 1.0;
         close(room.up, anywhere * beyond * rows.sum() * 2.5);
         // The count covers a fiftieth of the rows of the run.
-        let room = sample.count_room(&rows, seen, 200_000.0).unwrap();
+        let room = sample.count_room(&rows, seen, sample.around_all(200_000.0)).unwrap();
         assert!(room.up > 20.0_f64.ln() / 2.0 * 0.6 / 130.0 * 45.0 * rows.sum() * 2.5);
     }
 
     #[test]
     fn one_split_at_least_can_be_unlike() {
         let (sample, rows, seen) = sample(900, |_| 10.0);
-        close(sample.count_room(&rows, seen, 18_000.0).unwrap().up, 1.0 / 1_000.0 * 10_000.0);
+        close(
+            sample.count_room(&rows, seen, sample.around_all(18_000.0)).unwrap().up,
+            1.0 / 1_000.0 * 10_000.0,
+        );
         // None of the last few splits is likely to be unlike.
         let (sample, rows, seen) = self::sample(990, |_| 10.0);
         let share = 20.0_f64.ln() / 2.0 * 0.01 / 990.0;
-        close(sample.count_room(&rows, seen, 19_800.0).unwrap().up, share * 10_000.0);
+        close(
+            sample.count_room(&rows, seen, sample.around_all(19_800.0)).unwrap().up,
+            share * 10_000.0,
+        );
     }
 
     #[test]
@@ -413,8 +439,16 @@ mod tests {
             });
             let values = Values { count: series.sum(), min: 1.0, max: 1.0 };
             let what = format!("{read} {share} {seen}");
-            assert_eq!(sample.count_room(&series, seen, rows_read).is_some(), count, "{what}");
-            assert_eq!(sample.sum_room(&series, values, seen, rows_read).is_some(), sum, "{what}");
+            assert_eq!(
+                sample.count_room(&series, seen, sample.around_all(rows_read)).is_some(),
+                count,
+                "{what}"
+            );
+            assert_eq!(
+                sample.sum_room(&series, values, seen, sample.around_all(rows_read)).is_some(),
+                sum,
+                "{what}"
+            );
             assert_eq!(sample.mean_room(1.0, values, seen, seen as f64).is_some(), sum, "{what}");
         };
         check(29, 1.0, 29.0, false, false);
@@ -427,7 +461,7 @@ mod tests {
     fn rare_rows_take_more_splits() {
         let check = |read, expect| {
             let (sample, rows, seen) = sample(read, |_| 1.0);
-            let room = sample.count_room(&rows, seen, 1_000.0 * read as f64);
+            let room = sample.count_room(&rows, seen, sample.around_all(1_000.0 * read as f64));
             assert_eq!(room.is_some(), expect, "{read}");
             // An unlike split has at most fifty times as many rows as the average.
             let most = 20.0_f64.ln() / 2.0 * (1.0 / read as f64 - 1e-3) * 49.0 * 1_000.0;
@@ -455,9 +489,9 @@ mod tests {
         check(0.0, -8.0, 1.0, 16.0, 2.0);
         // The room of a sum is the larger of the rooms of its mean and its count.
         let values = Values { count: 1e5, min: 0.5, max: 2.0 };
-        let room = sample.sum_room(&sums, values, seen, 1e5).unwrap();
+        let room = sample.sum_room(&sums, values, seen, sample.around_all(1e5)).unwrap();
         close(room.up, share * 2.0 * 1e6);
-        let room = sample.sum_room(&sums, values, seen, 4e5).unwrap();
+        let room = sample.sum_room(&sums, values, seen, sample.around_all(4e5)).unwrap();
         close(room.up, share * 3.0 * 1e6);
     }
 
@@ -516,6 +550,27 @@ mod tests {
         check(&[sum(1.0, &sums)], 2.0 / per_row, 6.0 / per_row);
         check(&[], 0.0, 0.0);
         assert_eq!(sample.room(&[Part { seen_splits: 29, ..sum(1.0, &sums) }], 1e9), None);
+    }
+
+    /// The unread splits of a group's stretch are as few as those of an input of that length.
+    #[test]
+    fn share_of_a_group_in_one_stretch_has_room_by_the_splits_of_the_stretch() {
+        let in_stretch = |index: usize| if index < 125 { 10.0 } else { 0.0 };
+        let (sample, rows, seen_splits) = sample(500, in_stretch);
+        let slope = 1.0 / (rows.sum() * sample.factor());
+        let room_of = |share: f64| {
+            let marks = rows.map(|rows| rows * share);
+            let part = |slope, series, filter| {
+                let rows = RowSet { filter, argument: None };
+                Part { slope, series, seen_splits, values: None, rows }
+            };
+            let parts = [part(slope, &marks, Some(0)), part(-slope * share, &rows, None)];
+            sample.room(&parts, 5_000.0)
+        };
+        // One row in a hundred could double: 1.5 · 0.5 / 62 splits · 99.
+        assert_eq!(room_of(0.01), None);
+        let room = room_of(0.1).unwrap();
+        assert!(room.up > 0.1 * 0.09 && room.up < 0.1 * 0.13, "{room:?}");
     }
 
     /// `sum(CASE WHEN … THEN 1 ELSE 0 END)` is a count, and its mean a share.
