@@ -139,7 +139,8 @@ impl MemoryAccount {
         }
     }
 
-    /// Has the fullest tables spilled until all charges are `bytes` at most, or nothing is left to spill.
+    /// Has the fullest tables spilled until all charges are `bytes` at most, or nothing is left to spill. Then gives the
+    /// memory that was freed back to the system.
     ///
     /// # Errors
     /// As [`MemoryHolder::spill`].
