@@ -102,7 +102,7 @@ const RUN_STRETCHES_MIN: u32 = 4;
 /// than if each were drawn by itself.
 fn end_variance(read: f64, unread_share: f64) -> f64 {
     let splits = read / (1.0 - unread_share);
-    (0.1 + 0.055 * splits.log2()).min(read * unread_share / 2.0)
+    (0.1 + 0.055 * libm::log2(splits)).min(read * unread_share / 2.0)
 }
 
 /// The tail that a bootstrap's resamples suffice for: beyond it, its bounds grow as those of t do.
@@ -663,7 +663,7 @@ static DRAWS: LazyLock<Box<Draws>> = LazyLock::new(|| {
     }
     let mut shares = words.map(|word| (word >> 11) as f64 / (1_u64 << 53) as f64);
     for (count, mut left) in draws.counts.as_flattened_mut().iter_mut().zip(&mut shares) {
-        let mut share = (-1.0_f64).exp();
+        let mut share = libm::exp(-1.0);
         while left >= share && *count < 12 {
             left -= share;
             *count += 1;

@@ -12,7 +12,8 @@
 //!   [`look_confidence`].
 //!
 //! It knows nothing of files, queries or threads; nothing here does I/O or reads a clock, and equal calls give equal
-//! answers.
+//! answers on every machine. Logarithms and exponentials are those of crate `libm`, because the last digit of the C
+//! library's depends on the processor.
 //!
 //! ```
 //! use tidemill_sampling::{DrawnOrder, Interval, Part, RowSet, Sample, Series, cell_of};

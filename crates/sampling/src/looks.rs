@@ -52,7 +52,7 @@ pub fn unseen_share(splits_read: u64, confidence: f64) -> f64 {
     if splits_read == 0 {
         return 1.0;
     }
-    let share = -((-confidence).ln_1p() / splits_read as f64).exp_m1();
+    let share = -libm::expm1(libm::log1p(-confidence) / splits_read as f64);
     share.clamp(0.0, 1.0)
 }
 

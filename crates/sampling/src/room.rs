@@ -243,7 +243,7 @@ impl Sample {
     fn unlike_share(&self, splits: f64) -> f64 {
         let unread = 1.0 - self.share();
         let miss = 1.0 - self.confidence();
-        let share = -miss.ln() / 2.0 * unread / splits;
+        let share = -libm::log(miss) / 2.0 * unread / splits;
         // At least one split can be unlike, unless so few are unread that it was likely read.
         let one = if unread > miss { self.share() / splits } else { 0.0 };
         share.max(one).min(1.0)

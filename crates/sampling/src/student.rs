@@ -6,6 +6,8 @@
 
 use std::f64::consts::PI;
 
+use libm::log;
+
 /// The t for which Student's distribution with `degrees` of freedom is between −t and t with probability `confidence`.
 ///
 /// Accurate to 1e-9 of the value. Degrees below 1 count as 1, not-a-number and infinity as infinitely many; a
@@ -52,7 +54,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
         return 1.0;
     }
     let front =
-        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
+        libm::exp(ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * log(x) + b * log(1.0 - x));
     if x < (a + 1.0) / (a + b + 2.0) {
         front * fraction(x, a, b) / a
     } else {
@@ -98,7 +100,7 @@ fn ln_gamma(x: f64) -> f64 {
         1.505_632_735_149_311_6e-7,
     ];
     if x < 0.5 {
-        return (PI / (PI * x).sin()).ln() - ln_gamma(1.0 - x);
+        return log(PI / libm::sin(PI * x)) - ln_gamma(1.0 - x);
     }
     let x = x - 1.0;
     let mut sum = 0.999_999_999_999_809_9;
@@ -106,7 +108,7 @@ fn ln_gamma(x: f64) -> f64 {
         sum += term / (x + f64::from(number));
     }
     let t = x + 7.5;
-    0.5 * (2.0 * PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
+    0.5 * log(2.0 * PI) + (x + 0.5) * log(t) - t + log(sum)
 }
 
 #[cfg(test)]
