@@ -17,13 +17,12 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, SchemaError, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
 use datafusion::error::{DataFusionError, Result as PlanResult};
-use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     Aggregate as AggregateNode, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder,
     Projection, SkipType,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::datafusion_names::scalars;
+use tidemill_sql::random_values::duplicates_random_value;
 use tidemill_sql::{Told, external, floats};
 use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
 use tidemill_tables::summary::Summary;
@@ -264,7 +263,7 @@ pub(crate) fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
 
 /// Checks a plan for expressions that stand where the planner lets them through and nothing can run
 /// them: a window by way of its alias in `GROUP BY`, `x > ANY (SELECT …)` in a select list; and for random values that
-/// the optimiser would evaluate twice.
+/// would be evaluated twice where [`evaluated_once`](tidemill_sql::random_values::evaluated_once) leaves them.
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first.
@@ -275,11 +274,14 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
             Some((format!("the window function `{}`", call.fun.name()), IN_A_SUBQUERY))
         }
         (Expr::Unnest(_), _) => Some(("`unnest`".into(), "it stands in a select list")),
-        (Expr::Between(between), _) if between.expr.is_volatile() => {
-            Some(("`BETWEEN` of a value that differs each time".into(), IN_A_SUBQUERY))
-        }
-        (Expr::ScalarFunction(call), _) if evaluates_twice(call) => {
-            Some((format!("`{}` of a value that differs each time", call.name()), IN_A_SUBQUERY))
+        (expr, _) if duplicates_random_value(expr) => {
+            let what = match expr {
+                Expr::ScalarFunction(call) => format!("`{}` of a random value", call.name()),
+                Expr::Between(_) => "`BETWEEN` of a random value".into(),
+                Expr::InList(_) => "`IN` of a random value".into(),
+                _ => "`CASE` of a random value".into(),
+            };
+            Some((what, IN_A_SUBQUERY))
         }
         // There the optimiser makes joins of them, or says that it cannot.
         (_, LogicalPlan::Filter(_)) => None,
@@ -293,14 +295,6 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
         ) => None,
         (expr, _) => Some((subquery_of(expr)?.into(), JOIN_WITH_IT)),
     })
-}
-
-/// Returns true if the optimiser writes a call with an argument that differs each time as a CASE, which evaluates it both
-/// for the condition and for the value.
-fn evaluates_twice(call: &ScalarFunction) -> bool {
-    let is_rewritten = [scalars::COALESCE, scalars::NVL].contains(&call.name());
-    is_rewritten
-        && call.args.split_last().is_some_and(|(_, others)| others.iter().any(Expr::is_volatile))
 }
 
 /// Checks an optimised plan for what should not be left in it, as there is no way to run it.

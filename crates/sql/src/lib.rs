@@ -10,6 +10,7 @@
 //!   numbers that are written out? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `bytes`: what is BYTEA beside text? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
+//! - `random_values`: which expressions would evaluate a random value twice?
 //! - `replaced`, `percentiles`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
 //!   expressions.
 //! - `asof`: what was the last record of another source up to a time?
@@ -61,6 +62,7 @@ pub mod percentiles;
 pub mod pool;
 mod portions;
 mod projections;
+pub mod random_values;
 mod replaced;
 mod rewrite;
 pub mod session;

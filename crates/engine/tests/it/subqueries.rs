@@ -452,17 +452,47 @@ fn limit_that_decides_whether_a_row_exists_is_refused_and_any_other_is_kept() {
 #[test]
 fn random_values_are_not_evaluated_twice() {
     let folder = Folder::new();
-    for expression in [
-        "random() BETWEEN 0.4 AND 0.6",
-        "random() NOT BETWEEN 0.4 AND 0.6",
-        "coalesce(CASE WHEN random() < 0.5 THEN i END, 1) = 1",
-        "ifnull(nullif(random(), 0.5), 1) = 1",
+    let numbers: String = (0..3000).map(|i| format!("{i}\n")).collect();
+    folder.write("n.csv", &format!("i\n{numbers}"));
+    for (expression, expected) in [
+        // Evaluated twice, these hold for other shares of the rows: 0.36, 0.64, 0.75, 0.25 …
+        ("random() BETWEEN 0.4 AND 0.6", 0.2),
+        ("random() NOT BETWEEN 0.4 AND 0.6", 0.8),
+        ("random() + random() BETWEEN 0 AND 1", 0.5),
+        ("i >= 0 AND floor(random() * 4) IN (0, 1)", 0.5),
+        ("floor(random() * 4) NOT IN (0, 1)", 0.5),
+        ("CASE floor(random() * 2) WHEN 0 THEN false WHEN 1 THEN true ELSE false END", 0.5),
+        ("coalesce(CASE WHEN random() < 0.5 THEN 1 END, 0) = 1", 0.5),
+        ("coalesce(CASE WHEN random() < 0.5 THEN 1 END, 0) IS NULL", 0.0),
+        ("ifnull(nullif(floor(random() * 2), 0), 1) IS NULL", 0.0),
     ] {
-        let message =
-            folder.refusal(&format!("SELECT count(*) FROM range(9) t(i) WHERE {expression}"));
-        assert!(message.contains("differs each time"), "{expression}: {message}");
-        assert!(message.contains("take it in a subquery"), "{message}");
+        let close = |share: f64, sql: &str| {
+            assert!((share - expected).abs() < 0.07, "{sql}: {share}, not {expected}");
+        };
+        for from in ["range(3000) t(i)", "'$/n.csv'"] {
+            let sql = format!("SELECT count(*) / 3000.0 FROM {from} WHERE {expression}");
+            close(folder.ask(&sql).only().parse().unwrap(), &sql);
+            let sql = format!("SELECT avg(iff({expression}, 1, 0)) FROM {from}");
+            close(folder.ask(&sql).only().parse().unwrap(), &sql);
+            let sql = format!(
+                "SELECT count(*) FILTER (WHERE b) / 3000.0 FROM (SELECT {expression} AS b FROM {from})"
+            );
+            close(folder.ask(&sql).only().parse().unwrap(), &sql);
+            // A condition on a group's key selects whole groups.
+            let groups = format!("SELECT {expression} AS k, count(*) AS n FROM {from} GROUP BY 1");
+            let rows = folder.ask(&format!("SELECT k FROM ({groups}) WHERE k")).rows();
+            assert!(rows.iter().all(|row| row == &["true"]), "{groups}: {rows:?}");
+            assert_eq!(rows.len(), usize::from(expected > 0.0), "{groups}");
+            let sql = format!("{groups} HAVING k ORDER BY {expression} LIMIT 3");
+            assert_eq!(folder.ask(&sql).rows().len(), usize::from(expected > 0.0), "{sql}");
+        }
     }
+    let sql = "SELECT * FROM range(9) t(i) WHERE random() BETWEEN 0 AND 1 ORDER BY i LIMIT 2";
+    assert_eq!(folder.ask(sql).rows(), [["0"], ["1"]]);
+    let message = folder
+        .refusal("SELECT 1 FROM range(9) t(i) JOIN range(9) u(j) ON random() BETWEEN 0.4 AND 0.6");
+    assert!(message.contains("`BETWEEN` of a random value cannot stand"), "{message}");
+    assert!(message.contains("take it in a subquery"), "{message}");
     let random = "SELECT random() AS r FROM range(3000) t(i)";
     let sql = format!("SELECT count(*) FROM ({random}) WHERE r BETWEEN 0.4 AND 0.6");
     let count: u64 = folder.ask(&sql).only().parse().unwrap();
