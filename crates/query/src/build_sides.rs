@@ -25,13 +25,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::catalog::memory::MemorySourceConfig;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, TableReference};
-use datafusion::datasource::{TableProvider, TableType, provider_as_source};
+use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{Expr, FetchType, Join, LogicalPlan, LogicalPlanBuilder, SkipType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -41,6 +41,8 @@ use tidemill_base::error::{Error, Result};
 use tidemill_source::{Compression, Format, Source};
 use tidemill_sql::messages::external;
 use tidemill_sql::{Told, dialects};
+
+use crate::stand_ins::{positional_schema, scan_stand_in};
 
 /// About how many bytes a source's rows take in memory; none where nobody knows before.
 ///
@@ -282,22 +284,11 @@ impl<'a> StreamPlanner<'a> {
             scanned(plan)?.iter().map(|name| name.table().to_string()).collect();
         sources.sort_unstable();
         sources.dedup();
-        let fields = plan.schema().fields().iter().enumerate();
-        let fields = fields.map(|(index, field)| {
-            Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
-        });
-        let rows = Arc::new(BuildRows {
-            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
-            batches: Mutex::default(),
-        });
+        let schema = positional_schema(plan.schema());
+        let rows = Arc::new(BuildRows { schema, batches: Mutex::default() });
         let name = format!("held_{}", self.found.len() + 1);
         let provider = Arc::clone(&rows) as Arc<dyn TableProvider>;
-        let scan = LogicalPlanBuilder::scan(&name, provider_as_source(provider), None).told()?;
-        let restored = plan.schema().iter().enumerate().map(|(index, (qualifier, field))| {
-            Expr::Column(Column::new(Some(name.as_str()), column_name(index)))
-                .alias_qualified(qualifier.cloned(), field.name())
-        });
-        let scan = scan.project(restored.collect::<Vec<_>>()).told()?.build().told()?;
+        let scan = scan_stand_in(&name, provider, plan.schema())?;
         self.found.push(BuildSide { sources, plan: plan.clone(), rows });
         Ok(scan)
     }
@@ -319,10 +310,6 @@ pub(crate) fn has_subquery(expr: &Expr) -> bool {
     .unwrap_or(true)
 }
 
-fn column_name(index: usize) -> String {
-    format!("column_{index}")
-}
-
 /// The rows of a build side, in memory, as a table; its columns are named by their position.
 pub(crate) struct BuildRows {
     schema: SchemaRef,
@@ -335,12 +322,12 @@ impl BuildRows {
         &self.schema
     }
 
-    /// Holds these rows from now on, which are of [`schema`](Self::schema).
-    /// The rows that it was filled with.
+    /// Returns the rows held.
     pub(crate) fn filled(&self) -> Vec<RecordBatch> {
         self.batches.lock().clone().unwrap_or_default()
     }
 
+    /// Holds these rows from now on, which are of [`schema`](Self::schema).
     pub(crate) fn fill(&self, batches: Vec<RecordBatch>) {
         *self.batches.lock() = Some(batches);
     }

@@ -15,13 +15,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::streaming::PartitionStream;
 use parking_lot::Mutex;
 use tidemill_base::compact;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::external;
 
 use crate::columns::named;
+use crate::stand_ins::one_partition;
 
 type Answers = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
@@ -60,14 +61,9 @@ impl TableProvider for Finished {
         _: &[Expr],
         limit: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let partition: Arc<dyn PartitionStream> = Arc::new(Finished {
-            schema: Arc::clone(&self.schema),
-            answers: Arc::clone(&self.answers),
-        });
-        let schema = Arc::clone(&self.schema);
-        let table =
-            StreamingTableExec::try_new(schema, vec![partition], projection, None, false, limit)?;
-        Ok(Arc::new(table))
+        let partition =
+            Finished { schema: Arc::clone(&self.schema), answers: Arc::clone(&self.answers) };
+        one_partition(Arc::new(partition), projection, limit)
     }
 }
 

@@ -8,6 +8,7 @@
 //!   before?
 //! - `tables`, `rows`: who reads which split, and in which order is it taken? `background`, `finished`: how are
 //!   plans of DataFusion's run, and what do they read of a finished table?
+//! - `stand_ins`: which tables take the place of a part of a plan? `row_calculation`: what is evaluated above a limit?
 //! - `results`, `columns`: what comes out, and what is it called?
 //! - `merge`: how do partial tables become one answer?
 //! - `turbo`: what does a part of the input tell of all of it? `cluster`: and what would all of it take on many machines?
@@ -36,6 +37,7 @@ mod rows;
 mod sampled;
 mod scan;
 mod secrets;
+mod stand_ins;
 mod tables;
 mod tasks;
 #[cfg(test)]

@@ -17,24 +17,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::{Column, DFSchema};
-use datafusion::datasource::{TableProvider, TableType, provider_as_source};
+use datafusion::common::DFSchema;
+use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection};
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::streaming::PartitionStream;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{Told, session};
 
 use crate::columns::named;
+use crate::stand_ins::{one_partition, positional_schema, scan_stand_in};
 
 /// The name of the slot in a plan.
 const SLOT: &str = "limited_rows";
@@ -64,18 +65,8 @@ impl RowCalculation {
         input: &DFSchema,
         projections: &[Projection],
     ) -> Result<Self> {
-        let fields = input.fields().iter().enumerate().map(|(index, field)| {
-            Field::new(column_name(index), field.data_type().clone(), field.is_nullable())
-        });
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let slot = RowSlot { schema, batch: Arc::default() };
-        let provider = Arc::new(slot.clone());
-        let scan = LogicalPlanBuilder::scan(SLOT, provider_as_source(provider), None).told()?;
-        let renamed = input.iter().enumerate().map(|(index, (qualifier, field))| {
-            Expr::Column(Column::new(Some(SLOT), column_name(index)))
-                .alias_qualified(qualifier.cloned(), field.name())
-        });
-        let mut plan = scan.project(renamed.collect::<Vec<_>>()).told()?.build().told()?;
+        let slot = RowSlot { schema: positional_schema(input), batch: Arc::default() };
+        let mut plan = scan_stand_in(SLOT, Arc::new(slot.clone()), input)?;
         for projection in projections {
             let Projection { expr, schema, .. } = projection;
             let (expr, schema) = (expr.clone(), Arc::clone(schema));
@@ -121,10 +112,6 @@ impl RowCalculation {
     }
 }
 
-fn column_name(index: usize) -> String {
-    format!("column_{index}")
-}
-
 /// A table of at most one batch at a time, whose stream is pending while it has none.
 #[derive(Clone)]
 struct RowSlot {
@@ -155,10 +142,7 @@ impl TableProvider for RowSlot {
         _: &[Expr],
         limit: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let (schema, partition) = (Arc::clone(&self.schema), Arc::new(self.clone()));
-        let table =
-            StreamingTableExec::try_new(schema, vec![partition], projection, None, false, limit)?;
-        Ok(Arc::new(table))
+        one_partition(Arc::new(self.clone()), projection, limit)
     }
 }
 
