@@ -31,6 +31,7 @@ use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
+use tidemill_tables::portions::Portions;
 use tidemill_tables::{Chunk, Scatter, Table, TableSpec, position};
 use tracing::debug_span;
 
@@ -303,7 +304,9 @@ impl Tables {
             }
             return Ok(());
         }
-        for rows in self.table.portions(batch, merger.group_bytes_max())? {
+        let group_bytes_max = merger.group_bytes_max();
+        let mut portions = Portions::new(self.table.spec(), batch, worker_bytes, group_bytes_max)?;
+        while let Some(rows) = portions.next(&self.table) {
             self.table.update(&rows)?;
             self.note_bytes();
             let is_large = self.table.bytes() > worker_bytes;

@@ -24,6 +24,7 @@ pub mod ordered;
 pub mod partial;
 mod partitions;
 mod places;
+pub mod portions;
 mod prefetch;
 pub mod ranges;
 mod scatter;
@@ -50,9 +51,7 @@ pub use spec::{Aggregate, BitsOf, Function, Precision, Switch, TableSpec, positi
 pub use state::{CellQuantiles, CellSums, supports};
 use state::{Routes, Rows, StateColumn, States};
 use tidemill_base::error::{Error, Result};
-use tidemill_functions::sketches::id_set_lens;
 use tidemill_sql::floats;
-use tidemill_sql::pool::too_large_a_set;
 pub use value::{is_hashable, is_rankable};
 
 /// Groups and their states while they can still grow.
@@ -69,8 +68,11 @@ pub struct Table {
 /// Of fewer groups than these a table stays in the cache, whatever it saves.
 const GROUPS_CACHED: usize = 1 << 16;
 
-/// What rows are made of before it is looked at how large a table has become.
-const PORTION_BYTES: u64 = 16 << 20;
+/// A table without a measure of its states first takes this many rows.
+const ROWS_UNMEASURED: usize = 16;
+
+/// One row in this many is expected to be of a new group, where fewer were so far.
+const ROWS_OF_NEW_GROUP: usize = 32;
 
 /// Where there seem to be more groups than these, a table does not gather them.
 const GROUPS_GATHERED_MAX: u64 = 1 << 18;
@@ -102,6 +104,11 @@ impl Table {
             group_of_row: Vec::new(),
             row_count: 0,
         })
+    }
+
+    /// What is kept per group.
+    pub fn spec(&self) -> &Arc<TableSpec> {
+        &self.spec
     }
 
     /// How many groups there are.
@@ -181,49 +188,18 @@ impl Table {
         Ok(())
     }
 
-    /// Rows in portions of which states become no more than 16 MiB larger, or by those of a row: stored
-    /// sets of numbers are far smaller than what is made of them. Everything else grows by what its rows have.
+    /// Estimates how many rows make the states `growth_bytes` larger, from the rows since the table was empty.
     ///
-    /// # Errors
-    /// [`Error::Memory`] where one set by itself is more than the `group_bytes_max` that a group may have: it is
-    /// refused by what its first bytes say, before anything is made of it.
-    pub fn portions(
-        &self,
-        batch: &RecordBatch,
-        group_bytes_max: usize,
-    ) -> Result<Vec<RecordBatch>> {
-        let of_sets = self.spec.leaders().filter_map(|aggregate| match aggregate.function {
-            Function::IdSets { .. } => Some((batch.column(aggregate.argument?), aggregate)),
-            _ => None,
-        });
-        let mut bytes: Vec<u64> = Vec::new();
-        for (sets, aggregate) in of_sets {
-            bytes.resize(batch.num_rows(), 0);
-            let filter = aggregate.filter.map(|index| batch.column(index).as_boolean());
-            for (row, (bytes, len)) in bytes.iter_mut().zip(id_set_lens(sets)).enumerate() {
-                if filter.is_some_and(|filter| filter.is_null(row) || !filter.value(row)) {
-                    continue;
-                }
-                let own = len.saturating_mul(8);
-                if own > group_bytes_max as u64 {
-                    return Err(too_large_a_set(own, group_bytes_max as u64));
-                }
-                *bytes = bytes.saturating_add(own);
-            }
+    /// A row is taken to need what a group needs, unless a group has many rows: then an equal part of
+    /// [`ROWS_OF_NEW_GROUP`] rows is.
+    fn rows_of_growth(&self, growth_bytes: usize) -> usize {
+        let row_count = usize::try_from(self.row_count).unwrap_or(usize::MAX);
+        if row_count < ROWS_UNMEASURED {
+            return ROWS_UNMEASURED;
         }
-        if bytes.iter().fold(0_u64, |sum, row| sum.saturating_add(*row)) <= PORTION_BYTES {
-            return Ok(vec![batch.clone()]);
-        }
-        let (mut portions, mut start, mut sum) = (Vec::new(), 0, 0_u64);
-        for (row, own) in bytes.iter().enumerate() {
-            sum = sum.saturating_add(*own);
-            if sum > PORTION_BYTES && row > start {
-                portions.push(batch.slice(start, row - start));
-                (start, sum) = (row, *own);
-            }
-        }
-        portions.push(batch.slice(start, batch.num_rows() - start));
-        Ok(portions)
+        let new_groups = self.group_count().max(row_count / ROWS_OF_NEW_GROUP);
+        let row_bytes = self.bytes() / new_groups.max(1);
+        (growth_bytes / row_bytes.max(1)).max(1)
     }
 
     /// Takes the given groups of a chunk, each of which is taken only once.

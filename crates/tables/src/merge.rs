@@ -43,6 +43,7 @@ use tidemill_sql::spills::SpillSpace;
 use tracing::debug_span;
 
 use super::partitions::{PARTITION_BITS, PARTITIONS, mixed, partition_groups};
+use super::portions::Portions;
 use super::ranges::Ranges;
 use super::scatter::{Block, PARTS, Parts};
 use super::spec::Precision;
@@ -429,7 +430,8 @@ impl Merger {
     /// # Errors
     /// As merging and spilling.
     pub fn work(&self, worker: usize) -> Result<()> {
-        self.merge_waiting(worker)?;
+        // States may become far larger than those that are merged into them.
+        self.merge_each(worker, || self.account.make_room())?;
         self.group_early()?;
         self.account.make_room()
     }
@@ -440,14 +442,20 @@ impl Merger {
     /// # Errors
     /// As merging.
     pub fn merge_waiting(&self, worker: usize) -> Result<()> {
-        let _span = debug_span!("merge", worker).entered();
+        self.merge_each(worker, || Ok(()))
+    }
+
+    /// Merges what waits at one partition after the other, calling `after` behind each.
+    fn merge_each(&self, worker: usize, after: impl Fn() -> Result<()>) -> Result<()> {
         for step in 0..PARTITIONS {
+            let _span = debug_span!("merge", worker).entered();
             let index = (worker * PARTITIONS / 2 + step) % PARTITIONS;
             if self.account.is_full() {
                 self.drain(index, &mut self.partitions[index].lock())?;
             } else if let Some(mut partition) = self.partitions[index].try_lock() {
                 self.drain(index, &mut partition)?;
             }
+            after()?;
         }
         Ok(())
     }
@@ -794,13 +802,13 @@ impl Folding<'_> {
         }
         let mut rows = disk.rows.read()?;
         while let Some(batch) = rows.next().transpose()? {
-            let mut portions = table.portions(&batch, self.group_bytes_max())?.into_iter();
+            let mut portions = Portions::new(self.spec, &batch, bytes_max, self.group_bytes_max())?;
             drop(batch);
-            while let Some(portion) = portions.next() {
+            while let Some(portion) = portions.next(&table) {
                 table.update(&portion)?;
                 charge.set(table.bytes());
                 if self.has_outgrown(&table, disk, bytes_max)? {
-                    let rest = portions.map(Ok).chain(rows);
+                    let rest = portions.rest().map(Ok).chain(rows);
                     return self.repartition(disk, table, std::iter::empty(), rest);
                 }
             }

@@ -22,6 +22,7 @@ use tidemill_sampling::DrawnOrder;
 use tidemill_source::target_bytes;
 use tidemill_sql::Told;
 use tidemill_tables::merge::Merger;
+use tidemill_tables::portions::Portions;
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
 
 use super::model::{Cluster, Forecast, Measured, ReadShare, fitted, growth};
@@ -351,7 +352,8 @@ impl Reader<'_> {
             if *has_positions {
                 batch = placed(&batch, index, first)?;
             }
-            for rows in table.portions(&batch, usize::MAX)? {
+            let mut portions = Portions::new(table.spec(), &batch, self.bytes_max, usize::MAX)?;
+            while let Some(rows) = portions.next(table) {
                 table.update(&rows)?;
             }
             first += rows;

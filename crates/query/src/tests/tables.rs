@@ -21,6 +21,7 @@ use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::Progress;
 use tidemill_source::Rejects;
 use tidemill_tables::merge::{Merged, Merger, Pending};
+use tidemill_tables::portions::Portions;
 use tidemill_tables::sessions;
 use tidemill_tables::spill::slices;
 use tidemill_tables::{Chunk, Table, TableSpec, position};
@@ -485,6 +486,43 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
         let start = "out of memory: `collect` has ";
         assert!(message.starts_with(start) && message.contains("for one group"), "{message}");
         assert!(message.contains("\nhint: --memory ") && message.contains("would do"), "{message}");
+    }
+}
+
+#[test]
+fn a_portion_of_rows_adds_little_to_a_table() {
+    const ROWS: i64 = 1 << 13;
+    let row = |i: i64| {
+        let f = 10_f64.powi((i % 61) as i32 - 30) * (i + 1) as f64;
+        Row(Some((i % 7) as u16), Some(i), Some(f), Some(format!("{i:032}")), None)
+    };
+    let rows: Vec<Row> = (0..ROWS).map(row).collect();
+    for (sql, is_cut) in [
+        ("SELECT i, corr(f, i), stddev(f) FROM t GROUP BY i", true),
+        ("SELECT i, bootstrap_sum(i, s) FROM t GROUP BY i", false),
+        ("SELECT i, sum(i) FROM t GROUP BY i", false),
+        ("SELECT k, array_agg(DISTINCT s) FROM t GROUP BY k", false),
+        ("SELECT sum(f), corr(f, i) FROM t", false),
+    ] {
+        let (spec, columns) = spec(sql, &schema());
+        let batch = mapped(&columns, &rows, 0);
+        let mut table = Table::new(&spec).unwrap();
+        let (table_bytes, mut taken) = (4 << 20, Vec::new());
+        for _ in 0..2 {
+            let mut portions = Portions::new(&spec, &batch, table_bytes, usize::MAX).unwrap();
+            while let Some(rows) = portions.next(&table) {
+                let before = table.bytes();
+                table.update(&rows).unwrap();
+                let added = table.bytes().saturating_sub(before);
+                // A quarter is the goal; vectors that double add more.
+                assert!(added <= table_bytes, "{sql}: {added} bytes");
+                taken.push(rows);
+            }
+        }
+        let whole = arrow::compute::concat_batches(&batch.schema(), &taken).unwrap();
+        let twice = arrow::compute::concat_batches(&batch.schema(), [&batch, &batch]).unwrap();
+        assert_eq!(whole, twice, "{sql}");
+        assert_eq!(taken.len() > 10, is_cut, "{sql}: {} portions", taken.len());
     }
 }
 
