@@ -7,6 +7,7 @@ use std::time::Instant;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
+use tidemill_base::redact::shown;
 use tidemill_text::{sql_type, values};
 
 use super::columns::Columns;
@@ -21,7 +22,7 @@ use super::hidden::Hidden;
 #[cfg(target_os = "linux")]
 use super::input::in_steps;
 use super::input::{ByteInput, Identity, ProgramOutput, ReaderInput, Watch};
-use super::patience::Asking;
+use super::patience::{Asking, LeftOut};
 use super::promote::promote;
 use super::sample::Sample;
 use super::starts::LongRecords;
@@ -129,6 +130,9 @@ fn open_files(
         return open_given(spec, given, cancel);
     }
     let mut found = listing::list(spec, cancel, asked)?;
+    if found.is_empty() {
+        return Err(nothing_listed(spec, asked));
+    }
     match asked {
         Some(asking) => leave_out_made(&mut found, asking)?,
         None => refuse_made(&found)?,
@@ -282,6 +286,16 @@ fn open_stream(path: &str) -> std::io::Result<Box<dyn Read + Send>> {
         }
     }
     Ok(Box::new(std::fs::File::open(path)?))
+}
+
+/// Returns the error of a source whose listing left out all of its files, with the reason of the last.
+fn nothing_listed(spec: &SourceSpec, asked: Option<&Asking>) -> Error {
+    match asked.and_then(|asking| asking.noted().pop()) {
+        Some(LeftOut { path, reason, .. }) => {
+            Error::io("read", path, std::io::Error::other(reason))
+        }
+        None => Error::Internal(format!("no file of `{}` was listed", shown(&spec.url))),
+    }
 }
 
 /// Leaves out such files as [`refuse_made`] refuses.

@@ -181,6 +181,20 @@ fn a_pipe_that_nobody_writes_into_is_waited_for_until_the_deadline() {
 }
 
 #[test]
+fn the_error_of_an_address_that_does_not_answer_names_it() {
+    // The system accepts connections for it, and nobody reads them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/a.csv", silent.local_addr().unwrap());
+    let spec = SourceSpec { url: url.clone(), ..SourceSpec::default() };
+    let until = Some(Instant::now() + Duration::from_millis(50));
+    let patience = Patience { until, ..patience() };
+    let nothing = Box::new(std::io::empty());
+    let error = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert!(error.to_string().contains(&url), "{error}");
+}
+
+#[test]
 fn a_pipe_is_read_to_its_end() {
     let folder = folder(&[]);
     let path = folder.path().join("pipe.csv");
