@@ -1111,21 +1111,30 @@ class Grammar:
         return made
 
     def above_limits(self) -> Select:
-        """Return a sort, a DISTINCT, a GROUP BY or a window over nested limits."""
+        """Return a sort, a DISTINCT, an aggregate or a window over nested limits.
+
+        Half of them have the unique number last: a sort by the columns before it decides which rows
+        an inner limit keeps, and the statement around it may not use these columns.
+        """
         source, scope = self.table("t0")
         kinds = [kind for kind in self._kinds(scope) if kind not in ("nums", "record", "records")]
         number = E("id", f"{source.alias}.id")
         items = (number, *(self.leaf(self.chance.choice(kinds), scope) for _ in range(2)))
+        is_last = self.chance.random() < 0.5
+        items = (*items[1:], number) if is_last else items
         where = self.expression("flag", scope, 1) if self.chance.random() < 0.3 else None
-        inner = self._first_of_many(Select(items, (source,), where))
+        inner = Select(items, (source,), where)
+        if self.chance.random() < 0.5:
+            inner = replace(inner, ordered=True, descending=self.chance.getrandbits(3))
+        inner = self._first_of_many(inner)
         for _ in range(self.chance.choice((0, 0, 1, 2))):
             inner = self._over(inner)
             if self.chance.random() < 0.5:
                 inner = replace(inner, ordered=True, descending=self.chance.getrandbits(3))
             inner = self._first_of_many(inner)
         outer = self._over(inner)
-        number, *others = outer.items
-        pick = self.chance.randrange(4)
+        *others, number = outer.items if is_last else (*outer.items[1:], outer.items[0])
+        pick = self.chance.randrange(5)
         if pick == 0:
             outer = replace(outer, items=tuple(others), distinct=True)
         elif pick == 1:
@@ -1136,6 +1145,9 @@ class Grammar:
             way = self.chance.choice(("", " DESC"))
             rank = E("calm", f"row_number() OVER ({by}ORDER BY {number.form}{way})")
             outer = replace(outer, items=(*outer.items, rank), kind="windows")
+        elif pick == 3:
+            found = [E("calm", f"{name}({number.form})") for name in ("count", "sum", "min")]
+            outer = replace(outer, items=tuple(found), kind="tables")
         outer = replace(outer, ordered=True, descending=self.chance.getrandbits(4))
         return self._first(outer) if self.chance.random() < 0.3 else outer
 
