@@ -117,6 +117,7 @@ pub(crate) type RawCopied = (u64, u64, u64, u64, Vec<(String, String)>);
 
 /// Fetches objects into files.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "each is an argument in Python")]
 pub(crate) fn get(
     py: Python<'_>,
     urls: Vec<String>,
@@ -136,6 +137,7 @@ pub(crate) fn get(
 
 /// Sends files to a bucket.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "each is an argument in Python")]
 pub(crate) fn put(
     py: Python<'_>,
     paths: Vec<String>,

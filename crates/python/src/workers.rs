@@ -33,7 +33,6 @@ impl RawWorker {
     /// Plans a job.
     #[new]
     #[pyo3(signature = (job, memory_bytes, threads, spill_dirs, storage, files = Vec::new()))]
-    #[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
     fn new(
         py: Python<'_>,
         job: PyBackedBytes,

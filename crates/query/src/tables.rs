@@ -306,7 +306,7 @@ impl Tables {
         }
         let group_bytes_max = merger.group_bytes_max();
         let mut portions = Portions::new(self.table.spec(), batch, worker_bytes, group_bytes_max)?;
-        while let Some(rows) = portions.next(&self.table) {
+        while let Some(rows) = portions.next_portion(&self.table) {
             self.table.update(&rows)?;
             self.note_bytes();
             let is_large = self.table.bytes() > worker_bytes;

@@ -423,6 +423,9 @@ pub fn probe_all(web: &Web, urls: &[String], cancel: &Cancel) -> Result<Vec<Arc<
     Ok(found)
 }
 
+/// Receives a URL and its object, or why there is none.
+pub type TakeObject<'a> = dyn FnMut(&str, Result<Arc<Object>>) -> Result<()> + 'a;
+
 /// The same, each waited for until a flag of its own that `flag` gives when its turn comes; `take` is told what came of each.
 ///
 /// # Errors
@@ -431,7 +434,7 @@ pub fn probe_each(
     web: &Web,
     urls: &[String],
     flag: &mut dyn FnMut() -> Cancel,
-    take: &mut dyn FnMut(&str, Result<Arc<Object>>) -> Result<()>,
+    take: &mut TakeObject<'_>,
 ) -> Result<()> {
     const AT_ONCE: usize = 8;
     let mut asked = VecDeque::new();

@@ -804,7 +804,7 @@ impl Folding<'_> {
         while let Some(batch) = rows.next().transpose()? {
             let mut portions = Portions::new(self.spec, &batch, bytes_max, self.group_bytes_max())?;
             drop(batch);
-            while let Some(portion) = portions.next(&table) {
+            while let Some(portion) = portions.next_portion(&table) {
                 table.update(&portion)?;
                 charge.set(table.bytes());
                 if self.has_outgrown(&table, disk, bytes_max)? {

@@ -44,7 +44,7 @@ impl Portions {
     }
 
     /// Returns the next rows for the table, or none after the last.
-    pub fn next(&mut self, table: &Table) -> Option<RecordBatch> {
+    pub fn next_portion(&mut self, table: &Table) -> Option<RecordBatch> {
         let batch = self.batches.pop_front()?;
         let len = table.rows_of_growth(self.growth_bytes);
         if len >= batch.num_rows() {

@@ -101,7 +101,7 @@ impl<'a> Sections<'a> {
     ///
     /// # Errors
     /// In words, what is wrong with it.
-    pub fn next(&mut self) -> Result<Option<(u8, &'a [u8])>, &'static str> {
+    pub fn next_section(&mut self) -> Result<Option<(u8, &'a [u8])>, &'static str> {
         if self.rest.is_empty() {
             return Ok(None);
         }

@@ -161,8 +161,10 @@ fn tables_of_large_states_of_stalled_threads_keep_to_the_budget() {
 fn stalled_threads_keep_to_the_budget(aggregates: &str, groups: usize, threads: &str) {
     let place = Place::new();
     for file in 0..STALLED {
-        let rows = (0..groups).map(|row| format!("{},{row}\n", row * STALLED + file));
-        place.write(&format!("in/{file:02}.csv"), format!("k,n\n{}", rows.collect::<String>()));
+        // A file is larger than what is read of it to infer its columns: no program ends before a split reads it.
+        let pad = "x".repeat((2 << 20) / groups);
+        let rows = (0..groups).map(|row| format!("{},{row},{pad}\n", row * STALLED + file));
+        place.write(&format!("in/{file:02}.csv"), format!("k,n,pad\n{}", rows.collect::<String>()));
     }
     for pipe in ["arrived", "gate"] {
         assert!(place.program("mkfifo").arg(pipe).status().unwrap().success());

@@ -259,7 +259,8 @@ fn ids_of_a_text_are_read_as_ids_however_great() {
         |line: fn(String) -> String| move |last: &str| ids(last).map(line).collect::<String>();
     let json = of_each(|id| format!("{{\"id\": {id}, \"text\": \"{}\"}}\n", "x".repeat(60)));
     let logfmt = of_each(|id| format!("id={id} text={}\n", "x".repeat(60)));
-    let kinds: [(&str, &dyn Fn(&str) -> String); 4] =
+    type TextOf<'a> = &'a dyn Fn(&str) -> String;
+    let kinds: [(&str, TextOf<'_>); 4] =
         [("a.csv", &csv), ("a.tsv", &tsv), ("a.json", &json), ("a.logfmt", &logfmt)];
     for (name, text) in kinds {
         // Nothing in the name of the last one tells that it is one.

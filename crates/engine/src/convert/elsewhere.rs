@@ -171,7 +171,7 @@ fn opened(bytes: &[u8]) -> Result<Sections<'_>> {
 }
 
 fn first<T: DeserializeOwned>(sections: &mut Sections<'_>, kind: u8) -> Result<T> {
-    match sections.next().map_err(bad)? {
+    match sections.next_section().map_err(bad)? {
         Some((found, content)) if found == kind => {
             serde_json::from_slice(content).map_err(|error| bad(&error.to_string()))
         }
@@ -519,7 +519,7 @@ impl Tasks for Dealt<'_> {
         for (task, OneDone { came, copies }) in tasks.iter().zip(done) {
             let copies = copies
                 .into_iter()
-                .map(|name| match sections.next().map_err(bad)? {
+                .map(|name| match sections.next_section().map_err(bad)? {
                     Some((COPY, content)) => Ok((name, content)),
                     _ => Err(bad("a copy is missing")),
                 })
@@ -542,7 +542,7 @@ impl Tasks for Dealt<'_> {
                         (Set::Objects(set), Told::Object(part)) => {
                             let content = match part.is_small() {
                                 false => &[],
-                                true => match sections.next().map_err(bad)? {
+                                true => match sections.next_section().map_err(bad)? {
                                     Some((OBJECT, content)) => content,
                                     _ => return Err(bad("an object is missing")),
                                 },

@@ -306,7 +306,11 @@ fn lists_by_many_groups_take_no_more_than_themselves() {
             ["'$/t.csv'", "(SELECT * FROM '$/t.csv' UNION ALL SELECT * FROM '$/t.csv' WHERE u < 0)"]
         {
             let sql = format!("SELECT {calls} FROM {from} GROUP BY u ORDER BY u LIMIT 1 OFFSET 7");
-            assert_eq!(folder.ask_with(&sql, &settings).rows(), [expected.clone()], "{sql}");
+            assert_eq!(
+                folder.ask_with(&sql, &settings).rows(),
+                std::slice::from_ref(&expected),
+                "{sql}"
+            );
         }
     }
 }

@@ -453,7 +453,7 @@ fn limit_that_decides_whether_a_row_exists_is_refused_and_any_other_is_kept() {
 fn random_values_are_not_evaluated_twice() {
     let folder = Folder::new();
     let numbers: String = (0..3000).map(|i| format!("{i}\n")).collect();
-    folder.write("n.csv", &format!("i\n{numbers}"));
+    folder.write("n.csv", format!("i\n{numbers}"));
     for (expression, expected) in [
         // Evaluated twice, these hold for other shares of the rows: 0.36, 0.64, 0.75, 0.25 …
         ("random() BETWEEN 0.4 AND 0.6", 0.2),

@@ -695,7 +695,7 @@ fn rows_that_are_counted_are_those_that_were_given_out() {
         let enough = settings.enough.clone();
         let mut results = Plan::new(&query, &settings).unwrap().run().unwrap();
         let (mut rows, mut batches) = (0, 0);
-        while let Some(batch) = results.next() {
+        for batch in results.by_ref() {
             rows += batch.unwrap().num_rows() as u64;
             batches += 1;
             if batches == stop_after {

@@ -346,14 +346,14 @@ impl Reader<'_> {
         let Filling { table, has_positions } = filling;
         let mut batches = self.map.rows(index)?;
         let mut first = 0;
-        while let Some(batch) = batches.next() {
+        for batch in batches.by_ref() {
             let mut batch = batch.told()?;
             let rows = batch.num_rows() as u64;
             if *has_positions {
                 batch = placed(&batch, index, first)?;
             }
             let mut portions = Portions::new(table.spec(), &batch, self.bytes_max, usize::MAX)?;
-            while let Some(rows) = portions.next(table) {
+            while let Some(rows) = portions.next_portion(table) {
                 table.update(&rows)?;
             }
             first += rows;

@@ -135,7 +135,7 @@ impl Job {
         let mut sections = Sections::new(rest);
         let (mut said, mut schemas, mut sides) = (None, Vec::new(), Vec::new());
         let mut output = None;
-        while let Some((kind, content)) = sections.next().map_err(bad)? {
+        while let Some((kind, content)) = sections.next_section().map_err(bad)? {
             match kind {
                 JOB => {
                     said = Some(serde_json::from_slice(content).map_err(|e| bad(&e.to_string()))?);

@@ -24,6 +24,9 @@ use super::{Reach, not_elsewhere};
 use crate::plan::Plan;
 use crate::route::Tables;
 
+/// A part of a scratch file, in bytes.
+type ScratchRange = (ScratchFile, Range<u64>);
+
 /// Tables that take more are put apart, unless somebody has said another size.
 const PART_BYTES_MAX: u64 = 4 << 20;
 /// So many ranges are there for each thread: they are not equally large, and some take longer.
@@ -165,7 +168,7 @@ impl Ranged {
     ///
     /// # Errors
     /// Where there is no room for what has come to this process.
-    pub(super) fn places(self) -> Result<Vec<Option<(ScratchFile, Range<u64>)>>> {
+    pub(super) fn places(self) -> Result<Vec<Option<ScratchRange>>> {
         let mut own = self.folder.scratch.create("ranges")?;
         let mut places = Vec::with_capacity(self.done.len());
         for (reduced, here) in self.done {

@@ -105,7 +105,7 @@ pub(super) enum Told {
 impl Told {
     pub(super) fn decoded(bytes: &[u8]) -> Result<Told> {
         let rest = bytes.strip_prefix(TASK_MAGIC).ok_or_else(|| bad("it is no task"))?;
-        let Some((kind, content)) = Sections::new(rest).next().map_err(bad)? else {
+        let Some((kind, content)) = Sections::new(rest).next_section().map_err(bad)? else {
             return Err(bad("a task says nothing"));
         };
         let (kind, content) = unpacked(kind, content)?;
@@ -328,7 +328,7 @@ impl Part {
         let rest = content.strip_prefix(PART_MAGIC).ok_or_else(|| bad("it is no part"))?;
         let mut sections = Sections::new(rest);
         let nothing = || bad("a part says nothing of what was read");
-        let (kind, said) = sections.next().map_err(bad)?.ok_or_else(nothing)?;
+        let (kind, said) = sections.next_section().map_err(bad)?.ok_or_else(nothing)?;
         let read: AllRead<Vec<Read>> = match unpacked(kind, said)? {
             (READ, read) => of_json(&read)?,
             (ERROR, failure) => return Err(of_json::<Failure>(&failure)?.into()),
@@ -352,7 +352,7 @@ impl Part {
     /// Where it does not say so.
     pub(super) fn take_parted(&mut self) -> Result<Option<Parted>> {
         let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
-        match sections.next().map_err(bad)? {
+        match sections.next_section().map_err(bad)? {
             Some((PARTED, content)) => {
                 let parted = of_json(content)?;
                 self.at = self.content.len() - sections.left();
@@ -368,7 +368,7 @@ impl Part {
     /// Where it is something else.
     pub(super) fn laid(&self) -> Result<Vec<LaidRange>> {
         let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
-        match sections.next().map_err(bad)? {
+        match sections.next_section().map_err(bad)? {
             Some((LAY, content)) => of_json(content),
             _ => Err(bad("it does not say where rows lie")),
         }
@@ -380,11 +380,11 @@ impl Part {
     /// Where it is something else.
     pub(super) fn placed(&self) -> Result<Placed> {
         let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
-        match sections.next().map_err(bad)? {
+        match sections.next_section().map_err(bad)? {
             Some((PLACED, content)) => {
                 let mut placed: Placed = of_json(content)?;
                 for file in placed.files.iter_mut().filter(|file| file.is_small()) {
-                    match sections.next().map_err(bad)? {
+                    match sections.next_section().map_err(bad)? {
                         Some((CONTENT, content)) => file.content = content.to_vec(),
                         _ => return Err(bad("an object is missing")),
                     }
@@ -401,7 +401,7 @@ impl Part {
     /// Where it is something else.
     pub(super) fn take_paths(&mut self) -> Result<Vec<Values>> {
         let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
-        match sections.next().map_err(bad)? {
+        match sections.next_section().map_err(bad)? {
             Some((PATHS, content)) => {
                 let paths = of_json(content)?;
                 self.at = self.content.len() - sections.left();
@@ -419,7 +419,7 @@ impl Part {
     pub(super) fn reduced(&self) -> Result<Vec<(Reduced, Vec<u8>)>> {
         let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
         let mut all = Vec::new();
-        while let Some((kind, content)) = sections.next().map_err(bad)? {
+        while let Some((kind, content)) = sections.next_section().map_err(bad)? {
             match (kind, all.last_mut()) {
                 (REDUCED, _) => all.push((of_json::<Reduced>(content)?, Vec::new())),
                 (SECTIONS, Some((reduced, groups))) if reduced.file.is_none() => {
@@ -441,7 +441,9 @@ impl Part {
                 return Ok(Some((self.place, batch)));
             }
             let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
-            let Some((kind, content)) = sections.next().map_err(bad)? else { return Ok(None) };
+            let Some((kind, content)) = sections.next_section().map_err(bad)? else {
+                return Ok(None);
+            };
             match kind {
                 PLACE => self.place = Some(of_json(content)?),
                 GROUPS => {

@@ -65,11 +65,14 @@ impl Tasks for LayingGroups<'_> {
     }
 }
 
+/// An object's writer, values and key.
+pub(super) type WrittenObject = (usize, Values, String);
+
 /// The tasks that write files, and what came of them.
 pub(super) struct Writing<'a> {
     pub parts: &'a [Parted],
-    /// Of objects: who begins their uploads, and each one's writer, values and key.
-    pub objects: Option<(&'a PlacedBucket, Vec<(usize, Values, String)>)>,
+    /// Of objects: who begins their uploads, and what each is.
+    pub objects: Option<(&'a PlacedBucket, Vec<WrittenObject>)>,
     pub threads: usize,
     pub progress: &'a Progress,
     pub cancel: &'a Cancel,

@@ -510,7 +510,7 @@ fn a_portion_of_rows_adds_little_to_a_table() {
         let (table_bytes, mut taken) = (4 << 20, Vec::new());
         for _ in 0..2 {
             let mut portions = Portions::new(&spec, &batch, table_bytes, usize::MAX).unwrap();
-            while let Some(rows) = portions.next(&table) {
+            while let Some(rows) = portions.next_portion(&table) {
                 let before = table.bytes();
                 table.update(&rows).unwrap();
                 let added = table.bytes().saturating_sub(before);

@@ -431,7 +431,7 @@ impl Shared {
             self.scan.set_exact_start(index, start);
         }
         let mut batches = self.map.rows(index)?;
-        while let Some(batch) = batches.next() {
+        for batch in batches.by_ref() {
             map.add_cpu(&mut clock);
             let batch = batch.told()?;
             let so_far = self.scan.so_far(index);

@@ -702,7 +702,7 @@ impl Runner {
             held.waiting = Waiting::new(&work.account);
         }
         let mut row_count = 0;
-        while let Some(batch) = batches.next() {
+        for batch in batches.by_ref() {
             if self.is_over() {
                 return Ok(None);
             }

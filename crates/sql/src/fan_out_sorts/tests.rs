@@ -208,7 +208,9 @@ fn columns_keep_their_types() {
 fn rows_that_are_too_long_for_the_sorter_are_parked() {
     let long = |letter: char, bytes: usize| letter.to_string().repeat(bytes);
     let texts: Vec<String> = (0..40)
-        .map(|at: u8| long(char::from(b'a' + at % 26), if at % 3 == 0 { 700_000 } else { 10 }))
+        .map(|at: u8| {
+            long(char::from(b'a' + at % 26), if at.is_multiple_of(3) { 700_000 } else { 10 })
+        })
         .collect();
     let keys: Vec<i64> = (0..40).map(|at| (at * 17) % 40).collect();
     let all = RecordBatch::try_from_iter([

@@ -503,8 +503,8 @@ mod tests {
             let (state, mut bytes) = (sums(rows), Vec::new());
             state.encode(&mut bytes);
             assert_eq!(parts(&CellSums::decode(&bytes).unwrap()), parts(&state));
-            for end in
-                (0..bytes.len()).filter(|end| *end < HEAD_BYTES || (end - HEAD_BYTES) % 12 != 0)
+            for end in (0..bytes.len())
+                .filter(|end| *end < HEAD_BYTES || !(end - HEAD_BYTES).is_multiple_of(12))
             {
                 assert!(CellSums::decode(&bytes[..end]).is_err(), "{end}");
             }
