@@ -18,8 +18,8 @@ use datafusion::common::{Column, DFSchema, SchemaError, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::logical_expr::{
-    Aggregate as AggregateNode, Expr, ExprSchemable, FetchType, LogicalPlan, LogicalPlanBuilder,
-    Projection, SkipType,
+    Aggregate as AggregateNode, Distinct, Expr, ExprSchemable, FetchType, LogicalPlan,
+    LogicalPlanBuilder, Projection, SkipType,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::random_values::duplicates_random_value;
@@ -274,6 +274,18 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
             Some((format!("the window function `{}`", call.fun.name()), IN_A_SUBQUERY))
         }
         (Expr::Unnest(_), _) => Some(("`unnest`".into(), "it stands in a select list")),
+        // The first rows are selected by copies of the select list.
+        (expr, LogicalPlan::Distinct(Distinct::On(on))) if expr.is_volatile_node() => {
+            let sorts = on.sort_expr.iter().flatten().map(|sort| &sort.expr);
+            let is_random = on.on_expr.iter().chain(sorts).any(Expr::is_volatile);
+            is_random.then(|| ("a random key of `DISTINCT ON`".into(), IN_A_SUBQUERY))
+        }
+        // `GROUP BY ALL HAVING k` has a copy of the key.
+        (expr, LogicalPlan::Filter(filter))
+            if expr.is_volatile_node() && has_random_keys(&filter.input) =>
+        {
+            Some(("a random value above random keys".into(), IN_A_SUBQUERY))
+        }
         (expr, _) if duplicates_random_value(expr) => {
             let what = match expr {
                 Expr::ScalarFunction(call) => format!("`{}` of a random value", call.name()),
@@ -295,6 +307,12 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
         ) => None,
         (expr, _) => Some((subquery_of(expr)?.into(), JOIN_WITH_IT)),
     })
+}
+
+/// Returns true for groups of keys that are random: they are calculated below the aggregation.
+fn has_random_keys(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Aggregate(AggregateNode { input, .. }) = plan else { return false };
+    matches!(input.as_ref(), LogicalPlan::Projection(below) if below.expr.iter().any(Expr::is_volatile))
 }
 
 /// Checks an optimised plan for what should not be left in it, as there is no way to run it.

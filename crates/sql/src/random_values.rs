@@ -1,11 +1,12 @@
 //! Values that differ each time, evaluated once.
 //!
 //! Several expressions are evaluated as two: `x BETWEEN a AND b` as `x >= a AND x <= b`, a short `IN` as comparisons with
-//! each value, `coalesce(x, y)` as a CASE that tests `x` and returns it. A filter on a group's key moves below the
-//! aggregation as a copy of the key. If `x` is random, each copy draws another value, and the answer is wrong.
+//! each value, `coalesce(x, y)` as a CASE that tests `x` and returns it, and a CASE of truths as ANDs and ORs of its
+//! conditions and their opposites. A filter on a group's key moves below the aggregation as a copy of the key. If a copied
+//! part is random, each copy draws another value, and the answer is wrong.
 //!
-//! [`evaluated_once`] therefore moves each random call of such an expression into a projection below its step, and
-//! puts a column in its place:
+//! [`evaluated_once`] therefore moves each random call of such a part into a projection below its step, and puts a column
+//! in its place:
 //!
 //! ```text
 //! Filter: random() * 2 BETWEEN 0 AND 1       Projection: t.*
@@ -14,15 +15,16 @@
 //!                                                  t
 //! ```
 //!
-//! DataFusion neither merges such a projection into the step above it nor moves a condition on its column below it. A
-//! join's condition has no place for the projection, and a lambda has no column for its values: there the expression
-//! stays as it is, and [`duplicates_random_value`] is for whoever refuses it.
+//! A random key of groups moves as a whole, and keeps its name. DataFusion neither merges such a projection into the step
+//! above it nor moves a condition on its column below it. A join's condition has no place for the projection, and a lambda
+//! has no column for its values: there the expression stays as it is, and [`duplicates_random_value`] is for whoever
+//! refuses it. Expressions that are copied before they are planned are refused by `dialects/copies.rs`.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result as PlanResult};
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::common::{Column, DFSchemaRef, Result as PlanResult};
+use datafusion::logical_expr::expr::{GroupingSet, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 
@@ -62,7 +64,10 @@ pub fn duplicates_random_value(expr: &Expr) -> bool {
     match expr {
         Expr::Between(between) => is_random(&between.expr),
         Expr::InList(list) => is_random(&list.expr),
-        Expr::Case(case) => case.expr.as_ref().is_some_and(|expr| is_random(expr)),
+        Expr::Case(case) => {
+            let conditions = case.when_then_expr.iter().map(|(when, _)| when);
+            case.expr.iter().chain(conditions).any(|expr| is_random(expr))
+        }
         Expr::ScalarFunction(call) => duplicated_arguments(call).iter().any(is_random),
         _ => false,
     }
@@ -91,10 +96,10 @@ fn moved(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(step));
     }
     let (input, columns) = (Arc::new(input.clone()), step.schema().columns());
-    let mut calls = Vec::new();
-    let is_random_key = |step: &LogicalPlan, index: usize| match step {
-        LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => index < group_expr.len(),
-        _ => false,
+    let mut calls = Calls { input: Arc::clone(input.schema()), exprs: Vec::new() };
+    let key_count = match &step {
+        LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => group_expr.len(),
+        _ => 0,
     };
     let names = NamePreserver::new(&step);
     let exprs: Vec<Expr> = step
@@ -102,19 +107,21 @@ fn moved(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         .into_iter()
         .enumerate()
         .map(|(index, expr)| {
+            if index < key_count {
+                return key(expr, &mut calls);
+            }
             let name = names.save(&expr);
-            let expr = match is_random_key(&step, index) {
-                true => as_columns(expr, &mut calls)?,
-                false => expr.transform_down(|expr| within(expr, &mut calls))?,
-            };
-            Ok(name.restore(expr.data))
+            Ok(name.restore(expr.transform_down(|expr| within(expr, &mut calls))?.data))
         })
         .collect::<PlanResult<_>>()?;
-    if calls.is_empty() {
+    if calls.exprs.is_empty() {
         return Ok(Transformed::no(step));
     }
-    let below = input.schema().columns().into_iter().map(Expr::Column).chain(calls).collect();
+    let below = input.schema().columns().into_iter().map(Expr::Column);
+    let below = below.chain(calls.exprs).collect();
     let below = LogicalPlan::Projection(Projection::try_new(below, input)?);
+    // A key may itself evaluate a call twice.
+    let below = moved(below)?.data;
     let step = step.with_new_exprs(exprs, vec![below])?;
     if step.schema().fields().len() == columns.len() {
         return Ok(Transformed::yes(step));
@@ -124,8 +131,57 @@ fn moved(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Projection(step)))
 }
 
+/// What moves into the projection below a step.
+struct Calls {
+    /// The columns that it has already.
+    input: DFSchemaRef,
+    exprs: Vec<Expr>,
+}
+
+impl Calls {
+    /// Moves an expression, which gets a name of its own. Returns its column.
+    fn moved(&mut self, expr: Expr) -> Expr {
+        let is_taken = |name: &String| self.input.fields().iter().any(|field| field.name() == name);
+        let names = (0..).map(|number| format!("random_value_{number}"));
+        let mut free = names.filter(|name| !is_taken(name)).skip(self.exprs.len());
+        let name = free.next().unwrap_or_default();
+        self.exprs.push(expr.alias_qualified(Some(TABLE), &name));
+        Expr::Column(Column::new(Some(TABLE), name))
+    }
+}
+
+/// A key of groups, or a set of them, with columns of the same names in the place of random keys. Keys that are equal are
+/// one column.
+fn key(expr: Expr, calls: &mut Calls) -> PlanResult<Expr> {
+    let mut each = |expr: Expr| {
+        if !expr.is_volatile() {
+            return Ok(expr);
+        }
+        let name = expr.schema_name().to_string();
+        let own = expr.unalias().alias(&name);
+        if !calls.exprs.contains(&own) {
+            calls.exprs.push(own);
+        }
+        Ok(Expr::Column(Column::new_unqualified(name)))
+    };
+    let mut all = |exprs: Vec<Expr>| exprs.into_iter().map(&mut each).collect::<PlanResult<_>>();
+    Ok(match expr {
+        Expr::GroupingSet(GroupingSet::Rollup(keys)) => {
+            Expr::GroupingSet(GroupingSet::Rollup(all(keys)?))
+        }
+        Expr::GroupingSet(GroupingSet::Cube(keys)) => {
+            Expr::GroupingSet(GroupingSet::Cube(all(keys)?))
+        }
+        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => {
+            let sets = sets.into_iter().map(all).collect::<PlanResult<_>>()?;
+            Expr::GroupingSet(GroupingSet::GroupingSets(sets))
+        }
+        other => each(other)?,
+    })
+}
+
 /// An expression whose duplicated parts have columns in the place of random calls.
-fn within(expr: Expr, calls: &mut Vec<Expr>) -> PlanResult<Transformed<Expr>> {
+fn within(expr: Expr, calls: &mut Calls) -> PlanResult<Transformed<Expr>> {
     if !duplicates_random_value(&expr) {
         let is_lambda = matches!(expr, Expr::Lambda(_));
         let next = if is_lambda { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue };
@@ -142,7 +198,10 @@ fn within(expr: Expr, calls: &mut Vec<Expr>) -> PlanResult<Transformed<Expr>> {
             Expr::InList(list)
         }
         Expr::Case(mut case) => {
-            case.expr = case.expr.map(boxed).transpose()?;
+            case.expr = case.expr.map(&mut boxed).transpose()?;
+            for (when, _) in &mut case.when_then_expr {
+                *when = boxed(std::mem::take(when))?;
+            }
             Expr::Case(case)
         }
         Expr::ScalarFunction(mut call) => {
@@ -159,7 +218,7 @@ fn within(expr: Expr, calls: &mut Vec<Expr>) -> PlanResult<Transformed<Expr>> {
 
 /// An expression with columns in the place of its random calls, which are added to `calls`. Calls that depend on a row
 /// of the query around a subquery, or on a value of a lambda, stay.
-fn as_columns(expr: Expr, calls: &mut Vec<Expr>) -> PlanResult<Transformed<Expr>> {
+fn as_columns(expr: Expr, calls: &mut Calls) -> PlanResult<Transformed<Expr>> {
     expr.transform_down(|expr| {
         if matches!(expr, Expr::Lambda(_)) {
             return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
@@ -173,9 +232,6 @@ fn as_columns(expr: Expr, calls: &mut Vec<Expr>) -> PlanResult<Transformed<Expr>
         if !expr.is_volatile_node() || is_bound(&expr)? {
             return Ok(Transformed::no(expr));
         }
-        let name = format!("random_value_{}", calls.len());
-        calls.push(expr.alias_qualified(Some(TABLE), &name));
-        let column = Expr::Column(Column::new(Some(TABLE), name));
-        Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+        Ok(Transformed::new(calls.moved(expr), true, TreeNodeRecursion::Jump))
     })
 }

@@ -38,6 +38,7 @@ use crate::syntax::Spoken;
 pub mod calls;
 mod clauses;
 mod columns;
+pub(crate) mod copies;
 mod distinct_lists;
 mod hidden;
 mod laterals;
@@ -149,8 +150,9 @@ impl VisitorMut for Clauses {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(written) = rows_among(expr).or_else(|| rows_compared(expr)) {
-            *expr = written;
+        if let Some(translated) = rows_among(expr).or_else(|| rows_compared(expr)) {
+            self.unless_refused(copies::refuse_copies(expr, &translated))?;
+            *expr = translated;
         }
         // `EXISTS (SELECT FROM t)`, as PostgreSQL has it.
         if let Expr::Exists { subquery, .. } = expr
@@ -312,8 +314,12 @@ impl VisitorMut for Translation {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let made = match &*expr {
             Expr::Function(call) => calls::translated(call),
-            other => Ok(operators::translated(other)),
+            other => copies::refuse_compared_lists(other).map(|()| operators::translated(other)),
         };
+        let made = made.and_then(|made| match made {
+            Some(made) => copies::refuse_copies(expr, &made).map(|()| Some(made)),
+            None => Ok(None),
+        });
         match made {
             Ok(Some(made)) => *expr = made,
             Ok(None) => {}

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_planning::{walk_expr, walk_mut};
 
+use crate::dialects::copies::is_random;
 use crate::{dialects, names};
 
 /// Writes out what a statement leaves away: `FROM 'f.csv'` alone is `SELECT *`.
@@ -136,8 +137,8 @@ fn contrary(op: &BinaryOperator) -> Option<BinaryOperator> {
 /// So many items of a list are compared one by one.
 const ITEMS_MAX: usize = 100;
 
-/// `x = ANY([a, b])` as `x = a OR x = b`, by the rules of any comparison; `x = ANY(list)` of another list as
-/// `NOT (x <> ALL(list))`.
+/// `x = ANY([a, b])` as `x = a OR x = b`, by the rules of any comparison; `x = ANY(list)` of another list, or
+/// of a random `x`, as `NOT (x <> ALL(list))`.
 fn of_a_list(expr: Expr) -> Expr {
     let (left, op, right, is_any, is_some) = match expr {
         Expr::AnyOp { left, compare_op, right, is_some } => {
@@ -149,7 +150,7 @@ fn of_a_list(expr: Expr) -> Expr {
     let nested = |expr| Expr::Nested(Box::new(expr));
     match (*right, contrary(&op)) {
         (Expr::Array(Array { elem, named: _ }), Some(_))
-            if (1..=ITEMS_MAX).contains(&elem.len()) =>
+            if (1..=ITEMS_MAX).contains(&elem.len()) && !is_random(&left) =>
         {
             let joined = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
             let compared = |item: Expr| Expr::BinaryOp {

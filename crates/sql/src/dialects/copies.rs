@@ -1,0 +1,71 @@
+//! Refuses translations that copy a call of a random function, which would give another value in each place.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Visitor};
+use tidemill_base::error::{Error, Result};
+use tidemill_planning::walk_expr;
+
+/// Functions that return another value each time, by the names that they have once calls are translated.
+pub(crate) const RANDOM: [&str; 2] = ["random", "uuid"];
+
+/// Returns the numbers of calls of each of the [`RANDOM`] functions in an expression.
+fn random_calls(expr: &Expr) -> [usize; RANDOM.len()] {
+    struct Calls([usize; RANDOM.len()]);
+
+    impl Visitor for Calls {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Function(call) = expr {
+                let name = call.name.to_string();
+                let place = RANDOM.iter().position(|random| name.eq_ignore_ascii_case(random));
+                if let Some(place) = place {
+                    self.0[place] += 1;
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut calls = Calls([0; RANDOM.len()]);
+    walk_expr(expr, &mut calls);
+    calls.0
+}
+
+/// Returns true if an expression calls a random function.
+pub(crate) fn is_random(expr: &Expr) -> bool {
+    random_calls(expr).iter().any(|count| *count > 0)
+}
+
+/// Checks that a translation does not copy a random call of what was `written`.
+///
+/// # Errors
+/// [`Error::Usage`] that names the expression and the way out.
+pub(super) fn refuse_copies(written: &Expr, translated: &Expr) -> Result<()> {
+    let (before, after) = (random_calls(written), random_calls(translated));
+    let copied = before.iter().zip(after).position(|(before, after)| (1..after).contains(before));
+    copied.map_or(Ok(()), |place| Err(copies(written, RANDOM[place])))
+}
+
+/// Checks that an expression is no comparison of a random value with ALL or ANY items of a list that the planner makes
+/// of several comparisons: all but `= ANY` and `<> ALL`.
+///
+/// # Errors
+/// As [`refuse_copies`].
+pub(super) fn refuse_compared_lists(expr: &Expr) -> Result<()> {
+    let (left, is_one) = match expr {
+        Expr::AnyOp { left, compare_op, .. } => (left, *compare_op == BinaryOperator::Eq),
+        Expr::AllOp { left, compare_op, .. } => (left, *compare_op == BinaryOperator::NotEq),
+        _ => return Ok(()),
+    };
+    let called = random_calls(left).iter().position(|count| *count > 0);
+    called.filter(|_| !is_one).map_or(Ok(()), |place| Err(copies(expr, RANDOM[place])))
+}
+
+fn copies(expr: &Expr, function: &str) -> Error {
+    Error::usage_hint(
+        format!("`{expr}` uses `{function}()` more than once, and it differs each time"),
+        "take it in a subquery, and name its column",
+    )
+}
