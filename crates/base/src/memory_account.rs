@@ -151,17 +151,22 @@ impl MemoryAccount {
         // Held without the lock: spilling may take long, and charges come and go meanwhile.
         let mut holders: Vec<Arc<dyn MemoryHolder>> =
             self.shared.holders.lock().iter().filter_map(Weak::upgrade).collect();
+        let mut has_spilled = false;
         while self.used_bytes() > bytes {
             let sizes = holders.iter().map(|holder| holder.spillable_bytes()).enumerate();
             let Some((fullest, size)) = sizes.max_by_key(|(_, size)| *size) else { break };
             if size == 0 {
                 break;
             }
-            if !holders[fullest].spill()? {
+            if holders[fullest].spill()? {
+                has_spilled = true;
+            } else {
                 holders.swap_remove(fullest);
             }
         }
-        release_freed();
+        if has_spilled {
+            release_freed();
+        }
         Ok(())
     }
 }

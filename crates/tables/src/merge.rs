@@ -430,8 +430,14 @@ impl Merger {
     /// # Errors
     /// As merging and spilling.
     pub fn work(&self, worker: usize) -> Result<()> {
-        // States may become far larger than those that are merged into them.
-        self.merge_each(worker, || self.account.make_room())?;
+        // A chunk counts until its last partition is merged. Only states that become far larger than those that are
+        // merged into them need room before that.
+        self.merge_each(worker, |merged_bytes, grown_bytes| {
+            match grown_bytes > 2 * merged_bytes {
+                true => self.account.make_room(),
+                false => Ok(()),
+            }
+        })?;
         self.group_early()?;
         self.account.make_room()
     }
@@ -442,29 +448,40 @@ impl Merger {
     /// # Errors
     /// As merging.
     pub fn merge_waiting(&self, worker: usize) -> Result<()> {
-        self.merge_each(worker, || Ok(()))
+        self.merge_each(worker, |_, _| Ok(()))
     }
 
-    /// Merges what waits at one partition after the other, calling `after` behind each.
-    fn merge_each(&self, worker: usize, after: impl Fn() -> Result<()>) -> Result<()> {
+    /// Merges what waits at one partition after the other. Calls `after` behind each with the bytes that were merged and
+    /// those that its table grew by.
+    fn merge_each(&self, worker: usize, after: impl Fn(usize, usize) -> Result<()>) -> Result<()> {
         for step in 0..PARTITIONS {
-            let _span = debug_span!("merge", worker).entered();
+            let span = debug_span!("merge", worker).entered();
             let index = (worker * PARTITIONS / 2 + step) % PARTITIONS;
-            if self.account.is_full() {
-                self.drain(index, &mut self.partitions[index].lock())?;
-            } else if let Some(mut partition) = self.partitions[index].try_lock() {
-                self.drain(index, &mut partition)?;
-            }
-            after()?;
+            let partition = match self.account.is_full() {
+                true => Some(self.partitions[index].lock()),
+                false => self.partitions[index].try_lock(),
+            };
+            let Some(mut partition) = partition else { continue };
+            let before = partition.bytes();
+            let merged_bytes = self.drain(index, &mut partition)?;
+            let grown_bytes = partition.bytes().saturating_sub(before);
+            drop((partition, span));
+            after(merged_bytes, grown_bytes)?;
         }
         Ok(())
     }
 
-    fn drain(&self, index: usize, partition: &mut Partition) -> Result<()> {
+    /// Merges what waits at a partition. Returns its bytes.
+    fn drain(&self, index: usize, partition: &mut Partition) -> Result<usize> {
+        let mut merged_bytes = 0;
         loop {
-            let Some(partitioned) = self.queues[index].lock().pop_front() else { return Ok(()) };
+            let Some(partitioned) = self.queues[index].lock().pop_front() else {
+                return Ok(merged_bytes);
+            };
             self.cancel.check()?;
             let rows = &partitioned.rows[index];
+            let all = partitioned.chunk.group_count().max(1);
+            merged_bytes += partitioned.charge.bytes() / all * rows.len();
             match &mut partition.spill {
                 // What comes later is merged later.
                 Some(spill) if !self.is_order_free => match spill.parts.as_mut_slice() {
