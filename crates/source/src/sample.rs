@@ -206,10 +206,18 @@ impl<'a> Sample<'a> {
             loop {
                 let next = match (read.take(), &self.asking) {
                     (Some(first), _) => Some(first),
-                    (None, Some(asking)) => {
-                        let next = blocks.next_block();
-                        asking.looked(file, began, (&self.watch.cancel, 0), next)?.flatten()
-                    }
+                    (None, Some(asking)) => match blocks.next_block() {
+                        // The records that came in time show the columns.
+                        Err(Error::Interrupted)
+                            if records > 0 && !self.watch.cancel.is_cancelled() =>
+                        {
+                            asking.has_waited(began.elapsed(), false);
+                            return Ok(index + 1);
+                        }
+                        next => {
+                            asking.looked(file, began, (&self.watch.cancel, 0), next)?.flatten()
+                        }
+                    },
                     (None, None) => blocks.next_block()?,
                 };
                 let Some(block) = next else { break };
