@@ -21,6 +21,7 @@
 //!   request, which is in quotes. One of several words does not begin with `-`: what stands before
 //!   the time of `www.example.com 10.0.0.1 - - [` is a site and three columns, and where the shape
 //!   has no site the record is malformed.
+//! - A client may be a list of addresses with `, ` between, as proxies write `X-Forwarded-For`. It is one value.
 //! - `status` and `bytes`.
 //! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Servers
 //!   are often told to log more: further pieces must be whole, and are skipped.
@@ -573,13 +574,18 @@ impl Tokenizer for Pieces {
     ) -> Result<(), Fault> {
         let line = lines::trim(block, record.clone());
         let mut pieces = std::mem::take(&mut self.scratch);
-        let read = split(&block[line.clone()], &mut pieces)
-            .and_then(|()| Record::new(&block[line.clone()], &pieces))
-            .and_then(|found| found.shaped(&block[line.clone()], &pieces, self.lead));
+        let text = &block[line.clone()];
+        let mut has_list = false;
+        let read = split(text, &mut pieces)
+            .and_then(|()| {
+                has_list = join_clients(text, &mut pieces, self.lead);
+                Record::new(text, &pieces)
+            })
+            .and_then(|found| found.shaped(text, &pieces, self.lead));
         self.scratch = pieces;
         let found = read?;
-        // A user with spaces says nothing about the others.
-        if found.time == 3 + self.lead && found.lead == self.lead {
+        // A user with spaces, or a list of clients, says nothing about the others.
+        if !has_list && found.time == 3 + self.lead && found.lead == self.lead {
             self.count = self.scratch.len();
         }
         self.give(block, line, &self.scratch, &found, columns);
@@ -620,7 +626,10 @@ impl Pieces {
             let is_quote = |place: usize| byte(ends[place + lead] + 1) == Some(b'"');
             // What stands before the client is a site only if that is no `-`.
             let is_led = lead == 0 || ends[2] - ends[1] != 2 || byte(ends[1] + 1) != Some(b'-');
+            // A list of clients has more pieces than one.
+            let is_client_list = |place: usize| byte(ends[place + 1] - 1) == Some(b',');
             is_led
+                && !(0..=lead).any(is_client_list)
                 && !(self.wants_extras && has_list(ends))
                 && byte(ends[3 + lead].wrapping_add(1)) == Some(b'[')
                 && byte(ends[5 + lead] - 1) == Some(b']')
@@ -647,6 +656,7 @@ impl Pieces {
             let line = next..end - usize::from(cr);
             if !line.is_empty() {
                 let text = &block[line.clone()];
+                let has_list = join_clients(text, &mut pieces, self.lead);
                 let Ok(found) = Record::new(text, &pieces)
                     .and_then(|found| found.shaped(text, &pieces, self.lead))
                 else {
@@ -655,7 +665,7 @@ impl Pieces {
                 };
                 self.give(block, line, &pieces, &found, columns);
                 // The next window may be regular again.
-                if found.time == 3 + self.lead && found.lead == self.lead {
+                if !has_list && found.time == 3 + self.lead && found.lead == self.lead {
                     self.count = pieces.len();
                 }
                 rows += 1;
@@ -730,6 +740,19 @@ impl Pieces {
             });
         }
     }
+}
+
+/// Makes one piece of a list of clients, `10.0.0.1, 10.0.0.2`, which stands behind `lead` pieces at most. Returns true
+/// if there is one.
+fn join_clients(line: &[u8], pieces: &mut Vec<Range<usize>>, lead: usize) -> bool {
+    let mut has_list = false;
+    for place in 0..=lead {
+        while pieces.len() > place + 1 && line[pieces[place].clone()].ends_with(b",") {
+            pieces[place].end = pieces.remove(place + 1).end;
+            has_list = true;
+        }
+    }
+    has_list
 }
 
 /// Where in the pieces of a record is what.

@@ -19,7 +19,7 @@
 //! nobody escaped does little harm. Two kinds of fields hold what is behind them: a host before its
 //! port (`%v:%p`) goes on to the last colon before the port's end, as an address of IPv6 has colons
 //! itself; and what nginx writes of several servers that were asked (`0.004, 0.001 : 0.002`) does not
-//! end at the spaces in it. Two fields with nothing between are refused when the
+//! end at the spaces in it, nor does `X-Forwarded-For` (`10.0.0.1, 10.0.0.2`). Two fields with nothing between are refused when the
 //! description is read: nothing would tell them apart.
 //!
 //! A blank line is no record, `-` is null in every column but Apache's `%X` and the texts of named
@@ -305,7 +305,7 @@ impl LogFormat {
                     {
                         host.holds = Holds::Colons;
                     }
-                    let holds = match nginx::is_list(&written) {
+                    let holds = match nginx::is_list(&written) || apache::is_list(&written) {
                         true => Holds::Separators,
                         false => Holds::Nothing,
                     };

@@ -16,7 +16,8 @@
 //!
 //! # Grammar
 //! A record with a priority, a version (a number of up to three digits, the first not 0) and a
-//! space is RFC 5424's. Its header is split at single spaces and `-` is null. Structured data
+//! space is RFC 5424's. Its header is split at single spaces and `-` is null; a time that is a day
+//! alone, with the clock behind a space, is refused. Structured data
 //! is whole elements, each `[id name="value" …]`; in a value, `\"`, `\\` and `\]` stand for
 //! their second byte and any other `\` for itself. What follows it and a space is the message,
 //! without its byte-order mark; null if there is none.
@@ -392,6 +393,12 @@ struct Messages {
     entries: Vec<(Span, Span)>,
 }
 
+/// Whether a word is a day without a time of day, `2003-10-11`.
+fn is_day(word: &[u8]) -> bool {
+    let [_, _, _, _, b'-', _, _, b'-', _, _] = word else { return false };
+    word.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
+}
+
 /// The spans of a record's columns; of structured data, its text.
 type Row = [Span; place::COUNT];
 
@@ -592,6 +599,10 @@ impl Walk<'_> {
             let word = self.until(|byte| byte == b' ');
             if word.is_empty() {
                 return Err("expected a header field");
+            }
+            if place == place::TIME && is_day(&self.text[word.clone()]) {
+                self.at = word.start;
+                return Err("expected a time with `T` between the day and the clock");
             }
             if &self.text[word.clone()] != b"-" {
                 row[place] = lines::span(word);

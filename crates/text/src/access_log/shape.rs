@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 
-use super::{COMBINED, Record, RecordField, Values, seconds, split};
+use super::{COMBINED, Record, RecordField, Values, join_clients, seconds, split};
 use crate::lines;
 
 /// So many records show a shape.
@@ -164,7 +164,11 @@ impl Shape {
             }
             at = line.end;
             let line = &text[lines::trim(text, line)];
-            if let Ok(found) = split(line, &mut pieces).and_then(|()| Record::new(line, &pieces)) {
+            let found = split(line, &mut pieces).and_then(|()| {
+                join_clients(line, &mut pieces, 1);
+                Record::new(line, &pieces)
+            });
+            if let Ok(found) = found {
                 records.push(Sampled::new(line, &pieces, &found));
             }
         }
@@ -311,13 +315,14 @@ impl<'a> Sampled<'a> {
     /// `www.example.com 10.0.0.1 - - […`
     fn begins_with_host(&self) -> bool {
         let [site, client, _, _, ..] = self.before[..] else { return false };
-        parsed::<IpAddr>(client).is_some() && parsed::<IpAddr>(site).is_none()
+        is_address(client) && !is_address(site)
     }
 }
 
-/// Whether a piece is an address.
+/// Whether a piece is an address, or a list of them.
 pub(super) fn is_address(text: &[u8]) -> bool {
-    parsed::<IpAddr>(text).is_some()
+    let first = text.split(|byte| *byte == b',').next().unwrap_or(text);
+    parsed::<IpAddr>(first).is_some()
 }
 
 fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {

@@ -91,7 +91,11 @@ fn model_pieces(line: &str) -> Option<Vec<String>> {
 
 fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
     let line = std::str::from_utf8(line).ok()?;
-    let pieces = model_pieces(line)?;
+    let mut pieces = model_pieces(line)?;
+    while pieces.len() > 1 && pieces[0].ends_with(',') {
+        let next = pieces.remove(1);
+        pieces[0] = format!("{} {next}", pieces[0]);
+    }
     let unquoted = |piece: &str| {
         piece.strip_prefix('"').map_or(piece, |rest| &rest[..rest.len() - 1]).to_owned()
     };
@@ -204,6 +208,11 @@ fn log() -> impl Strategy<Value = String> {
         Just("\n".to_owned()),
         Just("h - John Smith [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2\n".to_owned()),
         Just("h - a b [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2\n".to_owned()),
+        Just("1.2.3.4, 5.6.7.8 - - [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2\n".to_owned()),
+        Just(
+            "1.2.3.4, , ::1 - a b [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2 \"r\" \"a\"\n".into()
+        ),
+        Just("1.2.3.4, [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2\n".to_owned()),
         Just("h - \"\" b [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2 \"r\" \"a\"\n".to_owned()),
         Just("h - - [10/Oct/2000:13:55:36 -0700] \"GET /\n".to_owned()),
         Just("h - - [10/Oct/2000:13:55:36 -0700] \"GET \"q\" /\" 1 2\n".to_owned()),
@@ -618,6 +627,37 @@ fn a_site_is_before_the_client_or_the_record_is_malformed() {
         read(&log(&[("::1:80 10.0.0.2 - -", 2), ("[::1]:80 ::2 - -", 1), (":80 10.0.0.2 - -", 1)]));
     assert_eq!(faults, [""; 0]);
     assert_eq!(rows[1..], ["::1|80|10.0.0.2|∅|∅", "[::1]|80|::2|∅|∅", "|80|10.0.0.2|∅|∅"]);
+}
+
+#[test]
+fn a_list_of_clients_is_one_value() {
+    let rest = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 7 \"-\" \"u\"\n";
+    let lists = ["1.2.3.4", "1.2.3.4, 5.6.7.8", "1.2.3.4, 5.6.7.8, 9.9.9.9", "::1, unknown"];
+    for (site, names) in [("", &["ip", "user"][..]), ("b.com:80 ", &["ip", "user", "host"])] {
+        for users in [["-", "-"], ["ann", "John Smith"]] {
+            for repeated in [1, 40] {
+                let records = lists.iter().flat_map(|list| {
+                    users.map(|user| {
+                        (format!("{site}{list} - {user} {rest}").repeat(repeated), user)
+                    })
+                });
+                let (texts, users): (Vec<String>, Vec<&str>) = records.unzip();
+                let rows = shaped(&texts.concat(), names);
+                let all = lists.iter().flat_map(|list| [list; 2]).zip(users);
+                let expected: Vec<_> = all
+                    .flat_map(|(list, user)| {
+                        let user = Some(user).filter(|user| *user != "-").map(str::to_owned);
+                        let host = names.get(2).map(|_| Some("b.com".to_owned()));
+                        let row = [Some((*list).to_owned()), user].into_iter().chain(host);
+                        vec![row.collect::<Vec<_>>(); repeated]
+                    })
+                    .collect();
+                assert_eq!(rows, expected, "{site} {users:?} {repeated}", users = texts[0]);
+            }
+        }
+    }
+    let out = decode(typed(&["ip"]), Options::default(), format!("1.2.3.4, {rest}").as_bytes());
+    assert_eq!(out.bad.len(), 1);
 }
 
 /// Reads a log as its sample shows it, all columns as text.

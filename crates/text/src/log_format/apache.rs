@@ -63,6 +63,15 @@ impl<'a> Directive<'a> {
     }
 }
 
+/// Whether a directive is a header that has a value for each proxy, with `, ` between.
+pub(super) fn is_list(written: &str) -> bool {
+    let directive = written.strip_prefix('%').and_then(Directive::new);
+    directive.is_some_and(|directive| {
+        let is_list = |header: &str| header.eq_ignore_ascii_case("X-Forwarded-For");
+        directive.name == "i" && directive.argument.is_some_and(is_list)
+    })
+}
+
 /// A description taken apart.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, BadFormat> {
     let mut tokens = Vec::new();

@@ -56,9 +56,13 @@ fn variable(text: &str) -> Option<(&str, usize)> {
     (end > 0).then_some((&rest[..end], end + 1))
 }
 
-/// Whether a variable has a value for each server that was asked, with `, ` and ` : ` between.
+/// Whether a variable has a value for each server that was asked, with `, ` and ` : ` between, or for each proxy, with
+/// `, ` between.
 pub(super) fn is_list(written: &str) -> bool {
     let Some((name, _)) = variable(written) else { return false };
+    if matches!(name, "http_x_forwarded_for" | "proxy_add_x_forwarded_for") {
+        return true;
+    }
     match name.strip_prefix("upstream_") {
         Some("addr" | "status" | "response_length" | "bytes_sent" | "bytes_received") => true,
         Some(other) => other.ends_with("_time"),

@@ -328,6 +328,24 @@ fn times_say_how_they_are_written() {
     assert_eq!(words, [Some("%d/%b/%Y:%T.%6f"), Some("%d/%b/%Y:%H:%M:%S %z"), None, None]);
 }
 
+#[test]
+fn a_list_of_clients_is_one_field() {
+    let clients = ["1.2.3.4", "1.2.3.4, 5.6.7.8", "1.2.3.4, 5.6.7.8, ::1", "-"];
+    for description in [
+        "%{X-Forwarded-For}i %l %u %>s",
+        "%200{x-forwarded-for}i %l %u %>s",
+        "$http_x_forwarded_for $remote_user $ident $status",
+        "$proxy_add_x_forwarded_for $remote_user $ident $status",
+    ] {
+        let text: String = clients.iter().map(|list| format!("{list} - ann 200\n")).collect();
+        let out = as_text(description, text.as_bytes(), 8192);
+        assert!(out.bad.is_empty(), "{description}: {:?}", out.bad);
+        let found: Vec<_> = rows(&out.batches).into_iter().map(|row| row[0].clone()).collect();
+        let expected = clients.map(|list| Some(list.to_owned()).filter(|list| list != "-"));
+        assert_eq!(found, expected, "{description}");
+    }
+}
+
 proptest! {
     /// A list is one field, whatever it is a list of, and its time their sum.
     #[test]

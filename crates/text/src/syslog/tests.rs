@@ -71,6 +71,13 @@ fn model_modern(version: &str, rest: &str) -> Option<Model> {
     let mut words = rest.splitn(6, ' ');
     for _ in 0..5 {
         let word = words.next().filter(|word| !word.is_empty())?;
+        let is_day = word.len() == 10
+            && word
+                .char_indices()
+                .all(|(at, c)| if matches!(at, 4 | 7) { c == '-' } else { c.is_ascii_digit() });
+        if row.len() == 1 && is_day {
+            return None;
+        }
         row.push(some(word).filter(|word| word != "-"));
     }
     let rest = words.next()?;
@@ -464,6 +471,7 @@ fn faults_have_their_kinds_and_places() {
         "<1>1 - - - - - [a b=c]\n",
         "<1>1 - - - - - [a]x\n",
         "<1>1 - -\n",
+        "<1>1 2003-10-11 22:14:15 h a - - - text\n",
     );
     let out = decode(typed(&["ts", "message"]), Framing::Lines, text.as_bytes());
     let faults: Vec<_> = out
@@ -489,6 +497,7 @@ fn faults_have_their_kinds_and_places() {
             " 20: expected `=` and a value in quotes at byte 21",
             " 18: expected a space behind the structured data at byte 19",
             " 8: the line ends within its value (expected a space and the next header field)",
+            " 5: expected a time with `T` between the day and the clock at byte 6",
         ]
     );
 }
