@@ -36,7 +36,7 @@ use tidemill_source::{
     Cutting, Hidden, Patience, Rejects, Source, SourceSpec, Split, fit, standard_input,
 };
 use tidemill_sql::dialects::{self, CalledSource, CalledSources, SourceColumns, Unhidden};
-use tidemill_sql::random_values::evaluated_once;
+use tidemill_sql::random_values::evaluate_once;
 use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
 use tidemill_sql::{Told, casts, external, floats, names, session, syntax, using};
 use tidemill_tables::calls::depends_on_order;
@@ -380,7 +380,7 @@ impl Plan {
         let replaced = only_replaced(&statement);
         let plan = |state: &SessionState, statement| {
             let logical = names::in_any_case(statement, |statement| planned(state, statement))?;
-            let once = evaluated_once(logical.clone())?;
+            let once = evaluate_once(logical.clone())?;
             misplaced(&once).map_err(external)?;
             // Before rules take aggregates apart, and once more when constants are known.
             let wanted = limited_lists(once)?;

@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
     LogicalPlanBuilder, Projection, SkipType,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::random_values::duplicates_random_value;
+use tidemill_sql::random_values::{duplicates_random_value, is_random, is_random_call};
 use tidemill_sql::{Told, external, floats};
 use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
 use tidemill_tables::summary::Summary;
@@ -263,7 +263,7 @@ pub(crate) fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
 
 /// Checks a plan for expressions that stand where the planner lets them through and nothing can run
 /// them: a window by way of its alias in `GROUP BY`, `x > ANY (SELECT …)` in a select list; and for random values that
-/// would be evaluated twice where [`evaluated_once`](tidemill_sql::random_values::evaluated_once) leaves them.
+/// would be evaluated twice where [`evaluate_once`](tidemill_sql::random_values::evaluate_once) leaves them.
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first.
@@ -275,14 +275,14 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
         }
         (Expr::Unnest(_), _) => Some(("`unnest`".into(), "it stands in a select list")),
         // The first rows are selected by copies of the select list.
-        (expr, LogicalPlan::Distinct(Distinct::On(on))) if expr.is_volatile_node() => {
+        (expr, LogicalPlan::Distinct(Distinct::On(on))) if is_random_call(expr) => {
             let sorts = on.sort_expr.iter().flatten().map(|sort| &sort.expr);
-            let is_random = on.on_expr.iter().chain(sorts).any(Expr::is_volatile);
-            is_random.then(|| ("a random key of `DISTINCT ON`".into(), IN_A_SUBQUERY))
+            let has_random_key = on.on_expr.iter().chain(sorts).any(is_random);
+            has_random_key.then(|| ("a random key of `DISTINCT ON`".into(), IN_A_SUBQUERY))
         }
         // `GROUP BY ALL HAVING k` has a copy of the key.
         (expr, LogicalPlan::Filter(filter))
-            if expr.is_volatile_node() && has_random_keys(&filter.input) =>
+            if is_random_call(expr) && has_random_keys(&filter.input) =>
         {
             Some(("a random value above random keys".into(), IN_A_SUBQUERY))
         }
@@ -309,10 +309,10 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
     })
 }
 
-/// Returns true for groups of keys that are random: they are calculated below the aggregation.
+/// Returns true if a plan aggregates by random keys, which a projection below it calculates.
 fn has_random_keys(plan: &LogicalPlan) -> bool {
     let LogicalPlan::Aggregate(AggregateNode { input, .. }) = plan else { return false };
-    matches!(input.as_ref(), LogicalPlan::Projection(below) if below.expr.iter().any(Expr::is_volatile))
+    matches!(input.as_ref(), LogicalPlan::Projection(below) if below.expr.iter().any(is_random))
 }
 
 /// Checks an optimised plan for what should not be left in it, as there is no way to run it.

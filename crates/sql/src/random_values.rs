@@ -5,7 +5,7 @@
 //! conditions and their opposites. A filter on a group's key moves below the aggregation as a copy of the key. If a copied
 //! part is random, each copy draws another value, and the answer is wrong.
 //!
-//! [`evaluated_once`] therefore moves each random call of such a part into a projection below its step, and puts a column
+//! [`evaluate_once`] therefore moves each random call of such a part into a projection below its step, and puts a column
 //! in its place:
 //!
 //! ```text
@@ -33,6 +33,10 @@ use crate::datafusion_names::scalars;
 /// The table name of the columns that take the place of random calls.
 const TABLE: &str = "evaluated_once";
 
+/// Functions that return another value each time. `error(message)` counts as volatile, too, but must not move: it fails
+/// only for rows that reach it.
+pub(crate) const RANDOM: [&str; 2] = ["random", "uuid"];
+
 /// Functions that become a CASE which evaluates their arguments twice. The last argument of `coalesce` and `nvl` is an
 /// exception.
 const TWICE: [&str; 3] = [scalars::COALESCE, scalars::NVL, scalars::NULLIF];
@@ -41,11 +45,11 @@ const TWICE: [&str; 3] = [scalars::COALESCE, scalars::NVL, scalars::NULLIF];
 ///
 /// # Errors
 /// As DataFusion's plans.
-pub fn evaluated_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+pub fn evaluate_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let mut has_random = false;
     plan.apply_with_subqueries(|step| {
         step.apply_expressions(|expr| {
-            has_random |= expr.is_volatile();
+            has_random |= is_random(expr);
             Ok(match has_random {
                 true => TreeNodeRecursion::Stop,
                 false => TreeNodeRecursion::Continue,
@@ -55,12 +59,21 @@ pub fn evaluated_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     if !has_random {
         return Ok(plan);
     }
-    Ok(plan.transform_up_with_subqueries(moved)?.data)
+    Ok(plan.transform_up_with_subqueries(move_random_calls)?.data)
+}
+
+/// Returns true if an expression is a call of a [`RANDOM`] function.
+pub fn is_random_call(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if RANDOM.contains(&call.name()))
+}
+
+/// Returns true if an expression has a call of a [`RANDOM`] function.
+pub fn is_random(expr: &Expr) -> bool {
+    expr.exists(|expr| Ok(is_random_call(expr))).unwrap_or(true)
 }
 
 /// Returns true if an expression, not one within it, evaluates a random value twice.
 pub fn duplicates_random_value(expr: &Expr) -> bool {
-    let is_random = |expr: &Expr| expr.is_volatile();
     match expr {
         Expr::Between(between) => is_random(&between.expr),
         Expr::InList(list) => is_random(&list.expr),
@@ -81,8 +94,8 @@ fn duplicated_arguments(call: &ScalarFunction) -> &[Expr] {
     }
 }
 
-/// A step whose random calls are in a projection below it, and which outputs the columns that it did.
-fn moved(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+/// Moves the random calls of a step into a projection below it. The step outputs the columns that it did.
+fn move_random_calls(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let is_supported = matches!(
         step,
         LogicalPlan::Filter(_)
@@ -96,7 +109,7 @@ fn moved(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(step));
     }
     let (input, columns) = (Arc::new(input.clone()), step.schema().columns());
-    let mut calls = Calls { input: Arc::clone(input.schema()), exprs: Vec::new() };
+    let mut calls = MovedCalls { input: Arc::clone(input.schema()), exprs: Vec::new() };
     let key_count = match &step {
         LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => group_expr.len(),
         _ => 0,
@@ -108,10 +121,11 @@ fn moved(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         .enumerate()
         .map(|(index, expr)| {
             if index < key_count {
-                return key(expr, &mut calls);
+                return move_key(expr, &mut calls);
             }
             let name = names.save(&expr);
-            Ok(name.restore(expr.transform_down(|expr| within(expr, &mut calls))?.data))
+            Ok(name
+                .restore(expr.transform_down(|expr| move_duplicated_calls(expr, &mut calls))?.data))
         })
         .collect::<PlanResult<_>>()?;
     if calls.exprs.is_empty() {
@@ -121,7 +135,7 @@ fn moved(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let below = below.chain(calls.exprs).collect();
     let below = LogicalPlan::Projection(Projection::try_new(below, input)?);
     // A key may itself evaluate a call twice.
-    let below = moved(below)?.data;
+    let below = move_random_calls(below)?.data;
     let step = step.with_new_exprs(exprs, vec![below])?;
     if step.schema().fields().len() == columns.len() {
         return Ok(Transformed::yes(step));
@@ -131,16 +145,16 @@ fn moved(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Projection(step)))
 }
 
-/// What moves into the projection below a step.
-struct Calls {
-    /// The columns that it has already.
+/// The expressions of the projection below a step.
+struct MovedCalls {
+    /// The columns of the step's input, which the projection passes on.
     input: DFSchemaRef,
     exprs: Vec<Expr>,
 }
 
-impl Calls {
-    /// Moves an expression, which gets a name of its own. Returns its column.
-    fn moved(&mut self, expr: Expr) -> Expr {
+impl MovedCalls {
+    /// Adds an expression under a name that is free. Returns its column.
+    fn add(&mut self, expr: Expr) -> Expr {
         let is_taken = |name: &String| self.input.fields().iter().any(|field| field.name() == name);
         let names = (0..).map(|number| format!("random_value_{number}"));
         let mut free = names.filter(|name| !is_taken(name)).skip(self.exprs.len());
@@ -150,11 +164,10 @@ impl Calls {
     }
 }
 
-/// A key of groups, or a set of them, with columns of the same names in the place of random keys. Keys that are equal are
-/// one column.
-fn key(expr: Expr, calls: &mut Calls) -> PlanResult<Expr> {
+/// Moves random keys of groups into columns of the same names. Equal keys of grouping sets become one column.
+fn move_key(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Expr> {
     let mut each = |expr: Expr| {
-        if !expr.is_volatile() {
+        if !is_random(&expr) {
             return Ok(expr);
         }
         let name = expr.schema_name().to_string();
@@ -180,14 +193,14 @@ fn key(expr: Expr, calls: &mut Calls) -> PlanResult<Expr> {
     })
 }
 
-/// An expression whose duplicated parts have columns in the place of random calls.
-fn within(expr: Expr, calls: &mut Calls) -> PlanResult<Transformed<Expr>> {
+/// Moves the random calls of those parts of an expression that are evaluated twice.
+fn move_duplicated_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Transformed<Expr>> {
     if !duplicates_random_value(&expr) {
         let is_lambda = matches!(expr, Expr::Lambda(_));
         let next = if is_lambda { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue };
         return Ok(Transformed::new(expr, false, next));
     }
-    let mut boxed = |expr: Box<Expr>| as_columns(*expr, calls).map(|expr| Box::new(expr.data));
+    let mut boxed = |expr: Box<Expr>| move_all_calls(*expr, calls).map(|expr| Box::new(expr.data));
     let expr = match expr {
         Expr::Between(mut between) => {
             between.expr = boxed(between.expr)?;
@@ -207,7 +220,7 @@ fn within(expr: Expr, calls: &mut Calls) -> PlanResult<Transformed<Expr>> {
         Expr::ScalarFunction(mut call) => {
             let count = duplicated_arguments(&call).len();
             for argument in &mut call.args[..count] {
-                *argument = as_columns(std::mem::take(argument), calls)?.data;
+                *argument = move_all_calls(std::mem::take(argument), calls)?.data;
             }
             Expr::ScalarFunction(call)
         }
@@ -216,9 +229,9 @@ fn within(expr: Expr, calls: &mut Calls) -> PlanResult<Transformed<Expr>> {
     Ok(Transformed::yes(expr))
 }
 
-/// An expression with columns in the place of its random calls, which are added to `calls`. Calls that depend on a row
-/// of the query around a subquery, or on a value of a lambda, stay.
-fn as_columns(expr: Expr, calls: &mut Calls) -> PlanResult<Transformed<Expr>> {
+/// Moves all random calls of an expression. MovedCalls that depend on a row of the query around a subquery, or on a value of a
+/// lambda, stay.
+fn move_all_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Transformed<Expr>> {
     expr.transform_down(|expr| {
         if matches!(expr, Expr::Lambda(_)) {
             return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
@@ -229,9 +242,9 @@ fn as_columns(expr: Expr, calls: &mut Calls) -> PlanResult<Transformed<Expr>> {
             };
             expr.exists(|expr| Ok(is_bound(expr)))
         };
-        if !expr.is_volatile_node() || is_bound(&expr)? {
+        if !is_random_call(&expr) || is_bound(&expr)? {
             return Ok(Transformed::no(expr));
         }
-        Ok(Transformed::new(calls.moved(expr), true, TreeNodeRecursion::Jump))
+        Ok(Transformed::new(calls.add(expr), true, TreeNodeRecursion::Jump))
     })
 }

@@ -373,6 +373,7 @@ pub fn physical(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn Exec
 #[cfg(test)]
 mod tests {
     use arrow::util::display::{ArrayFormatter, FormatOptions};
+    use datafusion::logical_expr::{ScalarUDF, Volatility};
 
     use super::*;
 
@@ -388,6 +389,22 @@ mod tests {
 
     fn context() -> SessionContext {
         open(64 << 20, &Settings::new(64 << 20), Brought::default()).unwrap()
+    }
+
+    #[test]
+    fn functions_that_differ_each_time_are_known() {
+        let state = context().state();
+        let functions = state.scalar_functions().values();
+        let is_volatile =
+            |function: &&Arc<ScalarUDF>| function.signature().volatility == Volatility::Volatile;
+        let mut names: Vec<&str> = functions.filter(is_volatile).map(|it| it.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        // Volatile to DataFusion, but the same each time for a row.
+        let others = ["error", "file_row_index", "input_file_name"];
+        let mut expected = [&crate::random_values::RANDOM[..], &others].concat();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
     }
 
     #[test]

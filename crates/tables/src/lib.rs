@@ -106,7 +106,7 @@ impl Table {
         })
     }
 
-    /// What is kept per group.
+    /// Returns the keys and aggregates of the table.
     pub fn spec(&self) -> &Arc<TableSpec> {
         &self.spec
     }

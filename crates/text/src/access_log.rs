@@ -626,7 +626,7 @@ impl Pieces {
             let is_quote = |place: usize| byte(ends[place + lead] + 1) == Some(b'"');
             // What stands before the client is a site only if that is no `-`.
             let is_led = lead == 0 || ends[2] - ends[1] != 2 || byte(ends[1] + 1) != Some(b'-');
-            // A list of clients has more pieces than one.
+            // The pieces of a list of clients shift all behind them.
             let is_client_list = |place: usize| byte(ends[place + 1] - 1) == Some(b',');
             is_led
                 && !(0..=lead).any(is_client_list)

@@ -393,7 +393,7 @@ struct Messages {
     entries: Vec<(Span, Span)>,
 }
 
-/// Whether a word is a day without a time of day, `2003-10-11`.
+/// Returns true if a word is a day without a time of day, `2003-10-11`.
 fn is_day(word: &[u8]) -> bool {
     let [_, _, _, _, b'-', _, _, b'-', _, _] = word else { return false };
     word.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')

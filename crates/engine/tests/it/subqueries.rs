@@ -536,6 +536,15 @@ fn random_values_are_not_evaluated_twice() {
     }
     let sql = "SELECT random() < 0.5 AS b, count(*) FROM '$/n.csv' GROUP BY ALL HAVING b";
     assert!(folder.refusal(sql).contains("a random value above random keys"));
+    // An error stays where it is written, and fails for the rows that reach it.
+    for expression in [
+        "coalesce(CASE WHEN i > 5 THEN error('too many') ELSE i END, 0) >= 0",
+        "CASE WHEN i > 5 THEN error('too many') ELSE i END BETWEEN 0 AND 5",
+        "CASE WHEN i < 5 THEN true WHEN error('too many') IS NULL THEN false END",
+    ] {
+        let sql = format!("SELECT count(*) FROM range(3) t(i) WHERE {expression}");
+        assert_eq!(folder.ask(&sql).only(), "3", "{sql}");
+    }
     for refused in ["(k) i % 2 AS k, random() AS r", "(r) i % 2 AS k, random() AS r"] {
         let sql = format!("SELECT DISTINCT ON {refused} FROM '$/n.csv' ORDER BY k, r");
         let message = folder.refusal(&sql.replace("(r)", "(random())").replace("(k)", "(i % 2)"));

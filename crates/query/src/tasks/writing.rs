@@ -71,7 +71,7 @@ pub(super) type WrittenObject = (usize, Values, String);
 /// The tasks that write files, and what came of them.
 pub(super) struct Writing<'a> {
     pub parts: &'a [Parted],
-    /// Of objects: who begins their uploads, and what each is.
+    /// The objects to write, and the bucket in which the driver begins their uploads. `None` for files.
     pub objects: Option<(&'a PlacedBucket, Vec<WrittenObject>)>,
     pub threads: usize,
     pub progress: &'a Progress,

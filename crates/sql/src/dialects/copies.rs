@@ -6,10 +6,9 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Visitor};
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr;
 
-/// Functions that return another value each time, by the names that they have once calls are translated.
-pub(crate) const RANDOM: [&str; 2] = ["random", "uuid"];
+use crate::random_values::RANDOM;
 
-/// Returns the numbers of calls of each of the [`RANDOM`] functions in an expression.
+/// Returns the numbers of calls of each of the [`RANDOM`] functions in an expression, whose calls are translated already.
 fn random_calls(expr: &Expr) -> [usize; RANDOM.len()] {
     struct Calls([usize; RANDOM.len()]);
 
@@ -45,7 +44,7 @@ pub(crate) fn is_random(expr: &Expr) -> bool {
 pub(super) fn refuse_copies(written: &Expr, translated: &Expr) -> Result<()> {
     let (before, after) = (random_calls(written), random_calls(translated));
     let copied = before.iter().zip(after).position(|(before, after)| (1..after).contains(before));
-    copied.map_or(Ok(()), |place| Err(copies(written, RANDOM[place])))
+    copied.map_or(Ok(()), |place| Err(copy_error(written, RANDOM[place])))
 }
 
 /// Checks that an expression is no comparison of a random value with ALL or ANY items of a list that the planner makes
@@ -60,10 +59,10 @@ pub(super) fn refuse_compared_lists(expr: &Expr) -> Result<()> {
         _ => return Ok(()),
     };
     let called = random_calls(left).iter().position(|count| *count > 0);
-    called.filter(|_| !is_one).map_or(Ok(()), |place| Err(copies(expr, RANDOM[place])))
+    called.filter(|_| !is_one).map_or(Ok(()), |place| Err(copy_error(expr, RANDOM[place])))
 }
 
-fn copies(expr: &Expr, function: &str) -> Error {
+fn copy_error(expr: &Expr, function: &str) -> Error {
     Error::usage_hint(
         format!("`{expr}` uses `{function}()` more than once, and it differs each time"),
         "take it in a subquery, and name its column",

@@ -319,7 +319,7 @@ impl<'a> Sampled<'a> {
     }
 }
 
-/// Whether a piece is an address, or a list of them.
+/// Returns true if a piece is an address, or a list that begins with one.
 pub(super) fn is_address(text: &[u8]) -> bool {
     let first = text.split(|byte| *byte == b',').next().unwrap_or(text);
     parsed::<IpAddr>(first).is_some()

@@ -63,7 +63,7 @@ impl<'a> Directive<'a> {
     }
 }
 
-/// Whether a directive is a header that has a value for each proxy, with `, ` between.
+/// Returns true if a directive is a header with a value for each proxy, separated by `, `.
 pub(super) fn is_list(written: &str) -> bool {
     let directive = written.strip_prefix('%').and_then(Directive::new);
     directive.is_some_and(|directive| {

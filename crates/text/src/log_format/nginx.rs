@@ -56,8 +56,8 @@ fn variable(text: &str) -> Option<(&str, usize)> {
     (end > 0).then_some((&rest[..end], end + 1))
 }
 
-/// Whether a variable has a value for each server that was asked, with `, ` and ` : ` between, or for each proxy, with
-/// `, ` between.
+/// Returns true if a variable has a value for each server that was asked, separated by `, ` and ` : `, or for each proxy,
+/// separated by `, `.
 pub(super) fn is_list(written: &str) -> bool {
     let Some((name, _)) = variable(written) else { return false };
     if matches!(name, "http_x_forwarded_for" | "proxy_add_x_forwarded_for") {
