@@ -7,13 +7,13 @@ SHELL := /bin/bash
 # How long `make soak` looks for faults: `make soak SECONDS_TOTAL=86400`; an hour by default.
 SECONDS_TOTAL ?= 3600
 
-# Benchmarks to run with `make bench`: `make bench WHAT=flights`; all of them by default.
+# What to run of `make bench` and `make conformance`: `make bench WHAT=flights`; all by default.
 WHAT ?=
 
-.PHONY: help build demo test hll-js soak lint bench docs format clean
+.PHONY: help build demo test conformance hll-js soak lint bench docs format clean
 
 help: ## what each verb does
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the tidemill binary, in target/release
 	@scripts/build.sh
@@ -23,6 +23,9 @@ demo: ## unique aircraft, delays and destinations by airport and day, from 336,7
 
 test: ## every test: Rust, the built binary, Python, the npm package
 	@scripts/test.sh
+
+conformance: ## test suites of others: make conformance WHAT=duckdb
+	@scripts/conformance.sh $(WHAT)
 
 hll-js: ## HyperLogLog as an npm package, in packages/hll-js/dist
 	@scripts/hll-js.sh

@@ -232,3 +232,29 @@ def test_damaged_files_are_corrupt(tmp_path, table):
         (tmp_path / name).write_bytes(whole[: len(whole) // 2])
         with pytest.raises(tm.CorruptFileError, match=f"{name}` is damaged"):
             read(tmp_path / name)
+
+
+def test_values_of_csv_and_of_folders_come_back_as_they_were(tmp_path):
+    texts = ["007", "7", "+7", "0.50", "1e5", "12345e67", "nan", "", None, "NA", "a,b", '"']
+    table = pa.table({"k": texts, "v": range(len(texts))})
+    path = tmp_path / "k.csv"
+    tm.query("SELECT * FROM t", t=table, output=path)
+    assert tm.query(f"SELECT * FROM '{path}' ORDER BY v").to_pylist() == table.to_pylist()
+    keyed = [text for text in texts if text]
+    table = pa.table({"k": keyed, "v": range(len(keyed))})
+    tm.query("SELECT * FROM t", t=table, output=tmp_path / "o" / "k={k}" / "x.csv")
+    found = tm.query(f"SELECT k, v FROM '{tmp_path / 'o'}' ORDER BY v").to_pylist()
+    assert found == table.to_pylist()
+
+
+def test_numbers_of_csv_come_back_as_they_were(tmp_path):
+    floats = [0.0, -0.0, 1e300, 5e-324, 1.7976931348623157e308, 123456789012345680.0, 0.1, 1e16]
+    floats += [1e15, 16777216.5, 123456789.125, float("nan"), float("inf"), float("-inf"), None]
+    ints = [0, -1, 2**63 - 1, -(2**63), 2**53 + 1, 7, 10, 100, -100, 1, 2, 3, 4, 5, None]
+    table = pa.table({"f": floats, "g": pa.array(floats, pa.float32()), "i": ints})
+    path = tmp_path / "n.csv"
+    tm.query("SELECT * FROM t", t=table, output=path)
+    found = pa.table(tm.query(f"SELECT * FROM '{path}'"))
+    assert found.schema.types == [pa.float64(), pa.float64(), pa.int64()]
+    assert str(found["f"].to_pylist()) == str(floats)
+    assert found["i"].to_pylist() == ints

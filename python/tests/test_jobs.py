@@ -7,6 +7,9 @@ import random
 import re
 import threading
 
+import pandas
+import polars
+import pyarrow
 import pytest
 
 import tidemill as tm
@@ -30,7 +33,13 @@ FULL = {
     ],
     "map": {"sql": 'SELECT *\nFROM clicks\nJOIN states USING (state) -- it\'s "quoted"\n'},
     "tables": {"by": ["day", "state"], "users": "unique(user_id)", "a b": "max(x)"},
-    "sink": {"url": "out/{day}.csv", "overwrite": True, "max_files": 400, "null": "NULL"},
+    "sink": {
+        "url": "out/{day}.csv",
+        "overwrite": True,
+        "max_files": 400,
+        "null": "NULL",
+        "header": False,
+    },
     "run": {"memory": "512M", "spill_dir": ["/mnt/a", "/mnt/b"], "max_bad": 3, "threads": 2},
 }
 
@@ -385,3 +394,169 @@ def test_bytes_go_through_programs_on_the_way_in_and_out(tmp_path):
         {"line": "2"},
         {"line": "3"},
     ]
+
+
+FRAMES = {
+    "pyarrow": pyarrow.table,
+    "stream": lambda rows: pyarrow.table(rows).to_reader(),
+    "pandas": pandas.DataFrame,
+    "polars": polars.DataFrame,
+    "lazy": lambda rows: polars.DataFrame(rows).lazy(),
+    "result": lambda rows: tm.query("SELECT * FROM t", t=pyarrow.table(rows)),
+    "columns": lambda rows: rows,
+    "rows": lambda rows: pyarrow.table(rows).to_pylist(),
+}
+HITS = {"page": ["/", "/", "/buy"], "user": ["ann", "bob", "ann"]}
+BY_PAGE = {"by": "page", "users": "unique(user)"}
+
+
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
+def test_a_frame_in_memory_takes_the_place_of_a_jobs_source(make, tmp_path):
+    job = tm.Job(source={"url": "nothing.csv", "format": "csv"}, tables=BY_PAGE)
+    expected = [("/", 2), ("/buy", 1)]
+    result = tm.run(job, source=make(HITS))
+    assert result.fetchall() == expected
+    assert result.coverage["mergeable"] and result.coverage["rows"]["done"] == 3
+    assert job.run(source=make(HITS)).fetchall() == expected
+    assert tm.run({"tables": BY_PAGE}, source=make(HITS)).fetchall() == expected
+    assert tm.run(job.to_toml(), sources={"source": make(HITS)}).fetchall() == expected
+    assert job.run(source=make(HITS), output=tmp_path / "{page}.csv").files == 2
+    job.run(source=make(HITS), partial=tmp_path / "hits.part")
+    assert tm.merge(tmp_path / "hits.part").fetchall() == expected
+    assert job.explain(source=make(HITS)).path == "partial tables"
+    # What the job says has not changed.
+    with pytest.raises(tm.NotFoundError):
+        job.run()
+
+
+def test_frames_are_sources_by_their_names(tmp_path):
+    (tmp_path / "clicks.csv").write_text("id,page\n1,/\n2,/\n1,/buy\n")
+    users = pandas.DataFrame({"id": [1, 2], "name": ["ann", "bob"]})
+    sql = "SELECT name, page FROM clicks JOIN users USING (id)"
+    tables = {"by": "name", "n": "count()"}
+    expected = [("ann", 2), ("bob", 1)]
+    clicks = {"name": "clicks", "url": tmp_path / "clicks.csv"}
+    declared = tm.Job(
+        source=[clicks, {"name": "users", "url": "x.csv"}], map={"sql": sql}, tables=tables
+    )
+    assert declared.run(sources={"users": users}).fetchall() == expected
+    # The map reads a table of the name.
+    undeclared = tm.Job(source=clicks, map={"sql": sql}, tables=tables)
+    assert undeclared.run(sources={"users": users}).fetchall() == expected
+    both = {"users": users, "clicks": tm.query(f"SELECT * FROM '{tmp_path}/clicks.csv'")}
+    assert tm.run({"map": {"sql": sql}, "tables": tables}, sources=both).fetchall() == expected
+    for wrong, says in (
+        ({"user": users}, "unknown source `user`; did you mean `users`"),
+        ({"source": users}, "unknown source `source`"),
+    ):
+        with pytest.raises(tm.UsageError, match=says):
+            declared.run(sources=wrong)
+    with pytest.raises(tm.UsageError, match="`users` is a list, which is no source"):
+        declared.run(sources={"users": [1, 2]})
+
+
+def test_a_job_may_be_made_of_a_frame():
+    table = pyarrow.table(HITS)
+    job = tm.Job(name="pages", source=table, tables=BY_PAGE)
+    for _ in range(2):
+        assert job.run().fetchall() == [("/", 2), ("/buy", 1)]
+    assert tm.run({"source": table, "tables": BY_PAGE}).fetchall() == [("/", 2), ("/buy", 1)]
+    assert job.run(source=table.slice(2)).fetchall() == [("/buy", 1)]
+    assert job.sql.endswith('FROM "source" GROUP BY "page"')
+    assert repr(job) == f"Job(name='pages', tables={BY_PAGE!r}, source=<Table>)"
+    assert tm.Job(**job.to_dict()) == job and hash(tm.Job(**job.to_dict())) == hash(job)
+    assert tm.Job(name="pages", source=pyarrow.table(HITS), tables=BY_PAGE) != job
+    with pytest.raises(tm.UsageError, match="in memory, which no job file has"):
+        job.to_toml()
+    lazy = tm.Job(source=polars.LazyFrame(HITS), tables=BY_PAGE)
+    for _ in range(2):
+        assert lazy.run().fetchall() == [("/", 2), ("/buy", 1)]
+    stream = tm.Job(source=table.to_reader(), tables=BY_PAGE)
+    assert stream.run().fetchall() == [("/", 2), ("/buy", 1)]
+    with pytest.raises(tm.UsageError, match=r"is a stream, which an earlier run has read\nhint: "):
+        stream.run()
+    assert stream.run(source=table.to_reader()).fetchall() == [("/", 2), ("/buy", 1)]
+    with pytest.raises(
+        tm.UsageError, match=r"`source.url` cannot be a Table\nhint: .*run\(source="
+    ):
+        tm.Job(source={"url": table})
+
+
+def test_a_stream_of_any_kind_is_read_by_one_run_alone():
+    def made():
+        return polars.DataFrame(HITS).lazy().collect_batches(lazy=True)
+
+    says = r"is a stream, which an earlier run has read\nhint: "
+    for stream in (made(), pyarrow.table(HITS).to_reader()):
+        job, other = (tm.Job(source=stream, tables=BY_PAGE) for _ in range(2))
+        # What fails before a row is read, and explaining, take nothing.
+        with pytest.raises(tm.UsageError, match="banana"):
+            job.run(memory="banana")
+        job.explain()
+        assert job.run().fetchall() == [("/", 2), ("/buy", 1)]
+        for options in ({}, {"source": stream}):
+            with pytest.raises(tm.UsageError, match=says):
+                other.run(**options)
+        with pytest.raises(tm.UsageError, match=says):
+            job.run()
+        with pytest.raises(tm.UsageError, match=f"`hits` {says}"):
+            tm.query("SELECT * FROM hits", hits=stream)
+        assert job.run(source=made()).fetchall() == [("/", 2), ("/buy", 1)]
+
+
+class Unreferenced:
+    """A stream to which there are no weak references."""
+
+    __slots__ = ("reader",)
+
+    def __init__(self):
+        self.reader = pyarrow.table(HITS).to_reader()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.reader)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.reader.__arrow_c_stream__(requested_schema)
+
+
+def test_a_stream_without_weak_references_is_read_once_by_its_job():
+    job = tm.Job(source=Unreferenced(), tables=BY_PAGE)
+    assert job.run().fetchall() == [("/", 2), ("/buy", 1)]
+    with pytest.raises(tm.UsageError, match="which an earlier run has read"):
+        job.run()
+
+
+def test_keys_of_files_cannot_be_set_for_a_table_in_memory():
+    table = pyarrow.table(HITS)
+    job = tm.Job(source=table, tables=BY_PAGE)
+    files = tm.Job(source={"url": "x.csv"}, tables=BY_PAGE)
+    for key in ("source.url", "source.format", "source.options.header"):
+        value = True if key.endswith("header") else "csv"
+        with pytest.raises(tm.UsageError, match=f"`{key}` is set, but the source `source` is"):
+            files.run(source=table, set={key: value})
+    with pytest.raises(tm.UsageError, match="is a table in memory"):
+        job.run(set={"source.url": "other.csv"})
+    assert job.run(set={"run.threads": 1}).fetchall() == [("/", 2), ("/buy", 1)]
+
+
+def test_a_job_without_a_source_is_given_one_by_the_run(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text('[tables]\nby = ["page"]\nusers = "unique(user)"\n')
+    table = pyarrow.table(HITS)
+    jobs = tm.Job(tables=BY_PAGE), tm.Job.from_file(path), tm.Job.from_toml(path.read_text())
+    for job in jobs:
+        assert job.run(source=table).fetchall() == [("/", 2), ("/buy", 1)]
+        with pytest.raises(tm.UsageError, match="has nothing to read"):
+            job.run()
+    assert jobs[0].to_dict() == {"tables": BY_PAGE}
+
+
+def test_columns_of_a_frame_are_promoted_as_the_job_says():
+    rows = [{"user": {"id": 1, "name": "ann"}}, {"user": {"id": 2, "name": "bob"}}]
+    job = tm.Job(
+        source={"url": "x.json", "promote": "user"}, tables={"by": "name", "ids": "sum(id)"}
+    )
+    assert job.run(source=rows).fetchall() == [("ann", 1), ("bob", 2)]

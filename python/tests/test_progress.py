@@ -120,6 +120,24 @@ def test_the_bar_is_as_full_as_the_input_is_read(encoding, begins, monkeypatch):
     assert bytes_out.getvalue().decode(encoding).count("\x1b[K") == 2
 
 
+def test_a_host_that_does_not_answer_is_shown_in_the_place_of_numbers(monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    bar = _progress.display(True)
+    bar.update(250, 1000, 1234, "waiting for `h`: refused; it is asked again")
+    assert re.search(r"\r. waiting for `h`: refused; it is asked again, \d", shown.getvalue())
+    told = []
+
+    class Handle:
+        def display(self, bundle, raw):
+            told.append(bundle)
+
+    in_notebook = _progress._NotebookBar(Handle, patience=0.0)
+    in_notebook.update(0, 0, 0, "waiting for `<h>`")
+    assert told[0]["text/plain"].startswith("waiting for `<h>`, ")
+    assert "waiting for `&lt;h&gt;`, " in told[0]["text/html"]
+
+
 def test_a_display_that_fails_does_not_fail_the_run():
     done = run_script(
         """

@@ -27,12 +27,13 @@ hidden = pa.table({"x": [1]})
         pa.table,
         pandas.DataFrame,
         polars.DataFrame,
+        lambda columns: polars.DataFrame(columns).lazy(),
         lambda columns: pa.table(columns).to_reader(),
         lambda columns: tm.query("SELECT * FROM p", p=pa.table(columns)),
         lambda columns: columns,
         lambda columns: pa.table(columns).to_pylist(),
     ],
-    ids=["pyarrow", "pandas", "polars", "stream", "result", "columns", "rows"],
+    ids=["pyarrow", "pandas", "polars", "lazy", "stream", "result", "columns", "rows"],
 )
 def test_a_variable_is_a_table(make):
     df = make(PEOPLE)
@@ -147,7 +148,7 @@ class Color(str, enum.Enum):
         ([dt.date(2026, 1, 1), None], "DATE"),
         ([dt.datetime(2026, 1, 1, 2, 3, 4, 5)], "TIMESTAMP(6)"),
         ([dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)], "TIMESTAMP(6) WITH TIME ZONE"),
-        ([dt.time(1, 2, 3)], "Time64(µs)"),
+        ([dt.time(1, 2, 3)], "TIME(6)"),
         ([[1], [], None, [None, 2.5]], "DOUBLE[]"),
         ([{"a": 1}, {"a": None, "b": "x"}, None], "STRUCT<a BIGINT, b TEXT>"),
         ([[{"a": 1}], [{"b": [True]}]], "STRUCT<a BIGINT, b BOOLEAN[]>[]"),

@@ -1,5 +1,6 @@
 """Objects as sources, and formats of the user's own."""
 
+import datetime as dt
 import json
 import pathlib
 import struct
@@ -13,8 +14,16 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
+import tidemill.ray
 
 PEOPLE = {"who": ["ann", "bob", None], "age": [31, 47, 5]}
+
+
+class UnknownLazyFrame:
+    """What is computed by a call, and is no frame of Polars."""
+
+    def collect(self):
+        return []
 
 
 def events(folder):
@@ -35,11 +44,22 @@ def sorted_rows(result):
         lambda rows: pa.table(rows).to_reader(),
         pandas.DataFrame,
         polars.DataFrame,
+        lambda rows: polars.DataFrame(rows).lazy(),
         lambda rows: polars.DataFrame(rows, schema_overrides={"who": polars.Categorical}),
         lambda rows: pandas.DataFrame(rows).astype({"who": "category"}),
         lambda rows: tm.query("SELECT * FROM t", t=pa.table(rows)),
     ],
-    ids=["table", "batch", "reader", "pandas", "polars", "categories", "category", "result"],
+    ids=[
+        "table",
+        "batch",
+        "reader",
+        "pandas",
+        "polars",
+        "lazy",
+        "categories",
+        "category",
+        "result",
+    ],
 )
 def test_an_object_is_a_source_by_its_name(make):
     sql = "SELECT who, max(age) AS age, count() AS n FROM df GROUP BY who"
@@ -108,6 +128,81 @@ def test_a_stream_is_read_once_and_not_gathered(tmp_path):
         tm.query("SELECT * FROM s a JOIN s b USING (n)", s=stream).to_pylist()
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: polars.scan_parquet(path),
+        lambda path: polars.read_parquet(path).lazy(),
+    ],
+    ids=["scanned", "in memory"],
+)
+def test_a_lazy_frame_is_computed_in_batches_while_it_is_read(make, tmp_path):
+    path = tmp_path / "n.parquet"
+    polars.DataFrame({"n": range(500_000)}).write_parquet(path)
+    frame = make(path).filter(polars.col("n") % 2 == 0).with_columns(k=polars.col("n") % 3)
+    result = tm.query("SELECT n FROM frame", frame=frame)
+    batches = [batch.num_rows for batch in result]
+    assert sum(batches) == 250_000 and max(batches) <= 65_536
+    sql = "SELECT k, count() AS n, sum(n) AS total FROM frame GROUP BY k ORDER BY k"
+    groups = [[n for n in range(0, 500_000, 2) if n % 3 == k] for k in range(3)]
+    expected = [{"k": k, "n": len(it), "total": sum(it)} for k, it in enumerate(groups)]
+    # As a variable, and again: each query computes it anew.
+    for _ in range(2):
+        assert tm.query(sql).to_pylist() == expected
+    labels = {"k": [0, 2], "name": ["a", "b"]}
+    joined = "SELECT name, count() AS n FROM frame JOIN labels USING (k) GROUP BY name ORDER BY 1"
+    assert tm.query(joined, frame=frame, labels=labels).fetchall() == [("a", 83_334), ("b", 83_333)]
+    with pytest.raises(tm.UsageError, match=r"only once(.|\n)*collect"):
+        tm.query("SELECT * FROM frame a JOIN frame b USING (n)").to_pylist()
+    twice = tm.query("SELECT count() AS n FROM t a JOIN t b USING (n)", t=frame.collect())
+    assert twice.fetchone() == (250_000,)
+
+
+def test_a_lazy_frame_that_fails_is_told():
+    def broken(frame):
+        raise ValueError("no more today")
+
+    with pytest.raises(polars.exceptions.ColumnNotFoundError):
+        tm.query("SELECT * FROM f", f=polars.LazyFrame(PEOPLE).select("nobody"))
+    frame = polars.LazyFrame(PEOPLE).map_batches(broken, validate_output_schema=False)
+    with pytest.raises(tm.TidemillError, match="no more today"):
+        tm.query("SELECT count() FROM f", f=frame).to_pylist()
+
+
+def test_a_lazy_frame_of_a_version_without_streams_is_collected(monkeypatch):
+    monkeypatch.delattr(polars.LazyFrame, "collect_batches")
+    frame = polars.LazyFrame(PEOPLE)
+    # All of it is in memory, so that it can be read twice.
+    twice = tm.query("SELECT a.age + b.age AS s FROM f a JOIN f b USING (who)", f=frame)
+    assert sorted_rows(twice) == [{"s": 62}, {"s": 94}]
+
+
+def test_lazy_frames_are_taken_where_frames_are(tmp_path):
+    frame = polars.LazyFrame(PEOPLE)
+    with tm.RowFileWriter(tmp_path / "a.rowfile") as writer:
+        writer.write(frame)
+        writer.write([frame, frame.collect()])
+    assert tm.query(f"SELECT count() AS n FROM '{tmp_path}/a.rowfile'").fetchone() == (9,)
+    tm.register_format("lazily", reader=lambda path, start, end: frame)
+    (tmp_path / "a.lazily").write_text("x")
+    assert tm.query(f"SELECT sum(age) AS n FROM '{tmp_path}/a.lazily'").fetchone() == (83,)
+
+
+def test_a_reader_may_yield_lazy_frames(tmp_path):
+    frame = polars.LazyFrame({"n": [1, 2]})
+
+    def read(path, start, end):
+        yield frame
+        yield polars.DataFrame({"n": [3]})
+        yield frame.filter(polars.col("n") > 1)
+
+    tm.register_format("lazyparts", reader=read)
+    path = tmp_path / "a.lazyparts"
+    path.write_text("x")
+    rows = tm.query(f"SELECT n FROM '{path}' ORDER BY n").fetchall()
+    assert rows == [(1,), (2,), (2,), (3,)]
+
+
 def test_an_error_of_the_producer_is_told():
     def batches():
         yield pa.record_batch({"n": [1]})
@@ -124,13 +219,11 @@ def test_an_error_of_the_producer_is_told():
         ("thread", 2, "did you mean the option `threads`"),
         ("df", {"a": 1}, "`df`, column `a`: expected a list, found int"),
         ("df", [1, 2], "`df` is a list, which is no source"),
-        ("df", polars.DataFrame(PEOPLE).lazy(), r"collect it first: df=….collect\(\)"),
+        ("df", UnknownLazyFrame(), r"collect it first: df=….collect\(\)"),
         ("df", None, "`df` is a NoneType"),
     ],
 )
 def test_what_is_no_source_is_refused(name, value, part):
-    if hasattr(type(value), "__arrow_c_stream__"):
-        pytest.skip("this version's lazy frames are streams")
     with pytest.raises(tm.UsageError, match=part):
         tm.query("SELECT 1 AS one", **{name: value})
 
@@ -334,3 +427,54 @@ def test_a_rowfile_is_written_and_read(tmp_path):
     tm.query("SELECT * FROM t", t=table, output=tmp_path / "a.rowfile")
     result = tm.query(f"SELECT sum(n) AS n, max(s) AS s FROM '{tmp_path}/a.rowfile'")
     assert result.to_pylist() == [{"n": 12497500, "s": '{"x": 9}'}]
+
+
+@pytest.fixture
+def no_cluster(monkeypatch):
+    """A cluster that has no core free."""
+    reached = []
+
+    def connect(address, *, memory):
+        reached.append(address)
+        raise tm.UsageError("no core of the cluster is free\nhint: wait for them")
+
+    monkeypatch.setattr(tidemill.ray, "connect", connect)
+    return reached
+
+
+def test_what_is_in_memory_waits_for_no_core_of_a_cluster(no_cluster, tmp_path):
+    df = polars.DataFrame(PEOPLE)
+    for sql in ("SELECT who, max(age) AS age FROM df GROUP BY who", "SELECT * FROM df"):
+        here = sorted_rows(tm.query(sql))
+        with pytest.warns(RuntimeWarning, match=r"it runs on this machine(.|\n)*memory"):
+            assert sorted_rows(tm.query(sql, on="auto")) == here
+    assert tm.query("SELECT 1 AS one", on="auto").fetchone() == (1,)
+    with pytest.warns(RuntimeWarning, match="it runs on this machine"):
+        tm.run({"tables": {"n": "count()"}}, source=df, on="auto", output=tmp_path / "n.csv")
+    assert tm.explain("SELECT * FROM df", on="auto").elsewhere is None
+    assert no_cluster == []
+    # What can run there does not run here while the cluster is busy.
+    sql = f"SELECT who, count() AS n FROM {events(tmp_path)} GROUP BY who"
+    with pytest.raises(tm.UsageError, match="no core of the cluster is free"):
+        tm.query(sql, on="auto").to_pylist()
+    assert no_cluster == ["ray"]
+    with pytest.raises(tm.UsageError, match="no core of the cluster is free"):
+        tm.query("SELECT * FROM df", on="ray")
+
+
+def test_values_that_become_null_are_counted_and_times_of_day_are_times(tmp_path):
+    path = tmp_path / "laps.csv"
+    path.write_text("at,ms\n07:30:00,20\n23:59:59.25,fast\n")
+    with pytest.warns(RuntimeWarning, match="1 value became null"):
+        result = tm.query(
+            f"SELECT at, ms FROM '{path}' ORDER BY at", schema="ms BIGINT", mismatch="null"
+        )
+        rows = result.to_pylist()
+    assert rows == [
+        {"at": dt.time(7, 30), "ms": 20},
+        {"at": dt.time(23, 59, 59, 250_000), "ms": None},
+    ]
+    mismatches = result.coverage["mismatches"]
+    found = [(of["column"], of["count"], of["line"]) for of in mismatches["columns"]]
+    assert (found, mismatches["others"]) == ([("ms", 1, 3)], 0)
+    assert "mismatches" not in tm.query(f"SELECT at FROM '{path}'").coverage

@@ -72,6 +72,20 @@ def test_text_options_say_how_files_are_read(tmp_path):
     ]
 
 
+def test_title_lines_above_a_header_are_left_out(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('"Sales\nreport\n\nday,n\na,1\nb,2\n')
+    for options in (dict(skip_lines=3), dict(header_row=4)):
+        result = tm.query(f"SELECT n FROM '{path}'", **options)
+        assert pyarrow.table(result).to_pydict() == {"n": [1, 2]}
+    result = tm.query(f"SELECT sum(n) AS n FROM read_csv('{path}', skip = 3)")
+    assert pyarrow.table(result).to_pydict() == {"n": [3]}
+    with pytest.raises(tm.UsageError, match="exclude each other"):
+        tm.query(f"SELECT * FROM '{path}'", skip_lines=3, header_row=4)
+    with pytest.raises(tm.UsageError, match="`skip_lines` is a number of lines, not -1"):
+        tm.query(f"SELECT * FROM '{path}'", skip_lines=-1)
+
+
 def test_text_is_read_by_column_and_condition_in_the_order_of_the_input(tmp_path):
     path = tmp_path / "it's.json"
     path.write_text('[{"n": 3, "s": {"x": "a"}},\n {"n": 1, "s": {"x": "b"}}, {"n": 2}]')

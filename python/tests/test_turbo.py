@@ -121,7 +121,10 @@ def test_what_is_read_to_its_end_is_exact(options, logs, exact):
 
 @pytest.fixture(scope="module")
 def incident(tmp_path_factory):
-    """100 row groups in the order of time: 1 % of the rows are errors, 44 % in an hour of 37; the path, and their count."""
+    """100 row groups in the order of time, of which 1 % are errors, 44 % in an hour of 37.
+
+    Returns the path, and the count of errors.
+    """
     drawn = random.Random(1)
     groups, errors = [], 0
     for group in range(100):
@@ -140,11 +143,13 @@ def incident(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outage(tmp_path_factory):
-    """100 row groups without errors, but for half of the rows of one; the path, and the count of good rows."""
+    """100 row groups without errors, but for half of one; the path, and the count of good rows."""
     drawn = random.Random(2)
     path = tmp_path_factory.mktemp("outage") / "log.parquet"
     good = 0
-    with parquet.ParquetWriter(path, pyarrow.schema([("status", "int64"), ("ms", "float64")])) as writer:
+    with parquet.ParquetWriter(
+        path, pyarrow.schema([("status", "int64"), ("ms", "float64")])
+    ) as writer:
         for group in range(100):
             status = [500 if group == 50 and row % 2 else 200 for row in range(1_000)]
             good += status.count(200)
@@ -155,7 +160,7 @@ def outage(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def burst(tmp_path_factory):
-    """A log whose rows are errors, 1 % of them and 44 % in one hour of a hundred; 1 % of the others are 404."""
+    """A log with 1 % errors, 44 % in one hour of a hundred; 1 % of the others are 404."""
     drawn = random.Random(3)
     rows = 2_000_000
     lines = ["status,v,q\n"]
@@ -549,17 +554,56 @@ def test_answers_as_they_stand_end_with_the_result(tmp_path):
     for file in range(20):
         (tmp_path / f"{file:02}.csv").write_text("k,n\n" + rows)
     sql = f"SELECT k, count() AS n, sum(n) AS total FROM '{tmp_path}/*.csv' GROUP BY k ORDER BY k"
-    exact = tm.query(sql).to_pylist()
+    plain = tm.query(sql)
+    exact = [
+        (k, n, float(n), float(n), total, float(total), float(total))
+        for k, n, total in plain.fetchall()
+    ]
     answers = list(tm.query(sql, progressive=True))
-    assert answers[-1].to_pylist() == exact
+    assert answers[-1].fetchall() == exact
     assert answers[-1].coverage["complete"]
     for answer in answers[:-1]:
         assert not answer.coverage["complete"]
-        assert "n_low" in answer.schema.names
         assert pyarrow.table(answer).num_rows == 3
+    # From first to last, and where there is the last alone.
+    columns = [f"{name}{bound}" for name in ("n", "total") for bound in ("", "_low", "_high")]
+    short = tm.query(sql.replace("*.csv", "00.csv"), progressive=True).result()
+    for answer in (*answers, short):
+        assert answer.schema.names == ["k", *columns]
+        assert answer.schema.types == ["BIGINT", *["BIGINT", "DOUBLE", "DOUBLE"] * 2]
+        assert pyarrow.table(answer).schema == pyarrow.schema(answers[-1])
     shares = [answer.coverage["sampled"]["share"] for answer in answers[:-1]]
     assert shares == sorted(shares)
-    assert tm.query(sql, progressive=True).result().to_pylist() == exact
+    assert tm.query(sql, progressive=True).result().fetchall() == exact
+
+
+def test_answers_that_cannot_be_given_early_are_left_out(tmp_path):
+    for file in range(12):
+        big = [file == 3 and row < 30_000 for row in range(90_000)]
+        lines = "".join(f"{7 if it else 1},{'a' * 20},{3 * 10**14 if it else 1}\n" for it in big)
+        (tmp_path / f"{file:02}.csv").write_text("x,w,big\n" + lines)
+    for sql in (
+        f"SELECT sum(big) AS n FROM '{tmp_path}/*.csv'",
+        f"SELECT count(*)::SMALLINT AS n FROM '{tmp_path}/*.csv' WHERE x = 7",
+    ):
+        exact = tm.query(sql).fetchone()[0]
+        last = list(tm.query(sql, progressive=True))[-1]
+        assert last.coverage["complete"] and last.to_pylist()[0]["n"] == exact
+
+
+def test_columns_that_are_no_estimates_have_no_bounds_in_any_answer(tmp_path):
+    (tmp_path / "a.csv").write_text("k,t\na,2026-11-01T00:00:00\nb,2026-11-02T00:00:00\n")
+    sql = f"SELECT k, max(t) AS last, count() AS n FROM '{tmp_path}/a.csv' GROUP BY k ORDER BY k"
+    columns = dict(tm.query(sql).schema)
+    answer = tm.query(sql, progressive=True).result()
+    shown = dict(answer.schema)
+    # A largest value of a part of the input is a bound of that of all.
+    assert {name: shown[name] for name in columns} == columns
+    assert {name.removesuffix("_low").removesuffix("_high") for name in shown} == {*columns}
+    first = answer.to_pylist()[0]
+    assert first["n"] == first["n_low"] == first["n_high"] == 1
+    keys = tm.query(f"SELECT DISTINCT k FROM '{tmp_path}/a.csv' ORDER BY k", progressive=True)
+    assert keys.result().fetchall() == [("a",), ("b",)]
 
 
 def test_what_an_answer_rests_on_is_known_before_its_rows_are_taken(logs):

@@ -26,6 +26,10 @@ def results(sql: str, path: pathlib.Path) -> None:
     assert_type(tm.explain(sql).steps, dict[str, str])
     result = tm.query(sql, schema=tm.schema(path))
     assert_type(result.to_pylist(), list[dict[str, Any]])
+    assert_type(result.fetchone(), tuple[Any, ...] | None)
+    assert_type(result.fetchmany(2), list[tuple[Any, ...]])
+    assert_type(result.fetchall(), list[tuple[Any, ...]])
+    assert_type(next(iter(result)).to_tuples(), list[tuple[Any, ...]])
     assert_type(iter(result), Iterator[tm.Batch])
     assert_type(dict(result.schema), dict[str, str])
     assert_type(result.coverage["splits"]["left_out"], int)
@@ -59,6 +63,15 @@ async def coroutines(sql: str) -> None:
     assert_type(await tm.query(sql), tm.Result)
     async for batch in tm.query(sql):
         assert_type(batch, tm.Batch)
+    async with tm.query(sql) as result:
+        assert_type(result, tm.Result)
+    async with tm.query(sql, progressive=True) as answers:
+        async for answer in answers:
+            assert_type(answer, tm.Result)
+    async with tm.open("a.csv") as file:
+        assert_type(file, tm.File)
+    async with tm.RowFileWriter("a.rowfile") as writer:
+        assert_type(writer, tm.RowFileWriter)
 
 
 def rowfiles(path: pathlib.Path, columns: dict[str, Any]) -> None:
@@ -91,6 +104,10 @@ def jobs(path: pathlib.Path, dynamic: Mapping[str, Any]) -> None:
     assert_type(tm.run(job, partial="x.part"), tm.Written)
     assert_type(tm.run({"source": {"url": "x"}}, set={"name": "x"}), tm.Result | tm.Written)
     assert_type(job.explain().sink, str | None)
+    rows = [{"day": 1, "id": 2}]
+    assert_type(job.run(source=rows), tm.Result | tm.Written)
+    assert_type(tm.run(job, sources={"users": tm.query("SELECT 1 AS id")}, output="x"), tm.Written)
+    tm.Job(source=tm.query("SELECT 1 AS id"))
     assert_type(tm.jobs(), list[dict[str, Any]])
     assert_type(tm.jobs("top", since="7d"), dict[str, Any])
 

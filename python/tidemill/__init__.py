@@ -38,6 +38,7 @@ from tidemill._formats import Batches, register_format
 from tidemill._hll import Estimate, Hll
 from tidemill._id_files import ids
 from tidemill._ids import IdSet, IdSpace
+from tidemill._interval import Interval
 from tidemill._job import Job
 from tidemill._jobs import jobs
 from tidemill._open import File, ReadStats, open, read_stats
@@ -77,6 +78,7 @@ __all__ = [
     "IdSpace",
     "InputOutputError",
     "InternalError",
+    "Interval",
     "Job",
     "MemoryLimitError",
     "MissingPackageError",

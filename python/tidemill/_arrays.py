@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from tidemill import _lazy_frames
 from tidemill._errors import UsageError
 
 #: Units of times that are finer, and take all values of the coarser one.
@@ -22,6 +23,7 @@ def given(values: Any, name: str) -> tuple[Literal["arrow", "numpy", "objects"],
     tidemill._errors.UsageError: `values` is a str, which is one value
     hint: add(value) takes one value, and a list several
     """
+    values = _lazy_frames.to_arrow_source(values)
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and isinstance(values, numpy.ndarray):
         return _of_numpy(values, name)

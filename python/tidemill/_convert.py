@@ -29,6 +29,7 @@ def convert(
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    no_header: bool = False,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
@@ -38,6 +39,8 @@ def convert(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -90,6 +93,8 @@ def convert(
         Replace existing files of the names that are written. Default: false.
     max_files : int, optional
         The most files that a name with columns may stand for. Default: 10,000.
+    no_header : bool, optional
+        As in `query`.
     sink_exec, source_exec : str or sequence of str, optional
         As in `query`.
     files : path or sequence of paths, optional
@@ -98,7 +103,7 @@ def convert(
         As in `query`.
     null, header, delimiter, quote, escape, comment, strict, mismatch : optional
         As in `query`.
-    framing, log_format : optional
+    framing, log_format, skip_lines, header_row : optional
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
@@ -145,6 +150,8 @@ def convert(
         quote=quote,
         escape=escape,
         comment=comment,
+        skip_lines=skip_lines,
+        header_row=header_row,
         strict=strict,
         mismatch=mismatch,
         framing=framing,
@@ -162,6 +169,7 @@ def convert(
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
+        no_header=no_header,
         storage_options=storage_options,
     )
     limits = _options.limits(
@@ -375,6 +383,8 @@ def check_schema(
             quote=None,
             escape=None,
             comment=None,
+            skip_lines=None,
+            header_row=None,
             strict=None,
             mismatch=None,
             framing=None,

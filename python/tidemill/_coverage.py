@@ -72,9 +72,57 @@ class Sampled(TypedDict):
     late_seconds: float | None
 
 
+class _FirstPlace(TypedDict, total=False):
+    # There where several sources have such a key or column.
+    source: str
+    # The first has a line or a row, or its byte alone.
+    line: int
+    row: int
+
+
+class ColumnMismatches(_FirstPlace):
+    """Values of a column that became null because they are not of its type."""
+
+    column: str
+    count: int
+    path: str
+    offset: int
+
+
+class Mismatches(TypedDict):
+    """Values that became null because they are not of their column's type."""
+
+    columns: list[ColumnMismatches]
+    others: int
+
+
+class _MaybeWithin(_FirstPlace, total=False):
+    # The column that the key is within, unless it is a key of the record.
+    within: str
+
+
+class UnknownKey(_MaybeWithin):
+    """A key that no column has."""
+
+    key: str
+    count: int
+    path: str
+    offset: int
+
+
+class UnknownKeys(TypedDict):
+    """Keys of JSON and logfmt that no column has."""
+
+    keys: list[UnknownKey]
+    others: int
+
+
 class _MaybeSampled(TypedDict, total=False):
     # There where the result might have rested on a part of the input.
     sampled: Sampled
+    # There where there are any.
+    unknown_keys: UnknownKeys
+    mismatches: Mismatches
 
 
 class Coverage(_MaybeSampled):

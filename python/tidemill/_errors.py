@@ -108,11 +108,16 @@ def in_python(message: str) -> str:
     'hint: overwrite=True replaces it'
     >>> in_python("leave --drop and --as-seen out, or stop by --deadline 7s")
     'leave drop= and as_seen=True out, or stop by deadline="7s"'
+    >>> in_python("its ETag is no MD5 sum: --no-verify compares none")
+    'its ETag is no MD5 sum: verify=False compares none'
     >>> in_python("made by `tidemill run JOB --partial OUT`")
     'made by `tm.run(job, partial=OUT)`'
     """
     message = message.replace("`tidemill run JOB --partial OUT`", "`tm.run(job, partial=OUT)`")
     message = message.replace("--overwrite", "overwrite=True")
+    message = message.replace("--no-verify", "verify=False").replace(
+        "--no-header", "no_header=True"
+    )
     message = message.replace("--salvage", "recover=True")
     message = message.replace("--signed", "signed=True")
     message = message.replace("--as-seen", "as_seen=True")

@@ -185,6 +185,9 @@ def du(
 ) -> list[Usage]:
     r"""Sum the bytes and files below folders.
 
+    On this machine a symbolic link counts as itself, and a file with several names once; a link
+    that is named by itself is what it leads to.
+
     Parameters
     ----------
     urls : path, str, or sequence of these
@@ -276,6 +279,7 @@ def get(
     overwrite: bool = False,
     skip_existing: bool = False,
     parallel: int | None = None,
+    verify: bool | None = None,
     storage_options: Mapping[str, object] | None = None,
     read_block: str | int | None = None,
     read_window: str | int | None = None,
@@ -302,6 +306,10 @@ def get(
         Leave files that exist in the size of their object and are not older. Default: false.
     parallel : int, optional
         How many files at once. Default: 32.
+    verify : bool, optional
+        Compare the MD5 sum of each file with an ETag that looks like one: always, or never.
+        Default: on AWS, which documents that it is one where no key of a service or of yours
+        encrypts.
     storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir : optional
         As in `query`.
     progress : bool, optional
@@ -331,7 +339,7 @@ def get(
     ...     tm.get("november/web.csv")
     ... except tm.TidemillError as error:
     ...     print(str(error).splitlines()[0])
-    `november/web.csv` is on this machine already
+    `november/web.csv` is neither a URL nor a file on this machine
     """
     options = _options.read_ahead(
         storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
@@ -343,6 +351,7 @@ def get(
         overwrite,
         skip_existing,
         parallel,
+        verify,
         _options.storage(options),
         _progress.display(progress, "files"),
     )
@@ -356,6 +365,7 @@ def put(
     overwrite: bool = False,
     skip_existing: bool = False,
     parallel: int | None = None,
+    verify: bool | None = None,
     storage_options: Mapping[str, object] | None = None,
     progress: bool | None = None,
 ) -> Copied:
@@ -377,6 +387,10 @@ def put(
         Default: false.
     parallel : int, optional
         How many files at once. Default: 32.
+    verify : bool, optional
+        Compare the MD5 sum of each file with an ETag that looks like one: always, or never.
+        Default: on AWS, which documents that it is one where no key of a service or of yours
+        encrypts.
     storage_options : mapping, optional
         As in `query`.
     progress : bool, optional
@@ -414,6 +428,7 @@ def put(
         overwrite,
         skip_existing,
         parallel,
+        verify,
         _options.storage(storage_options),
         _progress.display(progress, "files"),
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import inspect
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
-from tidemill import _options, _tidemill
+from tidemill import _lazy_frames, _options, _tidemill
 from tidemill._errors import UsageError
 from tidemill._result import Batch
 from tidemill._schema import Schema
@@ -32,11 +33,20 @@ class _Array(Protocol):
     ) -> tuple[object, object]: ...
 
 
+class LazyFrame(Protocol):
+    """A lazy frame of Polars."""
+
+    def collect_schema(self) -> Any:
+        """Say which columns it has."""
+        ...
+
+
 #: What exports Arrow data: a table or a stream.
 ArrowObject = _Stream | _Array
 
-#: What can be a source: also rows that are dictionaries, and columns by their names.
-SourceObject = ArrowObject | Sequence[Mapping[str, Any]] | Mapping[str, Iterable[Any]]
+#: What can be a source: also a LazyFrame of Polars, rows that are dictionaries, and columns by
+#: their names.
+SourceObject = ArrowObject | LazyFrame | Sequence[Mapping[str, Any]] | Mapping[str, Iterable[Any]]
 
 
 class Batches:
@@ -93,11 +103,11 @@ def register_format(
         before under this name is replaced.
     reader : callable, optional
         ``reader(path, start, end)`` gives the records of the file, or of those bytes of it, as an
-        Arrow stream (a ``pyarrow.Table`` or ``RecordBatchReader``, a ``polars.DataFrame``, …) or as
-        an iterable of such objects. If it has a parameter ``columns``, that is a list of the
-        columns that are wanted, or ``None`` for a look at the schema; giving others too is fine.
-        Several threads call it at once. For its columns every file is looked at beforehand by one
-        call, of which only the schema is used.
+        Arrow stream (a ``pyarrow.Table`` or ``RecordBatchReader``, a ``polars.DataFrame`` or
+        ``LazyFrame``, …) or as an iterable of such objects. If it has a parameter ``columns``, that
+        is a list of the columns that are wanted, or ``None`` for a look at the schema; giving
+        others too is fine. Several threads call it at once. For its columns every file is looked at
+        beforehand by one call, of which only the schema is used.
     writer : callable, optional
         ``writer(path, batches)`` makes the file ``path``, which is not there yet, of all
         `Batches`. The file appears at its place with all others of its run.
@@ -133,7 +143,17 @@ def register_format(
     [{'state': 'NY', 'n': 4}, {'state': 'TX', 'n': 8}]
     """
     takes_columns = reader is not None and _takes_columns(reader)
-    _tidemill.register_format(name, suffix, reader, writer, splittable, takes_columns)
+    read = None if reader is None else _without_lazy_frames(reader)
+    _tidemill.register_format(name, suffix, read, writer, splittable, takes_columns)
+
+
+def _without_lazy_frames(reader: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a reader's lazy frame computed while it is read."""
+
+    def read(*arguments: Any, **options: Any) -> Any:
+        return _lazy_frames.to_arrow_source(reader(*arguments, **options))
+
+    return read
 
 
 def _takes_columns(reader: Callable[..., Any]) -> bool:
@@ -150,6 +170,7 @@ class NamedObject(TypedDict):
     name: str
     object: object
     is_table: bool
+    read_mark: _tidemill.ReadMark | None
 
 
 def objects(named: Mapping[str, object], options: frozenset[str]) -> list[NamedObject]:
@@ -167,20 +188,74 @@ def variable(name: str, value: object) -> NamedObject:
         ) from None
 
 
-def _object(name: str, value: object, options: frozenset[str]) -> NamedObject:
+def is_arrow(value: object) -> bool:
+    """Return true for what exports Arrow data."""
     kind = type(value)
-    if not (hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")):
+    return hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
+
+
+def is_read_once(value: object) -> bool:
+    """Return true for an iterator, which gives no rows a second time, and no error."""
+    return hasattr(type(value), "__next__")
+
+
+# The marks of the iterators that are alive, by their ids; the reference tells one from a later
+# object of the same id.
+_marks: dict[int, tuple[weakref.ref[object], _tidemill.ReadMark]] = {}
+
+
+def read_mark(value: object) -> _tidemill.ReadMark | None:
+    """Give the mark of an object that is read once, the same one as long as the object lives."""
+    if not is_read_once(value):
+        return None
+    key = id(value)
+    reference, mark = _marks.get(key, (None, None))
+    if reference is not None and reference() is value:
+        return mark
+    mark = _tidemill.ReadMark()
+
+    def forget(dead: weakref.ref[object]) -> None:
+        # Another object may have the id by now.
+        if _marks.get(key, (None,))[0] is dead:
+            del _marks[key]
+
+    try:
+        _marks[key] = (weakref.ref(value, forget), mark)
+    except TypeError:
+        # No weak references to it: the mark is its owner's, a job's or a run's, to keep.
+        pass
+    return mark
+
+
+def refuse_read_streams(named: Sequence[NamedObject]) -> None:
+    """Refuse streams that an earlier run has read: they have no rows left."""
+    for one in named:
+        mark = one["read_mark"]
+        if mark is not None and mark.is_read:
+            name = one["name"]
+            raise UsageError(
+                f"`{name}` is a stream, which an earlier run has read\n"
+                "hint: give each run a stream of its own, or a table: "
+                f"{name}=pyarrow.table(stream)"
+            )
+
+
+def _object(name: str, value: object, options: frozenset[str]) -> NamedObject:
+    original, value = value, _lazy_frames.to_arrow_source(value)
+    kind = type(value)
+    if not is_arrow(value):
         rows = _rows(name, value)
         if rows is not None and _nearest(name, options - _NEVER_LISTS) is None:
             table = Batches(_tidemill.table_of_rows(name, rows))
-            return {"name": name, "object": table, "is_table": True}
+            return {"name": name, "object": table, "is_table": True, "read_mark": None}
         value = _converted(name, value, options)
         kind = type(value)
     # What is in memory as a whole can be read any number of times.
     is_table = any(
         hasattr(kind, attribute) for attribute in ("num_rows", "height", "iloc")
     ) and not isinstance(value, Batches)
-    return {"name": name, "object": value, "is_table": is_table}
+    mark = None if is_table else read_mark(original)
+    return {"name": name, "object": value, "is_table": is_table, "read_mark": mark}
 
 
 def _converted(name: str, value: object, options: frozenset[str]) -> object:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, cast, overload
 
-from tidemill import _options, _tidemill
+from tidemill import _formats, _lazy_frames, _options, _tidemill
 from tidemill._errors import UsageError
 from tidemill._explain import Explain
+from tidemill._formats import ArrowObject, LazyFrame, NamedObject, SourceObject
 from tidemill._result import Result, Written
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class TextOptions(TypedDict, total=False):
     quote: str | None
     escape: str | None
     comment: str | None
+    skip_lines: int | None
+    header_row: int | None
     null: str | Sequence[str] | None
     strict: bool | None
     mismatch: str | None
@@ -74,6 +77,7 @@ class SinkSection(_NeedsUrl, total=False):
     overwrite: bool | None
     max_files: int | None
     null: str | None
+    header: bool | None
     exec: str | Sequence[str] | None
     storage_options: Mapping[str, object] | None
 
@@ -118,18 +122,19 @@ class Job:
         What people call it.
     files : path or sequence of paths, optional
         Files and URLs that the programs of ``exec`` find by the last part of their names.
-    source : mapping or sequence of mappings, optional
-        ``url`` (one, or a list), and ``name``, ``format``, ``schema``, ``layouts``, ``promote``
-        and ``exec`` (lists), ``recover``, ``options`` (a mapping: ``header``, ``delimiter``, …) and
-        ``storage_options``; ``read_block``, ``read_window``, ``read_memory``, ``read_cache`` and
-        ``read_cache_dir``. Each of several needs a ``name``.
+    source : mapping, sequence of mappings, or table, optional
+        A table or stream in memory, as in `query`: what exports Arrow data, or a LazyFrame of
+        Polars. Or ``url`` (one, or a list), and ``name``, ``format``, ``schema``, ``layouts``,
+        ``promote`` and ``exec`` (lists), ``recover``, ``options`` (a mapping: ``header``,
+        ``delimiter``, …) and ``storage_options``; ``read_block``, ``read_window``,
+        ``read_memory``, ``read_cache`` and ``read_cache_dir``. Each of several needs a ``name``.
     map : mapping, optional
         ``sql``. Default: every row of the only source as it is.
     tables : mapping, optional
         ``by``: the columns to group by, and for each computed column its expression.
     sink : mapping, optional
         ``url``, and ``format``, ``compression``, ``overwrite``, ``max_files``, ``null``,
-        ``exec`` and ``storage_options``.
+        ``header``, ``exec`` and ``storage_options``.
     run : mapping, optional
         ``memory``, ``spill_dir`` (one or a list), ``threads``, ``priority`` and ``max_bad``.
     turbo : mapping, optional
@@ -156,6 +161,11 @@ class Job:
     'SELECT "page", unique(user) AS "users" FROM "source" GROUP BY "page"'
     >>> job.run().to_pylist()
     [{'page': '/', 'users': 2}, {'page': '/buy', 'users': 1}]
+
+    The same of a table in memory:
+
+    >>> job.run(source=[{"page": "/", "user": "eve"}]).fetchall()
+    [('/', 1)]
     >>> tm.Job(source={"url": "hits.csv", "fromat": "csv"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     tidemill._errors.UsageError: job: unknown key `fromat` in `[source]`; did you mean `format`?
@@ -167,7 +177,7 @@ class Job:
         *,
         name: str | None = None,
         files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
-        source: SourceSection | Sequence[SourceSection] | None = None,
+        source: SourceSection | Sequence[SourceSection] | ArrowObject | LazyFrame | None = None,
         map: MapSection | None = None,
         tables: Mapping[str, str | Sequence[str]] | None = None,
         sink: SinkSection | None = None,
@@ -187,8 +197,12 @@ class Job:
             "turbo": turbo,
             **unknown,
         }
+        tree, objects = _without_objects(tree)
         self._tree: dict[str, Any] = _plain(tree, "job")
-        _, self._sql = _tidemill.read_job(text_of(self))
+        self._objects: dict[str, object] = {}
+        _, self._sql = _tidemill.read_job(_with_names(text_of(self), objects))
+        self._objects = objects
+        self._marks = _marks_of(objects)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Job:
@@ -221,6 +235,8 @@ class Job:
         tree, sql = _tidemill.read_job(text)
         job = cls.__new__(cls)
         job._tree = json.loads(tree)
+        job._objects = {}
+        job._marks = {}
         job._sql = sql
         return job
 
@@ -246,10 +262,15 @@ class Job:
         Job(source={'url': 'logs/*.json'}, sink={'url': 'out.csv'})
         """
         tree: dict[str, Any] = json.loads(json.dumps(self._tree))
-        return tree
+        return {**tree, **self._objects}
 
     def to_toml(self) -> str:
         """Write the text of a job file.
+
+        Raises
+        ------
+        UsageError
+            If its source is a table in memory, which no text has.
 
         Examples
         --------
@@ -266,6 +287,11 @@ class Job:
         by = ["day"]
         hits = "count()"
         """
+        if self._objects:
+            raise UsageError(
+                "the job's source is in memory, which no job file has\n"
+                "hint: name a file in `source`, and give the table to run(source=…)"
+            )
         plain = {key: value for key, value in self._tree.items() if isinstance(value, str)}
         parts = [_toml_lines(plain)] if plain else []
         for key, value in self._tree.items():
@@ -303,6 +329,8 @@ class Job:
     def run(
         self,
         *,
+        source: SourceObject | None = None,
+        sources: Mapping[str, SourceObject] | None = None,
         set: Mapping[str, Any] | None = None,
         output: str | os.PathLike[str] | None = None,
         format: str | None = None,
@@ -310,6 +338,7 @@ class Job:
         overwrite: bool | None = None,
         max_files: int | None = None,
         sink_exec: str | Sequence[str] = (),
+        no_header: bool = False,
         files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         partial: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, object] | None = None,
@@ -350,6 +379,8 @@ class Job:
         """
         return carry_out(
             self,
+            source=source,
+            sources=sources,
             set=set,
             output=output,
             format=format,
@@ -357,6 +388,7 @@ class Job:
             overwrite=overwrite,
             max_files=max_files,
             sink_exec=sink_exec,
+            no_header=no_header,
             files=files,
             partial=partial,
             storage_options=storage_options,
@@ -390,6 +422,8 @@ class Job:
     def explain(
         self,
         *,
+        source: SourceObject | None = None,
+        sources: Mapping[str, SourceObject] | None = None,
         set: Mapping[str, Any] | None = None,
         output: str | os.PathLike[str] | None = None,
         format: str | None = None,
@@ -397,6 +431,7 @@ class Job:
         overwrite: bool | None = None,
         max_files: int | None = None,
         sink_exec: str | Sequence[str] = (),
+        no_header: bool = False,
         files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         storage_options: Mapping[str, object] | None = None,
         read_block: str | int | None = None,
@@ -439,6 +474,8 @@ class Job:
         text, tree = _tidemill.explain_job(
             text_of(
                 self,
+                source=source,
+                sources=sources,
                 set=set,
                 files=files,
                 storage_options=_options.read_ahead(
@@ -457,6 +494,7 @@ class Job:
                 overwrite=overwrite,
                 max_files=max_files,
                 sink_exec=sink_exec,
+                no_header=no_header,
                 storage_options=storage_options,
             ),
             _options.limits(memory, threads, max_bad, spill_dir=spill_dir),
@@ -480,16 +518,19 @@ class Job:
         """Whether both say the same."""
         if not isinstance(other, Job):
             return NotImplemented
-        return _canonical(self._tree) == _canonical(other._tree)
+        return _canonical(self._tree) == _canonical(other._tree) and _same(
+            self._objects, other._objects
+        )
 
     def __hash__(self) -> int:
         """Hash what the job says."""
-        return hash(_canonical(self._tree))
+        return hash((_canonical(self._tree), *map(id, self._objects.values())))
 
     def __repr__(self) -> str:
         """Show what the job says, as Python, but for what may be secret in it."""
-        shown = without_secrets(self._tree)
-        return f"Job({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
+        shown = {key: repr(value) for key, value in without_secrets(self._tree).items()}
+        shown |= {key: f"<{type(value).__name__}>" for key, value in self._objects.items()}
+        return f"Job({', '.join(f'{key}={value}' for key, value in shown.items())})"
 
 
 # Storage options of which nobody makes a secret, and what they look like; another text may be a
@@ -535,11 +576,14 @@ def text_of(
     job: str | os.PathLike[str] | Mapping[str, Any] | Job,
     *,
     is_path: bool | None = None,
+    source: SourceObject | None = None,
+    sources: Mapping[str, SourceObject] | None = None,
     set: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, object] | None = None,
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> JobText:
     """Give a job as the native module takes it."""
+    objects: dict[str, object] = {}
     text: JobText = {
         "path": None,
         "text": "",
@@ -548,16 +592,67 @@ def text_of(
         "overrides": [(key, _toml_override(key, value)) for key, value in (set or {}).items()],
         "storage_options": _options.storage(storage_options),
         "files": _options.paths(files),
+        "objects": [],
     }
     if isinstance(job, Job):
         text["text"], text["is_json"] = json.dumps(job._tree), True
+        objects = job._objects
     elif isinstance(job, Mapping):
-        text["text"], text["is_json"] = json.dumps(_plain(job, "job")), True
+        tree, objects = _without_objects(job)
+        text["text"], text["is_json"] = json.dumps(_plain(tree, "job")), True
     elif is_path is False or (is_path is None and isinstance(job, str) and "\n" in job):
         text["text"] = str(job)
     else:
         text["path"] = os.fspath(job)
+    if source is not None:
+        objects = {**objects, _ONLY_SOURCE: source}
+    if sources is not None:
+        objects = {**objects, **sources}
+    text["objects"] = _formats.objects(objects, frozenset())
+    if isinstance(job, Job):
+        for named in text["objects"]:
+            # A mark that only the job keeps: of an object to which there are no weak references.
+            name = named["name"]
+            if named["read_mark"] is not None and objects[name] is job._objects.get(name):
+                named["read_mark"] = job._marks[name]
     return text
+
+
+#: The name that stands for a job's only source.
+_ONLY_SOURCE = "source"
+
+
+def _without_objects(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, object]]:
+    """Take a source that is in memory out of a job's tree."""
+    source = tree.get(_ONLY_SOURCE)
+    if not (
+        _formats.is_arrow(source)
+        or _lazy_frames.is_lazy_frame(source)
+        or hasattr(type(source), "iloc")
+    ):
+        return dict(tree), {}
+    rest = {key: value for key, value in tree.items() if key != _ONLY_SOURCE}
+    return rest, {_ONLY_SOURCE: source}
+
+
+def _marks_of(objects: Mapping[str, object]) -> dict[str, _tidemill.ReadMark]:
+    """Give the marks of the objects that are read once."""
+    marks = {name: _formats.read_mark(value) for name, value in objects.items()}
+    return {name: mark for name, mark in marks.items() if mark is not None}
+
+
+def _with_names(text: JobText, objects: Mapping[str, object]) -> JobText:
+    """Have a job read by the names of its sources in memory, whose rows are left alone."""
+    named: list[NamedObject] = [
+        {"name": name, "object": None, "is_table": False, "read_mark": None} for name in objects
+    ]
+    text["objects"] = named
+    return text
+
+
+def _same(some: Mapping[str, object], others: Mapping[str, object]) -> bool:
+    """Return true if both hold the same objects."""
+    return some.keys() == others.keys() and all(some[name] is others[name] for name in some)
 
 
 def _plain(value: object, key: str) -> Any:
@@ -586,7 +681,10 @@ def _plain(value: object, key: str) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(entry, key) for entry in value if entry is not None]
     shown = repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
-    raise UsageError(f"`{key}` cannot be {shown}")
+    hint = ""
+    if _formats.is_arrow(value) or hasattr(type(value), "iloc"):
+        hint = "\nhint: a table in memory is given to run(source=…), or run(sources={name: …})"
+    raise UsageError(f"`{key}` cannot be {shown}{hint}")
 
 
 def _canonical(tree: dict[str, Any]) -> str:
@@ -650,6 +748,8 @@ def _toml_override(key: str, value: object) -> str:
 def carry_out(
     job: str | os.PathLike[str] | Mapping[str, Any] | Job,
     *,
+    source: SourceObject | None,
+    sources: Mapping[str, SourceObject] | None,
     set: Mapping[str, Any] | None,
     output: str | os.PathLike[str] | None,
     format: str | None,
@@ -657,6 +757,7 @@ def carry_out(
     overwrite: bool | None,
     max_files: int | None,
     sink_exec: str | Sequence[str],
+    no_header: bool,
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     partial: str | os.PathLike[str] | None,
     storage_options: Mapping[str, object] | None,
@@ -690,7 +791,9 @@ def carry_out(
     reading = _options.read_ahead(
         storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
     )
-    text = text_of(job, set=set, storage_options=reading, files=files)
+    text = text_of(
+        job, source=source, sources=sources, set=set, storage_options=reading, files=files
+    )
     limits = _options.limits(
         memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
     )
@@ -706,8 +809,9 @@ def carry_out(
         as_seen=as_seen,
         no_intervals=no_intervals,
     )
+    _formats.refuse_read_streams(text["objects"])
     if partial is not None:
-        only_partial(output, format, compression, max_files, sink_exec)
+        only_partial(output, format, compression, max_files, sink_exec, no_header)
         written = _tidemill.run_partial(
             text,
             os.fspath(partial),
@@ -724,6 +828,7 @@ def carry_out(
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
+        no_header=no_header,
         storage_options=storage_options,
     )
     where = _options.on(on, memory, max_attempts, scratch, scratch_above)
@@ -741,6 +846,7 @@ def only_partial(
     compression: str | None,
     max_files: int | None,
     sink_exec: str | Sequence[str],
+    no_header: bool,
 ) -> None:
     """Refuse what a partial table has not."""
     given = {
@@ -749,6 +855,7 @@ def only_partial(
         "compression": compression,
         "max_files": max_files,
         "sink_exec": sink_exec or None,
+        "no_header": no_header or None,
     }
     for name, value in given.items():
         if value is not None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import io
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidemill import _options, _tidemill
 from tidemill._words import counted, grouped, human_bytes
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    from typing_extensions import Buffer, Self
 
     from tidemill._tidemill import RawFile
 
@@ -131,7 +133,8 @@ class File(io.BufferedIOBase):
     ``zipfile``, ``gzip``, ``io.TextIOWrapper``. It may be used by several threads, one call at a
     time; where each seeks before it reads, as DuckDB's do, they need no lock. A call that waits
     lets other threads run, and Ctrl-C ends it. After a call that was ended or that failed the file
-    is where it was before, and can be read on.
+    is where it was before, and can be read on. In a coroutine ``async with`` closes it, and
+    ``await asyncio.to_thread(file.read)`` reads it beside the event loop.
 
     Examples
     --------
@@ -277,6 +280,20 @@ class File(io.BufferedIOBase):
         if raw is not None and not self.closed:
             raw.close()
         super().close()
+
+    async def __aenter__(self) -> Self:
+        """Give the file, to be closed at the end of the block."""
+        self._check()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the file; an event loop goes on meanwhile."""
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
 
     def __repr__(self) -> str:
         """Show its name."""

@@ -6,12 +6,15 @@ import datetime
 import numbers
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from tidemill import _progress, _tidemill
 from tidemill._errors import UsageError
 from tidemill._schema import Schema, quoted
 from tidemill._tidemill import RawSchema
+
+if TYPE_CHECKING:
+    from tidemill._formats import NamedObject, SourceObject
 
 #: A time: text such as ``"7s"``, a number of seconds, or what `datetime` has.
 Deadline = str | float | datetime.timedelta
@@ -27,7 +30,13 @@ class Workers(Protocol):
         """How many machines, workers and threads there are, and whether all are on this machine."""
         ...
 
-    def begin(self, job: bytes, secrets: Mapping[str, str], paths: Sequence[str]) -> None:
+    def begin(
+        self,
+        job: bytes,
+        secrets: Mapping[str, str],
+        paths: Sequence[str],
+        files: Sequence[Any] = (),
+    ) -> None:
         """Say what all tasks that follow are of."""
         ...
 
@@ -42,6 +51,52 @@ class Workers(Protocol):
     def end(self) -> None:
         """End all tasks of the job."""
         ...
+
+
+class WorkersOnDemand:
+    """Workers of the cluster that are started when there is something for them to do.
+
+    A query that runs on this machine after all takes no core of the cluster, and waits for none.
+    """
+
+    def __init__(self, address: str, memory: int | None) -> None:
+        self._address = address
+        self._memory = memory
+        self._job: Workers | None = None
+
+    def _connected(self) -> Workers:
+        if self._job is None:
+            from tidemill import ray
+
+            self._job = ray.connect(self._address, memory=self._memory).job()
+        return self._job
+
+    def reach(self) -> tuple[int, int, int, bool]:
+        """Say how many there are, once they have started."""
+        return self._connected().reach()
+
+    def begin(
+        self,
+        job: bytes,
+        secrets: Mapping[str, str],
+        paths: Sequence[str],
+        files: Sequence[Any] = (),
+    ) -> None:
+        """Say what all tasks that follow are of."""
+        self._connected().begin(job, secrets, paths, files)
+
+    def submit(self, number: int, attempt: int, size: int, name: str, content: bytes) -> None:
+        """Hand in a task."""
+        self._connected().submit(number, attempt, size, name, content)
+
+    def next(self, seconds: float) -> tuple[int, int, bytes | None, str | None, str] | None:
+        """Give what became of a task; None where nothing has after so long."""
+        return self._connected().next(seconds)
+
+    def end(self) -> None:
+        """End all tasks of the job, if it has begun."""
+        if self._job is not None:
+            self._job.end()
 
 
 class OnOptions(TypedDict):
@@ -71,6 +126,8 @@ class SourceOptions(TypedDict):
     quoted: bool | None
     escape: int | None
     comment: int | None
+    skip_lines: int | None
+    header_row: int | None
     strict: bool | None
     mismatch: str | None
     framing: str | None
@@ -89,6 +146,7 @@ class SinkOptions(TypedDict):
     overwrite: bool | None
     max_files: int | None
     sink_exec: list[str]
+    no_header: bool
     storage_options: list[tuple[str, str]]
 
 
@@ -128,6 +186,7 @@ class JobText(TypedDict):
     overrides: list[tuple[str, str]]
     storage_options: list[tuple[str, str]]
     files: list[str]
+    objects: list[NamedObject]
 
 
 class Limits(TypedDict, total=False):
@@ -168,6 +227,8 @@ class Reading(Limits, total=False):
     quote: str | None
     escape: str | None
     comment: str | None
+    skip_lines: int | None
+    header_row: int | None
     strict: bool | None
     mismatch: str | None
     framing: str | None
@@ -205,6 +266,7 @@ class Writing(TypedDict, total=False):
     overwrite: bool | None
     max_files: int | None
     sink_exec: str | Sequence[str]
+    no_header: bool
 
 
 class QueryWriting(Reading, Turbo, Writing, total=False):
@@ -228,6 +290,8 @@ class MergeWriting(Limits, Writing, total=False):
 class JobWriting(MergeWriting, Turbo, total=False):
     """What `run` takes."""
 
+    source: SourceObject | None
+    sources: Mapping[str, SourceObject] | None
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     set: Mapping[str, Any] | None
     on: str | None
@@ -255,6 +319,8 @@ def source(
     quote: str | None,
     escape: str | None,
     comment: str | None,
+    skip_lines: int | None,
+    header_row: int | None,
     strict: bool | None,
     mismatch: str | None,
     framing: str | None,
@@ -283,6 +349,8 @@ def source(
         "quoted": None if quote is None else quote != "",
         "escape": _character("escape", escape),
         "comment": _character("comment", comment),
+        "skip_lines": _lines("skip_lines", skip_lines),
+        "header_row": _lines("header_row", header_row),
         "strict": strict,
         "mismatch": mismatch,
         "framing": framing,
@@ -307,6 +375,7 @@ def sink(
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    no_header: bool = False,
     storage_options: Mapping[str, object] | None = None,
     has_output: bool = True,
 ) -> SinkOptions:
@@ -320,6 +389,7 @@ def sink(
             "overwrite": overwrite,
             "max_files": max_files,
             "sink_exec": sink_exec or None,
+            "no_header": no_header or None,
         }
         for name, value in given.items():
             if value is not None:
@@ -334,6 +404,7 @@ def sink(
         "overwrite": overwrite,
         "max_files": max_files,
         "sink_exec": _words(sink_exec),
+        "no_header": bool(no_header),
         "storage_options": storage(storage_options),
     }
 
@@ -477,6 +548,12 @@ def _character(name: str, text: str | None) -> int | None:
     return ord(text)
 
 
+def _lines(name: str, count: int | None) -> int | None:
+    if count is not None and count < 0:
+        raise UsageError(f"`{name}` is a number of lines, not {count}")
+    return count
+
+
 def on(
     on: str | None,
     memory: str | int | None = None,
@@ -511,9 +588,9 @@ def on(
             "a master's address, http:// or https://, or master"
         )
         raise UsageError(message)
+    budget = None if memory is None else _tidemill.memory_bytes(str(memory))
+    if on == "auto":
+        return {**of_workers, "workers": WorkersOnDemand("ray", budget)}
     from tidemill import ray
 
-    address = "ray" if on == "auto" else on
-    budget = None if memory is None else _tidemill.memory_bytes(str(memory))
-    workers = ray.connect(address, memory=budget).job()
-    return {**of_workers, "workers": workers}
+    return {**of_workers, "workers": ray.connect(on, memory=budget).job()}

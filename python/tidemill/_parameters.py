@@ -86,6 +86,9 @@ def _one(value: Any, name: str) -> tuple[str, str]:
         # pandas' own kind of it has nanoseconds.
         parts = value.microseconds * 1000 + getattr(value, "nanoseconds", 0)
         return "interval", f"{value.days} days {value.seconds}.{parts:09} seconds"
+    if isinstance(value, tuple) and hasattr(value, "months") and hasattr(value, "nanoseconds"):
+        # An `Interval`, or PyArrow's own.
+        return "interval", _interval(*value)
     if isinstance(value, uuid.UUID):
         return "text", str(value)
     if isinstance(value, list | tuple):
@@ -98,8 +101,19 @@ def _one(value: Any, name: str) -> tuple[str, str]:
     raise UsageError(
         f"parameter `{name}` is of type {type(value).__name__}, which no value of SQL is\n"
         "hint: values are None, bool, int, float, str, bytes, Decimal, date, datetime, time, "
-        "timedelta, and lists of these"
+        "timedelta, Interval, and lists of these"
     )
+
+
+def _interval(months: int, days: int, nanoseconds: int) -> str:
+    """Write an interval as SQL does.
+
+    >>> _interval(14, -3, -1_500_000_000)
+    '14 months -3 days -1.500000000 seconds'
+    """
+    sign, parts = "-" if nanoseconds < 0 else "", abs(nanoseconds)
+    seconds = f"{sign}{parts // 10**9}.{parts % 10**9:09}"
+    return f"{months} months {days} days {seconds} seconds"
 
 
 def _integer(value: int, name: str) -> tuple[str, str]:

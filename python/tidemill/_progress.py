@@ -1,11 +1,13 @@
 """How far a run is, shown to whoever waits for it: a line in a terminal, a bar in a notebook.
 
 The native module calls ``update`` ten times a second while something is waited for, and ``clear``
-once it is there. What takes less than half a second shows nothing.
+once it is there. What takes less than half a second shows nothing. A host that has not answered for
+a while is shown with its cause in the place of the numbers.
 """
 
 from __future__ import annotations
 
+import html
 import os
 import sys
 import time
@@ -22,8 +24,10 @@ _BAR_CELLS = 28
 class Display(Protocol):
     """What shows the progress of a run."""
 
-    def update(self, bytes_done: int, bytes_total: int, rows_done: int) -> None:
-        """Show how far it is."""
+    def update(
+        self, bytes_done: int, bytes_total: int, rows_done: int, silent: str | None = None
+    ) -> None:
+        """Show how far it is, or which host has not answered for a while."""
 
     def clear(self) -> None:
         """Take away what is shown."""
@@ -78,7 +82,9 @@ class _Bar:
         self._drawn = 0.0
         self._most = 0
 
-    def update(self, bytes_done: int, bytes_total: int, rows_done: int) -> None:
+    def update(
+        self, bytes_done: int, bytes_total: int, rows_done: int, silent: str | None = None
+    ) -> None:
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
@@ -87,7 +93,12 @@ class _Bar:
         self._drawn = now
         # A file of which a part is read again must not make the bar go back.
         self._most = max(self._most, bytes_done)
-        self._draw(self._most, bytes_total, rows_done, now - self._begun)
+        seconds = now - self._begun
+        if silent is None:
+            said = _said(self._most, bytes_total, rows_done, seconds, self._what)
+            self._draw(self._most, bytes_total, said)
+        else:
+            self._draw(0, 0, f"{silent}, {human_duration(seconds)}")
 
     def clear(self) -> None:
         self._waiting_since = None
@@ -95,7 +106,7 @@ class _Bar:
             self._drawn = 0.0
             self._remove()
 
-    def _draw(self, done: int, total: int, rows: int, seconds: float) -> None:
+    def _draw(self, done: int, total: int, said: str) -> None:
         raise NotImplementedError
 
     def _remove(self) -> None:
@@ -117,8 +128,7 @@ class _TerminalLine(_Bar):
         super().__init__(patience, 0.1, what)
         self._turns = 0
 
-    def _draw(self, done: int, total: int, rows: int, seconds: float) -> None:
-        said = _said(done, total, rows, seconds, self._what)
+    def _draw(self, done: int, total: int, said: str) -> None:
         full, head, spinner = "━", "╸", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
         try:
             (full + head + spinner).encode(sys.stderr.encoding or "ascii")
@@ -154,13 +164,13 @@ class _NotebookBar(_Bar):
         self._new_handle = new_handle
         self._handle: Any = None
 
-    def _draw(self, done: int, total: int, rows: int, seconds: float) -> None:
-        said = _said(done, total, rows, seconds, self._what)
+    def _draw(self, done: int, total: int, said: str) -> None:
         known = f' value="{min(done, total)}" max="{total}"' if total > 0 else ""
         self._update(
             '<div style="display: flex; align-items: center; gap: 0.75em; padding: 0.25em 0">'
             f'<progress{known} style="width: 16em"></progress>'
-            f'<span style="font-variant-numeric: tabular-nums; opacity: 0.8">{said}</span></div>',
+            f'<span style="font-variant-numeric: tabular-nums; opacity: 0.8">{html.escape(said)}'
+            "</span></div>",
             said,
         )
 

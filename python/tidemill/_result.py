@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemill import _table
 from tidemill._coverage import Coverage
+from tidemill._cursor import Cursor, Row
 from tidemill._errors import MissingPackageError, UsageError
 from tidemill._open import ReadStats
 from tidemill._schema import Schema
@@ -71,6 +72,10 @@ class Batch:
         """Give the rows as dictionaries of Python's own objects; see `Result.to_pylist`."""
         return self._raw.rows()
 
+    def to_tuples(self) -> list[Row]:
+        """Give the rows as tuples of Python's own objects; see `Result.fetchall`."""
+        return self._raw.tuples()
+
     def __len__(self) -> int:
         """Count the rows."""
         return self._raw.num_rows
@@ -78,6 +83,10 @@ class Batch:
     def __repr__(self) -> str:
         """Show the columns and the number of rows."""
         return f"Batch({counted(self.num_rows, 'row')} of {', '.join(self.schema.names)})"
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Batch], tuple[bytes]]:
+        """Pickle the rows."""
+        return _restored_batch, (self._raw.to_ipc(),)
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """Export the rows as Arrow PyCapsules."""
@@ -96,7 +105,8 @@ class Result:
     batches; in a coroutine with ``async for``. It can be read again, from the first row, as long
     as its rows take no more than a quarter of the ``memory`` of its run. `show`, and looking at it
     in a terminal or a notebook, leave its rows where they are. A result that is closed or dropped
-    stops its run; several may be read at the same time, from any threads.
+    stops its run; several may be read at the same time, from any threads. Pickling waits for all
+    rows, and holds them with the coverage.
 
     Examples
     --------
@@ -120,6 +130,12 @@ class Result:
     ...     sum(batch.num_rows for batch in result)
     2
 
+    As tuples, one after the other:
+
+    >>> result = tm.query("SELECT 1 AS x UNION ALL SELECT 2 ORDER BY x")
+    >>> result.fetchone(), result.fetchall()
+    ((1,), [(2,)])
+
     Without keeping an event loop from anything else:
 
     >>> import asyncio
@@ -133,11 +149,24 @@ class Result:
 
     def __init__(self, raw: RawResult) -> None:
         self._raw = raw
+        self._cursor = Cursor(raw)
 
     @property
     def schema(self) -> Schema:
         """The columns."""
         return Schema(self._raw.schema)
+
+    @property
+    def description(self) -> list[tuple[str, str, None, None, None, None, None]]:
+        """The columns as Python's database API describes them: name, type in SQL's words, None.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> [column[0] for column in tm.query("SELECT 1 AS id, 'a' AS letter").description]
+        ['id', 'letter']
+        """
+        return [(name, kind, None, None, None, None, None) for name, kind in self.schema]
 
     @property
     def coverage(self) -> Coverage:
@@ -280,7 +309,9 @@ class Result:
         """Read all rows as dictionaries of Python's own objects.
 
         Needs no other package. Numbers are ``int``, ``float`` or ``decimal.Decimal``; dates and
-        times are those of ``datetime``; lists are ``list``, structs and maps ``dict``.
+        times are those of ``datetime``; lists are ``list``, structs and maps ``dict``. An INTERVAL
+        is a ``datetime.timedelta``, or an `Interval` if it has months, nanoseconds, or more days
+        than a ``timedelta``.
 
         Returns
         -------
@@ -298,6 +329,86 @@ class Result:
         [{'day': datetime.date(2026, 11, 1), 'list': [1, 2]}]
         """
         return [row for batch in self for row in batch.to_pylist()]
+
+    def fetchone(self) -> Row | None:
+        """Fetch the next row as a tuple; None after the last.
+
+        `fetchone`, `fetchmany` and `fetchall` move one cursor, which starts at the first row, and
+        is independent of every other way to read the result. Values are those of `to_pylist`.
+
+        Returns
+        -------
+        tuple or None
+
+        Raises
+        ------
+        UsageError
+            For a value that Python has no object for; if the result is closed; if its rows have
+            been read in another way, and were too many to be kept. The cursor stays where it was.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> result = tm.query("SELECT 1 AS x UNION ALL SELECT 2 UNION ALL SELECT 3 ORDER BY x")
+        >>> result.fetchone()
+        (1,)
+        >>> result.fetchall()
+        [(2,), (3,)]
+        >>> result.fetchone() is None
+        True
+        """
+        rows = self._cursor.fetch(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int = 1) -> list[Row]:
+        """Fetch the next rows as tuples, in bounded memory; an empty list after the last.
+
+        Parameters
+        ----------
+        size : int
+            How many at most; fewer come at the end only.
+
+        Returns
+        -------
+        list of tuple
+
+        Raises
+        ------
+        UsageError
+            As `fetchone`.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> result = tm.query("SELECT 1 AS x UNION ALL SELECT 2 UNION ALL SELECT 3 ORDER BY x")
+        >>> while rows := result.fetchmany(2):
+        ...     print(rows)
+        [(1,), (2,)]
+        [(3,)]
+        """
+        if size < 0:
+            raise UsageError(f"`size` must be at least 0, not {size}")
+        return self._cursor.fetch(size)
+
+    def fetchall(self) -> list[Row]:
+        """Fetch all rows that the cursor has not fetched yet, as tuples.
+
+        Returns
+        -------
+        list of tuple
+
+        Raises
+        ------
+        UsageError
+            As `fetchone`.
+
+        Examples
+        --------
+        >>> import tidemill as tm
+        >>> tm.query("SELECT 'ann' AS user, 7 AS pages").fetchall()
+        [('ann', 7)]
+        """
+        return self._cursor.fetch(None)
 
     def show(self, rows: int = _ROWS_SHOWN) -> None:
         """Print the first rows; they stay in the result.
@@ -341,9 +452,11 @@ class Result:
         Traceback (most recent call last):
         tidemill._errors.UsageError: this result is closed
         """
+        # First the run: a thread that waits for its rows holds the cursor.
         self._raw.close()
+        self._cursor.clear()
 
-    def __enter__(self) -> Result:
+    def __enter__(self) -> Self:
         """Give the result, to be closed at the end of the block."""
         return self
 
@@ -355,6 +468,20 @@ class Result:
     ) -> None:
         """Close the result."""
         self.close()
+
+    async def __aenter__(self) -> Self:
+        """Give the result, to be closed at the end of the block."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the result; an event loop goes on while its run ends."""
+        self._raw.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
 
     def __iter__(self) -> Iterator[Batch]:
         """Read the rows as batches, from the first on."""
@@ -387,6 +514,23 @@ class Result:
             # The thread that waits ends with the run.
             self._raw.stop()
             raise
+
+    def __reduce__(self) -> tuple[Callable[[bytes, str], Result], tuple[bytes, str]]:
+        """Pickle the rows and the coverage; both are waited for, and stay in the result.
+
+        Raises
+        ------
+        UsageError
+            If the rows are too many to be kept, or the result is closed.
+
+        Examples
+        --------
+        >>> import pickle, tidemill as tm
+        >>> pickle.loads(pickle.dumps(tm.query("SELECT 1 AS one"))).fetchall()
+        [(1,)]
+        """
+        rows = self._raw.to_ipc()
+        return _restored_result, (rows, self._raw.final_coverage())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the rows as an Arrow PyCapsule."""
@@ -470,6 +614,16 @@ class Result:
 
     def _failure(self) -> BaseException | None:
         return self._raw.failure
+
+
+def _restored_batch(rows: bytes) -> Batch:
+    """Give the rows of a pickle."""
+    return Batch(RawBatch.from_ipc(rows))
+
+
+def _restored_result(rows: bytes, coverage: str) -> Result:
+    """Give the result of a pickle, all rows of which are there."""
+    return Result(RawResult.from_ipc(rows, coverage))
 
 
 def _package(name: str, method: str, install: str) -> Any:

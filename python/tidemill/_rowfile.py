@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from itertools import chain
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
-from tidemill import _options, _rowtypes, _tidemill
+from tidemill import _lazy_frames, _options, _rowtypes, _tidemill
 from tidemill._errors import UsageError
 from tidemill._result import Batch, Result
 from tidemill._schema import Schema
@@ -135,6 +136,8 @@ class RowFile:
 
 class RowFileResult(Result):
     """The rows of rowfiles: a `Result`, and what is known of the files.
+
+    A pickle of it holds the rows alone, and becomes a `Result`.
 
     Attributes
     ----------
@@ -431,9 +434,9 @@ class RowFileWriter:
         Parameters
         ----------
         rows : object
-            Arrow data: a batch, a table, a reader, a result, a data frame of Polars or pandas
-            (without its index). Or one row: a ``dict``, or an instance of a dataclass. Or an
-            iterable of any of these.
+            Arrow data: a batch, a table, a reader, a result, a data frame of Polars, lazy or not,
+            or of pandas (without its index). Or one row: a ``dict``, or an instance of a dataclass.
+            Or an iterable of any of these.
 
         Raises
         ------
@@ -454,13 +457,15 @@ class RowFileWriter:
         False
         """
         raw = self._writer()
+        rows = _lazy_frames.to_arrow_source(rows)
         if _is_arrow(rows):
             raw.write_arrow(_arrow(rows))
         elif isinstance(rows, Mapping) or _is_instance(rows):
             self._write_rows(raw, rows, [rows])
         elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
             iterator = iter(rows)
-            for first in iterator:
+            for given in iterator:
+                first = _lazy_frames.to_arrow_source(given)
                 if _is_arrow(first):
                     raw.write_arrow(_arrow(first))
                 else:
@@ -518,6 +523,20 @@ class RowFileWriter:
             self.close()
         else:
             self.abort()
+
+    async def __aenter__(self) -> RowFileWriter:
+        """Give the writer, to be closed at the end of the block."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the writer, or give up if there was an exception; an event loop goes on."""
+        end = self.close if kind is None else self.abort
+        await asyncio.get_running_loop().run_in_executor(None, end)
 
     def __del__(self) -> None:
         """Give up what was never closed."""

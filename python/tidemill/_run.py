@@ -43,6 +43,8 @@ def query(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -96,6 +98,8 @@ def query(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -149,6 +153,8 @@ def query(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -186,6 +192,7 @@ def query(
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    no_header: bool = False,
     progressive: Literal[False] = False,
     progress: bool | None = None,
     replacement_scans: bool | None = None,
@@ -209,6 +216,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -246,6 +255,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    no_header: bool = False,
     progressive: bool = False,
     progress: bool | None = None,
     replacement_scans: bool | None = None,
@@ -260,11 +270,13 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     sql : str
         One ``SELECT``. A file, a URL, a pattern, a folder or ``-`` (standard input) stands in
         single quotes where SQL has a table: ``FROM 'logs/*.json.zst'``,
-        ``FROM 's3://bucket/logs/*.csv'``.
+        ``FROM 's3://bucket/logs/*.csv'``. Or ``COPY (SELECT …) TO 'out.parquet'``, which writes
+        the rows as ``output`` does.
     params : mapping or sequence, optional
         Values for ``:name`` and ``$name`` by their names, or for ``?`` and ``$1`` in their order:
-        None, bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, and lists of
-        these, of which one behind ``IN`` is what is looked among. A value is never read as SQL.
+        None, bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, `Interval`,
+        and lists of these, of which one behind ``IN`` is what is looked among. A value is never
+        read as SQL.
     source_format : str, optional
         ``csv``, ``tsv``, ``json``, ``access-log``, ``syslog``, ``logfmt``, ``parquet``,
         ``arrow``, ``avro``, ``rowfile`` or ``lines`` where the suffix does not tell.
@@ -286,11 +298,18 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         Whether the first record names the columns. Default: true.
     delimiter, quote, escape, comment : str, optional
         Single characters; ``quote=""`` turns quoting off.
+    skip_lines : int, optional
+        Lines at the beginning of each file that are neither header nor records, whatever is in
+        them: titles above a header. Default: 0.
+    header_row : int, optional
+        The line of each file that names the columns, the first being 1; those above it are
+        skipped. Not together with ``skip_lines``. Default: the first.
     strict : bool, optional
         Whether the grammar of JSON values that are not read is checked too. Default: false.
     mismatch : str, optional
         What to do with a value of text that is not of its column's type: ``error`` (the
-        default: its record is malformed) or ``null``.
+        default: its record is malformed) or ``null``. The values that became null are counted, in a
+        warning and in the coverage's ``mismatches``.
     framing : str, optional
         How the records of a system log are told apart: ``lines`` (the default) or ``octets``
         (each begins with its length).
@@ -389,6 +408,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     sink_exec : str or sequence of str, optional
         A program that each file's bytes go through once they are in the format, and its
         arguments.
+    no_header : bool, optional
+        Leave the names of columns out of ``csv``, ``tsv`` and ``text``. Default: false.
     progressive : bool, optional
         Give the answers as they stand while the query runs, one after the other, the last of which
         is the result: ``for answer in tm.query(sql, progressive=True)``. Default: false.
@@ -402,14 +423,15 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
     **objects
         Sources by name: tables and streams of Arrow, pandas, Polars, DuckDB, a `Result`, or
         whatever else exports Arrow's stream: ``tm.query("SELECT … FROM df", df=df)``. Their rows
-        are shared, not copied. A stream is read once. A list of dicts is a table too, and a dict of
-        lists; their columns' types are found over all rows.
+        are shared, not copied. A stream is read once. A LazyFrame of Polars is a stream that Polars
+        computes, in batches, while it is read. A list of dicts is a table too, and a dict of lists;
+        their columns' types are found over all rows.
 
     Returns
     -------
     Result, Written or Answers
-        `Written` once the files are in place, with ``output``; `Answers` with ``progressive``;
-        otherwise a `Result`.
+        `Written` once the files are in place, with ``output`` and of a ``COPY … TO``; `Answers`
+        with ``progressive``; otherwise a `Result`.
 
     Raises
     ------
@@ -457,6 +479,8 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         quote=quote,
         escape=escape,
         comment=comment,
+        skip_lines=skip_lines,
+        header_row=header_row,
         strict=strict,
         mismatch=mismatch,
         framing=framing,
@@ -467,6 +491,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
             storage_options, read_block, read_window, read_memory, read_cache, read_cache_dir
         ),
     )
+    sql, given = encodable(sql, "the SQL"), _parameters.given(params)
     sink = _options.sink(
         output=output,
         format=format,
@@ -474,8 +499,9 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
+        no_header=no_header,
         storage_options=storage_options,
-        has_output=False,
+        has_output=_tidemill.is_copy(sql),
     )
     limits = _options.limits(
         memory, threads, max_bad, progress, spill_dir=spill_dir, priority=priority
@@ -492,7 +518,6 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         as_seen=as_seen,
         no_intervals=no_intervals,
     )
-    sql, given = encodable(sql, "the SQL"), _parameters.given(params)
     named = _formats.objects(objects, _QUERY_OPTIONS)
     if _replacements.are_wanted(replacement_scans):
         named += _replacements.found(sql, given, list(objects), sys._getframe(1))
@@ -502,6 +527,7 @@ def query(  # type: ignore[misc]  # pyright: ignore[reportInconsistentOverload]
         )
         raise UsageError(message)
     where = _options.on(on, memory, max_attempts, scratch, scratch_above)
+    _formats.refuse_read_streams(named)
     done = _tidemill.query(sql, given, source, sink, limits, turbo, progressive, named, where)
     if isinstance(done, RawAnswers):
         return Answers(done)
@@ -523,6 +549,8 @@ def read_text(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -564,7 +592,7 @@ def read_text(
         As in `query`.
     schema, null, header, delimiter, quote, escape, comment, strict, mismatch : optional
         As in `query`.
-    framing, log_format : optional
+    framing, log_format, skip_lines, header_row : optional
         As in `query`.
     source_exec : str or sequence of str, optional
         As in `query`.
@@ -599,6 +627,8 @@ def read_text(
         quote=quote,
         escape=escape,
         comment=comment,
+        skip_lines=skip_lines,
+        header_row=header_row,
         strict=strict,
         mismatch=mismatch,
         framing=framing,
@@ -630,6 +660,8 @@ def head(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -657,6 +689,8 @@ def head(
     promote : str or sequence of str, optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
+        As in `query`.
+    skip_lines, header_row : optional
         As in `query`.
     mismatch, framing, log_format, source_exec, storage_options, max_bad, progress : optional
         As in `query`. A malformed record counts where it is read, which may be behind the last row.
@@ -687,6 +721,8 @@ def head(
         quote=quote,
         escape=escape,
         comment=comment,
+        skip_lines=skip_lines,
+        header_row=header_row,
         strict=strict,
         mismatch=mismatch,
         framing=framing,
@@ -714,6 +750,8 @@ def schema(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -737,6 +775,8 @@ def schema(
     promote : str or sequence of str, optional
         As in `query`.
     source_format, schema, null, header, delimiter, quote, escape, comment, strict : optional
+        As in `query`.
+    skip_lines, header_row : optional
         As in `query`.
     mismatch, framing, log_format, source_exec, storage_options : optional
         As in `query`.
@@ -769,6 +809,8 @@ def schema(
         quote=quote,
         escape=escape,
         comment=comment,
+        skip_lines=skip_lines,
+        header_row=header_row,
         strict=strict,
         mismatch=mismatch,
         framing=framing,
@@ -797,6 +839,8 @@ def explain(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -876,6 +920,8 @@ def explain(
         quote=quote,
         escape=escape,
         comment=comment,
+        skip_lines=skip_lines,
+        header_row=header_row,
         strict=strict,
         mismatch=mismatch,
         framing=framing,
@@ -937,6 +983,8 @@ def run(
 def run(
     job: Path | Mapping[str, Any] | Job,
     *,
+    source: SourceObject | None = None,
+    sources: Mapping[str, SourceObject] | None = None,
     set: Mapping[str, Any] | None = None,
     output: Path | None = None,
     format: str | None = None,
@@ -944,6 +992,7 @@ def run(
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    no_header: bool = False,
     files: Path | Sequence[Path] = (),
     partial: Path | None = None,
     storage_options: Mapping[str, object] | None = None,
@@ -980,12 +1029,20 @@ def run(
     job : path, str, mapping or Job
         The path of a job file; its text, if a ``str`` has a line break in it; the same
         tree as a mapping; or a `Job`.
+    source : table or stream, optional
+        What is read in the place of the job's only source, whatever that is called: a table or
+        stream in memory, as in `query`. A job without a ``source`` may be given one.
+    sources : mapping, optional
+        The same of several by their names: ``{"users": df}`` takes the place of the source
+        ``users``, or is the table that the map calls so.
     set : mapping, optional
         Keys of the job to replace: ``{"source.url": "logs/2026-12-*"}``.
     output : path or str, optional
         Where the result goes instead of the job's ``sink.url``.
     format, compression, overwrite, max_files, sink_exec : optional
         As in the job's ``[sink]``.
+    no_header : bool, optional
+        As in `query`; ``header = false`` in the job's ``[sink]``.
     files : path or sequence of paths, optional
         As in `query`, beside the job's ``files``.
     partial : path or str, optional
@@ -1025,9 +1082,17 @@ def run(
     (2, 2)
     >>> sorted(path.name for path in (folder / "out").iterdir())
     ['%2F.csv', '%2Fbuy.csv']
+
+    Over a table in memory:
+
+    >>> hits = {"page": ["/", "/", "/buy"], "user": ["ann", "bob", "ann"]}
+    >>> tm.run({"tables": {"by": ["page"], "users": "unique(user)"}}, source=hits).fetchall()
+    [('/', 2), ('/buy', 1)]
     """
     return _job.carry_out(
         job,
+        source=source,
+        sources=sources,
         set=set,
         output=output,
         format=format,
@@ -1035,6 +1100,7 @@ def run(
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
+        no_header=no_header,
         files=files,
         partial=partial,
         storage_options=storage_options,
@@ -1112,6 +1178,7 @@ def merge(
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    no_header: bool = False,
     partial: Path | None = None,
     allow_repeats: bool = False,
     storage_options: Mapping[str, object] | None = None,
@@ -1129,6 +1196,8 @@ def merge(
         What ``run(job, partial=…)`` or ``tidemill run JOB --partial`` has written. Text with ``*``,
         ``?`` or ``[…]`` that is no file's name is a pattern, of all such files by their names.
     output, format, compression, overwrite, max_files, sink_exec, storage_options : optional
+        As in `query`.
+    no_header : bool, optional
         As in `query`.
     partial : path or str, optional
         Write one partial table of them all to this file, instead of the result.
@@ -1169,7 +1238,7 @@ def merge(
         memory, threads, progress=progress, spill_dir=spill_dir, priority=priority
     )
     if partial is not None:
-        _job.only_partial(output, format, compression, max_files, sink_exec)
+        _job.only_partial(output, format, compression, max_files, sink_exec, no_header)
         written = _tidemill.merge_partial(
             paths, bool(allow_repeats), os.fspath(partial), bool(overwrite), limits
         )
@@ -1181,6 +1250,7 @@ def merge(
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
+        no_header=no_header,
         storage_options=storage_options,
         has_output=False,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidemill import _table
@@ -75,6 +75,10 @@ class Schema:
         columns = [("column", "", False), ("type", "", False)]
         return _table.as_html(columns, [[name, kind] for name, kind in self], [])
 
+    def __reduce__(self) -> tuple[Callable[..., Schema], tuple[object, ...]]:
+        """Pickle the columns."""
+        return _restored_schema, (self._raw.to_ipc(),)
+
     def __arrow_c_schema__(self) -> object:
         """Export the schema as an Arrow PyCapsule."""
         return self._raw.capsule()
@@ -118,6 +122,11 @@ class SourceSchema(Schema):
         self.files = raw.files
         self.bytes = raw.bytes
 
+    def __reduce__(self) -> tuple[Callable[..., Schema], tuple[object, ...]]:
+        """Pickle the columns, and what is known of the files."""
+        about = (self.url, self.format, self.files, self.bytes)
+        return _restored_source_schema, (self._raw.to_ipc(), *about)
+
     def to_dict(self) -> dict[str, Any]:
         """Give the same as ``tidemill schema --format json``."""
         columns = [
@@ -151,6 +160,21 @@ class SourceSchema(Schema):
         if self.bytes is not None:
             about.append(human_bytes(self.bytes))
         return ", ".join(about)
+
+
+def _restored_schema(columns: bytes) -> Schema:
+    """Give the columns of a pickle."""
+    return Schema(RawSchema.from_ipc(columns))
+
+
+def _restored_source_schema(
+    columns: bytes, url: str, format: str, files: int, size: int | None
+) -> SourceSchema:
+    """Give the columns of files of a pickle."""
+    schema = SourceSchema.__new__(SourceSchema)
+    Schema.__init__(schema, RawSchema.from_ipc(columns))
+    schema.url, schema.format, schema.files, schema.bytes = url, format, files, size
+    return schema
 
 
 def quoted(name: str) -> str:

@@ -73,6 +73,7 @@ def sort_files(
     overwrite: bool | None = None,
     max_files: int | None = None,
     sink_exec: str | Sequence[str] = (),
+    no_header: bool = False,
     source_format: str | None = None,
     schema: str | Mapping[str, str] | Schema | None = None,
     layouts: str | None = None,
@@ -82,6 +83,8 @@ def sort_files(
     quote: str | None = None,
     escape: str | None = None,
     comment: str | None = None,
+    skip_lines: int | None = None,
+    header_row: int | None = None,
     strict: bool | None = None,
     mismatch: str | None = None,
     framing: str | None = None,
@@ -119,13 +122,13 @@ def sort_files(
         The first so many rows alone, without sorting the others.
     promote, recover : optional
         As in `query`.
-    format, compression, overwrite, max_files, sink_exec : optional
+    format, compression, overwrite, max_files, sink_exec, no_header : optional
         As in `query`.
     source_format, schema, layouts : optional
         As in `query`.
     null, header, delimiter, quote, escape, comment, strict, mismatch : optional
         As in `query`.
-    framing, log_format, source_exec : optional
+    framing, log_format, source_exec, skip_lines, header_row : optional
         As in `query`.
     storage_options : mapping, optional
         As in `query`.
@@ -166,6 +169,8 @@ def sort_files(
         quote=quote,
         escape=escape,
         comment=comment,
+        skip_lines=skip_lines,
+        header_row=header_row,
         strict=strict,
         mismatch=mismatch,
         framing=framing,
@@ -182,6 +187,7 @@ def sort_files(
         overwrite=overwrite,
         max_files=max_files,
         sink_exec=sink_exec,
+        no_header=no_header,
         storage_options=storage_options,
     )
     paths = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)

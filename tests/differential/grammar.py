@@ -285,6 +285,12 @@ def _selects(part: E) -> Iterator[Select | Compound]:
             yield inner
 
 
+def _has_window(part: E) -> bool:
+    """Return true if an expression calls a function over a window, which may reorder the rows."""
+    inner = (inner for inner in part.parts if isinstance(inner, E))
+    return "OVER (" in part.form or any(_has_window(each) for each in inner)
+
+
 def _has_order(statement: Statement) -> bool:
     """Return true if both engines output a statement's rows in one order without its ORDER BY."""
     if isinstance(statement, Compound):
@@ -297,7 +303,7 @@ def _has_order(statement: Statement) -> bool:
         or statement.having
         or statement.qualify
         or len(statement.sources) > 1
-        or any(item.is_aggregate() for item in statement.items)
+        or any(item.is_aggregate() or _has_window(item) for item in statement.items)
         or any(True for part in expressions for _ in _selects(part))
     ):
         return False

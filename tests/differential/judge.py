@@ -258,8 +258,11 @@ class Judge:
         statement = case.statement
         assert isinstance(statement, Select)
         job = _job(statement)
-        options = {"schema": place.schema_for(statement, case.way)}
+        options: dict[str, Any] = {"schema": place.schema_for(statement, case.way)}
         source = {name: value for name, value in options.items() if value}
+        reading = place.reading(statement, case.way)
+        if "skip_lines" in reading:
+            source["options"] = {"skip_lines": reading.pop("skip_lines")}
         if "schema" in source:
             source["schema"] = ", ".join(f"{a} {b}" for a, b in source["schema"].items())
         parts = place.folder / "parts"
@@ -271,7 +274,8 @@ class Judge:
             names = []
             for number, url in enumerate(urls):
                 name = parts / f"{number}.part"
-                tm.Job(source={"url": url, **source}, **job).run(partial=name, progress=False)
+                own = tm.Job(source={"url": url, **source}, **job)
+                own.run(partial=name, progress=False, **reading)
                 names.append(name)
             tm.merge([names[2], names[0]], partial=parts / "a.part", progress=False)
             merged: Any = tm.merge([parts / "a.part", names[1]], progress=False).to_arrow()
@@ -303,8 +307,6 @@ class Judge:
             )
         except (tm.TidemillError, ValueError, pa.ArrowException) as error:
             return f"error: {error}"
-        if {"csv", "tsv"} & set(hops):
-            table = compare.rows(place.without_empty["t0"])
         if "json" in hops:
             # It has no such numbers.
             table, back = compare.finite(table), compare.finite(back)

@@ -11,7 +11,7 @@ import tidemill as tm
 
 from . import grammar
 from .judge import Case, Judge, name_of
-from .ways import as_csv, as_json, tables_of
+from .ways import as_csv, as_json, disguise, tables_of
 
 
 def minimised(judge: Judge, case: Case, says: str, tries: int = 800) -> tuple[Case, str]:
@@ -65,7 +65,7 @@ def command(judge: Judge, case: Case) -> str:
         (name,) = tables_of(case.statement, case.tables)
         table = case.tables[name]
         text = (as_csv(table, ",") if format == "csv" else as_json(table)).decode()
-        if "\0" in text or len(text) > 2000:
+        if "\0" in text or len(text) > 2000 or disguise(table, format) != "plain":
             continue
         sql = place.sql(case.statement, way).replace(place.path(name, format, 1), f"t.{format}")
         words = place.command(sql, way, place.schema(name))

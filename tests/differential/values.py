@@ -9,7 +9,7 @@ from __future__ import annotations
 import decimal
 import random
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -171,14 +171,6 @@ class Table:
                 arrays.append(pa.array(cells, ARROW[kind]))
         schema = pa.schema([(name, ARROW[kind]) for name, kind in self.columns])
         return pa.table(arrays, schema=schema)
-
-    def without_empty_texts(self) -> Table:
-        """As CSV knows it, which has no empty text."""
-
-        def cell(text: object) -> object:
-            return None if text == "" and isinstance(text, str) else text
-
-        return replace(self, rows=tuple(tuple(map(cell, row)) for row in self.rows))
 
     def kinds(self) -> set[str]:
         """The kinds of its columns."""

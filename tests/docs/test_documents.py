@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 
+import duckdb
 import pytest
 
 import tidemill as tm
@@ -153,6 +154,21 @@ def test_what_is_written_here_instead_is_understood(tmp_path, monkeypatch):
             kinds["python"] += 1
             exec(code, variables)
     assert min(kinds.values()) > 10, kinds
+
+
+def test_the_same_words_have_the_other_answers_of_the_page():
+    table = "(VALUES (TIMESTAMP '2026-02-01 11:00:00', 1), (NULL, 2)) AS t (ts, x)"
+    expressions = [
+        ("1.5::INT", 2, 1),
+        ("max(ts)::VARCHAR", "2026-02-01 11:00:00", "2026-02-01T11:00:00"),
+        ("quantile(x, 0.5)", 1, 1.5),
+        ("date_diff('week', DATE '2026-11-28', DATE '2026-12-01')", 0, 1),
+        ("[1] || NULL", None, [1, None]),
+    ]
+    for expression, theirs, ours in expressions:
+        sql = f"SELECT {expression} AS v FROM {table}"
+        assert duckdb.sql(sql).fetchall()[0][0] == theirs, expression
+        assert tm.query(sql).to_pylist()[0] == {"v": ours}, expression
 
 
 # Links

@@ -387,3 +387,28 @@ def test_an_object_that_does_not_answer_is_left_out_where_it_may_be(tidemill, ba
         coverage = json.loads((tidemill.folder / "coverage.json").read_text())
         [file] = coverage["sampled"]["given_up_files"]
         assert file["path"].endswith("/c.csv"), file
+
+
+def test_a_host_that_does_not_answer_is_told_of_meanwhile(tidemill):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        # It takes connections, and says nothing.
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        with tidemill.start("head", f"http://{host}/a.csv") as waiting:
+            try:
+                said = waiting.stderr.readline()
+                assert said == f"waiting for `{host}`, which has not answered yet\n"
+            finally:
+                waiting.send_signal(signal.SIGINT)
+
+
+def test_a_host_that_refuses_is_told_of_before_it_is_given_up(tidemill):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        host = f"127.0.0.1:{closed.getsockname()[1]}"
+    # Nobody listens there now. The attempts take two seconds at least.
+    said = tidemill.run(
+        "head", f"http://{host}/a.csv", "--storage-option", "max_retries=6", expect=1
+    )
+    first, error, *_ = said.splitlines()
+    assert first.startswith(f"waiting for `{host}`: ") and "refused" in first
+    assert error.startswith(f"error: cannot read `http://{host}/a.csv`: Connection refused")
+    assert error.endswith("after 6 retries")

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BadRecord, visible};
+use crate::mismatches::Mismatches;
+use crate::unknown_keys::UnknownKeys;
 
 /// The version of the JSON form.
 pub const VERSION: u32 = 1;
@@ -44,6 +46,12 @@ pub struct Coverage {
     /// that was asked for.
     #[serde(default)]
     pub salvaged: Vec<Salvaged>,
+    /// Keys of JSON and logfmt that were left out, as no column has them.
+    #[serde(default, skip_serializing_if = "UnknownKeys::is_empty")]
+    pub unknown_keys: UnknownKeys,
+    /// Values that became null because they are not of their column's type, where that was asked for.
+    #[serde(default, skip_serializing_if = "Mismatches::is_empty")]
+    pub mismatches: Mismatches,
     /// The first few malformed records, by file and offset, where the result is incomplete for them. The
     /// JSON form is without them.
     #[serde(skip)]
@@ -174,6 +182,8 @@ impl Default for Coverage {
             estimates: Vec::new(),
             sampled: None,
             salvaged: Vec::new(),
+            unknown_keys: UnknownKeys::default(),
+            mismatches: Mismatches::default(),
             first_rejected: Vec::new(),
         }
     }
@@ -222,6 +232,12 @@ impl Coverage {
             if let Some(path) = &self.rejected_copy {
                 line.push_str(&format!(" (kept in {path})"));
             }
+        }
+        if !self.mismatches.is_empty() {
+            let count = self.mismatches.count();
+            let values =
+                if count == 1 { "value of another type is" } else { "values of another type are" };
+            line.push_str(&format!(", {} {values} null", grouped(count)));
         }
         if let Some(why) = self.stopped.as_deref().filter(|why| *why != LIMIT_REACHED) {
             line.push_str(&format!(", {why}"));

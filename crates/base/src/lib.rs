@@ -6,7 +6,7 @@
 //! - `cores`: which of the runs on this machine computes?
 //! - `coverage`: what does a result rest on?
 //! - `memory`: the memory budget, and the notation of sizes. `memory_account`: the byte counter of all live tables of
-//!   a run, which makes the fullest table spill. `compact`: columns that keep no more memory alive than they show.
+//!   a run, which makes the fullest table spill. `memory_watch`: the peak of the process's memory during a run. `compact`: columns that keep no more memory alive than they show.
 //! - `durable`: folders and names that survive a power cut.
 //! - `home`: where does a run keep its own files, and what is it called?
 //! - `redact`: what of a text must not be shown or kept?
@@ -25,13 +25,17 @@ pub mod error;
 pub mod home;
 pub mod memory;
 pub mod memory_account;
+pub mod memory_watch;
+pub mod mismatches;
 pub mod panics;
+mod placed_counts;
 pub mod progress;
 pub mod redact;
 pub mod settings;
 pub mod stack;
 pub mod suggest;
 pub mod types;
+pub mod unknown_keys;
 
 pub use cancel::Cancel;
 pub use cores::{Cores, Priority, Turn};

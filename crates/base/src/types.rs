@@ -5,7 +5,10 @@ use arrow::datatypes::{DataType, TimeUnit};
 use arrow::compute::CastOptions;
 use arrow::util::display::FormatOptions;
 
-pub use tidemill_text::sql_type;
+pub use tidemill_text::{sql_name, sql_type};
+
+/// The metadata key of a schema's field whose name was written without quotes. SQL ignores the case of such a name.
+pub const UNQUOTED_NAME: &str = "tidemill:unquoted_name";
 
 /// A cast that fails where a value does not fit, instead of making it null.
 pub const EXACTLY: CastOptions<'static> =

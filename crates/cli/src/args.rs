@@ -12,6 +12,7 @@ use tidemill_engine::formats::Format;
 use tidemill_engine::on::{Bridge, On};
 use tidemill_engine::posted::asking::{Master, is_master};
 use tidemill_engine::query::{ScratchSpec, Workers};
+use tidemill_engine::remote::files::Verify;
 use tidemill_engine::sink::OutputFormat;
 use tidemill_engine::{Cancel, Elsewhere, Error, Query, Result, Turbo, memory};
 
@@ -191,30 +192,64 @@ pub(crate) struct CopyArgs {
     /// How many files at once; large ones are in several requests at once besides [default: 32]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub parallel: Option<usize>,
+    /// Compare the MD5 sum of each file with an ETag that looks like one, on any server [default: on AWS, which
+    /// documents that it is one]
+    #[arg(long, conflicts_with = "no_verify")]
+    pub verify: bool,
+    /// Compare no MD5 sum with an ETag
+    #[arg(long)]
+    pub no_verify: bool,
+}
+
+impl CopyArgs {
+    /// Selection of the ETags that are compared.
+    pub(crate) fn verify_mode(&self) -> Verify {
+        match (self.verify, self.no_verify) {
+            (true, _) => Verify::Always,
+            (false, true) => Verify::Never,
+            (false, false) => Verify::Documented,
+        }
+    }
+}
+
+/// Units of sizes, with the short flags of other programs.
+#[derive(Debug, Args)]
+pub(crate) struct SizeArgs {
+    /// Sizes in bytes
+    #[arg(short, long, conflicts_with = "human_readable")]
+    pub bytes: bool,
+    /// Sizes with units of 1000, which is the default
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::HelpLong)]
+    pub help: Option<bool>,
 }
 
 /// Lists files and objects.
 ///
 /// Of a folder its names, of a pattern what it matches, in the order of their bytes. Times are in UTC.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
   tidemill ls s3://logs/
   tidemill ls --long 's3://logs/2026-11-*'
-  tidemill ls --recursive --format json s3://logs/ > listing.jsonl")]
+  tidemill ls --recursive --format json s3://logs/ > listing.jsonl"
+)]
 pub(crate) struct LsArgs {
     /// Files, URLs, patterns, folders
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// All files below folders
-    #[arg(short, long)]
+    /// All files below folders; also -R
+    #[arg(short, long, short_alias = 'R')]
     pub recursive: bool,
     /// Sizes and times too
     #[arg(short, long)]
     pub long: bool,
-    /// Sizes in bytes
-    #[arg(long)]
-    pub bytes: bool,
+    #[command(flatten)]
+    pub sizes: SizeArgs,
     /// How to list: text, or an object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Plain,
@@ -240,12 +275,18 @@ pub(crate) struct StatArgs {
 }
 
 /// Sums the bytes and files below folders, each after those in it.
+///
+/// On this machine a link counts as itself, and a file with several names once; a link that is named by itself is what it
+/// leads to.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
   tidemill du s3://logs/
   tidemill du --depth 3 s3://logs/
-  tidemill du --summarize s3://logs/ s3://reports/")]
+  tidemill du --summarize s3://logs/ s3://reports/"
+)]
 pub(crate) struct DuArgs {
     /// Files, URLs, patterns, folders
     #[arg(value_name = "URL", required = true)]
@@ -254,11 +295,10 @@ pub(crate) struct DuArgs {
     #[arg(short, long, conflicts_with = "depth")]
     pub summarize: bool,
     /// How far below each URL folders are told of
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
     pub depth: usize,
-    /// Sizes in bytes
-    #[arg(long)]
-    pub bytes: bool,
+    #[command(flatten)]
+    pub sizes: SizeArgs,
     /// How to tell them: text, or an object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Plain,
@@ -281,7 +321,7 @@ Examples:
   tidemill query --file report.sql --explain --cluster cores=1000,disks=200
   zcat access.gz | tidemill query \"SELECT count() FROM '-'\" --source-format lines")]
 pub(crate) struct QueryArgs {
-    /// One SELECT; `-` reads it from standard input
+    /// One SELECT, or COPY (SELECT …) TO 'file'; `-` reads it from standard input
     #[arg(value_name = "SQL", required_unless_present = "file")]
     pub sql: Option<String>,
     /// Read the SQL from a file
@@ -1199,8 +1239,8 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "union|same", value_parser = OneOf(|| vec!["union", "same"]), hide_possible_values = true)]
     pub layouts: Option<String>,
     /// Make the fields of a column's records columns of their own: of a STRUCT, or of JSON in a
-    /// string; COLUMN=PREFIX puts a prefix before their names (repeatable)
-    #[arg(long, value_name = "COLUMN")]
+    /// string; COLUMN=PREFIX puts a prefix before their names (repeatable; several with commas between)
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub promote: Vec<String>,
     /// Read every whole block of a rowfile that is damaged or was cut off, and say what is left out;
     /// the exit status is 3 then
@@ -1224,11 +1264,18 @@ pub(crate) struct SourceArgs {
     /// Skip lines that start with this character
     #[arg(long, value_name = "CHAR", value_parser = character)]
     pub comment: Option<u8>,
+    /// Skip the first N lines of each file, whatever is in them: titles above a header
+    #[arg(long, value_name = "N")]
+    pub skip_lines: Option<u64>,
+    /// The line of each file that names the columns, the first being 1; those above it are skipped
+    /// [default: the first]
+    #[arg(long, value_name = "N")]
+    pub header_row: Option<u64>,
     /// Check the grammar of JSON values that are not read, too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub strict: Option<bool>,
-    /// What to do with a value of text that is not of its column's type: error, or null
-    /// [default: error]
+    /// Treatment of a value of text that is not of its column's type: error, or null; the values
+    /// that became null are counted [default: error]
     #[arg(long, value_name = "error|null", value_parser = OneOf(|| vec!["error", "null"]), hide_possible_values = true)]
     pub mismatch: Option<String>,
     /// How the records of a system log are told apart: lines, or octets (each begins with its
@@ -1309,6 +1356,9 @@ pub(crate) struct WriteArgs {
     /// zstd in parquet and rowfile, deflate in avro]
     #[arg(long, value_name = "CODEC[:LEVEL]", value_parser = OneOf(codecs), hide_possible_values = true)]
     pub compression: Option<String>,
+    /// Leave the names of columns out of csv, tsv and text, and of a table on a terminal
+    #[arg(long)]
+    pub no_header: bool,
     /// Replace existing files of the names that this run writes
     #[arg(long)]
     pub overwrite: bool,

@@ -6,6 +6,7 @@
 //! - `screen`: how large is the terminal, and who shows more than fits?
 //! - `memory`: what is kept of freed memory?
 //! - `reference`: does the reference page say what the command line is?
+//! - `usage_errors`: which word was meant by one that is no verb, flag or value?
 
 mod args;
 mod memory;
@@ -13,13 +14,14 @@ mod memory;
 mod reference;
 mod screen;
 mod terminal;
+mod usage_errors;
 mod verbs;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
+use clap::{Command, CommandFactory, Parser};
 use tidemill_engine::error::without_secrets;
 use tidemill_engine::remote::cache;
 use tidemill_engine::{Error, Kind, spans};
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
         let args = SortByArgs::try_parse_from(words).unwrap_or_else(|error| {
             let unknown = error.get(ContextKind::InvalidArg).map(ToString::to_string);
             match (error.kind(), unknown) {
-                (ErrorKind::UnknownArgument, Some(unknown)) => {
+                (ErrorKind::UnknownArgument, Some(unknown)) if !is_number(&unknown) => {
                     let message = format!("`{unknown}` does not go with `--by`");
                     if unknown == "--explain" {
                         let hint = format!("`tidemill query --explain 'SELECT * FROM … ORDER BY {}'`", order_asked());
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
                     terminal::complain(&Error::usage_hint(message, hint).into());
                     std::process::exit(2);
                 }
-                _ => refused(&error),
+                _ => refused(&error, SortByArgs::command(), 2),
             }
         });
         return status(verbs::sort_by(args));
@@ -76,15 +78,22 @@ fn main() -> ExitCode {
             );
             std::process::exit(2);
         }
-        refused(&error)
+        refused(&error, Cli::command(), 1)
     });
     let performed =
         spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::perform(cli.verb));
     status(performed)
 }
 
-/// Ends it where the words are no command, or ask for help.
-fn refused(error: &clap::Error) -> ! {
+/// Ends it where the words behind the first few are no command, or ask for help.
+fn refused(error: &clap::Error, mut command: Command, own_words: usize) -> ! {
+    command.build();
+    let words = std::env::args_os().skip(own_words);
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(error) = usage_errors::explained(error, &command, &words) {
+        terminal::complain(&error.into());
+        std::process::exit(2);
+    }
     // It repeats the word that it did not understand.
     let shown = error.render().to_string();
     if error.use_stderr() && without_secrets(&shown) != shown {
@@ -140,4 +149,9 @@ fn order_asked() -> String {
         (",", ", "),
     ];
     sql.iter().fold(by, |by, (word, of_sql)| by.replace(word, of_sql))
+}
+
+/// Returns true for a word such as `-1`, which is a value rather than a flag.
+fn is_number(word: &str) -> bool {
+    word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }

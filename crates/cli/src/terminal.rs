@@ -1,6 +1,6 @@
 //! Standard error and signals: the progress bar, complaints, Ctrl-C.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tidemill_engine::coverage::{grouped, human_bytes};
 use tidemill_engine::error::{visible, without_secrets};
 use tidemill_engine::progress::Elsewhere;
+use tidemill_engine::remote::silent_hosts;
 use tidemill_engine::running::GRACE;
 use tidemill_engine::sink::is_writing_directly;
 use tidemill_engine::{Cancel, Error, Progress};
@@ -151,6 +152,32 @@ pub(crate) fn end_interrupted() -> ! {
     std::process::exit(INTERRUPTED)
 }
 
+/// True if a bar is on the screen, which says itself what is waited for.
+static IS_BAR_SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Interval between two checks for hosts that do not answer.
+const SILENT_LOOK: Duration = Duration::from_millis(250);
+
+/// Has hosts told of on standard error that do not answer for a while, each once, where no bar says so. The thread for it
+/// starts with the process's first request.
+pub(crate) fn tell_of_silent_hosts() {
+    silent_hosts::when_asked(|| {
+        // Without it the run goes on as well.
+        let _ = std::thread::Builder::new().name("silent-hosts".to_owned()).spawn(|| {
+            let mut told = BTreeSet::new();
+            loop {
+                std::thread::sleep(SILENT_LOOK);
+                if !IS_BAR_SHOWN.load(Ordering::Relaxed)
+                    && let Some(silent) = silent_hosts::longest_silent()
+                    && told.insert(silent.host.clone())
+                {
+                    note(&silent.to_string());
+                }
+            }
+        });
+    });
+}
+
 /// The progress bar of a run, on standard error if that is a terminal.
 ///
 /// It is drawn by whoever waits for the run, calling [`Bar::tick`].
@@ -218,6 +245,7 @@ impl Bar {
         if self.hidden {
             bar.set_draw_target(ProgressDrawTarget::stderr());
             self.hidden = false;
+            IS_BAR_SHOWN.store(true, Ordering::Relaxed);
         }
         self.drawn = Instant::now();
         let total = self.progress.bytes_total();
@@ -241,6 +269,7 @@ impl Bar {
             spilled: self.progress.spilled_bytes(),
             elsewhere: self.progress.count_elsewhere(),
             waits: self.progress.waits(),
+            silent: silent_hosts::longest_silent().map(|silent| silent.to_string()),
             written: self.progress.written_elsewhere(),
         };
         // The spinner has two columns, and a terminal goes to the next line behind its last one.
@@ -269,6 +298,9 @@ impl Bar {
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
+            if !self.hidden {
+                IS_BAR_SHOWN.store(false, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -295,6 +327,8 @@ struct Shown {
     elsewhere: (u64, u64),
     /// What is waited for before anything is read.
     waits: Option<&'static str>,
+    /// A host that has not answered for a while.
+    silent: Option<String>,
     /// Tasks of workers that have written files, of so many.
     written: (u64, u64),
 }
@@ -318,7 +352,7 @@ impl Shown {
                 format!("{} workers, {} tasks again", grouped(workers), grouped(lost))
             }
         };
-        let waits = self.waits.filter(|_| self.bytes == 0);
+        let waits = self.silent.as_deref().or(self.waits.filter(|_| self.bytes == 0));
         let parts = match (is_read, self.total) {
             _ if waits.is_some() => vec![waits.unwrap_or_default().to_owned(), elapsed],
             (true, _) => {
@@ -453,6 +487,7 @@ mod tests {
             spilled: 3_200_000_000,
             elsewhere: (0, 0),
             waits: None,
+            silent: None,
             written: (0, 0),
         }
     }
@@ -535,6 +570,12 @@ mod tests {
         );
         let waiting = Shown { waits: Some("waiting for workers"), ..shown(0, 7) };
         assert_eq!(waiting.line(99), "waiting for workers, 41 seconds");
+        let silent = Some("waiting for `example.org`: refused; it is asked again".to_owned());
+        let silent = Shown { silent, ..shown(1, 7) };
+        assert_eq!(
+            silent.line(99),
+            "waiting for `example.org`: refused; it is asked again, 41 seconds"
+        );
         let early = Shown { left: None, ..shown(1, 2) };
         assert!(early.line(77).ends_with("… left"));
     }

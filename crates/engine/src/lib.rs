@@ -10,7 +10,9 @@
 //! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
+mod answer_columns;
 pub mod convert;
+mod copy;
 pub mod explanation;
 pub mod hashing {
     //! What a value's hash is in a sketch, whether SQL or a program adds it.
@@ -43,6 +45,7 @@ pub use tidemill_sketch as sketch;
 pub use tidemill_source::{self as source, formats, program};
 
 pub use convert::{Conversion, Converted, Elsewhere};
+pub use copy::CopyQuery;
 pub use job::Job;
 pub use kept::Kept;
 pub use query::{

@@ -264,6 +264,8 @@ impl Rowfiles {
             estimates: Vec::new(),
             salvaged,
             sampled: None,
+            unknown_keys: Default::default(),
+            mismatches: Default::default(),
             first_rejected: Vec::new(),
         })
     }

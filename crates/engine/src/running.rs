@@ -13,9 +13,9 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arrow::array::{AsArray, LargeBinaryArray, RecordBatch};
@@ -33,6 +33,7 @@ use tidemill_query::{
 };
 use tidemill_sink::{Room, Sink, SinkSpec, StagedFile, Written};
 
+use crate::answer_columns::AnswerColumns;
 use crate::explanation::Explanation;
 use crate::job::Limits;
 use crate::posted::Question;
@@ -240,6 +241,14 @@ pub struct Running {
     messages: Receiver<Message>,
     latest: Latest,
     schema: Option<SchemaRef>,
+    /// The result's columns as they were planned.
+    planned: Option<SchemaRef>,
+    /// The columns of answers as they stand; set before the result is sent, if there may be any.
+    glimpsed: Arc<OnceLock<SchemaRef>>,
+    /// True if all answers are to have the same columns.
+    has_answer_columns: bool,
+    /// These columns, once they are known; `None` inside where answers need no change.
+    answer_columns: Option<Option<AnswerColumns>>,
     coverage: Option<Coverage>,
     cancel: Cancel,
     /// That the run has, for what is made of its rows too.
@@ -248,6 +257,8 @@ pub struct Running {
     recorder: Option<Recorder>,
     rows: u64,
     warning: Option<String>,
+    /// True if a master warns of what its coverage says.
+    is_warned: bool,
     /// When its answer is to be there, if somebody has said so.
     ends_at: Option<Instant>,
     /// Where workers may write its rows; [`deliver`] says where that is, and takes what they have written.
@@ -284,6 +295,8 @@ impl Running {
     pub fn watched(query: Query, settings: Settings) -> Result<Running> {
         let latest = Latest::default();
         let shown = Arc::clone(&latest);
+        let glimpsed = Arc::<OnceLock<SchemaRef>>::default();
+        let columns = Arc::clone(&glimpsed);
         let (query, ends_at) = begun(query);
         let mut running =
             Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
@@ -291,7 +304,10 @@ impl Running {
                 if let Some(warning) = plan.warning() {
                     messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
                 }
-                let mut watch = |glimpse| show(&latest, messages, glimpse);
+                let mut watch = |glimpse: Glimpse| {
+                    columns.get_or_init(|| Arc::clone(&glimpse.schema));
+                    show(&latest, messages, glimpse);
+                };
                 let watch = Watch::new(&mut watch);
                 hand_over(messages, plan.schema().clone(), || {
                     let results = plan.run_watched(Some(watch));
@@ -301,8 +317,23 @@ impl Running {
                 })
             })?;
         running.latest = shown;
+        running.glimpsed = glimpsed;
         running.ends_at = ends_at;
         Ok(running)
+    }
+
+    /// The same run, all answers of which have the same columns: those of the result, and behind each estimate its bounds.
+    /// In the result of a whole input both bounds are the value. They are known once the first answer has come.
+    #[must_use]
+    pub fn with_answer_columns(mut self) -> Running {
+        self.has_answer_columns = true;
+        self
+    }
+
+    /// Returns true if the result has bounds that [`with_answer_columns`](Self::with_answer_columns) put there: it is exact, and
+    /// both are the number.
+    pub fn has_added_bounds(&mut self) -> bool {
+        self.answer_columns().is_some()
     }
 
     /// Says how a query would be run, as a row for [`Explanation::asked`].
@@ -407,6 +438,7 @@ impl Running {
                 })
             })?;
         running.latest = shown;
+        running.is_warned = true;
         running.ends_at = ends_at;
         Ok(running)
     }
@@ -464,6 +496,10 @@ impl Running {
             messages,
             latest: Latest::default(),
             schema: None,
+            planned: None,
+            glimpsed: Arc::default(),
+            has_answer_columns: false,
+            answer_columns: None,
             coverage: None,
             cancel,
             threads,
@@ -471,6 +507,7 @@ impl Running {
             recorder: None,
             rows: 0,
             warning: None,
+            is_warned: false,
             ends_at: None,
             output: None,
         })
@@ -522,7 +559,9 @@ impl Running {
     ) -> Result<SchemaRef> {
         loop {
             if let Some(schema) = &self.schema {
-                return Ok(schema.clone());
+                let schema = Arc::clone(schema);
+                let columns = self.answer_columns();
+                return Ok(columns.map_or(schema, |columns| Arc::clone(columns.schema())));
             }
             tick()?;
             match self.receive(TICK)? {
@@ -548,12 +587,39 @@ impl Running {
             return Ok(Next::End);
         }
         match self.receive(limit)? {
-            Some(Message::Batch(batch)) => Ok(Next::Batch(batch)),
+            Some(Message::Batch(batch)) => match self.answer_columns() {
+                Some(columns) => Ok(Next::Batch(columns.conform(&batch)?)),
+                None => Ok(Next::Batch(batch)),
+            },
             Some(Message::End(_)) => Ok(Next::End),
             Some(Message::Glimpse | Message::Schema(_) | Message::Warning(_)) | None => {
-                Ok(self.latest.lock().take().map_or(Next::Waiting, Next::Glimpse))
+                let latest = self.latest.lock().take();
+                let Some(mut glimpse) = latest else { return Ok(Next::Waiting) };
+                if let Some(columns) = self.answer_columns() {
+                    let batches = glimpse.batches.iter().map(|batch| columns.conform(batch));
+                    // An estimate that its column's type does not hold: the next answer may fit.
+                    let Ok(batches) = batches.collect::<Result<_>>() else {
+                        return Ok(Next::Waiting);
+                    };
+                    glimpse.batches = batches;
+                    glimpse.schema = Arc::clone(columns.schema());
+                }
+                Ok(Next::Glimpse(glimpse))
             }
         }
+    }
+
+    /// The columns that all answers are to have, if they are known and differ from what comes.
+    fn answer_columns(&mut self) -> Option<&AnswerColumns> {
+        if !self.has_answer_columns {
+            return None;
+        }
+        if self.answer_columns.is_none()
+            && let (Some(planned), Some(glimpsed)) = (&self.planned, self.glimpsed.get())
+        {
+            self.answer_columns = Some(AnswerColumns::new(planned, glimpsed));
+        }
+        self.answer_columns.as_ref()?.as_ref()
     }
 
     /// Calls `take` with all rows, and `tick` about every 50 ms while there are none.
@@ -608,10 +674,15 @@ impl Running {
                 Ok(Some(Message::Warning(warning)))
             }
             Ok(Message::Schema(schema)) => {
+                self.planned.get_or_insert_with(|| Arc::clone(&schema));
                 self.schema = Some(schema.clone());
                 Ok(Some(Message::Schema(schema)))
             }
             Ok(Message::End(Ok(coverage))) => {
+                if !self.is_warned {
+                    self.warn(coverage.unknown_keys.warning());
+                    self.warn(coverage.mismatches.warning());
+                }
                 self.coverage = Some((*coverage).clone());
                 Ok(Some(Message::End(Ok(coverage))))
             }
@@ -784,6 +855,10 @@ fn fill(
 mod tests {
     use std::sync::mpsc::channel;
 
+    use arrow::array::{ArrayRef, Float64Array, Int64Array};
+    use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
+    use tidemill_base::coverage::BOUND;
+
     use super::*;
 
     #[test]
@@ -855,6 +930,67 @@ mod tests {
             go_on.send(()).unwrap();
         }
         running.drain(|_| Ok(()), || Ok(())).unwrap();
+    }
+
+    #[test]
+    fn answers_and_the_result_of_a_watched_run_have_the_same_columns() {
+        let field = |name: &str, of| Field::new(name, of, true);
+        let bound = |which: &str| {
+            let said = [(BOUND.to_owned(), which.to_owned())].into();
+            field(&format!("n_{which}"), DataType::Float64).with_metadata(said)
+        };
+        let plain = Arc::new(Schema::new(vec![field("n", DataType::Int64)]));
+        let fields = vec![field("n", DataType::Float64), bound("low"), bound("high")];
+        let with_bounds = Arc::new(Schema::new(fields));
+        let numbers = |numbers: [f64; 3]| {
+            let columns = numbers.map(|it| Arc::new(Float64Array::from(vec![it])) as ArrayRef);
+            RecordBatch::try_new(Arc::clone(&with_bounds), columns.into()).unwrap()
+        };
+        let early = numbers([8.0, 6.0, 9.0]);
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        let last = RecordBatch::try_new(Arc::clone(&plain), vec![number]).unwrap();
+        let latest = Latest::default();
+        let (showing, planned) = (Arc::clone(&latest), Arc::clone(&plain));
+        let glimpsed = Arc::<OnceLock<SchemaRef>>::default();
+        let columns = Arc::clone(&glimpsed);
+        let (taken, is_taken) = channel();
+        let running = Running::spawn(Cancel::new(), 1, move |messages| {
+            messages.send(Message::Schema(planned)).unwrap();
+            columns.get_or_init(|| early.schema());
+            let schema = early.schema();
+            let glimpse =
+                Glimpse { schema, batches: vec![early], share: 0.5, coverage: Coverage::default() };
+            show(&showing, messages, glimpse);
+            is_taken.recv().unwrap();
+            messages.send(Message::Batch(last)).unwrap();
+            Ok(Coverage::default())
+        });
+        let mut running = running.unwrap().with_answer_columns();
+        (running.latest, running.glimpsed) = (latest, glimpsed);
+        running.schema(|| Ok(())).unwrap();
+        let mut answers = Vec::new();
+        loop {
+            match running.next(Duration::from_millis(1)).unwrap() {
+                Next::Glimpse(glimpse) => {
+                    answers.extend(glimpse.batches);
+                    taken.send(()).unwrap();
+                }
+                Next::Batch(batch) => answers.push(batch),
+                Next::Waiting => {}
+                Next::End => break,
+            }
+        }
+        let shown: Vec<_> = answers
+            .iter()
+            .map(|answer| {
+                assert_eq!(answer.schema(), answers[0].schema());
+                let bound =
+                    |place: usize| answer.column(place).as_primitive::<Float64Type>().value(0);
+                (answer.column(0).as_primitive::<Int64Type>().value(0), bound(1), bound(2))
+            })
+            .collect();
+        assert_eq!(shown, [(8, 6.0, 9.0), (7, 7.0, 7.0)]);
+        assert_eq!(running.schema(|| Ok(())).unwrap(), answers[0].schema());
     }
 
     #[test]

@@ -11,11 +11,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, ListBuilder, StringViewArray,
-    StringViewBuilder,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, ListBuilder,
+    StringViewArray, StringViewBuilder,
 };
 use arrow::compute::{cast_with_options, take};
-use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_common::{DataFusionError, Result as PlanResult, ScalarValue};
 use datafusion_expr::{
@@ -38,6 +38,10 @@ pub(crate) enum Kind {
     Key,
     /// A whole number; comes as a BIGINT.
     Integer,
+    /// A number; comes as a DOUBLE.
+    Number,
+    /// A group of a regular expression, a whole number; names of groups are arguments of other functions.
+    Group,
     /// Of any type, as it is.
     Any,
 }
@@ -49,6 +53,8 @@ impl Kind {
             Kind::Texts => "a TEXT or a list of them",
             Kind::Key => "a TEXT or a whole number",
             Kind::Integer => "a whole number",
+            Kind::Number => "a number",
+            Kind::Group => "a whole number or a list of constant names",
             Kind::Any => "any value",
         }
     }
@@ -59,7 +65,8 @@ impl Kind {
             Kind::Text => is_text(given),
             Kind::Texts => is_text(given) || items(given).is_some_and(is_text),
             Kind::Key => is_text(given) || *given == DataType::Int64,
-            Kind::Integer => *given == DataType::Int64,
+            Kind::Integer | Kind::Group => *given == DataType::Int64,
+            Kind::Number => *given == DataType::Float64,
             Kind::Any => true,
         }
     }
@@ -69,7 +76,8 @@ impl Kind {
         match self {
             Kind::Any => given.clone(),
             Kind::Text | Kind::Texts | Kind::Key if given.is_null() => DataType::Utf8View,
-            Kind::Integer if given.is_integer() || given.is_null() => DataType::Int64,
+            Kind::Integer | Kind::Group if given.is_integer() || given.is_null() => DataType::Int64,
+            Kind::Number if given.is_numeric() || given.is_null() => DataType::Float64,
             Kind::Key if given.is_integer() => DataType::Int64,
             Kind::Texts => match items(given) {
                 Some(item) if is_text(item) && *item != DataType::Utf8View => {
@@ -77,7 +85,7 @@ impl Kind {
                 }
                 _ => given.clone(),
             },
-            Kind::Text | Kind::Key | Kind::Integer => given.clone(),
+            Kind::Text | Kind::Key | Kind::Integer | Kind::Number | Kind::Group => given.clone(),
         }
     }
 }
@@ -165,6 +173,14 @@ impl Asked<'_> {
 type Settles = Box<dyn Fn(&Asked<'_>) -> PlanResult<DataType> + Send + Sync>;
 type Runs = Box<dyn Fn(&Call) -> PlanResult<ArrayRef> + Send + Sync>;
 
+/// Arguments whose null makes the answer null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    OfAny,
+    OfFirst,
+    OfNone,
+}
+
 /// A function of one row's values.
 pub(crate) struct Function {
     name: &'static str,
@@ -174,8 +190,7 @@ pub(crate) struct Function {
     takes: &'static [Kind],
     least: usize,
     rest: Option<Kind>,
-    /// Whether a null among the arguments makes the answer null.
-    is_strict: bool,
+    nulls: Nulls,
     settles: Settles,
     runs: Runs,
 }
@@ -195,7 +210,7 @@ impl Function {
             takes: &[],
             least: 0,
             rest: None,
-            is_strict: true,
+            nulls: Nulls::OfAny,
             settles: Box::new(|_| Ok(DataType::Utf8View)),
             runs: Box::new(|call| Err(failed(format!("`{}` has no body", call.name), ""))),
         }
@@ -222,7 +237,13 @@ impl Function {
 
     /// It answers nulls, too.
     pub(crate) fn of_nulls(mut self) -> Self {
-        self.is_strict = false;
+        self.nulls = Nulls::OfNone;
+        self
+    }
+
+    /// It answers nulls behind the first argument, too.
+    pub(crate) fn of_nulls_behind(mut self) -> Self {
+        self.nulls = Nulls::OfFirst;
         self
     }
 
@@ -268,7 +289,12 @@ impl Function {
     /// The answers by the values of a dictionary, where one is the only column.
     fn by_code(&self, args: &ScalarFunctionArgs) -> PlanResult<Option<ArrayRef>> {
         let Some((index, column)) = only_column(args) else { return Ok(None) };
-        let Some(coded) = column.as_any_dictionary_opt().filter(|_| self.is_strict) else {
+        let is_strict = match self.nulls {
+            Nulls::OfAny => true,
+            Nulls::OfFirst => index == 0,
+            Nulls::OfNone => false,
+        };
+        let Some(coded) = column.as_any_dictionary_opt().filter(|_| is_strict) else {
             return Ok(None);
         };
         if coded.values().len() > args.number_rows {
@@ -357,8 +383,15 @@ impl ScalarUDFImpl for Function {
                         sql_type(given)
                     ),
                     match kind {
+                        Kind::Group => format!(
+                            "names are written out: ['key', 'value']; it is called as {}",
+                            self.calls()
+                        ),
                         Kind::Integer => {
                             format!("CAST(x AS BIGINT) makes one; it is called as {}", self.calls())
+                        }
+                        Kind::Number => {
+                            format!("CAST(x AS DOUBLE) makes one; it is called as {}", self.calls())
                         }
                         _ => format!("CAST(x AS TEXT) makes one; it is called as {}", self.calls()),
                     },
@@ -404,6 +437,7 @@ pub(crate) struct Call {
     name: &'static str,
     values: Vec<ColumnarValue>,
     rows: usize,
+    answer: DataType,
 }
 
 /// The texts of an argument.
@@ -451,9 +485,33 @@ impl Integers {
     }
 }
 
+/// DOUBLEs of an argument.
+pub(crate) enum Doubles {
+    /// The same for each row.
+    Constant(Option<f64>),
+    /// One for each row.
+    Column(Float64Array),
+}
+
+impl Doubles {
+    /// Returns the value of a row, unless it is null.
+    pub(crate) fn get(&self, row: usize) -> Option<f64> {
+        match self {
+            Doubles::Constant(number) => *number,
+            Doubles::Column(numbers) => numbers.is_valid(row).then(|| numbers.value(row)),
+        }
+    }
+}
+
 impl Call {
     fn of(function: &Function, args: &ScalarFunctionArgs, rows: usize) -> Self {
-        Call { name: function.name, values: args.args.clone(), rows }
+        let answer = args.return_field.data_type().clone();
+        Call { name: function.name, values: args.args.clone(), rows, answer }
+    }
+
+    /// The type that was promised for the answers.
+    pub(crate) fn answer(&self) -> &DataType {
+        &self.answer
     }
 
     /// How many rows there are.
@@ -501,6 +559,21 @@ impl Call {
             Some(ColumnarValue::Array(array)) => {
                 let numbers = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
                 Integers::Column(numbers.as_primitive::<Int64Type>().clone())
+            }
+        })
+    }
+
+    /// An argument as DOUBLEs; nulls where there is none.
+    pub(crate) fn doubles(&self, index: usize) -> PlanResult<Doubles> {
+        Ok(match self.values.get(index) {
+            None => Doubles::Constant(None),
+            Some(ColumnarValue::Scalar(value)) => match value.cast_to(&DataType::Float64)? {
+                ScalarValue::Float64(number) => Doubles::Constant(number),
+                _ => Doubles::Constant(None),
+            },
+            Some(ColumnarValue::Array(array)) => {
+                let numbers = cast_with_options(array, &DataType::Float64, &EXACTLY)?;
+                Doubles::Column(numbers.as_primitive::<Float64Type>().clone())
             }
         })
     }
@@ -560,6 +633,15 @@ impl Call {
         Ok(Arc::new(flags))
     }
 
+    /// Answers that are DOUBLEs.
+    pub(crate) fn measures(
+        &self,
+        of: impl FnMut(usize) -> PlanResult<Option<f64>>,
+    ) -> PlanResult<ArrayRef> {
+        let numbers: Float64Array = (0..self.rows).map(of).collect::<PlanResult<_>>()?;
+        Ok(Arc::new(numbers))
+    }
+
     /// Answers that are whole numbers.
     pub(crate) fn numbers(
         &self,
@@ -579,20 +661,25 @@ pub(crate) struct Items {
 impl Items {
     /// Adds an item to the row's list.
     pub(crate) fn add(&mut self, item: Option<&str>) -> PlanResult<()> {
-        /// Items of a batch at most: Arrow counts them in 32 bits.
-        const ITEMS_MAX: usize = i32::MAX as usize;
         self.count += 1;
-        if self.count > ITEMS_MAX {
-            return Err(failed(
-                "the lists of these rows have more than 2,147,483,647 items",
-                "a condition leaves rows out: WHERE octet_length(x) < 1000000",
-            ));
-        }
+        check_items(self.count)?;
         match item {
             Some(item) => self.made.values().try_append_value(item)?,
             None => self.made.values().append_null(),
         }
         Ok(())
+    }
+}
+
+/// Refuses more items in the lists of a batch than Arrow counts in 32 bits.
+pub(crate) fn check_items(count: usize) -> PlanResult<()> {
+    const ITEMS_MAX: usize = i32::MAX as usize;
+    match count <= ITEMS_MAX {
+        true => Ok(()),
+        false => Err(failed(
+            "the lists of these rows have more than 2,147,483,647 items",
+            "a condition leaves rows out: WHERE octet_length(x) < 1000000",
+        )),
     }
 }
 
@@ -696,7 +783,8 @@ pub(crate) mod tests {
         let scalars: Vec<ColumnarValue> = args.iter().cloned().map(ColumnarValue::Scalar).collect();
         let expected = told(called(name, scalars.clone(), 1));
         // The first argument as a column of three rows, the second of which is null if null has an answer.
-        let is_strict = function(name).inner().downcast_ref::<Function>().unwrap().is_strict;
+        let function = function(name);
+        let is_strict = function.inner().downcast_ref::<Function>().unwrap().nulls != Nulls::OfNone;
         if let Some(Some(first)) = args.first().map(ScalarValue::try_as_str) {
             let middle = first.filter(|_| !is_strict);
             let plain: ArrayRef = Arc::new(StringArray::from(vec![first, middle, first]));

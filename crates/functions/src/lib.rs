@@ -9,7 +9,9 @@ mod callable;
 #[cfg(test)]
 mod documents;
 mod json;
+mod nested;
 mod numbers;
+mod reduction;
 mod repeated;
 pub mod sketches;
 mod texts;
@@ -20,13 +22,14 @@ mod web;
 
 use std::sync::Arc;
 
-use datafusion_expr::ScalarUDF;
+use datafusion_expr::{HigherOrderUDF, ScalarUDF};
 
 /// All of them.
 pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
     [
         times::functions(),
         numbers::functions(),
+        nested::functions(),
         web::functions(),
         json::functions(),
         texts::functions(),
@@ -36,9 +39,20 @@ pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
     .flatten()
 }
 
+/// Returns all functions that take functions.
+pub fn higher_order_functions() -> impl Iterator<Item = HigherOrderUDF> {
+    reduction::functions().into_iter()
+}
+
 /// A function that takes formats, `to_timestamp` or `to_date`, as one that takes PostgreSQL's patterns too.
 pub fn with_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     times::with_patterns(theirs)
+}
+
+/// Returns whether the function of this name reads instants by a format: one with an offset, a zone, or seconds since
+/// 1970. False for a function that reads no timestamps, and for a format that is none.
+pub fn reads_instants(function: &str, format: &str) -> bool {
+    times::reads_instants(function, format)
 }
 
 /// Names of the DataFusion functions that [`once_per_text`] wraps.
@@ -58,6 +72,11 @@ pub fn once_per_text<'a>(theirs: impl Iterator<Item = &'a Arc<ScalarUDF>>) -> Ve
 /// What `x[first:last]` is of a text.
 pub fn text_slice() -> Option<ScalarUDF> {
     texts::functions().into_iter().find(|function| function.name() == "text_slice")
+}
+
+/// Returns `date_field`, which reads the fields of a time of any year.
+pub fn date_field() -> ScalarUDF {
+    times::date_field()
 }
 
 /// How a function of these is called, by its definition; none where there is no such function, or nothing is

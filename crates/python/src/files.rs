@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tidemill_engine::remote::files::{
-    self, Copied, GetOptions, PutOptions, Settings, UsageOptions, parse_range,
+    self, Copied, GetOptions, PutOptions, Settings, UsageOptions, Verify, parse_range,
 };
 use tidemill_engine::{Cancel, Error, Progress, Result};
 
@@ -115,6 +115,15 @@ pub(crate) fn cat<'py>(
 /// those that failed, each by its URL with what went wrong.
 pub(crate) type RawCopied = (u64, u64, u64, u64, Vec<(String, String)>);
 
+/// Returns the selection of ETags to compare; by default those of servers that document them.
+fn verify_mode(verify: Option<bool>) -> Verify {
+    match verify {
+        None => Verify::Documented,
+        Some(true) => Verify::Always,
+        Some(false) => Verify::Never,
+    }
+}
+
 /// Fetches objects into files.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "each is an argument in Python")]
@@ -125,13 +134,15 @@ pub(crate) fn get(
     overwrite: bool,
     skip_existing: bool,
     parallel: Option<usize>,
+    verify: Option<bool>,
     storage_options: Vec<(String, String)>,
     display: Option<Py<PyAny>>,
 ) -> PyResult<RawCopied> {
     let defaults = GetOptions::default();
     let at_once = parallel.unwrap_or(defaults.at_once);
     let output = output.map(|path| path.to_string_lossy().into_owned());
-    let options = GetOptions { output, overwrite, skip_existing, at_once };
+    let verify = verify_mode(verify);
+    let options = GetOptions { output, overwrite, skip_existing, at_once, verify };
     copy(py, storage_options, display, move |settings| Ok(files::get(&urls, &options, settings)?))
 }
 
@@ -145,12 +156,14 @@ pub(crate) fn put(
     overwrite: bool,
     skip_existing: bool,
     parallel: Option<usize>,
+    verify: Option<bool>,
     storage_options: Vec<(String, String)>,
     display: Option<Py<PyAny>>,
 ) -> PyResult<RawCopied> {
     let defaults = PutOptions::default();
     let at_once = parallel.unwrap_or(defaults.at_once);
-    let options = PutOptions { overwrite, skip_existing, at_once, ..defaults };
+    let verify = verify_mode(verify);
+    let options = PutOptions { overwrite, skip_existing, at_once, verify, ..defaults };
     copy(py, storage_options, display, move |settings| {
         Ok(files::put(&paths, &url, &options, settings)?)
     })

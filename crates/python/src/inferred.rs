@@ -249,6 +249,10 @@ impl Column {
                 _ => Err(self.differs("dict", row)),
             };
         }
+        if is_interval(object)? {
+            let reason = format!("no column can hold {}", described(object));
+            return Err(Fault::Wrong(Vec::new(), reason));
+        }
         let list = match object.cast::<PyList>() {
             Ok(list) => Some(list.try_iter()?),
             Err(_) if is_list(object)? => Some(object.try_iter()?),
@@ -345,6 +349,14 @@ impl Columns {
             Some(path)
         })
     }
+}
+
+/// Returns true for an interval of months, days and nanoseconds: a tuple, but no list.
+fn is_interval(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    Ok(object.is_instance_of::<PyTuple>()
+        && object.hasattr(intern!(py, "months"))?
+        && object.hasattr(intern!(py, "nanoseconds"))?)
 }
 
 /// Whether it has items in an order: a tuple, an array.

@@ -7,6 +7,7 @@
 //! - `inferred`: and rows of its own objects?
 //! - `parameters`: how do values reach SQL's parameters?
 //! - `values`: which Python object is a value?
+//! - `ipc`: how are rows and columns pickled?
 //! - `convert`: how are files converted and checked?
 //! - `combining`: how are sets of ids in files combined?
 //! - `sorting`: how are lines sorted?
@@ -32,6 +33,7 @@ mod hashed;
 mod ids;
 mod imported;
 mod inferred;
+mod ipc;
 mod objects;
 mod opened;
 mod options;
@@ -63,8 +65,8 @@ use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
-    Cancel, Cluster, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats, Result,
-    Settings, Turbo, memory, program_files,
+    Cancel, Cluster, CopyQuery, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats,
+    Result, Settings, Turbo, memory, program_files,
 };
 
 use crate::errors::{raise, warn};
@@ -131,22 +133,49 @@ fn query<'py>(
     let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
     let (query, sink, master) = py
         .detach(|| -> Result<_> {
+            let query = Query { sql, sources, ..Query::default() };
+            let (query, copy) = copied(query.with_parameters(&parameters(given)?)?)?;
+            if progressive && copy.is_some() {
+                return Err(Error::usage_hint(
+                    "COPY writes one result, and `progressive` gives the answers before it",
+                    "leave `progressive` out, or the query alone: SELECT …",
+                ));
+            }
             let turbo = turbo.over(&Turbo::default(), began)?;
             let files = source.program_files(&limits)?;
             let mut defaults = source.spec(String::new())?;
-            let mut sink = sink.over(None)?;
+            let mut sink = match &copy {
+                Some(copy) => sink.over_copy(copy)?,
+                None => sink.over(None)?,
+            };
             let master = on.master()?;
             program_files::give(files.as_ref(), &mut defaults.exec);
             let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
             program_files::check(files.as_ref(), &[defaults.exec.as_ref(), of_sink])?;
-            let query = on.over(Query { sql, sources, defaults, turbo, ..Query::default() })?;
-            Ok((query.with_parameters(&parameters(given)?)?, sink, master))
+            Ok((on.over(Query { defaults, turbo, ..query })?, sink, master))
         })
         .map_err(|error| raise(py, error))?;
     match progressive {
         true => watch_query(py, (query, master), limits, about),
         false => run_query(py, (query, master), sink, limits, &Limits::default(), about),
     }
+}
+
+/// The query of a `COPY … TO` and its output; every other query as it is.
+fn copied(mut query: Query) -> Result<(Query, Option<SinkSpec>)> {
+    let copy = CopyQuery::parse(&query.sql)?;
+    let sink = copy.map(|CopyQuery { query: sql, sink }| {
+        query.sql = sql;
+        sink
+    });
+    Ok((query, sink))
+}
+
+/// Returns true if a text is a `COPY … TO`, which writes files by itself.
+#[pyfunction]
+fn is_copy(py: Python<'_>, sql: &str) -> bool {
+    // An error is told when the statement is run.
+    py.detach(|| !matches!(CopyQuery::parse(sql), Ok(None)))
 }
 
 /// Reads columns of files, in the order of the input.
@@ -223,14 +252,15 @@ fn job_and_sink(job: &mut Job, sink: SinkOptions, limits: &Limits) -> Result<Opt
 #[pyfunction]
 fn run<'py>(
     py: Python<'py>,
-    job: JobText,
+    mut job: JobText,
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
     on: OnOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
-    let mut job = on_a_thread(py, Cancel::new(), move || job.job())?;
+    let given = job.take_sources(py)?;
+    let mut job = on_a_thread(py, Cancel::new(), move || job.job(given))?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let sink = job_and_sink(&mut job, sink, &limits.folders()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
@@ -243,7 +273,7 @@ fn run<'py>(
 #[pyfunction]
 fn run_partial(
     py: Python<'_>,
-    job: JobText,
+    mut job: JobText,
     out: PathBuf,
     overwrite: bool,
     limits: LimitOptions,
@@ -251,7 +281,8 @@ fn run_partial(
     on: OnOptions,
 ) -> PyResult<RawWritten> {
     let began = Instant::now();
-    let mut job = on_a_thread(py, Cancel::new(), move || job.job())?;
+    let given = job.take_sources(py)?;
+    let mut job = on_a_thread(py, Cancel::new(), move || job.job(given))?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let checked = job.give_files(&limits.folders()).and_then(|files| {
         program_files::check(files.as_ref(), &job.programs().collect::<Vec<_>>())
@@ -364,7 +395,8 @@ fn explain_query(
         let mut defaults = source.spec(String::new())?;
         program_files::give(files.as_ref(), &mut defaults.exec);
         let query = Query { sql, sources, defaults, turbo, ..Query::default() };
-        Ok(("query", query.with_parameters(&parameters(given)?)?, None, Limits::default()))
+        let (query, sink) = copied(query.with_parameters(&parameters(given)?)?)?;
+        Ok(("query", query, sink, Limits::default()))
     })
 }
 
@@ -382,7 +414,8 @@ fn unknown_tables(
         let sources = names.into_iter().map(named).collect();
         let query = Query { sql, sources, ..Query::default() };
         let query = parameters(given).and_then(|given| query.with_parameters(&given));
-        let tables = query.map(|query| query.unknown_tables()).unwrap_or_default();
+        let query = query.and_then(copied);
+        let tables = query.map(|(query, _)| query.unknown_tables()).unwrap_or_default();
         tables.into_iter().map(|table| (table.written, table.name)).collect()
     })
 }
@@ -391,16 +424,17 @@ fn unknown_tables(
 #[pyfunction]
 fn explain_job(
     py: Python<'_>,
-    job: JobText,
+    mut job: JobText,
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
     on: OnOptions,
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
+    let given = job.take_sources(py)?;
     let folders = limits.folders();
     explain(py, limits, None, on, move || {
-        let mut job = job.job()?;
+        let mut job = job.job(given)?;
         let turbo = turbo.over(&job.turbo, began)?;
         let sink = job_and_sink(&mut job, sink, &folders)?;
         Ok(("run", Query { turbo, ..job.query() }, sink, job.limits))
@@ -411,7 +445,7 @@ fn explain_job(
 #[pyfunction]
 fn read_job(py: Python<'_>, job: JobText) -> PyResult<(String, String)> {
     on_a_thread(py, Cancel::new(), move || {
-        let (job, tree) = job.job_and_tree()?;
+        let (job, tree) = job.read_without_objects()?;
         Ok((tree, job.to_sql()))
     })
 }
@@ -495,7 +529,7 @@ fn watch_query<'py>(
     let preparation = preparation.map_err(|error| raise(py, error))?;
     let (verb, shown) = (about.verb, about.mapper.clone().unwrap_or_default());
     let begin = |settings: Settings| match master {
-        None => Running::watched(query, settings),
+        None => Running::watched(query, settings).map(Running::with_answer_columns),
         Some(master) => {
             let question = Question::new(verb, &shown, &query, &settings, priority)?;
             Running::posted(master, question.watched(true), settings)
@@ -739,6 +773,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RawSchema>()?;
     module.add_class::<result::RawBatch>()?;
     module.add_class::<objects::RawStream>()?;
+    module.add_class::<objects::ReadMark>()?;
     module.add_class::<rowfile::RawRowfile>()?;
     module.add_class::<rowfile::writer::RawRowfileWriter>()?;
     module.add_class::<sketches::RawHll>()?;
@@ -770,6 +805,7 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::du, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(explain_query, module)?)?;
+    module.add_function(wrap_pyfunction!(is_copy, module)?)?;
     module.add_function(wrap_pyfunction!(unknown_tables, module)?)?;
     module.add_function(wrap_pyfunction!(inferred::table_of_rows, module)?)?;
     module.add_function(wrap_pyfunction!(explain_job, module)?)?;

@@ -9,6 +9,7 @@
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
@@ -94,6 +95,60 @@ pub(crate) struct Named {
     object: Py<PyAny>,
     /// Whether it can be read any number of times, all of it being in memory.
     is_table: bool,
+    /// The record of the first reading, for an object that gives its rows only once.
+    read_mark: Option<Py<ReadMark>>,
+}
+
+/// A record of whether a run has begun to read the rows of a stream.
+#[pyclass(frozen, module = "tidemill._tidemill")]
+pub struct ReadMark {
+    is_read: Arc<AtomicBool>,
+}
+
+#[pymethods]
+impl ReadMark {
+    #[new]
+    fn new() -> Self {
+        ReadMark { is_read: Arc::default() }
+    }
+
+    /// Returns true once a run has asked for the first rows.
+    #[getter]
+    fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Acquire)
+    }
+}
+
+/// A stream that notes its first reading, and refuses to begin where another run has begun.
+struct MarkedStream {
+    batches: Batches,
+    name: String,
+    is_read: Arc<AtomicBool>,
+    has_begun: bool,
+}
+
+impl Iterator for MarkedStream {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.has_begun {
+            self.has_begun = true;
+            if self.is_read.swap(true, Ordering::AcqRel) {
+                let error = Error::usage_hint(
+                    format!("`{}` is a stream, which an earlier run has read", self.name),
+                    "give each run a stream of its own, or a table",
+                );
+                return Some(Err(ArrowError::ExternalError(Box::new(error))));
+            }
+        }
+        self.batches.next()
+    }
+}
+
+impl RecordBatchReader for MarkedStream {
+    fn schema(&self) -> SchemaRef {
+        self.batches.schema()
+    }
 }
 
 impl Named {
@@ -101,7 +156,18 @@ impl Named {
     pub(crate) fn spec(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
         let batches = batches_named(self.object.bind(py), Some(&self.name))?;
         let given = match self.is_table {
-            false => Given::stream(foreign(batches)),
+            false => {
+                let batches = foreign(batches);
+                Given::stream(match &self.read_mark {
+                    None => batches,
+                    Some(mark) => Box::new(MarkedStream {
+                        batches,
+                        name: self.name.clone(),
+                        is_read: Arc::clone(&mark.get().is_read),
+                        has_begun: false,
+                    }),
+                })
+            }
             true => {
                 let schema = batches.schema();
                 let held = py.detach(|| batches.collect::<Result<Vec<_>, _>>());
@@ -219,8 +285,14 @@ fn given_by_reader(given: Bound<'_, PyAny>) -> PyResult<Batches> {
              which has a schema of its own, or an empty batch first",
         ));
     };
-    let current = batches_of(&first?)?;
+    let current = batches_yielded(&first?)?;
     Ok(Box::new(Iterated { schema: current.schema(), current, objects: objects.unbind() }))
+}
+
+/// Batches of an object that a reader yielded, which may be a lazy frame.
+fn batches_yielded(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
+    let lazy_frames = object.py().import("tidemill._lazy_frames")?;
+    batches_of(&lazy_frames.call_method1("to_arrow_source", (object,))?)
 }
 
 /// The batches of an iterable's objects.
@@ -240,7 +312,7 @@ impl Iterator for Iterated {
             }
             let next = Python::attach(|py| {
                 let object = self.objects.bind(py).clone().next()?;
-                Some(object.and_then(|object| batches_of(&object)))
+                Some(object.and_then(|object| batches_yielded(&object)))
             });
             match next? {
                 Ok(batches) => self.current = batches,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::job::{Job, Limits, SOURCE_NAME};
 use tidemill_engine::posted::asking::Master;
 use tidemill_engine::program::Program;
 use tidemill_engine::query::{ScratchSpec, Workers};
@@ -14,8 +14,9 @@ use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
-use tidemill_engine::{Elsewhere, Priority, Query, Turbo, program_files};
+use tidemill_engine::{Elsewhere, NamedSource, Priority, Query, Turbo, program_files};
 
+use crate::objects::Named;
 use crate::result::RawSchema;
 use crate::workers::Called;
 
@@ -37,6 +38,8 @@ pub(crate) struct SourceOptions {
     quoted: Option<bool>,
     escape: Option<u8>,
     comment: Option<u8>,
+    skip_lines: Option<u64>,
+    header_row: Option<u64>,
     strict: Option<bool>,
     mismatch: Option<String>,
     framing: Option<String>,
@@ -72,6 +75,8 @@ impl SourceOptions {
                 quote: self.quoted.map(|_| self.quote),
                 escape: self.escape,
                 comment: self.comment,
+                skip_lines: self.skip_lines,
+                header_row: self.header_row,
                 nulls: self.null,
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
@@ -261,6 +266,7 @@ pub(crate) struct SinkOptions {
     overwrite: Option<bool>,
     max_files: Option<usize>,
     sink_exec: Vec<String>,
+    no_header: bool,
     storage_options: Vec<(String, String)>,
 }
 
@@ -285,9 +291,32 @@ impl SinkOptions {
             spec.exec = Some(program);
         }
         spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
+        spec.header &= !self.no_header;
         spec.max_files = self.max_files.unwrap_or(spec.max_files);
         spec.storage_options = spec.storage_options.with(&storage(&self.storage_options)?);
         Ok(Some(spec))
+    }
+}
+
+impl SinkOptions {
+    /// The output of a `COPY … TO`, with the options that it has none for.
+    ///
+    /// # Errors
+    /// For an option that says what the statement says.
+    pub(crate) fn over_copy(self, copy: &SinkSpec) -> tidemill_engine::Result<Option<SinkSpec>> {
+        let said = [
+            ("output", self.output.is_some()),
+            ("format", self.format.is_some()),
+            ("compression", self.compression.is_some()),
+            ("no_header", self.no_header),
+        ];
+        match said.into_iter().find(|(_, is_said)| *is_said) {
+            Some((name, _)) => Err(tidemill_engine::Error::usage_hint(
+                format!("COPY names its output itself, and `{name}` is beside it"),
+                "its own options say the rest: COPY … TO 'out' (FORMAT csv, HEADER false)",
+            )),
+            None => self.over(Some(copy)),
+        }
     }
 }
 
@@ -305,23 +334,63 @@ pub(crate) struct JobText {
     storage_options: Vec<(String, String)>,
     /// What programs find by name beside what the job says.
     files: Vec<String>,
+    /// Sources that are objects.
+    objects: Vec<Named>,
 }
 
 impl JobText {
-    /// Reads and checks the job.
-    pub(crate) fn job(self) -> tidemill_engine::Result<Job> {
-        Ok(self.job_and_tree()?.0)
+    /// Takes the sources that are objects, whose rows are shared or taken over.
+    pub(crate) fn take_sources(&mut self, py: Python<'_>) -> PyResult<Vec<NamedSource>> {
+        let objects = std::mem::take(&mut self.objects).into_iter();
+        objects
+            .map(|object| {
+                let (name, spec) = object.spec(py)?;
+                Ok(NamedSource { name, spec })
+            })
+            .collect()
     }
 
-    /// Reads and checks the job; its tree, without the overrides, as JSON.
-    pub(crate) fn job_and_tree(mut self) -> tidemill_engine::Result<(Job, String)> {
+    /// Reads and checks the job, some sources of which are objects.
+    pub(crate) fn job(self, given: Vec<NamedSource>) -> tidemill_engine::Result<Job> {
+        Ok(self.job_and_tree(given)?.0)
+    }
+
+    /// Reads and checks the job, whose objects are left alone; its tree, without the overrides, as JSON.
+    pub(crate) fn read_without_objects(mut self) -> tidemill_engine::Result<(Job, String)> {
+        let objects = std::mem::take(&mut self.objects).into_iter();
+        let named = |name: String| {
+            let spec = SourceSpec { url: name.clone(), ..SourceSpec::default() };
+            NamedSource { name, spec }
+        };
+        let mut given: Vec<NamedSource> = objects.map(|object| named(object.name)).collect();
+        if given.is_empty() && self.is_without_source()? {
+            given.push(named(SOURCE_NAME.to_owned()));
+        }
+        self.job_and_tree(given)
+    }
+
+    /// Returns true for tables over a source that a run has yet to supply. Reads the job's file.
+    fn is_without_source(&mut self) -> tidemill_engine::Result<bool> {
+        if let Some(path) = self.path.take() {
+            (self.origin, self.text) = Job::text_of_file(&path)?;
+        }
+        let tree: Option<serde_json::Value> = match self.is_json {
+            // Text that is no JSON is refused where the job is read.
+            true => serde_json::from_str(&self.text).ok(),
+            false => Some(Job::json_of(&self.text, &self.origin)?),
+        };
+        let has = |key: &str| tree.as_ref().is_some_and(|tree| tree.get(key).is_some());
+        Ok(has("tables") && !has("source") && !has("map"))
+    }
+
+    fn job_and_tree(mut self, given: Vec<NamedSource>) -> tidemill_engine::Result<(Job, String)> {
         if let Some(path) = &self.path {
             (self.origin, self.text) = Job::text_of_file(path)?;
         }
         let (mut job, tree) = if self.is_json {
-            (Job::from_json(&self.text, &self.origin, &self.overrides)?, self.text)
+            (Job::from_json_with(&self.text, &self.origin, &self.overrides, given)?, self.text)
         } else {
-            let job = Job::from_toml(&self.text, &self.origin, &self.overrides)?;
+            let job = Job::from_toml_with(&self.text, &self.origin, &self.overrides, given)?;
             (job, Job::json_of(&self.text, &self.origin)?.to_string())
         };
         let over = storage(&self.storage_options)?;

@@ -25,7 +25,7 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 use tidemill_engine::coverage::human_bytes;
 use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Next, Running};
@@ -34,6 +34,7 @@ use tidemill_engine::types::sql_type;
 use tidemill_engine::{Cancel, Coverage, Error};
 
 use crate::errors::{raise, warn};
+use crate::ipc;
 use crate::opened::told;
 use crate::process::Own;
 use crate::values;
@@ -306,6 +307,8 @@ type Peeked = (Vec<Vec<Option<String>>>, bool, Option<u64>);
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawResult {
     schema: SchemaRef,
+    /// True if people are shown it without bounds: they are the number itself.
+    hides_bounds: bool,
     core: Arc<Core>,
 }
 
@@ -322,6 +325,7 @@ impl RawResult {
         let mut waiter = Waiter::new(cancel.clone(), display.clone());
         let schema = py.detach(|| running.schema(|| waiter.tick()));
         let schema = waiter.done(py, schema)?;
+        let hides_bounds = running.has_added_bounds();
         let (coverage, stats) = (Shared::default(), Shared::default());
         let limit_bytes = memory_bytes / KEPT_SHARE;
         let rows = Rows {
@@ -346,7 +350,7 @@ impl RawResult {
             cancel,
             display,
         };
-        Ok(RawResult { schema, core: Arc::new(core) })
+        Ok(RawResult { schema, hides_bounds, core: Arc::new(core) })
     }
 }
 
@@ -377,15 +381,19 @@ impl RawResult {
             cancel: Cancel::new(),
             display: None,
         };
-        RawResult { schema, core: Arc::new(core) }
+        RawResult { schema, hides_bounds: false, core: Arc::new(core) }
     }
 }
 
 /// The answers of a query as they stand, one after the other; the last is the result.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawAnswers {
-    /// None once the result was given.
+    /// None once the result was given, and while an answer is waited for.
     running: Own<Mutex<Option<Box<Watched>>>>,
+    cancel: Cancel,
+    /// True once the result was given: closing the answers does not stop it.
+    is_result_given: AtomicBool,
+    is_closed: AtomicBool,
 }
 
 /// A run that is watched.
@@ -405,8 +413,14 @@ impl RawAnswers {
         memory_bytes: u64,
         before: Stats,
     ) -> Self {
+        let own = cancel.clone();
         let watched = Watched { running, cancel, display, memory_bytes, before };
-        RawAnswers { running: Own::new(Mutex::new(Some(Box::new(watched)))) }
+        RawAnswers {
+            running: Own::new(Mutex::new(Some(Box::new(watched)))),
+            cancel: own,
+            is_result_given: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     fn refuse_other_process(&self, py: Python<'_>) -> PyResult<()> {
@@ -436,6 +450,12 @@ impl RawAnswers {
                 }
             }
         });
+        // Whoever closes the answers on another thread interrupts nobody: there are no more.
+        let is_closed = self.is_closed.load(Ordering::Relaxed) && !waiter.is_raised();
+        if matches!(next, Err(Error::Interrupted)) && is_closed {
+            waiter.done(py, Ok(()))?;
+            return Ok(None);
+        }
         match waiter.done(py, next)? {
             Next::Glimpse(glimpse) => {
                 py.detach(|| *self.running.lock() = Some(watched));
@@ -444,6 +464,7 @@ impl RawAnswers {
                 Ok(Some((answer, false)))
             }
             next => {
+                self.is_result_given.store(true, Ordering::Relaxed);
                 let Watched { running, cancel, display, memory_bytes, before } = *watched;
                 let result = RawResult::new(py, running, cancel, display, memory_bytes, before)?;
                 result.core.in_python(py, |state, waiter| {
@@ -463,9 +484,13 @@ impl RawAnswers {
         }
     }
 
-    /// Stops the run; there are no more answers.
+    /// Stops the run; there are no more answers. A thread that waits for one ends its wait.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.refuse_other_process(py)?;
+        if !self.is_result_given.load(Ordering::Relaxed) {
+            self.is_closed.store(true, Ordering::Relaxed);
+            self.cancel.cancel();
+        }
         py.detach(|| drop(self.running.lock().take()));
         Ok(())
     }
@@ -522,6 +547,37 @@ impl RawResult {
                  output=, or give more memory=, a quarter of which is for this",
             ))
         })
+    }
+
+    /// All rows as [bytes](ipc::bytes_of), which stay in the result; until they have come they are waited for.
+    fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let batches = self.core.in_python(py, |state, waiter| {
+            let rows = state.rows()?;
+            rows.refuse_before(0)?;
+            if rows.all_have_come(waiter)? {
+                return Ok(rows.kept.iter().cloned().collect::<Vec<_>>());
+            }
+            Err(Error::usage_hint(
+                format!(
+                    "cannot pickle this result: its rows take more than the {} that are kept of them",
+                    human_bytes(rows.limit_bytes)
+                ),
+                "write them with output= and send the file's name, or give more memory=, a quarter of which is for this",
+            ))
+        })?;
+        let batches = batches.iter().map(|batch| conformed(batch, &self.schema));
+        let batches = batches.collect::<Result<Vec<_>, _>>().map_err(in_python)?;
+        ipc::bytes_of(py, &self.schema, &batches)
+    }
+
+    /// A result of the rows that [`to_ipc`](Self::to_ipc) gave, and of a coverage as JSON.
+    #[staticmethod]
+    fn from_ipc(py: Python<'_>, rows: &Bound<'_, PyBytes>, coverage: &str) -> PyResult<Self> {
+        let (schema, batches) = ipc::batches_of(rows.as_bytes())?;
+        let coverage = serde_json::from_str(coverage).map_err(|error| {
+            raise(py, Error::usage(format!("no coverage of a result: {error}")))
+        })?;
+        Ok(RawResult::given(schema, batches, coverage))
     }
 
     /// The coverage as JSON, once all rows have come: until then they are waited for, and kept.
@@ -585,11 +641,16 @@ impl RawResult {
             Ok(Some((wanted.cloned().collect::<Vec<_>>(), held(rows), known)))
         })?;
         let Some((batches, held, known)) = peeked else { return Ok(None) };
+        let own_columns = shown_columns(&self.schema);
         let shown = || -> tidemill_engine::Result<_> {
             let mut shown = Vec::new();
             for batch in &batches {
                 let wanted = (count - shown.len()).min(batch.num_rows());
-                shown.append(&mut cells(batch, 0..wanted, chars_max)?);
+                let batch = match self.hides_bounds {
+                    true => batch.project(&own_columns)?,
+                    false => batch.clone(),
+                };
+                shown.append(&mut cells(&batch, 0..wanted, chars_max)?);
             }
             Ok((shown, held > count, known))
         };
@@ -828,6 +889,18 @@ impl RawSchema {
         fields.map(column).collect()
     }
 
+    /// The columns as [bytes](ipc::bytes_of).
+    fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        ipc::bytes_of(py, &self.schema, &[])
+    }
+
+    /// The columns that [`to_ipc`](Self::to_ipc) gave.
+    #[staticmethod]
+    fn from_ipc(columns: &Bound<'_, PyBytes>) -> PyResult<Self> {
+        let (schema, _) = ipc::batches_of(columns.as_bytes())?;
+        Ok(RawSchema { schema })
+    }
+
     fn capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(in_python)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
@@ -861,6 +934,24 @@ impl RawBatch {
     /// The rows as dictionaries.
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         values::rows(py, &self.batch)
+    }
+
+    /// The rows as tuples.
+    fn tuples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        values::tuples(py, &self.batch)
+    }
+
+    /// The rows as [bytes](ipc::bytes_of).
+    fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        ipc::bytes_of(py, self.batch.schema_ref(), std::slice::from_ref(&self.batch))
+    }
+
+    /// The rows that [`to_ipc`](Self::to_ipc) gave.
+    #[staticmethod]
+    fn from_ipc(rows: &Bound<'_, PyBytes>) -> PyResult<Self> {
+        let (schema, batches) = ipc::batches_of(rows.as_bytes())?;
+        let batch = arrow::compute::concat_batches(&schema, &batches).map_err(in_python)?;
+        Ok(RawBatch { batch })
     }
 
     fn capsules<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

@@ -8,11 +8,11 @@ use arrow::array::types::*;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyException, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use tidemill_engine::Error;
 use tidemill_engine::types::sql_type;
 
@@ -25,9 +25,7 @@ type Values<'py> = Vec<Bound<'py, PyAny>>;
 /// # Errors
 /// `UsageError` for a value that Python has no built-in type for, naming its column.
 pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyList>> {
-    let makers = Makers::new(py)?;
     let schema = batch.schema_ref();
-    let mut columns = Vec::with_capacity(batch.num_columns());
     for (i, field) in schema.fields().iter().enumerate() {
         if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
             let message = format!("a dictionary cannot hold two columns called `{}`", field.name());
@@ -37,19 +35,45 @@ pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<
             ));
         }
     }
-    for (field, array) in schema.fields().iter().zip(batch.columns()) {
-        let values = makers.values(array).map_err(|error| in_column(py, field.name(), error))?;
-        columns.push((PyString::new(py, field.name()), values.into_iter()));
-    }
+    let names = schema.fields().iter().map(|field| PyString::new(py, field.name()));
+    let names = names.collect::<Vec<_>>();
+    let mut columns = columns(py, batch)?;
     let rows = PyList::empty(py);
     for _ in 0..batch.num_rows() {
         let row = PyDict::new(py);
-        for (name, values) in &mut columns {
-            row.set_item(&*name, values.next())?;
+        for (name, values) in names.iter().zip(&mut columns) {
+            row.set_item(name, values.next())?;
         }
         rows.append(row)?;
     }
     Ok(rows)
+}
+
+/// The rows of a batch, each a tuple.
+///
+/// # Errors
+/// `UsageError` for a value that Python has no built-in type for, naming its column.
+pub(crate) fn tuples<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyList>> {
+    let mut columns = columns(py, batch)?;
+    let rows = PyList::empty(py);
+    for _ in 0..batch.num_rows() {
+        rows.append(PyTuple::new(py, columns.iter_mut().map(Iterator::next))?)?;
+    }
+    Ok(rows)
+}
+
+/// The values of each column of a batch.
+fn columns<'py>(
+    py: Python<'py>,
+    batch: &RecordBatch,
+) -> PyResult<Vec<std::vec::IntoIter<Bound<'py, PyAny>>>> {
+    let makers = Makers::new(py)?;
+    let columns = batch.schema_ref().fields().iter().zip(batch.columns());
+    let values = columns.map(|(field, array)| {
+        let values = makers.values(array).map_err(|error| in_column(py, field.name(), error))?;
+        Ok(values.into_iter())
+    });
+    values.collect()
 }
 
 fn in_column(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
@@ -76,6 +100,10 @@ struct Makers<'py> {
     epoch: Bound<'py, PyAny>,
     epoch_utc: Bound<'py, PyAny>,
 }
+
+/// The most days of an interval that becomes a `timedelta`, which has up to 999,999,999 of them. 64 bits of nanoseconds
+/// are up to 106,752 days more.
+const INTERVAL_DAYS_MAX: u32 = 999_800_000;
 
 /// The day number of 1970-01-01 as `date.fromordinal` counts.
 const EPOCH_ORDINAL: i64 = 719_163;
@@ -156,6 +184,12 @@ impl<'py> Makers<'py> {
             DataType::Duration(unit) => {
                 let ticks = self.ticks(array)?;
                 each!(ticks.as_primitive::<Int64Type>(), |value| self.delta(value, *unit))
+            }
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                each!(array.as_primitive::<IntervalMonthDayNanoType>(), |span| self.interval(span))
+            }
+            DataType::Interval(_) => {
+                self.values_as(array, &DataType::Interval(IntervalUnit::MonthDayNano))
             }
             DataType::Time32(unit) | DataType::Time64(unit) => {
                 let ticks = self.ticks(array)?;
@@ -271,6 +305,18 @@ impl<'py> Makers<'py> {
     fn delta(&self, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'py, PyAny>> {
         let (seconds, micros) = seconds_and_micros(ticks, unit)?;
         self.timedelta.call1((0, seconds, micros))
+    }
+
+    /// A `timedelta` if that holds the interval exactly, otherwise a `tidemill.Interval`.
+    fn interval(&self, span: IntervalMonthDayNano) -> PyResult<Bound<'py, PyAny>> {
+        let IntervalMonthDayNano { months, days, nanoseconds } = span;
+        let is_delta =
+            months == 0 && nanoseconds % 1_000 == 0 && days.unsigned_abs() <= INTERVAL_DAYS_MAX;
+        if is_delta {
+            return self.timedelta.call1((days, 0, nanoseconds / 1_000));
+        }
+        let class = self.py.import("tidemill._interval")?.getattr("Interval")?;
+        class.call1((months, days, nanoseconds))
     }
 
     fn clock(&self, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'py, PyAny>> {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use tidemill_engine::cancel::Interrupted;
+use tidemill_engine::remote::silent_hosts;
 use tidemill_engine::running::GRACE;
 use tidemill_engine::{Cancel, Error, Progress, Result};
 
@@ -21,7 +22,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(50);
 const REDRAW: Duration = Duration::from_millis(100);
 
 /// A Python object that shows the progress of a run: it has `update(bytes_done, bytes_total,
-/// rows_done)` and `clear()`.
+/// rows_done, silent)`, where `silent` says which host has not answered for a while, or is `None`, and `clear()`.
 pub struct Display {
     object: Py<PyAny>,
     progress: Progress,
@@ -44,8 +45,9 @@ impl Display {
             }
             *told = Some(Instant::now());
         }
-        let seen =
-            (self.progress.bytes_done(), self.progress.bytes_total(), self.progress.rows_done());
+        let silent = silent_hosts::longest_silent().map(|silent| silent.to_string());
+        let progress = &self.progress;
+        let seen = (progress.bytes_done(), progress.bytes_total(), progress.rows_done(), silent);
         no_failure(py, self.object.bind(py).call_method1("update", seen))
     }
 

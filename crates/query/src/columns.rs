@@ -114,17 +114,22 @@ fn in_letters_of(name: String, given: Option<&String>, written: Option<&String>)
     made
 }
 
-/// Whether the planner says `user[name]` of what is written `user.name`.
+/// Returns whether the planner has its own way, `user[name]`, of what is written `user.name` or `user['name']`. A column that
+/// has brackets in its own name keeps it.
 fn is_of_a_field(name: &str, written: Option<&Option<String>>) -> bool {
     let written = written.and_then(Option::as_ref);
-    name.contains('[') && written.is_some_and(|written| !written.contains('['))
+    let is_column =
+        |written: &String| written.ends_with(&format!("\"{}\"", name.replace('"', "\"\"")));
+    name.contains('[') && written.is_some_and(|written| !is_column(written))
 }
 
-/// Whether a plan's name of a column is silent about a cast, or has a sign in its own way, where the query does not.
+/// Returns whether a plan's name of a column is silent about a cast, or has a sign or a function of a list in its own way, where the
+/// query does not.
 fn hides(name: &str, written: Option<&Option<String>>) -> bool {
     let Some(Some(written)) = written else { return false };
     let casts = |text: &str| text.contains("::") || text.contains("CAST(");
-    (casts(written) && !casts(name)) || name.contains("(- ")
+    let has_function = name.contains(") -> ");
+    has_function || (casts(written) && !casts(name)) || name.contains("(- ")
 }
 
 /// The columns by their names, of the types that the optimised plan gives them.

@@ -16,6 +16,7 @@
 //! - `secrets`: SQL as it may be kept. `words`: which words does it know?
 
 mod about;
+mod analysis;
 mod answers;
 mod background;
 mod build_sides;

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use chrono::DateTime;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{SchemaError, TableReference};
@@ -22,6 +22,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
+use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::{self, Coverage};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::home::RunId;
@@ -33,12 +34,15 @@ use tidemill_planning::{planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{
-    Cutting, Hidden, Patience, Rejects, Source, SourceSpec, Split, fit, standard_input,
+    Cutting, Format, Given, Hidden, Patience, Rejects, Source, SourceSpec, Split, fit,
+    standard_input,
 };
-use tidemill_sql::dialects::{self, CalledSource, CalledSources, SourceColumns, Unhidden};
+use tidemill_sql::dialects::{
+    self, CalledSource, CalledSources, ENTRY_COLUMN, SourceColumns, Unhidden,
+};
 use tidemill_sql::random_values::evaluate_once;
-use tidemill_sql::statement::{Asked, Wanted, asked, honoured, schema_from_sql};
-use tidemill_sql::{Told, casts, external, floats, names, session, syntax, using};
+use tidemill_sql::statement::{Asked, Wanted, analyzed_query, asked, honoured, schema_from_sql};
+use tidemill_sql::{Told, casts, correlated, external, floats, names, session, syntax, using};
 use tidemill_tables::calls::depends_on_order;
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::lists::limited_lists;
@@ -48,7 +52,6 @@ use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter}
 use tidemill_tables::sessions;
 use tidemill_tables::summary::{self, Summary};
 
-use crate::about;
 use crate::answers::Answers;
 use crate::background::Background;
 use crate::build_sides::{self, BuildSide};
@@ -60,9 +63,12 @@ use crate::map::Map;
 use crate::prune;
 use crate::question::Query;
 use crate::results::{Account, Results, RowSource, explained};
-use crate::route::{Route, Tables, misplaced, not_optimised, not_run, refusal_of_map, route};
+use crate::route::{
+    Route, Tables, misplaced, not_optimised, not_run, recursion_in_subquery, refusal_of_map, route,
+};
 use crate::row_calculation::RowCalculation;
 use crate::rows::OrderedRows;
+use crate::sampled;
 use crate::scan::{RunState, Scan, SourceTable};
 use crate::secrets::{hide_called, hide_secrets, shown_sql};
 use crate::tables::{self, Work};
@@ -73,6 +79,7 @@ use crate::turbo::intervals::Intervals;
 use crate::turbo::run::Watch;
 use crate::turbo::{self, Turbo};
 use crate::unknown::looks_like_file;
+use crate::{about, analysis};
 
 /// So long a pipe is looked at for its types where its first rows are wanted.
 const PIPE_LOOK: Duration = Duration::from_millis(500);
@@ -96,6 +103,8 @@ pub struct Plan {
     pub(crate) unbounded: Option<Arc<Bounds>>,
     /// Why it runs on this machine after all.
     here_because: Option<String>,
+    /// Duration of the planning, if the plan with the figures of a run is wanted and not its rows.
+    analyzed: Option<Duration>,
 }
 
 /// What is expected of the joins of a plan that DataFusion runs.
@@ -132,12 +141,14 @@ impl Over<'_> {
         mut table: impl FnMut(&str, &SchemaRef) -> SourceTable,
     ) -> Result<Plan> {
         let Over { header, settings, rejects, counts_as_before, planned_ns } = self;
+        let called = asked(&header.sql)?.called;
         let context = sessions::open_with(settings.share(1, 2), settings, counts_as_before)?;
         let sources = [(&header.source, &header.schema)].into_iter();
         let sources = sources.chain(header.others.iter().map(|(name, schema)| (name, schema)));
         let mut tables = Vec::with_capacity(1 + header.others.len());
         for (name, schema) in sources {
-            let made = Arc::new(table(name, schema));
+            let row_sample = called.get(name).and_then(|called| called.row_sample);
+            let made = Arc::new(table(name, schema).with_row_sample(row_sample));
             let provider = Arc::clone(&made) as Arc<dyn TableProvider>;
             context.register_table(TableReference::bare(name.as_str()), provider).told()?;
             tables.push((name.clone(), made));
@@ -150,7 +161,8 @@ impl Over<'_> {
     }
 }
 
-/// An error of a query that takes text for something else, with what the columns of text that it names look like.
+/// An error of a query that takes text for something else, with what the columns of text that it names look like; or
+/// one that names a column that there is not, with the line that looks more like the header.
 fn of_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str) -> Error {
     match error {
         Error::Usage { message, hint } if message.contains("TEXT") => {
@@ -165,9 +177,62 @@ fn of_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str
                 }
             };
             let sources = tables.iter().filter_map(|(_, table)| table.source());
+            let mut refused = sources.clone().filter_map(|source| source.refused_sample(is_named));
+            if let Some((message, hint)) = refused.next() {
+                return Error::Usage { message, hint: Some(hint) };
+            }
             let odd: Vec<String> =
                 sources.filter_map(|source| source.odd_columns(is_named)).collect();
             let hint = if odd.is_empty() { hint } else { Some(odd.join("; ")) };
+            Error::Usage { message, hint }
+        }
+        // The columns of a file with titles are called as the first of these is.
+        Error::Usage { message, hint } if message.starts_with("unknown column") => {
+            let mut sources = tables.iter().filter_map(|(_, table)| table.source());
+            let header = sources.find_map(|source| source.header_hint());
+            Error::Usage { message, hint: header.or(hint) }
+        }
+        other => other,
+    }
+}
+
+/// An error about a column that no record of a sample had: it may be in others, and the user can declare it.
+fn of_sampled_keys(error: Error, tables: &[(String, Arc<SourceTable>)]) -> Error {
+    let is_sampled =
+        tables.iter().filter_map(|(_, table)| table.source()).any(|source| source.is_sampled());
+    match error {
+        Error::Usage { message, hint } if is_sampled => {
+            let named = |start: &str| {
+                let (name, _) = message.strip_prefix(start)?.split_once('`')?;
+                Some(name.to_owned())
+            };
+            let of_column = |name: String| {
+                let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+                    && name
+                        .chars()
+                        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+                let written = match is_plain {
+                    true => name.clone(),
+                    false => format!("\"{}\"", name.replace('"', "\"\"")),
+                };
+                format!(
+                    "no sampled record has `{name}`; if others do, --schema '{written} TEXT' makes a \
+                     column of it (job file: source.schema)"
+                )
+            };
+            let of_field = |name: String| {
+                format!(
+                    "no sampled record has `{name}` there; if others do, --schema gives the column a \
+                     type that has it, or TEXT (job file: source.schema)"
+                )
+            };
+            let remedy = named("unknown column `")
+                .map(of_column)
+                .or_else(|| named("the struct has no field `").map(of_field));
+            let hint = match (remedy, hint) {
+                (Some(remedy), Some(hint)) => Some(format!("{remedy}; {hint}")),
+                (remedy, hint) => remedy.or(hint),
+            };
             Error::Usage { message, hint }
         }
         other => other,
@@ -229,6 +294,13 @@ impl Plan {
     }
 
     fn planned(query: &Query, settings: &Settings) -> Result<Self> {
+        if let (Some(sql), false, None) =
+            (analyzed_query(&query.sql)?, query.per_record, query.map.as_ref())
+        {
+            let began = Instant::now();
+            let plan = Self::planned(&Query { sql, ..query.clone() }, settings)?;
+            return Ok(Plan { analyzed: Some(began.elapsed()), ..plan });
+        }
         let listed = match dialects::values_wanted(&query.sql) {
             Some(values) => Some(about::with_values(query, values, settings)?),
             None => None,
@@ -265,8 +337,9 @@ impl Plan {
         let mut found = references
             .iter()
             .map(|reference| {
-                let (name, mut spec) = find(query, reference, &called)?;
-                if let Some(url) = urls.get(&name) {
+                let (name, mut spec) = find(query, reference, &called, &settings.cancel)?;
+                // A source in memory is only called so, which is for everybody to see.
+                if let (Some(url), None) = (urls.get(&name), &spec.given) {
                     spec.url.clone_from(url);
                 }
                 let is_named = query.sources.iter().any(|source| source.name == name);
@@ -287,7 +360,8 @@ impl Plan {
         }
         let mut opened = Vec::with_capacity(found.len());
         for (reference, (name, mut spec, _)) in references.into_iter().zip(found) {
-            if let (None, Some(schema)) = (&spec.schema, &query.schema) {
+            let lists_files = called.get(&name).is_some_and(|called| called.lists_files);
+            if let (None, Some(schema), false) = (&spec.schema, &query.schema, lists_files) {
                 spec.schema = Some(schema_from_sql(schema)?);
             }
             let source = opened_source(&spec, query.turbo.as_ref(), settings)?;
@@ -297,14 +371,20 @@ impl Plan {
         let mut unhidden = dialects::named_hidden(&statement, &columns.collect());
         for (reference, name, source) in opened {
             let sample = called.get(&name).and_then(|called| called.sample);
-            let hidden = unhidden.remove(&name).unwrap_or_default();
-            let table = Arc::new(SourceTable::new(source, run.clone(), sample, &hidden));
+            let row_sample = called.get(&name).and_then(|called| called.row_sample);
+            let mut hidden = unhidden.remove(&name).unwrap_or_default();
+            if row_sample.is_some() {
+                hidden.extend(sampled::place_columns(&source)?.map(str::to_owned));
+            }
+            let table = SourceTable::new(source, run.clone(), sample, &hidden);
+            let table = Arc::new(table.with_row_sample(row_sample));
             context
                 .register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)
                 .told()?;
             tables.push((name, table));
         }
-        respell(&mut statement, &context, &tables)?;
+        respell(&mut statement, &context, &tables)
+            .map_err(|error| of_sampled_keys(error, &tables))?;
         if let Some(map) = &query.map {
             let Asked { statement: mut map, wanted, called } = asked(map)?;
             if !called.is_empty() || wanted != Wanted::Rows {
@@ -314,9 +394,11 @@ impl Plan {
                 ));
             }
             hide_secrets(&mut map, &mut urls);
-            respell(&mut map, &context, &tables)?;
+            respell(&mut map, &context, &tables)
+                .map_err(|error| of_sampled_keys(error, &tables))?;
             honoured(&map, &context)?;
-            let planned = casts::planned(&context.state(), map).told()?;
+            let planned = casts::planned(&context.state(), map).told();
+            let planned = planned.map_err(|error| of_sampled_keys(error, &tables))?;
             if let Some(step) = refusal_of_map(&planned) {
                 return Err(Error::usage_hint(
                     format!("the map's SQL has {step}, and a map sees one record at a time"),
@@ -325,7 +407,8 @@ impl Plan {
             }
         }
         if query.per_record {
-            let planned = casts::planned(&context.state(), statement.clone()).told()?;
+            let planned = casts::planned(&context.state(), statement.clone()).told();
+            let planned = planned.map_err(|error| of_sampled_keys(error, &tables))?;
             if let Some(step) = refusal_of_map(&planned) {
                 return Err(Error::usage_hint(
                     format!("a conversion sees one record at a time, and this one has {step}"),
@@ -341,6 +424,7 @@ impl Plan {
             let sources = tables.clone();
             Self::with_tables(query, settings, rejects, context, statement, tables, None)
                 .map_err(|error| of_odd_columns(error, &sources, &query.sql))
+                .map_err(|error| of_sampled_keys(error, &sources))
         };
         match wanted {
             Wanted::Rows => over(statement, tables),
@@ -380,17 +464,19 @@ impl Plan {
         let replaced = only_replaced(&statement);
         let plan = |state: &SessionState, statement| {
             let logical = names::in_any_case(statement, |statement| planned(state, statement))?;
+            let logical = sampled::draw_rows(logical, &tables, state)?;
             let once = evaluate_once(logical.clone())?;
-            misplaced(&once).map_err(external)?;
-            // Before rules take aggregates apart, and once more when constants are known.
-            let wanted = limited_lists(once)?;
-            let optimised =
-                state.optimize(&wanted).map_err(|error| not_optimised(&wanted, error))?;
-            // A condition that is never true leaves no source to aggregate, and nothing to merge with
-            // the tables of other runs.
-            let optimised = match has_lost_its_source(&logical, &optimised).map_err(external)? {
-                true => session::keeping_sources(state).optimize(&wanted)?,
-                false => optimised,
+            let joins = || {
+                let joins = correlated::as_joins(&once)?.unwrap_or_else(|| once.clone());
+                optimised_plan(state, &logical, joins)
+            };
+            let optimised = match correlated::is_below_outer_join(&once)? {
+                true => joins().map_err(|_| external(below_outer_join()))?,
+                false => {
+                    let optimised = optimised_plan(state, &logical, once.clone());
+                    // DataFusion plans few of the subqueries that depend on the row around them.
+                    optimised.or_else(|error| joins().map_err(|_| error))?
+                }
             };
             Ok((logical, optimised))
         };
@@ -416,7 +502,6 @@ impl Plan {
             };
             schema = own.filter(is_same).unwrap_or(schema);
         }
-        not_run(&logical)?;
         if !has_limit(&logical)? {
             tables.iter().for_each(|(_, table)| table.set_reads_all());
         }
@@ -492,6 +577,7 @@ impl Plan {
             bounds,
             unbounded,
             here_because: None,
+            analyzed: None,
         };
         if is_of_nothing(&plan.logical) {
             // There is nothing for anybody else to do.
@@ -514,7 +600,10 @@ impl Plan {
 
     /// The result's columns.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        match self.analyzed {
+            Some(_) => analysis::columns(),
+            None => &self.schema,
+        }
     }
 
     /// A plan's text without the tables' names, which are paths.
@@ -688,7 +777,10 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::run`].
-    pub fn run_watched(self, watch: Option<Watch<'_>>) -> Result<Results> {
+    pub fn run_watched(mut self, watch: Option<Watch<'_>>) -> Result<Results> {
+        if let Some(planning) = self.analyzed.take() {
+            return self.analyze(planning);
+        }
         let (sql, plan) = (self.query.sql.clone(), self.logical.clone());
         let tables = self.tables.clone();
         self.started(watch).map_err(|error| explained(error, &sql, &plan, &tables))
@@ -985,7 +1077,7 @@ impl Plan {
             (Some(bounds), None) => bounds.schema()?,
             _ => Arc::clone(&self.schema),
         };
-        let ends_at = self.query.turbo.as_ref().and_then(Turbo::ends_at);
+        let ends_at = self.query.turbo.as_ref().and_then(Turbo::intervals_end_at);
         let threads = self.settings.threads;
         let intervals = part.as_ref().and_then(|part| part.intervals(threads, ends_at));
         let summarised = parts.shaped();
@@ -1082,6 +1174,12 @@ impl Plan {
     /// [`Plan::run`] and [`StagedFile::create`].
     pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
         refuse_standard_output(out)?;
+        if self.analyzed.is_some() {
+            return Err(Error::usage_hint(
+                "`EXPLAIN ANALYZE` has no tables to keep",
+                "leave it out to write a partial table",
+            ));
+        }
         if self.query.turbo.is_some() {
             return Err(turbo::of_a_partial());
         }
@@ -1202,6 +1300,37 @@ fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 
 const ONE_AGGREGATION: &str =
     "a partial table is of one aggregation over one source, to which small ones may be joined";
+
+/// The refusal of a subquery that depends on the row around it, below an outer join.
+fn below_outer_join() -> Error {
+    Error::usage_hint(
+        "a subquery has an outer join, and the rows of a side that may be missing depend on the row around the subquery",
+        "put the condition into ON: LEFT JOIN b ON b.x = i.x AND b.y = outer.y",
+    )
+}
+
+/// Optimises the plan `wanted` of a query, whose plan as it was written is `logical`.
+///
+/// # Errors
+/// As DataFusion's optimiser, and where it leaves a subquery in a place where none is run.
+fn optimised_plan(
+    state: &SessionState,
+    logical: &LogicalPlan,
+    wanted: LogicalPlan,
+) -> PlanResult<LogicalPlan> {
+    recursion_in_subquery(&wanted).map_err(external)?;
+    misplaced(&wanted).map_err(external)?;
+    // Before rules take aggregates apart, and once more when constants are known.
+    let wanted = limited_lists(wanted)?;
+    let optimised = state.optimize(&wanted).map_err(|error| not_optimised(&wanted, error))?;
+    // A condition that is never true leaves no source to aggregate, and nothing to merge with the tables of other runs.
+    let optimised = match has_lost_its_source(logical, &optimised).map_err(external)? {
+        true => session::keeping_sources(state).optimize(&wanted)?,
+        false => optimised,
+    };
+    not_run(&optimised).map_err(external)?;
+    Ok(optimised)
+}
 
 /// Whether a plan's answer depends on the order of its input.
 fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
@@ -1344,7 +1473,13 @@ fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
     walk(statement, &mut names);
     let name = field.name();
     let is_word = |source: &String| source.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let has_entries = statement.to_string().contains(ENTRY_COLUMN);
     Some(match names.0.as_slice() {
+        [] | [_] if has_entries => Error::usage_hint(
+            format!("two columns are `{name}`"),
+            "json_each(x) AS e (k, v) calls its columns k and v; of other columns one has another name where it is \
+             selected",
+        ),
         [] | [_] => Error::usage_hint(
             format!("two columns are `{name}`"),
             format!("give one of them another name where it is selected: {name} AS other"),
@@ -1419,13 +1554,20 @@ fn opened_source(
 }
 
 /// A source that SQL calls like a function, with what else is said of files.
-fn called_source(query: &Query, called: &CalledSource) -> Result<SourceSpec> {
+fn called_source(query: &Query, called: &CalledSource, cancel: &Cancel) -> Result<SourceSpec> {
     let mut urls = called.urls.iter().cloned();
     let mut spec = query.defaults.clone();
     spec.url = urls.next().unwrap_or_default();
     spec.more = urls.collect();
+    if called.lists_files {
+        return listed_files(spec, cancel);
+    }
     if let Some(format) = called.format {
         spec.format = Some(format.parse()?);
+    }
+    // Of options that exclude each other, those of the statement count.
+    if called.options.iter().any(|(option, _)| matches!(*option, "skip_lines" | "header_row")) {
+        (spec.options.skip_lines, spec.options.header_row) = (None, None);
     }
     for (option, value) in &called.options {
         spec.options.set(option, value)?;
@@ -1441,25 +1583,39 @@ fn called_source(query: &Query, called: &CalledSource) -> Result<SourceSpec> {
     Ok(spec)
 }
 
+/// A source whose rows are the names of the files that another means.
+fn listed_files(spec: SourceSpec, cancel: &Cancel) -> Result<SourceSpec> {
+    // With a format, a folder stands for all of its files and not for those with a data suffix.
+    let any = SourceSpec { format: Some(Format::Lines), ..spec.clone() };
+    let files = tidemill_source::list_files(&any, cancel)?;
+    let names = StringArray::from_iter_values(files.iter().map(|file| file.as_ref()));
+    let schema = Arc::new(Schema::new(vec![Field::new("file", DataType::Utf8, true)]));
+    let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(names)])?;
+    let given = Some(Arc::new(Given::table(schema, vec![rows])));
+    Ok(SourceSpec { url: format!("glob({})", shown(&spec.url)), given, ..SourceSpec::default() })
+}
+
 /// What a table in the SQL is: a named source or a file.
 fn find(
     query: &Query,
     reference: &TableReference,
     called: &CalledSources,
+    cancel: &Cancel,
 ) -> Result<(String, SourceSpec)> {
     let name = reference.table();
     if let Some(called) = called.get(name) {
         let Some(table) = &called.table else {
-            return Ok((name.to_owned(), called_source(query, called)?));
+            return Ok((name.to_owned(), called_source(query, called, cancel)?));
         };
-        let (_, spec) = find(query, &TableReference::bare(table.as_str()), &CalledSources::new())
-            .map_err(|error| match error {
-            Error::Usage { .. } => Error::usage_hint(
-                format!("`{}` is no source to take a sample of", shown(table)),
-                "TABLESAMPLE is of files and sources; rows of a query: WHERE random() < 0.1",
-            ),
-            other => other,
-        })?;
+        let own = TableReference::bare(table.as_str());
+        let (_, spec) =
+            find(query, &own, &CalledSources::new(), cancel).map_err(|error| match error {
+                Error::Usage { .. } => Error::usage_hint(
+                    format!("`{}` is no source to take a sample of", shown(table)),
+                    "TABLESAMPLE is of files and sources; rows of a query: WHERE random() < 0.1",
+                ),
+                other => other,
+            })?;
         return Ok((name.to_owned(), spec));
     }
     if let Some(format) = reference.schema() {

@@ -79,8 +79,7 @@ pub(crate) fn splits(
 /// of a file, its name and its folders' values. None where all do.
 fn kept_files(source: &Source, filters: &[Expr]) -> Option<Vec<bool>> {
     let files = source.files().len();
-    let own = source.schema().fields();
-    let all: Vec<_> = own.iter().chain(source.hidden()).cloned().collect();
+    let all: Vec<_> = source.schema().fields().iter().chain(source.hidden()).cloned().collect();
     let mut kept: Option<Vec<bool>> = None;
     for filter in filters.iter().flat_map(split_conjunction) {
         let columns = filter.column_refs();
@@ -90,12 +89,6 @@ fn kept_files(source: &Source, filters: &[Expr]) -> Option<Vec<bool>> {
         let place = |column: &&Column| all.iter().position(|field| *field.name() == column.name);
         let places: Option<Vec<usize>> = columns.iter().map(place).collect();
         let Some(places) = places else { continue };
-        let is_hidden = |place: &usize| *place >= own.len();
-        // What is asked of folders alone has never kept a file from being read, and its records from being
-        // checked.
-        if !places.iter().any(is_hidden) {
-            continue;
-        }
         let Some(holds) = holds_of_files(source, filter, &places, &all, files) else { continue };
         match &mut kept {
             None => kept = Some(holds),

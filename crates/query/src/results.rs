@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::coverage::{self, Amount, Coverage, Estimate, RowAmount};
 use tidemill_base::error::{Error, Result};
+use tidemill_base::mismatches::Mismatches;
+use tidemill_base::unknown_keys::UnknownKeys;
 use tidemill_source::Rejects;
 use tidemill_sql::casts;
 use tidemill_tables::estimates::{Call, Precisions};
@@ -45,6 +47,8 @@ pub(crate) enum RowSource {
     Found(FoundRows),
     FoundElsewhere(Box<FoundElsewhere>),
     Engine(Background),
+    /// Rows that are there, until they are taken.
+    Ready(Option<RecordBatch>),
 }
 
 pub(crate) struct Account {
@@ -92,6 +96,7 @@ impl Results {
             RowSource::Found(rows) => rows.next().transpose(),
             RowSource::FoundElsewhere(rows) => rows.next().transpose(),
             RowSource::Engine(background) => background.next(&self.cancel),
+            RowSource::Ready(batch) => Ok(batch.take()),
         }
     }
 
@@ -122,7 +127,7 @@ impl Results {
             RowSource::Elsewhere(rows) => self.account.cut_short = rows.is_cut_short(),
             RowSource::Found(rows) => self.account.part = rows.account(),
             RowSource::FoundElsewhere(rows) => self.account.part = rows.account(),
-            RowSource::Laid(_) | RowSource::Engine(_) => {}
+            RowSource::Laid(_) | RowSource::Engine(_) | RowSource::Ready(_) => {}
         }
         if self.account.part.as_ref().is_none_or(|part| part.stopped.is_none()) {
             self.account.scans().try_for_each(|scan| scan.read_rest())?;
@@ -261,6 +266,15 @@ impl Account {
             estimates,
             sampled: self.part.as_ref().map(|part| part.sampled.clone()),
             salvaged,
+            // Looking for the lines of the first ones may mean reading their files up to there.
+            unknown_keys: match ended {
+                true => self.rejects.unknown_keys(),
+                false => UnknownKeys::default(),
+            },
+            mismatches: match ended {
+                true => self.rejects.mismatches(),
+                false => Mismatches::default(),
+            },
             first_rejected: match self.rejects.is_incomplete() {
                 true => self.rejects.first(),
                 false => Vec::new(),

@@ -261,7 +261,7 @@ pub(crate) fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
     walked.is_ok().then_some(refusal).flatten()
 }
 
-/// Checks a plan for expressions that stand where the planner lets them through and nothing can run
+/// Checks a plan for expressions that stand where the planner lets them through and DataFusion cannot run
 /// them: a window by way of its alias in `GROUP BY`, `x > ANY (SELECT …)` in a select list; and for random values that
 /// would be evaluated twice where [`evaluate_once`](tidemill_sql::random_values::evaluate_once) leaves them.
 ///
@@ -330,6 +330,41 @@ pub(crate) fn not_run(plan: &LogicalPlan) -> Result<()> {
         )),
         expr => Some((subquery_of(expr)?.into(), JOIN_WITH_IT)),
     })
+}
+
+/// Checks a plan for a recursion whose step reads its own rows in a subquery: DataFusion gives them to one reader, and
+/// fails with an internal error at the second.
+///
+/// # Errors
+/// [`Error::Usage`] that names the recursion.
+pub(crate) fn recursion_in_subquery(plan: &LogicalPlan) -> Result<()> {
+    let mut name = None;
+    plan.apply_with_subqueries(|step| {
+        let LogicalPlan::RecursiveQuery(query) = step else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        let reads_rows = |plan: &LogicalPlan| {
+            Ok(matches!(plan, LogicalPlan::TableScan(scan) if scan.table_name.table() == query.name))
+        };
+        query.recursive_term.apply_with_subqueries(|step| {
+            step.apply_subqueries(|subquery| {
+                if subquery.exists(reads_rows)? {
+                    name = Some(query.name.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })
+    .told()?;
+    match name {
+        Some(name) => Err(Error::usage_hint(
+            format!("the recursive step of `{name}` reads its own rows in a subquery"),
+            format!(
+                "FROM reads them once in each step: FROM {name} JOIN b ON b.parent = {name}.id"
+            ),
+        )),
+        None => Ok(()),
+    }
 }
 
 /// What is said of a plan that the optimiser could not make: where it does not find a column that there is, it has moved a

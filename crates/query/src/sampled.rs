@@ -3,12 +3,25 @@
 //! A row is told by where it is: the file and the place in it where its split begins, and the row's number in the
 //! split. Splits are cut by the sizes of the files alone, so that a statement takes the same rows however many
 //! threads there are. SplitMix64 (Steele, Lea, Flood, 2014) makes a number of that and the seed.
+//!
+//! A number of rows is drawn by a plan: the rows with the smallest hashes of the seed, the file's name and the record's
+//! number, which is a sort with a limit. The hash does not know of splits, so that the sample is the same for every way
+//! to cut and to read the files; the sort holds as many rows as are drawn, and spills.
+
+use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use datafusion::common::Column;
+use datafusion::common::tree_node::Transformed;
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use tidemill_base::error::{Error, Result};
-use tidemill_source::Split;
-use tidemill_sql::dialects::Sample;
+use tidemill_source::{Source, Split};
+use tidemill_sql::dialects::{RowSample, Sample};
+
+use crate::scan::SourceTable;
 
 /// Takes rows of a split, batch by batch.
 pub(crate) struct Sampler {
@@ -71,4 +84,67 @@ fn mixed(state: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+/// The function of SQL that orders rows at random.
+const HASH: &str = "hash";
+/// The hidden column that numbers a file's records.
+const ROW: &str = "file_row_number";
+/// The hidden columns that name a record's file, of which one is enough: a column of the data may have the name of another.
+const FILES: [&str; 3] = ["filename", "_path", "$path"];
+
+/// The hidden columns by which rows of a source are drawn.
+///
+/// # Errors
+/// [`Error::Usage`] where columns of the data have their names.
+pub(crate) fn place_columns(source: &Source) -> Result<[&'static str; 2]> {
+    let is_there = |name: &str| source.hidden().iter().any(|field| field.name() == name);
+    let file = FILES.into_iter().find(|name| is_there(name));
+    match file.filter(|_| is_there(ROW)) {
+        Some(file) => Ok([file, ROW]),
+        None => Err(Error::usage_hint(
+            format!(
+                "a sample of a number of rows is drawn by the hidden columns {} and {ROW}, and the data has columns of these names",
+                FILES[0]
+            ),
+            "take a share: TABLESAMPLE (1 PERCENT)",
+        )),
+    }
+}
+
+/// Puts the rows that are drawn in the place of each table of which a number of rows is drawn.
+///
+/// # Errors
+/// As DataFusion's plan builder.
+pub(crate) fn draw_rows(
+    plan: LogicalPlan,
+    tables: &[(String, Arc<SourceTable>)],
+    state: &SessionState,
+) -> PlanResult<LogicalPlan> {
+    if tables.iter().all(|(_, table)| table.row_sample().is_none()) {
+        return Ok(plan);
+    }
+    let Some(hash) = state.scalar_functions().get(HASH) else {
+        return Err(DataFusionError::Internal(format!("no function `{HASH}`")));
+    };
+    let drawn = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        let table = tables.iter().find(|(name, _)| name == scan.table_name.table());
+        let Some((table, RowSample { rows, seed })) =
+            table.and_then(|(_, table)| Some((table, table.row_sample()?)))
+        else {
+            return Ok(Transformed::no(node));
+        };
+        let Some(file) = FILES.into_iter().find(|name| table.hidden().contains(*name)) else {
+            return Err(DataFusionError::Internal("a sample without its files".into()));
+        };
+        let column =
+            |name: &str| Expr::Column(Column::new(Some(scan.table_name.clone()), name.to_owned()));
+        let number = hash.call(vec![lit(seed.cast_signed()), column(ROW), column(file)]);
+        let keys = [number, column(file), column(ROW)].map(|key| key.sort(true, false));
+        let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+        let drawn = LogicalPlanBuilder::from(node).sort(keys)?.limit(0, Some(rows))?.build()?;
+        Ok(Transformed::yes(drawn))
+    })?;
+    Ok(drawn.data)
 }

@@ -35,7 +35,7 @@ use tidemill_remote::{Budget, Course};
 use tidemill_source::projection::Projections;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
-use tidemill_sql::dialects::Sample;
+use tidemill_sql::dialects::{RowSample, Sample};
 use tidemill_sql::external;
 use tidemill_sql::input_order::Place;
 use tidemill_sql::known_rows::KnownRows;
@@ -92,6 +92,8 @@ pub(crate) struct SourceTable {
     source: Option<Arc<Source>>,
     /// Which part of it is read.
     sample: Option<Sample>,
+    /// The number of its rows that are drawn, of those that are read.
+    row_sample: Option<RowSample>,
     run: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
     /// What the query uses of the columns; none until it is planned.
@@ -144,6 +146,7 @@ impl SourceTable {
             hidden_places,
             source: Some(source),
             sample,
+            row_sample: None,
             run,
             scans: Mutex::default(),
             used: Mutex::default(),
@@ -173,6 +176,7 @@ impl SourceTable {
             hidden_places: Vec::new(),
             source: None,
             sample: None,
+            row_sample: None,
             run,
             scans: Mutex::default(),
             used: Mutex::default(),
@@ -221,9 +225,20 @@ impl SourceTable {
         self.sample
     }
 
+    /// The same table, of whose rows a number is drawn.
+    #[must_use]
+    pub(crate) fn with_row_sample(self, row_sample: Option<RowSample>) -> Self {
+        SourceTable { row_sample, ..self }
+    }
+
+    /// The number of its rows that are drawn, if they are not all taken.
+    pub(crate) fn row_sample(&self) -> Option<RowSample> {
+        self.row_sample
+    }
+
     /// Whether a sample of its rows is read.
     pub(crate) fn is_sample(&self) -> bool {
-        self.sample.is_some()
+        self.sample.is_some() || self.row_sample.is_some()
     }
 
     /// Has it cut finely, into splits of so many bytes or by its size.
@@ -347,7 +362,7 @@ impl SourceTable {
             return Err(external(refusal.into()));
         }
         // A row's place in its split tells whether it is in a sample, so that nothing is left out before.
-        let filters = if self.sample.is_some() { &[] } else { filters };
+        let filters = if self.is_sample() { &[] } else { filters };
         let is_all = projection.is_none() && self.hidden_places.is_empty();
         let projection: Option<Vec<usize>> = (!is_all).then(|| {
             let columns = projection.unwrap_or(&all).iter();

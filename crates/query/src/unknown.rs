@@ -10,7 +10,7 @@ use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
 use tidemill_planning::walk;
 use tidemill_sql::dialects;
-use tidemill_sql::statement::{Asked, asked};
+use tidemill_sql::statement::{Asked, analyzed_query, asked};
 
 use crate::question::Query;
 
@@ -29,7 +29,9 @@ impl Query {
     pub fn unknown_tables(&self) -> Vec<UnknownTable> {
         let mut found = BTreeSet::new();
         // A PIVOT that lists no values is a question of its own first.
-        for sql in [Some(self.sql.clone()), dialects::values_wanted(&self.sql)] {
+        let analyzed = analyzed_query(&self.sql).ok().flatten();
+        let own = analyzed.as_ref().unwrap_or(&self.sql);
+        for sql in [Some(own.clone()), dialects::values_wanted(own)] {
             let asked = sql.and_then(|sql| asked(&sql).ok());
             if let Some(asked) = asked {
                 found.append(&mut tables_of(&asked));

@@ -26,8 +26,8 @@ use reqwest::tls::Certificate;
 use reqwest::{Client, NoProxy, Proxy};
 use tidemill_prefetch::Endpoint;
 
-use super::guard;
 use super::options::{is_true, seconds};
+use super::{guard, silent_hosts};
 
 const USER_AGENT: &str = concat!("tidemill/", env!("CARGO_PKG_VERSION"));
 
@@ -63,7 +63,7 @@ impl HttpConnector for Connector {
             store: "HTTP",
             source: Box::new(error),
         })?;
-        let made = HttpClient::new(made);
+        let made = silent_hosts::counted(HttpClient::new(made));
         let made = if guard::is_guarded() { HttpClient::new(Guarded(made)) } else { made };
         Ok(self.0.client(made))
     }

@@ -46,6 +46,7 @@ use super::counted;
 use super::guard;
 use super::options::{StorageOptions, seconds};
 use super::s3::network_hint;
+use super::silent_hosts;
 use super::tuning::{Auto, Tuning};
 
 /// What the first request asks for.
@@ -84,7 +85,9 @@ impl Web {
             Some(text) => seconds("timeout", &text)?,
             None => TIMEOUT,
         };
-        let connect = |options: ClientOptions| client(&options).map(HttpClient::new);
+        let connect = |options: ClientOptions| {
+            client(&options).map(|client| silent_hosts::counted(HttpClient::new(client)))
+        };
         let (reading, auto) = options.reading()?;
         Ok(Web {
             patient: connect(own.clone().with_timeout_disabled())?,

@@ -19,6 +19,7 @@
 //! - `s3`, `http`: how is one asked, and what do its refusals mean?
 //! - `requests`: what is asked of a bucket that `object_store` does not ask?
 //! - `guard`: which addresses are not asked for somebody else?
+//! - `silent_hosts`: which hosts have not answered for a while?
 //! - `post`: how is a service asked that answers while it works?
 //! - `object`: one version of one object, by ranges.
 //! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
@@ -55,6 +56,7 @@ pub mod reader;
 pub mod requests;
 pub mod s3;
 pub mod scratch;
+pub mod silent_hosts;
 pub mod tuning;
 pub mod upload;
 

@@ -39,6 +39,7 @@ pub struct Bucket {
     /// The same, but uploads are not completed over what exists.
     pub(super) only_new: AmazonS3,
     endpoint: Option<String>,
+    documents_md5: bool,
     /// What all who ask it share.
     asked: Endpoint,
     /// The same once more, for what `object_store` does not ask.
@@ -49,6 +50,16 @@ pub struct Bucket {
     pub(super) tuning: Option<Arc<Tuning>>,
     /// What is kept of them.
     pub(super) keeping: Option<Keeping>,
+}
+
+/// Returns true if an address is one of AWS's object store, whose ETags are documented.
+fn is_amazon(address: &str) -> bool {
+    let url = url::Url::parse(address).ok();
+    url.as_ref().and_then(url::Url::host_str).is_some_and(|host| {
+        let own = [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|end| host.ends_with(end));
+        // Functions of the customer's make its answers.
+        own && !host.contains("s3-object-lambda")
+    })
 }
 
 /// Which bytes of an object are read first.
@@ -102,6 +113,8 @@ impl Bucket {
         let asked = super::client::endpoint(&address);
         let place = format!("s3://{name}");
         let tuning = auto.map(|auto| Tuning::of(&address, place, &asked, &auto));
+        let is_express = settings.is_enabled(object_store::aws::AmazonS3ConfigKey::S3Express);
+        let documents_md5 = !is_express && is_amazon(&address);
         let connector = Connector(asked.clone());
         let only_new = build(builder.clone().with_http_connector(OnlyNew(connector.clone())))?;
         let kept = Kept::new(connector);
@@ -111,9 +124,18 @@ impl Bucket {
         let wire = Wire::new(address, &settings, options.retry()?, client);
         let keeping = options.keeping()?;
         let name = name.to_owned();
-        let bucket =
-            Bucket { name, store, only_new, endpoint, asked, wire, reading, tuning, keeping };
-        let bucket = Arc::new(bucket);
+        let bucket = Arc::new(Bucket {
+            name,
+            store,
+            only_new,
+            endpoint,
+            documents_md5,
+            asked,
+            wire,
+            reading,
+            tuning,
+            keeping,
+        });
         if asks {
             let asked = Arc::clone(&bucket);
             Fetch::start(async move {
@@ -153,6 +175,12 @@ impl Bucket {
     /// Where requests go, if not to AWS.
     pub fn endpoint(&self) -> Option<&str> {
         self.endpoint.as_deref()
+    }
+
+    /// Returns true if its server documents that the ETag of an object in one part is the MD5 sum of its bytes, unless a key
+    /// management service or the customer's key encrypts them: AWS does, but for directory buckets and Object Lambda.
+    pub fn documents_md5(&self) -> bool {
+        self.documents_md5
     }
 
     /// The URL of a key.
@@ -359,14 +387,21 @@ impl Bucket {
             };
             return Error::NotFound { path: url, hint: Some(hint) };
         }
-        Error::Remote {
-            action,
-            url,
-            offset,
-            status: refusal.status,
-            reason: refusal.reason(),
-            hint: refusal.hint(),
-        }
+        let (reason, hint) = match refusal.is_archived() {
+            true => (refusal.archive_reason(), Some(self.restore_hint(key))),
+            false => (refusal.reason(), refusal.hint()),
+        };
+        Error::Remote { action, url, offset, status: refusal.status, reason, hint }
+    }
+
+    /// Returns the command that restores an archived object.
+    fn restore_hint(&self, key: &str) -> String {
+        format!(
+            "aws s3api restore-object --bucket {} --key '{}' --restore-request Days=7 asks for a copy, which is there \
+             after minutes to two days; run again then, or leave the object out by a narrower pattern",
+            self.name,
+            visible(key, &[])
+        )
     }
 }
 
@@ -380,6 +415,9 @@ pub(crate) struct Refusal {
     message: Option<String>,
     /// How often it was tried again.
     retries: Option<String>,
+    /// The storage class and the access tier of an archived object.
+    storage_class: Option<String>,
+    access_tier: Option<String>,
     cause: String,
 }
 
@@ -401,9 +439,27 @@ impl Refusal {
             status: after("status code: ").and_then(|rest| digits(rest).parse().ok()),
             code: tag("Code"),
             message: tag("Message"),
+            storage_class: tag("StorageClass"),
+            access_tier: tag("AccessTier"),
             retries: after(", after ").map(digits).filter(|count| !count.is_empty()),
             cause: root_cause(error),
         }
+    }
+
+    /// Returns true if the object is in an archive (storage class `GLACIER`, `DEEP_ARCHIVE`, or an archive tier of
+    /// `INTELLIGENT_TIERING`), and no copy of it is restored. A listing does not tell: an object keeps its class
+    /// while a copy can be read.
+    fn is_archived(&self) -> bool {
+        self.code.as_deref() == Some("InvalidObjectState")
+    }
+
+    fn archive_reason(&self) -> String {
+        let class = match (&self.storage_class, &self.access_tier) {
+            (Some(class), Some(tier)) => format!(" (storage class {class}, {tier})"),
+            (Some(class), None) => format!(" (storage class {class})"),
+            (None, _) => String::new(),
+        };
+        format!("it is archived{class} and has to be restored before it is read")
     }
 
     fn reason(&self) -> String {
@@ -493,6 +549,24 @@ pub(super) fn network_hint(cause: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn etags_of_aws_are_documented_and_those_of_others_are_not() {
+        for (address, expected) in [
+            ("https://s3.eu-west-1.amazonaws.com/bucket", true),
+            ("https://bucket.s3.us-east-1.amazonaws.com", true),
+            ("https://bucket.s3.cn-north-1.amazonaws.com.cn", true),
+            ("https://bucket.vpce-1a2b-x.s3.eu-west-1.vpce.amazonaws.com/b", true),
+            ("https://ap-1-123.s3-object-lambda.eu-west-1.amazonaws.com", false),
+            ("https://storage.googleapis.com/bucket", false),
+            ("https://amazonaws.com.example.org/bucket", false),
+            ("https://notamazonaws.com/bucket", false),
+            ("http://127.0.0.1:9000/bucket", false),
+            ("no address", false),
+        ] {
+            assert_eq!(is_amazon(address), expected, "{address}");
+        }
+    }
+
     fn generic(text: &str) -> object_store::Error {
         object_store::Error::Generic { store: "S3", source: text.into() }
     }
@@ -511,6 +585,31 @@ mod tests {
             "the server answered 503 SlowDown (Please reduce your request rate), after 8 retries"
         );
         assert!(refusal.hint().unwrap().contains("max_retries"));
+    }
+
+    #[test]
+    fn an_archived_object_is_named_with_its_storage_class() {
+        for (body, expected) in [
+            ("<StorageClass>GLACIER</StorageClass>", Some(" (storage class GLACIER)")),
+            ("<StorageClass>DEEP_ARCHIVE</StorageClass>", Some(" (storage class DEEP_ARCHIVE)")),
+            (
+                "<StorageClass>INTELLIGENT_TIERING</StorageClass><AccessTier>ARCHIVE_ACCESS</AccessTier>",
+                Some(" (storage class INTELLIGENT_TIERING, ARCHIVE_ACCESS)"),
+            ),
+            ("", Some("")),
+        ] {
+            let refusal = Refusal::of(&generic(&format!(
+                "Server returned non-2xx status code: 403 Forbidden: <Error><Code>InvalidObjectState</Code>\
+                 <Message>The operation is not valid for the object's storage class</Message>{body}</Error>"
+            )));
+            let told = refusal.is_archived().then(|| refusal.archive_reason());
+            let expected = expected.map(|class| {
+                format!("it is archived{class} and has to be restored before it is read")
+            });
+            assert_eq!(told, expected, "{body}");
+        }
+        let denied = "status code: 403 Forbidden: <Code>AccessDenied</Code>";
+        assert!(!Refusal::of(&generic(denied)).is_archived());
     }
 
     #[test]

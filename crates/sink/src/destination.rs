@@ -134,6 +134,7 @@ pub(crate) fn writing(spec: &SinkSpec, parsed: &Parsed, room: Room, cancel: &Can
         codec: *codec,
         is_stream,
         null: spec.null.clone(),
+        header: spec.header,
         name: spec.url.clone(),
         memory_limit: room.memory_limit,
         threads: room.threads,

@@ -220,6 +220,7 @@ pub struct OutputSaid {
     format: String,
     compression: Option<String>,
     null: Option<String>,
+    header: bool,
     max_files: usize,
 }
 
@@ -236,6 +237,7 @@ impl OutputSaid {
             format: format.name().to_owned(),
             compression: spec.compression.as_ref().map(ToString::to_string),
             null: spec.null.clone(),
+            header: spec.header,
             max_files: spec.max_files,
         })
     }
@@ -249,6 +251,7 @@ impl OutputSaid {
             format: Some(self.format.parse()?),
             compression: self.compression.as_deref().map(str::parse).transpose()?,
             null: self.null,
+            header: self.header,
             max_files: self.max_files,
             ..SinkSpec::new(self.url)
         })

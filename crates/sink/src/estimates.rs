@@ -97,7 +97,12 @@ impl Estimates {
     fn together(&self, columns: &[ArrayRef]) -> Result<ArrayRef> {
         let [value, low, high] = columns else { return Ok(Arc::clone(&columns[0])) };
         let mut builder = StringBuilder::with_capacity(value.len(), 0);
-        let numbers = value.as_primitive_opt::<Float64Type>();
+        // An estimate may have a type of its own beside bounds that are DOUBLE.
+        let is_number = value.data_type().is_numeric() && low.data_type() == &DataType::Float64;
+        let doubles = is_number.then(|| arrow::compute::cast(value, &DataType::Float64));
+        let doubles = doubles.and_then(|cast| cast.ok());
+        let numbers = doubles.as_ref().and_then(|it| it.as_primitive_opt::<Float64Type>());
+        let has_own_type = value.data_type() != &DataType::Float64;
         let texts = TextColumn::new(value)?;
         let mut buffer = Vec::new();
         for row in 0..value.len() {
@@ -112,7 +117,15 @@ impl Estimates {
                         |column: &ArrayRef| column.as_primitive::<Float64Type>().value(row);
                     let (low, high) =
                         (has_low.then(|| number(low)), has_high.then(|| number(high)));
-                    estimate(numbers.value(row), low, high)
+                    let is_exact = low == high && low == Some(numbers.value(row));
+                    if has_own_type && is_exact {
+                        // A DOUBLE may not have all of its digits.
+                        buffer.clear();
+                        texts.text(row, &mut buffer);
+                        crate::screen::with_thousands(&String::from_utf8_lossy(&buffer))
+                    } else {
+                        estimate(numbers.value(row), low, high)
+                    }
                 }
                 None => {
                     buffer.clear();
@@ -198,7 +211,7 @@ fn number(value: f64, decimals: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Float64Array;
+    use arrow::array::{Float64Array, Int64Array};
 
     use super::*;
 
@@ -227,6 +240,38 @@ mod tests {
         ] {
             assert_eq!(estimate(value, low, high), expected);
         }
+    }
+
+    #[test]
+    fn an_estimate_of_its_own_type_is_shown_with_its_bounds_or_all_of_its_digits() {
+        let bound = |which: &str| {
+            Field::new(format!("n_{which}"), DataType::Float64, true)
+                .with_metadata([(BOUND.to_owned(), which.to_owned())].into())
+        };
+        let large = (1_i64 << 53) + 1;
+        let rows = [
+            (Some(12_304), Some(12_094.0), Some(12_514.0), Some("12,300 ± 210")),
+            (Some(12_304), Some(12_304.0), Some(12_304.0), Some("12,304")),
+            (Some(large), Some(large as f64), Some(large as f64), Some("9,007,199,254,740,993")),
+            (Some(41), Some(41.0), None, Some("≥ 41")),
+            (None, None, None, None),
+        ];
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("n", DataType::Int64, true),
+            bound("low"),
+            bound("high"),
+        ]));
+        let doubles = |values: Vec<Option<f64>>| Arc::new(Float64Array::from(values)) as ArrayRef;
+        let columns = vec![
+            Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.0))) as ArrayRef,
+            doubles(rows.iter().map(|row| row.1).collect()),
+            doubles(rows.iter().map(|row| row.2).collect()),
+        ];
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+        let shown = Estimates::new(&schema).shown(&batch).unwrap();
+        let texts: Vec<Option<&str>> = shown.column(0).as_string::<i32>().iter().collect();
+        let expected: Vec<Option<&str>> = rows.iter().map(|row| row.3).collect();
+        assert_eq!(texts, expected);
     }
 
     #[test]

@@ -244,6 +244,7 @@ impl ObjectPlace {
             codec: codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?,
             is_stream: false,
             null: spec.null.clone(),
+            header: spec.header,
             name: spec.url.clone(),
             memory_limit,
             // Several objects are written at once.

@@ -55,6 +55,8 @@ pub struct Look {
     pub thousands: bool,
     /// Whether what is no value is dimmed.
     pub colours: bool,
+    /// True if the names of columns stand above the rows.
+    pub header: bool,
 }
 
 /// Blanks between columns.
@@ -424,6 +426,9 @@ impl Layout {
     }
 
     fn head(&self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.look.header {
+            return Ok(());
+        }
         let names = self.places.iter().map(|place| place.text(&place.name));
         self.line(names, out)?;
         let rules: Vec<_> = self.places.iter().map(|place| "-".repeat(place.width)).collect();
@@ -893,7 +898,8 @@ mod tests {
 
     use super::*;
 
-    const LOOK: Look = Look { width: 80, rows: Some(40), thousands: false, colours: false };
+    const LOOK: Look =
+        Look { width: 80, rows: Some(40), thousands: false, colours: false, header: true };
 
     /// What a terminal shows of batches.
     fn screen(batches: &[RecordBatch], look: Look) -> String {
@@ -950,6 +956,12 @@ a                  1     0.666667
 x\\ty\\x1b[2J        0        1e300
 ",
         );
+    }
+
+    #[test]
+    fn a_table_without_a_header_is_its_rows() {
+        let some = batch(vec![("n", numbers([1, 20])), ("s", texts(&["a", "b"]))]);
+        check(&some, Look { header: false, ..LOOK }, " 1  a\n20  b\n");
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl SetWriter {
             codec: codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?,
             is_stream: false,
             null: spec.null.clone(),
+            header: spec.header,
             name: spec.url.clone(),
             memory_limit,
             // Several files are written at once.

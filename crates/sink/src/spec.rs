@@ -35,6 +35,8 @@ pub struct SinkSpec {
     /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
     /// text.
     pub null: Option<String>,
+    /// True if CSV, TSV and text begin with the columns' names. Default: true.
+    pub header: bool,
     /// A program that each file's bytes go through once they are in the format; what it gives is
     /// the file. Default: none.
     pub exec: Option<Program>,
@@ -52,6 +54,7 @@ impl SinkSpec {
             overwrite: false,
             max_files: MAX_FILES,
             null: None,
+            header: true,
             exec: None,
             storage_options: StorageOptions::default(),
         }
@@ -99,6 +102,17 @@ impl SinkSpec {
         self.exec.is_some() || format.is_ok_and(OutputFormat::waits_for_others)
     }
 
+    /// Refuses to leave the header out of a format that has none.
+    fn check_header(&self, format: OutputFormat) -> Result<()> {
+        match self.header || format.has_header() {
+            true => Ok(()),
+            false => Err(Error::usage_hint(
+                format!("format `{}` has no header that could be left out", format.name()),
+                "leave --no-header (job file: sink.header) out; csv, tsv and text have one",
+            )),
+        }
+    }
+
     /// What is to be made of it.
     pub(crate) fn parse(&self) -> Result<Parsed> {
         self.check_exec()?;
@@ -107,6 +121,7 @@ impl SinkSpec {
         };
         if self.url == "-" {
             let format = self.format.unwrap_or(OutputFormat::Csv);
+            self.check_header(format)?;
             return Ok(Parsed { format, codec: codec(format, None)?, template: None });
         }
         let template = Template::parse(&self.url)?;
@@ -123,6 +138,7 @@ impl SinkSpec {
                 ));
             }
         };
+        self.check_header(format)?;
         let codec = codec(format, Some(template.suffix()))?;
         Ok(Parsed { format, codec, template: Some(template) })
     }

@@ -29,7 +29,7 @@ impl Writing {
     /// The line format, where bytes can be appended to a file.
     pub(super) fn lines(&self) -> Option<Box<dyn LineFormat>> {
         // A program is given a whole file.
-        if self.exec.is_some() { None } else { self.format.lines(self.encoding.null.as_deref()) }
+        if self.exec.is_some() { None } else { self.format.lines(&self.encoding) }
     }
 }
 

@@ -144,6 +144,7 @@ mod tests {
         let options = TextOptions {
             quote: Some(None),
             delimiter: Some(b';'),
+            skip_lines: Some(2),
             nulls: vec!["NA".into()],
             ..TextOptions::default()
         };

@@ -37,6 +37,8 @@ pub(super) struct LayoutColumns {
     slots: Vec<Option<usize>>,
     /// The decoded ones: their places in the file, and what they become.
     pub(super) decoded: Vec<(usize, FieldRef)>,
+    /// Those of them whose types a sample showed, by position.
+    pub(super) inferred: Vec<usize>,
     /// By position among the decoded ones.
     pub(super) predicates: Vec<Predicate>,
     /// A predicate does not hold of a column that is not there: no row is wanted.
@@ -220,10 +222,13 @@ impl Assembly {
         let Some(places) = source.columns.layouts.get(layout) else {
             return Err(Error::Internal(format!("there is no layout {layout}")));
         };
-        let (mut slots, mut decoded) = (Vec::new(), Vec::new());
+        let (mut slots, mut decoded, mut inferred) = (Vec::new(), Vec::new(), Vec::new());
         for (index, field) in &self.file_columns {
             let place = places.places.get(*index).copied().flatten();
             slots.push(place.map(|_| decoded.len()));
+            inferred.extend(
+                place.filter(|_| source.columns.is_inferred(*index)).map(|_| decoded.len()),
+            );
             decoded.extend(place.map(|place| (place, field.clone())));
         }
         let (mut predicates, mut drops_all) = (Vec::new(), false);
@@ -234,7 +239,7 @@ impl Assembly {
                 None => drops_all |= predicate.test != Test::IsNull,
             }
         }
-        Ok(LayoutColumns { layout, slots, decoded, predicates, drops_all })
+        Ok(LayoutColumns { layout, slots, decoded, inferred, predicates, drops_all })
     }
 
     /// What is wanted of a file of the current layout.

@@ -3,18 +3,27 @@
 //! One buffer is filled by large reads; the records that end in it are handed out as one
 //! slice, and the beginning of the next record is moved to the front before the next read.
 //! A record larger than the buffer makes it grow, up to [`RECORD_BYTES_MAX`]. Of a larger one the
-//! beginning is handed out ([`Block::is_cut`]), for whoever refuses it, and the rest is passed
+//! beginning is handed out ([`BlockFault::TooLarge`]), for whoever refuses it, and the rest is passed
 //! over without being kept.
+//!
+//! A power failure leaves files whose end was allocated and never written: NUL bytes up to the end, behind
+//! a whole record or within one. They are handed out by themselves ([`BlockFault::Nuls`]) and are refused as
+//! one malformed record, which has a place and is counted: nobody knows what should stand there, so a total
+//! without it must not look whole.
 //!
 //! ```text
 //!   buffer  [ spent │ block: whole records │ begun record │ free ]
 //!                   └ start                └ scanned up to filled
 //! ```
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use tidemill_text::cut::{Cutter, Grammar, State};
+use tidemill_text::json::{self, Layout, Scanner};
 use tidemill_text::syslog::Framer;
 
-use super::error::Result;
+use super::error::{Error, Result};
 use super::input::ByteInput;
 
 /// One read, and so one block. From 256 KiB to 4 MiB, over a file in the page cache, CSV showed
@@ -37,12 +46,14 @@ pub(crate) fn record_too_large() -> String {
 }
 
 /// What says where a record ends.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
     /// A line end, by the rules of a grammar.
     Lines(Grammar),
     /// The count of its bytes, which it begins with.
     Counts,
+    /// A line end, or else the rules of JSON: the first record tells.
+    Json,
 }
 
 impl From<Grammar> for Ends {
@@ -62,6 +73,8 @@ impl Finder {
         match ends {
             Ends::Lines(grammar) => Finder::Lines(Cutter::new(grammar)),
             Ends::Counts => Finder::Counts(Framer::new()),
+            // Unless the layout turns out to be another.
+            Ends::Json => Finder::Lines(Cutter::new(Grammar::LINES)),
         }
     }
 
@@ -94,6 +107,63 @@ impl Finder {
     }
 }
 
+/// JSON records that are no lines, and the lines that are made of them.
+struct Sequence {
+    scanner: Scanner,
+    /// Offsets in the input of records that are whole and have not been handed out.
+    records: Vec<Range<u64>>,
+    /// The records of the last block, a line each.
+    lines: Vec<u8>,
+    /// Per line, where it begins among the lines, and the record's place in the buffer.
+    places: Vec<(usize, Range<usize>)>,
+    /// The input's path, as messages show it.
+    shown: Arc<str>,
+}
+
+/// Maximum count of records in a block of a sequence.
+const SEQUENCE_RECORDS_MAX: usize = 1 << 16;
+/// Up to so many bytes, the layout of JSON is looked for whenever more of it comes …
+const LAYOUT_BYTES: usize = 64 << 10;
+
+impl Sequence {
+    /// Makes lines of the records that end before the end of the buffer, whose first byte has this offset; returns
+    /// where the records are in the buffer.
+    fn write_lines(&mut self, buffer: &[u8], base: u64) -> Range<usize> {
+        self.lines.clear();
+        self.places.clear();
+        let index = |offset: u64| {
+            let index = usize::try_from(offset.saturating_sub(base)).unwrap_or(usize::MAX);
+            index.min(buffer.len())
+        };
+        for record in self.records.drain(..) {
+            let place = index(record.start)..index(record.end);
+            let start = self.lines.len();
+            if record.is_empty() {
+                self.lines.push(json::MISSING_COMMA);
+            }
+            self.lines.extend_from_slice(&buffer[place.clone()]);
+            // A line end is white space within a record, and is refused in a string, as the other one is.
+            let mut line = &mut self.lines[start..];
+            while let Some(at) = memchr::memchr(b'\n', line) {
+                line[at] = b'\r';
+                line = &mut line[at + 1..];
+            }
+            self.lines.push(b'\n');
+            self.places.push((start, place));
+        }
+        match (self.places.first(), self.places.last()) {
+            (Some((_, first)), Some((_, last))) => first.start..last.end,
+            _ => 0..0,
+        }
+    }
+
+    /// The place in the buffer of a byte of the lines; of a line end, the end of its record.
+    fn place(&self, at: usize) -> usize {
+        let line = self.places.partition_point(|(start, _)| *start <= at).saturating_sub(1);
+        self.places.get(line).map_or(0, |(start, place)| place.end.min(place.start + at - start))
+    }
+}
+
 /// The longest line that says what stands between fields, its end included: `"sep=;"`.
 const SEPARATOR_BYTES_MAX: usize = 9;
 
@@ -109,6 +179,61 @@ fn separator_line(text: &[u8]) -> Option<(u8, usize)> {
     (may_separate && separator != b'"').then_some((separator, text.len() - rest.len()))
 }
 
+/// The fault of a record that no decoder is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockFault {
+    /// It is larger than [`RECORD_BYTES_MAX`]; the block is its beginning.
+    TooLarge {
+        /// True if its first [`RECORD_BYTES_MAX`] end in a run of NUL bytes.
+        ends_in_nuls: bool,
+    },
+    /// The input ends in NUL bytes, so many; the block is the record that they cut off, if there is one.
+    Nuls(u64),
+}
+
+impl BlockFault {
+    /// Describes the fault of a record of which `record_bytes` bytes are there.
+    pub(crate) fn reason(self, record_bytes: usize) -> String {
+        match self {
+            BlockFault::TooLarge { ends_in_nuls: true } => {
+                format!("{}, and NUL bytes make it so", record_too_large())
+            }
+            BlockFault::TooLarge { ends_in_nuls: false } => record_too_large(),
+            BlockFault::Nuls(nuls) => {
+                let bytes = if nuls == 1 { "byte stands" } else { "bytes stand" };
+                match record_bytes {
+                    0 => format!("{nuls} NUL {bytes} in the place of records, up to the end"),
+                    _ => format!(
+                        "the record is cut off: {nuls} NUL {bytes} behind it, up to the end"
+                    ),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn is_nuls(self) -> bool {
+        matches!(self, BlockFault::Nuls(_))
+    }
+
+    /// Returns whether it ends in NUL bytes, as far as it was looked at.
+    pub(crate) fn ends_in_nuls(self) -> bool {
+        matches!(self, BlockFault::Nuls(_) | BlockFault::TooLarge { ends_in_nuls: true })
+    }
+}
+
+/// Returns where NUL bytes begin that end an input, if all before them is without any: where a record has some of its
+/// own, they are data, as in a list that `find -print0` writes. So is a single one behind a record, as a list of one
+/// entry ends.
+fn nul_tail(rest: &[u8]) -> Option<usize> {
+    let data = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let (data_bytes, nuls) = rest.split_at_checked(data)?;
+    let is_tail = match data_bytes {
+        [] => !nuls.is_empty(),
+        _ => nuls.len() > 1,
+    };
+    (is_tail && memchr::memchr(0, data_bytes).is_none()).then_some(data)
+}
+
 /// Whole records and where they stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Block {
@@ -118,8 +243,10 @@ pub(crate) struct Block {
     pub(crate) line: Option<u64>,
     /// Whether the input ended inside quotes, in this block's last record.
     pub(crate) unclosed: bool,
-    /// Whether it is only the beginning of a record beyond [`RECORD_BYTES_MAX`].
-    pub(crate) is_cut: bool,
+    /// The fault of a record that no decoder is given.
+    pub(crate) fault: Option<BlockFault>,
+    /// True if its bytes are lines that were made of the records.
+    is_made: bool,
     start: usize,
     end: usize,
 }
@@ -133,6 +260,8 @@ pub(crate) fn tail_bytes(length: usize) -> usize {
 pub(crate) struct Blocks {
     input: Box<dyn ByteInput>,
     cutter: Finder,
+    /// The scanner that finds records in JSON that is no lines; the cutter finds them elsewhere.
+    sequence: Option<Sequence>,
     buffer: Vec<u8>,
     /// Start of what has not been handed out.
     start: usize,
@@ -169,6 +298,7 @@ impl Blocks {
         Self {
             input,
             cutter: Finder::new(ends.into()),
+            sequence: None,
             buffer: Vec::new(),
             start: 0,
             filled: 0,
@@ -202,9 +332,75 @@ impl Blocks {
         self.base + self.start as u64
     }
 
-    /// A block's bytes; valid until the next block is asked for.
+    /// A block's bytes, records with a line end each; valid until the next block is asked for.
     pub(crate) fn bytes(&self, block: Block) -> &[u8] {
-        &self.buffer[block.start..block.end]
+        match &self.sequence {
+            Some(sequence) if block.is_made => &sequence.lines,
+            _ => &self.buffer[block.start..block.end],
+        }
+    }
+
+    /// The place in the buffer of a byte of a block, and of the end of its bytes.
+    fn place(&self, block: Block, at: usize) -> usize {
+        match &self.sequence {
+            Some(sequence) if block.is_made => sequence.place(at),
+            _ => block.start + at,
+        }
+    }
+
+    /// The offset in the input of a byte of a block.
+    pub(crate) fn offset(&self, block: Block, at: usize) -> u64 {
+        self.base + self.place(block, at) as u64
+    }
+
+    /// The line ends of the input between two bytes of a block.
+    pub(crate) fn line_ends(&self, block: Block, between: Range<usize>) -> u64 {
+        let start = if between.start == 0 { block.start } else { self.place(block, between.start) };
+        let bytes = self.buffer.get(start..self.place(block, between.end)).unwrap_or_default();
+        memchr::memchr_iter(b'\n', bytes).count() as u64
+    }
+
+    /// A record of a block as it is in the input.
+    pub(crate) fn written(&self, block: Block, record: Range<usize>) -> &[u8] {
+        if !block.is_made {
+            return self.bytes(block).get(record).unwrap_or_default();
+        }
+        let end = record.end.checked_sub(1).map_or(0, |last| {
+            let is_line_end = self.bytes(block).get(last) == Some(&b'\n');
+            self.place(block, last) + usize::from(!is_line_end)
+        });
+        self.buffer.get(self.place(block, record.start)..end).unwrap_or_default()
+    }
+
+    /// Finds out how the JSON is laid out that comes, behind what was skipped. Must come before the first block.
+    ///
+    /// # Errors
+    /// Those of the input.
+    pub(crate) fn settle_layout(&mut self, shown: &Arc<str>) -> Result<()> {
+        let mut looked_at = 0;
+        loop {
+            let head = &self.buffer[self.start.min(self.filled)..self.filled];
+            // Each look at a long first record scans all of it.
+            let step = if head.len() < LAYOUT_BYTES { 1 } else { head.len() / 8 };
+            if head.len() >= looked_at + step || self.ended || head.len() > RECORD_BYTES_MAX {
+                looked_at = head.len();
+                let is_all = self.ended || head.len() > RECORD_BYTES_MAX;
+                match json::layout(head, is_all) {
+                    None => {}
+                    Some(Layout::Lines) => return Ok(()),
+                    Some(Layout::Sequence) => break,
+                }
+            }
+            self.fill()?;
+        }
+        self.sequence = Some(Sequence {
+            scanner: Scanner::new(self.base + self.start as u64),
+            records: Vec::new(),
+            lines: Vec::new(),
+            places: Vec::new(),
+            shown: Arc::clone(shown),
+        });
+        Ok(())
     }
 
     /// Takes the first bytes of the input if they are there, without cutting: a byte-order
@@ -214,6 +410,11 @@ impl Blocks {
             self.fill()?;
         }
         Ok(&self.buffer[..self.filled.min(count)])
+    }
+
+    /// All that was read and not handed out.
+    pub(crate) fn buffered(&self) -> &[u8] {
+        &self.buffer[self.start..self.filled]
     }
 
     /// Skips bytes that [`peek`](Self::peek) has shown.
@@ -236,6 +437,60 @@ impl Blocks {
         Ok(used)
     }
 
+    /// Skips lines, whatever is in them; fewer where the input ends before. A line ends in `\n`, `\r\n` or a lone `\r`.
+    /// Must come before the first block.
+    ///
+    /// # Errors
+    /// Those of the input.
+    pub(crate) fn skip_lines(&mut self, mut lines: u64) -> Result<()> {
+        // A line feed right behind belongs to the line that was skipped last.
+        let mut is_behind_cr = false;
+        while lines > 0 || is_behind_cr {
+            if self.start == self.filled {
+                if self.ended {
+                    break;
+                }
+                self.scanned = self.start;
+                self.fill()?;
+                continue;
+            }
+            let rest = &self.buffer[self.start..self.filled];
+            if std::mem::take(&mut is_behind_cr) && rest.first() == Some(&b'\n') {
+                self.start += 1;
+                self.count_line();
+                continue;
+            }
+            if lines == 0 {
+                break;
+            }
+            let Some(end) = memchr::memchr2(b'\n', b'\r', rest) else {
+                self.start = self.filled;
+                continue;
+            };
+            is_behind_cr = rest[end] == b'\r';
+            self.start += end + 1;
+            lines -= 1;
+            if !is_behind_cr {
+                self.count_line();
+            }
+        }
+        self.scanned = self.start;
+        Ok(())
+    }
+
+    /// Leaves the first record to another range if it begins at or behind the limit, as it may behind lines that were
+    /// skipped. Must come before the first block.
+    pub(crate) fn stop_at_limit(&mut self) {
+        self.done = self.limit.is_some_and(|limit| self.position() >= limit);
+    }
+
+    /// Counts a line feed that was skipped.
+    fn count_line(&mut self) {
+        if let Some(line) = &mut self.line {
+            *line += 1;
+        }
+    }
+
     /// What a first line says of what stands between fields.
     pub(crate) fn separator(&self) -> Option<u8> {
         self.separator
@@ -246,6 +501,9 @@ impl Blocks {
     /// # Errors
     /// Those of the input.
     pub(crate) fn next_block(&mut self) -> Result<Option<Block>> {
+        if self.sequence.is_some() {
+            return self.next_of_sequence();
+        }
         if self.is_passing {
             self.pass_over()?;
         }
@@ -261,6 +519,12 @@ impl Blocks {
                 let unclosed = matches!(self.cutter.state(), State::Quoted | State::Escaped);
                 if self.filled == self.start {
                     return Ok(None);
+                }
+                if let Some(data) = nul_tail(&self.buffer[self.start..self.filled]) {
+                    let nuls = (self.filled - self.start - data) as u64;
+                    let block = self.hand_out(self.start + data, false);
+                    self.start = self.filled;
+                    return Ok(Some(Block { fault: Some(BlockFault::Nuls(nuls)), ..block }));
                 }
                 // The decoders end a record at its line end, so the last one gets one.
                 if self.buffer[self.filled - 1] != b'\n' && self.cutter.ends_with_lines() {
@@ -278,11 +542,136 @@ impl Blocks {
             if self.filled - self.start > RECORD_BYTES_MAX {
                 self.is_passing = true;
                 let (offset, line) = (self.position(), self.line);
+                let ends_in_nuls = nul_tail(&self.buffer[self.start..self.filled]).is_some();
+                let fault = Some(BlockFault::TooLarge { ends_in_nuls });
                 let (start, end) = (self.start, self.start + CUT_BYTES);
-                return Ok(Some(Block { offset, line, unclosed: false, is_cut: true, start, end }));
+                return Ok(Some(Block {
+                    offset,
+                    line,
+                    unclosed: false,
+                    fault,
+                    is_made: false,
+                    start,
+                    end,
+                }));
             }
             self.fill()?;
         }
+    }
+
+    /// The next records of a sequence.
+    ///
+    /// # Errors
+    /// Those of the input, and [`Error::Corrupt`] for an array that is broken off.
+    fn next_of_sequence(&mut self) -> Result<Option<Block>> {
+        loop {
+            let Some(sequence) = self.sequence.as_mut().filter(|_| !self.done) else {
+                return Ok(None);
+            };
+            let Sequence { scanner, records, .. } = sequence;
+            let piece = &self.buffer[self.scanned..self.filled];
+            self.scanned += scanner.scan(piece, records, SEQUENCE_RECORDS_MAX);
+            let is_scanned = self.scanned == self.filled;
+            let mut broken = scanner.broken_at();
+            let is_last = self.ended && is_scanned && records.is_empty();
+            if is_last {
+                broken = scanner.finish(records);
+                self.done = records.is_empty();
+            }
+            if let Some(offset) = broken {
+                return Err(Error::Corrupt {
+                    path: sequence.shown.to_string(),
+                    offset: Some(offset),
+                    reason: "an array of records begins in it, and it ends before the array does"
+                        .into(),
+                    hint: Some("it may have been cut short; fetch or write it again".into()),
+                });
+            }
+            // The rest of a record that was too large.
+            if self.is_passing && !records.is_empty() {
+                records.remove(0);
+                self.is_passing = false;
+            }
+            // Records that begin at or behind the limit are not ours.
+            if let Some(limit) = self.limit {
+                let ours = records.partition_point(|record| record.start < limit);
+                self.done |= ours < records.len();
+                records.truncate(ours);
+                let is_behind = self.base + self.scanned as u64 >= limit;
+                let is_between = scanner.begun().is_none_or(|start| start >= limit);
+                self.done |=
+                    is_behind && is_between && !scanner.is_in_array() && records.is_empty();
+            }
+            if let Some(record) = records.first() {
+                let start = record.start.checked_sub(self.base);
+                let start = start.and_then(|start| usize::try_from(start).ok());
+                let nuls = start.filter(|_| is_last).and_then(|start| self.hand_out_nuls(start));
+                return Ok(Some(nuls.unwrap_or_else(|| self.hand_out_lines())));
+            }
+            // Whatever else was scanned is between records, but for one that has begun.
+            let begun = scanner.begun().filter(|_| !self.is_passing);
+            let begun = begun.and_then(|start| usize::try_from(start.checked_sub(self.base)?).ok());
+            self.advance(begun.unwrap_or(self.scanned));
+            if !is_scanned || self.done {
+                continue;
+            }
+            if self.filled - self.start > RECORD_BYTES_MAX {
+                self.is_passing = true;
+                let ends_in_nuls = nul_tail(&self.buffer[self.start..self.filled]).is_some();
+                let (start, end) = (self.start, self.start + CUT_BYTES);
+                return Ok(Some(Block {
+                    offset: self.position(),
+                    line: self.line,
+                    unclosed: false,
+                    fault: Some(BlockFault::TooLarge { ends_in_nuls }),
+                    is_made: false,
+                    start,
+                    end,
+                }));
+            }
+            if self.is_passing {
+                self.forget_spent();
+            }
+            self.fill()?;
+        }
+    }
+
+    /// Hands out the last record of a sequence, which begins at `start` in the buffer, if the input ends in NUL bytes.
+    fn hand_out_nuls(&mut self, start: usize) -> Option<Block> {
+        let rest = self.buffer.get(start..self.filled)?;
+        let (data, bytes) = (nul_tail(rest)?, rest.len());
+        self.advance(start);
+        let block = self.hand_out(start + data, false);
+        (self.start, self.done) = (self.filled, true);
+        Some(Block { fault: Some(BlockFault::Nuls((bytes - data) as u64)), ..block })
+    }
+
+    /// Hands out the records of a sequence that are whole.
+    fn hand_out_lines(&mut self) -> Block {
+        let place = match &mut self.sequence {
+            Some(sequence) => sequence.write_lines(&self.buffer[..self.filled], self.base),
+            None => self.start..self.start,
+        };
+        self.advance(place.start);
+        let block = Block {
+            offset: self.position(),
+            line: self.line,
+            unclosed: false,
+            fault: None,
+            is_made: true,
+            start: place.start,
+            end: place.end,
+        };
+        self.advance(place.end);
+        block
+    }
+
+    /// Goes on to a place in the buffer, counting lines.
+    fn advance(&mut self, to: usize) {
+        if let (Some(line), Some(bytes)) = (&mut self.line, self.buffer.get(self.start..to)) {
+            *line += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        }
+        self.start = self.start.max(to);
     }
 
     /// Passes over the rest of a record whose beginning fills the buffer.
@@ -293,14 +682,11 @@ impl Blocks {
             if let Some(line) = &mut self.line {
                 *line += memchr::memchr_iter(b'\n', spent).count() as u64;
             }
-            self.base += self.filled as u64;
-            (self.start, self.filled, self.scanned) = (0, 0, 0);
+            self.forget_spent();
             if self.ended {
                 self.done = true;
                 return Ok(());
             }
-            self.buffer.truncate(self.read_bytes + 1);
-            self.buffer.shrink_to_fit();
             self.fill()?;
             let Some(end) = self.cutter.first_end(&self.buffer[..self.filled]) else { continue };
             if let Some(line) = &mut self.line {
@@ -310,6 +696,14 @@ impl Blocks {
             self.done = self.limit.is_some_and(|limit| self.position() >= limit);
             return Ok(());
         }
+    }
+
+    /// Empties the buffer, all of which is spent.
+    fn forget_spent(&mut self) {
+        self.base += self.filled as u64;
+        (self.start, self.filled, self.scanned) = (0, 0, 0);
+        self.buffer.truncate(self.read_bytes + 1);
+        self.buffer.shrink_to_fit();
     }
 
     /// What to do about a record that is too large.
@@ -332,7 +726,8 @@ impl Blocks {
             offset: self.position(),
             line: self.line,
             unclosed,
-            is_cut: false,
+            fault: None,
+            is_made: false,
             start: self.start,
             end,
         };
@@ -491,9 +886,9 @@ mod tests {
                 let (mut whole, mut cut) = (Vec::new(), Vec::new());
                 let mut last_line = None;
                 while let Some(block) = blocks.next_block().unwrap() {
-                    match block.is_cut {
-                        true => cut.push((block.offset, block.line, blocks.bytes(block).len())),
-                        false => {
+                    match block.fault {
+                        Some(_) => cut.push((block.offset, block.line, blocks.bytes(block).len())),
+                        None => {
                             last_line = block.line;
                             whole.extend_from_slice(blocks.bytes(block));
                         }
@@ -524,10 +919,226 @@ mod tests {
         text.resize(RECORD_BYTES_MAX + 2 * READ_BYTES, b'x');
         let length = text.len() as u64;
         let mut blocks = blocks(&text, Grammar::LINES, 0, None);
-        assert_eq!(blocks.next_block().unwrap().map(|block| block.is_cut), Some(false));
-        assert_eq!(blocks.next_block().unwrap().map(|block| block.is_cut), Some(true));
+        assert_eq!(blocks.next_block().unwrap().map(|block| block.fault.is_some()), Some(false));
+        assert_eq!(blocks.next_block().unwrap().map(|block| block.fault.is_some()), Some(true));
         assert_eq!(blocks.next_block().unwrap(), None);
         assert_eq!(blocks.position(), length);
+    }
+
+    fn sequence(text: &[u8], limit: Option<u64>) -> Blocks {
+        let rest = std::io::Cursor::new(text.to_vec());
+        let input = ReaderInput::new(Vec::new(), rest, "x".into(), Watch::default());
+        let mut blocks = Blocks::new(Box::new(input), Ends::Json, 0, limit);
+        blocks.count_lines(1);
+        blocks.settle_layout(&"x".into()).unwrap();
+        blocks
+    }
+
+    #[test]
+    fn a_large_record_of_a_sequence_is_handed_out_in_part_and_passed_over() {
+        let large = |bytes: usize| {
+            let mut text = b"{\"a\":\n\"".to_vec();
+            text.resize(bytes - 2, b'x');
+            text.extend_from_slice(b"\"}");
+            text
+        };
+        for (bytes, rest) in [
+            (RECORD_BYTES_MAX, &b"{}"[..]),
+            (RECORD_BYTES_MAX + 1, b"{}"),
+            (RECORD_BYTES_MAX + 1, b""),
+            (RECORD_BYTES_MAX + 2 * READ_BYTES, b"\n{\n}{}"),
+        ] {
+            let text = [&b"\n{\n\n}"[..], &large(bytes), rest].concat();
+            let mut blocks = sequence(&text, Some(text.len() as u64));
+            let (mut whole, mut cut) = (Vec::new(), Vec::new());
+            while let Some(block) = blocks.next_block().unwrap() {
+                let bytes = blocks.bytes(block);
+                match block.fault.is_some() {
+                    true => cut.push((block.offset, block.line, bytes.len())),
+                    false => {
+                        for record in bytes.split_inclusive(|byte| *byte == b'\n') {
+                            let at = record.as_ptr() as usize - bytes.as_ptr() as usize;
+                            let line = block.line.unwrap() + blocks.line_ends(block, 0..at);
+                            whole.push((blocks.offset(block, at), line, record.len()));
+                        }
+                    }
+                }
+            }
+            let end = 5 + bytes as u64;
+            let mut expected = vec![(1, 2, 5)];
+            if bytes <= RECORD_BYTES_MAX {
+                expected.push((5, 4, bytes + 1));
+            }
+            match rest.len() {
+                0 => {}
+                2 => expected.push((end, 5, 3)),
+                _ => expected.extend([(end + 1, 6, 4), (end + 4, 7, 3)]),
+            }
+            assert_eq!(whole, expected, "{bytes} {rest:?}");
+            let passed = (5, Some(4), CUT_BYTES);
+            assert_eq!(cut, if bytes > RECORD_BYTES_MAX { vec![passed] } else { vec![] });
+            assert_eq!(blocks.position(), text.len() as u64);
+        }
+    }
+
+    #[test]
+    fn a_sequence_ends_with_the_record_that_begins_before_the_limit() {
+        let text = b"{\"a\":1} {\"a\":2}\n{\"a\":3}";
+        for (limit, records) in [(1, 1), (7, 1), (8, 1), (9, 2), (15, 2), (16, 2), (17, 3), (99, 3)]
+        {
+            let (found, _) = all(sequence(text, Some(limit)));
+            let expected: String = (1..=records).map(|n| format!("{{\"a\":{n}}}\n")).collect();
+            assert_eq!(String::from_utf8(found).unwrap(), expected, "{limit}");
+        }
+    }
+
+    #[test]
+    fn white_space_between_records_is_not_kept() {
+        let mut text = b"{},".to_vec();
+        text.resize(RECORD_BYTES_MAX + 4 * READ_BYTES, b' ');
+        text.extend_from_slice(b"{}\n");
+        let mut blocks = sequence(&[&text[..], b"{}"].concat(), None);
+        assert!(blocks.sequence.is_some());
+        let mut found = Vec::new();
+        while let Some(block) = blocks.next_block().unwrap() {
+            assert!(block.fault.is_none() && blocks.buffer.len() < 4 * READ_BYTES);
+            found.extend_from_slice(blocks.bytes(block));
+        }
+        assert_eq!(found, b"{}\n{}\n{}\n");
+    }
+
+    #[test]
+    fn nul_bytes_at_the_end_are_handed_out_by_themselves() {
+        let csv = Grammar::delimited(&tidemill_text::Dialect::default());
+        let large = format!("a\n{}", "\0".repeat(3 * READ_BYTES));
+        for (text, records, last) in [
+            // The record that is cut off, where it begins, and how many NULs.
+            ("a\nb\n\0", "a\nb\n", Some(("", 4, 1))),
+            ("a\nb\n\0\0\0", "a\nb\n", Some(("", 4, 3))),
+            ("a\nb\0\0", "a\n", Some(("b", 2, 2))),
+            ("a\n\"b\nc\0\0", "a\n", Some(("\"b\nc", 2, 2))),
+            ("\0\0\0", "", Some(("", 0, 3))),
+            (large.as_str(), "a\n", Some(("", 2, 3 * READ_BYTES as u64))),
+            // NULs that are data.
+            ("a\n\0b\n", "a\n\0b\n", None),
+            ("a\n\0\n", "a\n\0\n", None),
+            ("a\0b\0", "a\0b\0\n", None),
+            ("a\n\0\0b", "a\n\0\0b\n", None),
+        ] {
+            for grammar in [Grammar::LINES, csv] {
+                if grammar == Grammar::LINES && text.contains('"') {
+                    continue;
+                }
+                for limit in [None, Some(3), Some(text.len() as u64)] {
+                    let mut blocks = blocks(text.as_bytes(), grammar, 0, limit);
+                    let (mut whole, mut nuls) = (String::new(), None);
+                    while let Some(block) = blocks.next_block().unwrap() {
+                        let bytes = std::str::from_utf8(blocks.bytes(block)).unwrap();
+                        match block.fault {
+                            Some(BlockFault::Nuls(count)) => {
+                                nuls = Some((bytes.to_owned(), block.offset, count));
+                            }
+                            Some(fault) => panic!("{fault:?}"),
+                            None => whole.push_str(bytes),
+                        }
+                    }
+                    let last = last.map(|(text, offset, count)| (text.to_owned(), offset, count));
+                    // A record that begins at the limit is not ours.
+                    let is_ours = |(_, offset, _): &(String, u64, u64)| {
+                        limit.is_none_or(|limit| *offset < limit)
+                    };
+                    if limit == Some(3) && !last.as_ref().is_some_and(is_ours) {
+                        assert_eq!(nuls, None, "{text:.20?}");
+                        continue;
+                    }
+                    assert_eq!((whole.as_str(), &nuls), (records, &last), "{text:.20?} {limit:?}");
+                    assert_eq!(blocks.position(), text.len() as u64, "{text:.20?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_skipped_whatever_is_in_them_and_however_they_end() {
+        let long = format!("{}\nb\n", "\"x".repeat(READ_BYTES));
+        for (text, skipped, offset, line) in [
+            ("a\nb\nc\n", 0, 0, 1),
+            ("a\nb\nc\n", 1, 2, 2),
+            ("a\nb\nc\n", 2, 4, 3),
+            ("a\nb\nc\n", 3, 6, 4),
+            ("a\nb\nc\n", 7, 6, 4),
+            ("a\r\nb\r\nc\r\n", 2, 6, 3),
+            ("a\r\n", 1, 3, 2),
+            ("a\rb\rc\n", 2, 4, 1),
+            ("a\r\rb\n", 2, 3, 1),
+            ("\n\n\"a\nb\n", 3, 5, 4),
+            ("\"a\nb\nc\"\nd\n", 2, 5, 3),
+            (&long, 1, 2 * READ_BYTES as u64 + 1, 2),
+            ("", 2, 0, 1),
+            ("a", 1, 1, 1),
+        ] {
+            for limit in [None, Some(2), Some(5)] {
+                let csv = Grammar::delimited(&tidemill_text::Dialect::default());
+                let mut blocks = blocks(text.as_bytes(), csv, 0, limit);
+                blocks.count_lines(1);
+                blocks.skip_lines(skipped).unwrap();
+                blocks.stop_at_limit();
+                assert_eq!((blocks.position(), blocks.line), (offset, Some(line)), "{text:.9?}");
+                let rest = &text[usize::try_from(offset).unwrap()..];
+                let is_ours = limit.is_none_or(|limit| offset < limit) && !rest.is_empty();
+                let block = blocks.next_block().unwrap();
+                assert_eq!(block.is_some(), is_ours, "{text:.9?} {skipped} {limit:?}");
+                if let Some(block) = block {
+                    assert!(rest.as_bytes().starts_with(blocks.bytes(block)), "{text:.9?}");
+                }
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn skipped_lines_are_those_of_a_simple_reader(
+            text in "[ab\"\n\r]{0,40}", lines in 0..8u64, piece in 1..5usize
+        ) {
+            struct Pieces(Vec<u8>, usize);
+            impl std::io::Read for Pieces {
+                fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+                    let count = out.len().min(self.1).min(self.0.len());
+                    out[..count].copy_from_slice(&self.0[..count]);
+                    self.0.drain(..count);
+                    Ok(count)
+                }
+            }
+            let watch = Watch { eager: true, ..Watch::default() };
+            let pieces = Pieces(text.clone().into_bytes(), piece);
+            let input = ReaderInput::new(Vec::new(), pieces, "x".into(), watch);
+            let mut blocks = Blocks::new(Box::new(input), Grammar::LINES, 0, None);
+            blocks.skip_lines(lines).unwrap();
+            let (mut rest, mut expected) = (text.as_str(), 0);
+            for _ in 0..lines {
+                let Some(end) = rest.find(['\n', '\r']) else {
+                    (expected, rest) = (text.len(), "");
+                    continue;
+                };
+                let end = end + if rest[end..].starts_with("\r\n") { 2 } else { 1 };
+                (expected, rest) = (expected + end, &rest[end..]);
+            }
+            proptest::prop_assert_eq!(blocks.position(), expected as u64);
+        }
+    }
+
+    #[test]
+    fn nul_bytes_beyond_the_largest_record_are_named() {
+        for (head, expected) in [(&b""[..], true), (b"cut", true), (b"a\0b", false)] {
+            let mut text = [b"a\n", head].concat();
+            text.resize(text.len() + RECORD_BYTES_MAX + 5, 0);
+            let mut blocks = blocks(&text, Grammar::LINES, 0, None);
+            assert_eq!(blocks.next_block().unwrap().and_then(|block| block.fault), None);
+            let fault = blocks.next_block().unwrap().and_then(|block| block.fault);
+            assert_eq!(fault, Some(BlockFault::TooLarge { ends_in_nuls: expected }));
+            assert_eq!(blocks.next_block().unwrap(), None);
+            assert_eq!(blocks.position(), text.len() as u64);
+        }
     }
 
     #[test]

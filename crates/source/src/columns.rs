@@ -83,10 +83,14 @@ pub(super) struct Columns {
     pub(super) layout_of: Vec<usize>,
     /// Per column, a file that shows it to be of its type; none if no file did, or the user.
     pub(super) shown_by: Vec<Option<usize>>,
+    /// Per column, whether the user gave its type.
+    pub(super) declared: Vec<bool>,
     /// Per column, why it cannot be read.
     pub(super) clashes: Vec<Option<Clashing>>,
     /// The file whose columns all others must have, where files may not differ.
     pub(super) schema_file: usize,
+    /// True if they are the keys of a sample, so that other records may have more.
+    pub(super) is_sampled: bool,
 }
 
 impl Columns {
@@ -96,8 +100,10 @@ impl Columns {
             layouts: vec![Layout::identity(fields.len())],
             layout_of: Vec::new(),
             shown_by: vec![None; fields.len()],
+            declared: vec![false; fields.len()],
             clashes: vec![None; fields.len()],
             schema_file: 0,
+            is_sampled: false,
             fields,
         }
     }
@@ -107,6 +113,7 @@ impl Columns {
         let place = self.fields.len();
         self.fields.push(field);
         self.shown_by.push(None);
+        self.declared.push(false);
         self.clashes.push(None);
         for layout in &mut self.layouts {
             layout.fields += 1;
@@ -119,6 +126,7 @@ impl Columns {
         let name = self.fields[index].name();
         self.fields[index] = Arc::new(Field::new(name, data_type.clone(), true));
         self.shown_by[index] = None;
+        self.declared[index] = true;
         self.clashes[index] = None;
     }
 
@@ -138,6 +146,11 @@ impl Columns {
             self.settle(index, field.data_type());
         }
         Ok(())
+    }
+
+    /// Returns whether the type of a column of the files was told by a sample, and not by the user.
+    pub(super) fn is_inferred(&self, index: usize) -> bool {
+        self.declared.get(index) == Some(&false)
     }
 
     pub(super) fn layout_index(&self, file: usize) -> usize {
@@ -296,8 +309,10 @@ impl Collected {
             layouts: layouts.collect(),
             layout_of: self.layout_of,
             shown_by,
+            declared: vec![false; fields.len()],
             clashes,
             schema_file: self.first_files.first().copied().unwrap_or(0),
+            is_sampled: false,
             fields,
         }
     }
@@ -342,6 +357,37 @@ impl Shown {
         let data_type = self.kind.data_type().unwrap_or(DataType::Utf8View);
         Arc::new(Field::new(name, data_type, true))
     }
+}
+
+/// Numbers repeated names: `a`, `a_1`. Returns the first repeated name, its replacement, and the number of further
+/// ones.
+pub(super) fn number_repeated_names(names: &mut [String]) -> Option<(String, String, usize)> {
+    let mut taken: HashSet<String> = names.iter().cloned().collect();
+    if taken.len() == names.len() {
+        return None;
+    }
+    let mut repeated: Option<(String, String, usize)> = None;
+    // The next number of each name seen so far.
+    let mut next: HashMap<String, usize> = HashMap::new();
+    for name in names {
+        let Some(number) = next.get_mut(name.as_str()) else {
+            next.insert(name.clone(), 1);
+            continue;
+        };
+        let free = loop {
+            let numbered = format!("{name}_{number}");
+            *number += 1;
+            if taken.insert(numbered.clone()) {
+                break numbered;
+            }
+        };
+        match &mut repeated {
+            None => repeated = Some((name.clone(), free.clone(), 0)),
+            Some((_, _, more)) => *more += 1,
+        }
+        *name = free;
+    }
+    repeated
 }
 
 /// Columns of known types, unified file by file.

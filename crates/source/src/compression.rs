@@ -1,8 +1,10 @@
 //! Compressed files: which kind, and their bytes decoded as a stream.
 //!
 //! Files made of several members or frames one after another (`cat a.gz b.gz`, parallel
-//! compressors) are decoded to the end. A stream that ends early or does not decode is
-//! [`Error::Corrupt`] with the offset reached in the compressed file.
+//! compressors) are decoded to the end ([`Members`]). NULs behind the last member are padding, which
+//! tapes and block devices add; xz allows multiples of four. Any other bytes there are
+//! [`Error::Corrupt`], since a part of the file may have been overwritten. So is a stream that ends
+//! early or does not decode. The error has the offset reached in the compressed file.
 //!
 //! Decoding one gzip stream is about as much work as parsing what comes out, so a file of
 //! more than a few MiB gets a helper thread ([`Ahead`]): a bounded channel of blocks lets the
@@ -16,6 +18,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::human_bytes;
+use zstd::stream::raw::{self, InBuffer, Operation, OutBuffer};
 
 use super::error::{Error, Result};
 use super::input::{ByteInput, ReaderInput, Watch};
@@ -39,6 +42,8 @@ pub enum Compression {
 const AHEAD_BYTES_MIN: u64 = 4 << 20;
 const AHEAD_BLOCK_BYTES: usize = 512 << 10;
 const AHEAD_BLOCKS: usize = 4;
+const GZIP_MEMBER: &[u8] = &[0x1f, 0x8b, 0x08];
+const XZ_STREAM: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const ZSTD_FRAME: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// A block's beginning, and that of the end of a file without one.
 const BZIP2_BLOCK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
@@ -79,17 +84,34 @@ impl Compression {
         // Zstandard has frames that are to be skipped, of sixteen kinds.
         let skippable =
             matches!(bytes, [0x50..=0x5f, rest @ ..] if rest.starts_with(&[0x2a, 0x4d, 0x18]));
-        if bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
+        if bytes.starts_with(GZIP_MEMBER) {
             Compression::Gzip
         } else if bytes.starts_with(ZSTD_FRAME) || skippable {
             Compression::Zstd
         } else if bzip2(bytes) {
             Compression::Bzip2
-        } else if bytes.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
+        } else if bytes.starts_with(XZ_STREAM) {
             Compression::Xz
         } else {
             Compression::None
         }
+    }
+
+    /// Returns true if these bytes, [`MAGIC_BYTES`] or all that there are, are the beginning of a member, which may be
+    /// cut off within its magic number.
+    fn may_begin_member(self, bytes: &[u8]) -> bool {
+        let magics: &[&[u8]] = match self {
+            Compression::None => &[],
+            Compression::Gzip => &[GZIP_MEMBER],
+            Compression::Zstd => &[ZSTD_FRAME],
+            Compression::Bzip2 => &[b"BZh"],
+            Compression::Xz => &[XZ_STREAM],
+        };
+        let is_cut = |magic: &&[u8]| {
+            let both = bytes.iter().zip(*magic);
+            bytes.len() < MAGIC_BYTES && both.into_iter().all(|(byte, own)| byte == own)
+        };
+        !bytes.is_empty() && (Self::from_magic(bytes) == self || magics.iter().any(is_cut))
     }
 
     /// Whether these bytes, all that there are, may be the beginning of a magic number that is cut off:
@@ -186,8 +208,231 @@ impl BufRead for Stored {
     }
 }
 
+impl Stored {
+    /// Returns the next bytes without taking them: `count`, or fewer at the end.
+    fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
+        let count = count.min(self.buffer.len());
+        self.buffer.copy_within(self.at..self.filled, 0);
+        (self.at, self.filled) = (0, self.filled - self.at);
+        while self.filled < count {
+            match self.input.read(&mut self.buffer[self.filled..]) {
+                Ok(0) => break,
+                Ok(more) => self.filled += more,
+                Err(error) => {
+                    self.state.lock().error = Some(error);
+                    return Err(io::Error::other("reading the stored bytes failed"));
+                }
+            }
+        }
+        Ok(&self.buffer[..self.filled.min(count)])
+    }
+
+    /// Takes NULs, and returns how many there were before another byte or the end.
+    fn take_nuls(&mut self) -> io::Result<u64> {
+        let mut nuls = 0;
+        loop {
+            let bytes = self.fill_buf()?;
+            let (length, found) = (bytes.len(), bytes.iter().position(|byte| *byte != 0));
+            let count = found.unwrap_or(length);
+            nuls += count as u64;
+            self.consume(count);
+            if found.is_some() || length == 0 {
+                return Ok(nuls);
+            }
+        }
+    }
+}
+
+/// The stored bytes within the decoder of a member, from which the next one takes them.
+struct Slot(Option<Stored>);
+
+impl Slot {
+    fn stored(&mut self) -> io::Result<&mut Stored> {
+        self.0.as_mut().ok_or_else(|| io::Error::other("a decoder without its bytes"))
+    }
+}
+
+impl Read for Slot {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.stored()?.read(out)
+    }
+}
+
+impl BufRead for Slot {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.stored()?.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        if let Some(stored) = &mut self.0 {
+            stored.consume(count);
+        }
+    }
+}
+
+/// The frames of Zstandard. Their context is made once: its memory is more than many a frame.
+struct Frames {
+    context: raw::Decoder<'static>,
+    stored: Slot,
+    /// True if the frame at hand has been decoded.
+    has_ended: bool,
+}
+
+impl Read for Frames {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.has_ended {
+            return Ok(0);
+        }
+        // The context may still hold some of what it has decoded.
+        let mut input: &[u8] = &[];
+        loop {
+            let (mut from, mut into) = (InBuffer::around(input), OutBuffer::around(&mut *out));
+            self.has_ended = self.context.run(&mut from, &mut into)? == 0;
+            let (taken, count) = (from.pos(), into.pos());
+            self.stored.consume(taken);
+            if count > 0 || self.has_ended {
+                return Ok(count);
+            }
+            input = self.stored.fill_buf()?;
+            if input.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+/// The decoder of one member, frame or stream.
+enum Member {
+    Gzip(flate2::bufread::GzDecoder<Slot>),
+    Zstd(Frames),
+    Bzip2(bzip2::bufread::BzDecoder<Slot>),
+    Xz(liblzma::bufread::XzDecoder<Slot>),
+}
+
+impl Member {
+    fn slot(&mut self) -> &mut Slot {
+        match self {
+            Member::Gzip(decoder) => decoder.get_mut(),
+            Member::Zstd(decoder) => &mut decoder.stored,
+            Member::Bzip2(decoder) => decoder.get_mut(),
+            Member::Xz(decoder) => decoder.get_mut(),
+        }
+    }
+}
+
+impl Read for Member {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Member::Gzip(decoder) => decoder.read(out),
+            Member::Zstd(decoder) => decoder.read(out),
+            Member::Bzip2(decoder) => decoder.read(out),
+            Member::Xz(decoder) => decoder.read(out),
+        }
+    }
+}
+
+/// A decoder of all members of a file, which tells what follows the last one.
+struct Members {
+    member: Member,
+    compression: Compression,
+    path: Arc<str>,
+    has_ended: bool,
+}
+
+impl Members {
+    fn new(stored: Stored, compression: Compression, path: &Arc<str>) -> io::Result<Self> {
+        let stored = Slot(Some(stored));
+        let member = match compression {
+            Compression::None => return Err(io::Error::other("nothing to decode")),
+            Compression::Gzip => Member::Gzip(flate2::bufread::GzDecoder::new(stored)),
+            Compression::Zstd => {
+                Member::Zstd(Frames { context: raw::Decoder::new()?, stored, has_ended: false })
+            }
+            Compression::Bzip2 => Member::Bzip2(bzip2::bufread::BzDecoder::new(stored)),
+            Compression::Xz => Member::Xz(xz_decoder(stored)?),
+        };
+        Ok(Self { member, compression, path: Arc::clone(path), has_ended: false })
+    }
+
+    /// Goes on to the next member; false at the end of the file.
+    fn next_member(&mut self) -> io::Result<bool> {
+        let (compression, slot) = (self.compression, self.member.slot());
+        let stored = slot.stored()?;
+        let end = stored.state.lock().taken;
+        let begins = |stored: &mut Stored| -> io::Result<bool> {
+            Ok(compression.may_begin_member(stored.peek(MAGIC_BYTES)?))
+        };
+        let is_member = begins(stored)? || {
+            let nuls = stored.take_nuls()?;
+            let is_xz = compression == Compression::Xz;
+            if stored.peek(1)?.is_empty() && (!is_xz || nuls.is_multiple_of(4)) {
+                return Ok(false);
+            }
+            // Only xz has padding between its streams.
+            is_xz && nuls > 0 && nuls.is_multiple_of(4) && begins(stored)?
+        };
+        if !is_member {
+            let error = self.trailing_bytes(end)?;
+            self.member.slot().stored()?.state.lock().error = Some(error);
+            return Err(io::Error::other("trailing bytes"));
+        }
+        let stored = Slot(slot.0.take());
+        match &mut self.member {
+            Member::Gzip(decoder) => drop(decoder.reset(stored)),
+            Member::Zstd(decoder) => {
+                decoder.context.reinit()?;
+                (decoder.stored, decoder.has_ended) = (stored, false);
+            }
+            Member::Bzip2(decoder) => *decoder = bzip2::bufread::BzDecoder::new(stored),
+            Member::Xz(decoder) => *decoder = xz_decoder(stored)?,
+        }
+        Ok(true)
+    }
+
+    /// Returns the error for the bytes behind the last member, which ends at this offset.
+    fn trailing_bytes(&mut self, end: u64) -> io::Result<Error> {
+        let kind = self.compression.name();
+        let head = self.member.slot().stored()?.peek(MAGIC_BYTES)?;
+        let what = match Compression::from_magic(head) {
+            Compression::None if head.is_empty() => {
+                "a number of NUL bytes follows that is no multiple of four".to_owned()
+            }
+            Compression::None => format!("other bytes follow: `{}`", head.escape_ascii()),
+            other => format!("{} data follows", other.name()),
+        };
+        Ok(Error::Corrupt {
+            path: self.path.to_string(),
+            offset: Some(end),
+            reason: format!("the {kind} stream ends there, and {what}"),
+            hint: Some(format!(
+                "the file may be overwritten in part; if it is whole up to there, head -c {end} FILE writes it \
+                 without the rest"
+            )),
+        })
+    }
+}
+
+impl Read for Members {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while !self.has_ended && !out.is_empty() {
+            let count = self.member.read(out)?;
+            if count > 0 {
+                return Ok(count);
+            }
+            self.has_ended = !self.next_member()?;
+        }
+        Ok(0)
+    }
+}
+
+/// A decoder of one xz stream, or of the older LZMA under the same name.
+fn xz_decoder(stored: Slot) -> io::Result<liblzma::bufread::XzDecoder<Slot>> {
+    let stream = liblzma::stream::Stream::new_auto_decoder(u64::MAX, 0)?;
+    Ok(liblzma::bufread::XzDecoder::new_stream(stored, stream))
+}
+
 struct Decoded {
-    decoder: Box<dyn Read + Send>,
+    decoder: Members,
     state: Arc<Mutex<StoredState>>,
     path: Arc<str>,
     compression: Compression,
@@ -300,7 +545,7 @@ pub(crate) fn decode(
     }
     let state = Arc::new(Mutex::new(StoredState::default()));
     let eager = input.is_eager();
-    let (buffer, own) = (vec![0; buffer_bytes], state.clone());
+    let (buffer, own) = (vec![0; buffer_bytes.max(MAGIC_BYTES)], state.clone());
     let mut stored = Stored { input, buffer, at: 0, filled: 0, eager, state: own };
     // A compressed file of zero bytes holds zero bytes, as everywhere else.
     let (empty, window_bytes) = match stored.fill_buf() {
@@ -312,16 +557,8 @@ pub(crate) fn decode(
             });
         }
     };
-    let decoder: Box<dyn Read + Send> = match compression {
-        Compression::None => Box::new(stored),
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stored)),
-        Compression::Zstd => Box::new(
-            zstd::stream::read::Decoder::with_buffer(stored)
-                .map_err(|error| Error::io("decode", path.as_ref(), error))?,
-        ),
-        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(stored)),
-        Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(stored)),
-    };
+    let decoder = Members::new(stored, compression, path)
+        .map_err(|error| Error::io("decode", path.as_ref(), error))?;
     let path_shown = path.clone();
     let decoded =
         Decoded { decoder, state, path: path_shown, compression, window_bytes, empty, eager };
@@ -452,6 +689,169 @@ impl Drop for Ahead {
         self.blocks = None;
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use proptest::prelude::*;
+
+    use super::super::error::as_told;
+    use super::*;
+
+    const ALL: [Compression; 4] =
+        [Compression::Gzip, Compression::Zstd, Compression::Bzip2, Compression::Xz];
+
+    fn member(kind: Compression, text: &[u8]) -> Vec<u8> {
+        fn written(mut encoder: impl Write, text: &[u8]) {
+            encoder.write_all(text).unwrap();
+        }
+        let mut out = Vec::new();
+        match kind {
+            Compression::None => out.extend_from_slice(text),
+            Compression::Gzip => {
+                let level = flate2::Compression::fast();
+                written(flate2::write::GzEncoder::new(&mut out, level), text);
+            }
+            Compression::Zstd => {
+                let mut encoder = zstd::Encoder::new(&mut out, 1).unwrap();
+                encoder.include_checksum(true).unwrap();
+                written(encoder.auto_finish(), text);
+            }
+            Compression::Bzip2 => {
+                let level = bzip2::Compression::fast();
+                written(bzip2::write::BzEncoder::new(&mut out, level), text);
+            }
+            Compression::Xz => written(liblzma::write::XzEncoder::new(&mut out, 1), text),
+        }
+        out
+    }
+
+    /// Gives its bytes in pieces, as a pipe may.
+    struct Pieces {
+        bytes: Vec<u8>,
+        at: usize,
+        piece: usize,
+        is_eager: bool,
+    }
+
+    impl ByteInput for Pieces {
+        fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+            let piece = if self.is_eager { self.piece } else { out.len() };
+            let count = out.len().min(self.bytes.len() - self.at).min(piece);
+            out[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
+            self.at += count;
+            Ok(count)
+        }
+
+        fn is_eager(&self) -> bool {
+            self.is_eager
+        }
+    }
+
+    fn read_all(
+        kind: Compression,
+        bytes: &[u8],
+        buffer_bytes: usize,
+        piece: Option<usize>,
+    ) -> Result<Vec<u8>> {
+        let (is_eager, piece) = (piece.is_some(), piece.unwrap_or(0));
+        let input = Box::new(Pieces { bytes: bytes.to_vec(), at: 0, piece, is_eager });
+        let mut input = decode(input, kind, &"x".into(), buffer_bytes, Some(0))?;
+        let (mut all, mut out) = (Vec::new(), [0; 100]);
+        loop {
+            match input.read(&mut out)? {
+                0 => return Ok(all),
+                count => all.extend_from_slice(&out[..count]),
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_behind_the_last_member_are_padding_or_an_error() {
+        let text: Vec<u8> = (0..3000u32).flat_map(|n| (n * n).to_le_bytes()).collect();
+        for kind in ALL {
+            let one = member(kind, &text);
+            let zeros = |count: usize| [&one[..], &vec![0; count]].concat();
+            let with = |tail: &[u8]| [&one[..], tail].concat();
+            let is_xz = kind == Compression::Xz;
+            let name = kind.name();
+            let rows: Vec<(Vec<u8>, Result<usize, &str>)> = vec![
+                (vec![], Ok(0)),
+                (one.clone(), Ok(1)),
+                (with(&one), Ok(2)),
+                (with(&member(kind, b"")), Ok(1)),
+                (zeros(4), Ok(1)),
+                (zeros(512), Ok(1)),
+                (zeros(300_000), Ok(1)),
+                (zeros(1), if is_xz { Err("no multiple of four") } else { Ok(1) }),
+                (zeros(511), if is_xz { Err("no multiple of four") } else { Ok(1) }),
+                // Padding between streams is xz's alone.
+                ([zeros(8), one.clone()].concat(), if is_xz { Ok(2) } else { Err("data follows") }),
+                ([zeros(7), one.clone()].concat(), Err("data follows")),
+                (with(b"a,b\n1,2\n"), Err("other bytes follow: `a,b\\n1,2\\n`")),
+                (with(b"\n"), Err("other bytes follow: `\\n`")),
+                (with(&[0, 0, 0, 0, 9]), Err("other bytes follow: `\\t`")),
+                (with(&[0x1f, 0x8b, 0x07, 1, 2, 3]), Err("other bytes")),
+            ];
+            for (bytes, expected) in rows {
+                for (buffer, piece) in [(7, None), (1 << 18, None), (64, Some(1)), (64, Some(9))] {
+                    let found = read_all(kind, &bytes, buffer, piece);
+                    match (found, &expected) {
+                        (Ok(found), Ok(times)) => assert!(found == text.repeat(*times), "{name}"),
+                        (Err(error), Err(words)) => {
+                            let Error::Corrupt { offset: Some(offset), .. } = &error else {
+                                panic!("{name}: {error:?}")
+                            };
+                            assert_eq!(*offset, one.len() as u64, "{name}");
+                            let told = as_told(error);
+                            assert!(told.contains(words), "{name}: {told}");
+                            assert!(told.contains(&format!("head -c {}", one.len())), "{told}");
+                        }
+                        (found, expected) => panic!("{name}: {found:?} and not {expected:?}"),
+                    }
+                }
+            }
+            let other =
+                if kind == Compression::Gzip { Compression::Zstd } else { Compression::Gzip };
+            let error = read_all(kind, &with(&member(other, &text)), 1 << 18, None).unwrap_err();
+            let told = as_told(error);
+            assert!(told.contains(&format!("{} data follows", other.name())), "{told}");
+            // A further member that is cut off anywhere is no trailing bytes.
+            let two = with(&member(kind, b"some more text"));
+            for length in one.len() + 1..two.len() {
+                let told = as_told(read_all(kind, &two[..length], 64, None).unwrap_err());
+                assert!(told.contains("before its end mark"), "{name} {length}: {told}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn members_of_any_size_are_read_one_behind_the_other(
+            texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..6),
+            padding in 0..3usize,
+            buffer in 1..40usize,
+            piece in prop::option::of(1..20usize),
+        ) {
+            for kind in ALL {
+                let mut bytes: Vec<u8> = texts.iter().flat_map(|text| member(kind, text)).collect();
+                bytes.resize(bytes.len() + 4 * padding, 0);
+                let found = read_all(kind, &bytes, buffer, piece).unwrap();
+                prop_assert_eq!(found, texts.concat(), "{}", kind.name());
+            }
+        }
+
+        #[test]
+        fn hostile_bytes_behind_a_member_never_panic(tail in prop::collection::vec(any::<u8>(), 0..60)) {
+            for kind in ALL {
+                let _ = read_all(kind, &[member(kind, b"text"), tail.clone()].concat(), 16, None);
+            }
         }
     }
 }

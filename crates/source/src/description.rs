@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
@@ -39,6 +39,7 @@ use super::formats::{FileMetadata, Format, LogLines};
 use super::hidden::Hidden;
 use super::input::Identity;
 use super::opener::{NestedKind, Promoted, Promotion};
+use super::placed_counts::{FirstPlace, PlacedCounts};
 use super::program::Program;
 use super::program_files::ProgramFiles;
 use super::promote::Promote;
@@ -71,6 +72,9 @@ pub struct SourceDescription {
     named: Vec<String>,
     /// Per column, which of these shows its type.
     shown_by: Vec<Option<usize>>,
+    /// Per column, whether the user gave its type.
+    #[serde(default)]
+    declared: Vec<bool>,
     /// Which of these all must be like, where files may not differ.
     schema_file: Option<usize>,
     #[serde(with = "ipc")]
@@ -82,6 +86,9 @@ pub struct SourceDescription {
     promoted: Vec<Promoted>,
     /// Columns of text of which it is known whether they have few values.
     few: BTreeMap<usize, bool>,
+    /// The line that is likely to be the header, where another one is taken for it.
+    #[serde(default)]
+    likely_header: Option<u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -225,6 +232,29 @@ pub struct StatsDescription {
     start: Option<u64>,
     end: Option<u64>,
     refused: Vec<RefusedDescription>,
+    /// Keys that no column has, and how often there were further ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<CountDescription>,
+    #[serde(default)]
+    unknown_others: u64,
+    /// Values that became null because they are not of their column's type, by the column's name in `path`; and how many
+    /// there were in further columns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mismatches: Vec<CountDescription>,
+    #[serde(default)]
+    mismatch_others: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct CountDescription {
+    path: String,
+    within: Option<String>,
+    count: u64,
+    /// Place of the first one.
+    piece: usize,
+    offset: u64,
+    line: Option<u64>,
+    row: Option<u64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -310,6 +340,7 @@ impl Source {
             column_layouts: self.columns.layouts.clone(),
             named,
             shown_by,
+            declared: self.columns.declared.clone(),
             schema_file,
             schema: Arc::clone(&self.schema),
             hidden: Arc::new(Schema::new(self.hidden.clone())),
@@ -317,6 +348,7 @@ impl Source {
             promotions: promotions.collect(),
             promoted: self.promoted.clone(),
             few: self.few.lock().clone(),
+            likely_header: self.likely_header,
         })
     }
 
@@ -525,8 +557,10 @@ impl Reopener {
         let fields: Vec<FieldRef> = of.columns.fields().to_vec();
         let columns = Columns {
             clashes: vec![None; fields.len()],
+            declared: of.declared.clone(),
             shown_by: of.shown_by.iter().map(|named| place(*named)).collect(),
             schema_file: place(of.schema_file).unwrap_or(0),
+            is_sampled: false,
             layouts: of.column_layouts.clone(),
             layout_of,
             fields,
@@ -538,6 +572,8 @@ impl Reopener {
             log: self.log.clone(),
             notes: Vec::new(),
             marked: Vec::new(),
+            likely_header: of.likely_header,
+            refused_sample: None,
             files: opened,
             columns,
             origins: of.origins.clone(),
@@ -549,6 +585,7 @@ impl Reopener {
             asking: None,
             few: Mutex::new(of.few.clone()),
             long_records: LongRecords::default(),
+            known_keys: OnceLock::new(),
         })
     }
 
@@ -556,8 +593,9 @@ impl Reopener {
         let shown: Arc<str> = shown.into();
         let identity = Identity { device: 0, inode: 0, size: 0, modified_ns: 0 };
         let (place, name) = (FileLocation::Local(PathBuf::new()), Arc::clone(&shown));
+        let (spec, source) = (SourceSpec::default(), Arc::clone(&shown));
         let found = listing::ListedFile { place, name, shown, identity, keys: Vec::new() };
-        SourceFile::found(found, index, Compression::None, &SourceSpec::default(), &self.cancel)
+        SourceFile::found(found, index, Compression::None, &spec, &source, &self.cancel)
     }
 
     fn file(&self, index: usize, described: &FileDescription) -> Result<Arc<SourceFile>> {
@@ -575,7 +613,10 @@ impl Reopener {
         let shown: Arc<str> = described.shown.as_str().into();
         let (name, keys) = (Arc::clone(&shown), described.keys.clone());
         let found = listing::ListedFile { place: place.clone(), name, shown, identity, keys };
-        let file = SourceFile::found(found, index, described.compression, &self.spec, &self.cancel);
+        // The driver names the source.
+        let source = Arc::clone(&found.shown);
+        let compression = described.compression;
+        let file = SourceFile::found(found, index, compression, &self.spec, &source, &self.cancel);
         if described.is_told {
             let _ = file.told.set(described.compression);
         }
@@ -672,17 +713,31 @@ fn same_version(path: &std::path::Path, shown: &str, planned: Identity) -> Resul
 impl SplitStats {
     /// What was read, with the refused records, to be told to whoever planned the split.
     pub fn describe(self, split: &Split) -> StatsDescription {
-        let refused = self.refused.into_iter().map(|refused| {
-            let is_of = |piece: &Piece| piece.file.index == refused.file.index;
-            RefusedDescription {
-                piece: split.pieces.iter().position(is_of).unwrap_or(0),
-                offset: refused.offset,
-                line: refused.line,
-                row: refused.row,
-                fault: refused.fault,
-                record: String::from_utf8(refused.bytes).map_err(|error| digits(error.as_bytes())),
-                truncated: refused.truncated,
-            }
+        let piece = |file: &SourceFile| {
+            let is_of = |piece: &Piece| piece.file.index == file.index;
+            split.pieces.iter().position(is_of).unwrap_or(0)
+        };
+        let (unknown_others, mismatch_others) = (self.unknown.others, self.mismatches.others);
+        let describe = |counts: PlacedCounts| {
+            let counts = counts.counts.into_iter().map(|(path, found)| CountDescription {
+                path,
+                within: found.within.as_deref().map(str::to_owned),
+                count: found.count,
+                piece: piece(&found.first.file),
+                offset: found.first.offset,
+                line: found.first.line,
+                row: found.first.row,
+            });
+            counts.collect()
+        };
+        let refused = self.refused.into_iter().map(|refused| RefusedDescription {
+            piece: piece(&refused.file),
+            offset: refused.offset,
+            line: refused.line,
+            row: refused.row,
+            fault: refused.fault,
+            record: String::from_utf8(refused.bytes).map_err(|error| digits(error.as_bytes())),
+            truncated: refused.truncated,
         });
         StatsDescription {
             refused: refused.collect(),
@@ -691,6 +746,10 @@ impl SplitStats {
             rejected: self.rejected,
             start: self.start,
             end: self.end,
+            unknown: describe(self.unknown),
+            unknown_others,
+            mismatches: describe(self.mismatches),
+            mismatch_others,
         }
     }
 
@@ -699,11 +758,25 @@ impl SplitStats {
     /// # Errors
     /// [`Error::Internal`] where it is not of this split.
     pub fn described(of: StatsDescription, split: &Split) -> Result<Self> {
+        let other = || Error::Internal("a refused record is of another split".into());
+        let file = |piece: usize| {
+            let piece = split.pieces.get(piece).ok_or_else(other)?;
+            Ok::<_, Error>(Arc::clone(&piece.file))
+        };
+        let counts = |described: Vec<CountDescription>, others| {
+            let mut counts = PlacedCounts { others, ..PlacedCounts::default() };
+            for CountDescription { path, within, count, piece, offset, line, row } in described {
+                let first = FirstPlace { file: file(piece)?, offset, line, row };
+                let within = within.map(Arc::from);
+                counts.add(&path, within.as_ref(), count, |_| Some(first));
+            }
+            Ok::<_, Error>(counts)
+        };
+        let unknown = counts(of.unknown, of.unknown_others)?;
+        let mismatches = counts(of.mismatches, of.mismatch_others)?;
         let refused = of.refused.into_iter().map(|refused| {
-            let piece = split.pieces.get(refused.piece);
-            let other = || Error::Internal("a refused record is of another split".into());
             Ok(Refused {
-                file: Arc::clone(&piece.ok_or_else(other)?.file),
+                file: file(refused.piece)?,
                 offset: refused.offset,
                 line: refused.line,
                 row: refused.row,
@@ -722,6 +795,8 @@ impl SplitStats {
             rejected: of.rejected,
             start: of.start,
             end: of.end,
+            unknown,
+            mismatches,
         })
     }
 }

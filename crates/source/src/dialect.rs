@@ -23,6 +23,11 @@ pub struct TextOptions {
     pub escape: Option<u8>,
     /// Lines that start with this byte are skipped. Default: none.
     pub comment: Option<u8>,
+    /// Number of lines at the beginning of each file that are neither header nor records. Default: 0.
+    pub skip_lines: Option<u64>,
+    /// The line of each file that is its header, the first being 1; those above it are skipped. Excludes
+    /// `skip_lines`. Default: the first that is not skipped.
+    pub header_row: Option<u64>,
     /// Strings that mean null, besides the empty field. Default: none.
     pub nulls: Vec<String>,
     /// Whether the grammar of what is not read is checked too, in JSON. Default: false.
@@ -94,7 +99,32 @@ impl FromStr for Mismatch {
 }
 
 impl TextOptions {
-    /// Sets an option by its name, to what a text says: one character, or `true` or `false`.
+    /// The number of lines at the beginning of each file that are neither header nor records.
+    pub(crate) fn skipped_lines(&self) -> u64 {
+        let above_header = self.header_row.map(|row| row.saturating_sub(1));
+        self.skip_lines.or(above_header).unwrap_or(0)
+    }
+
+    /// Refuses numbers of lines that contradict one another or the header.
+    fn check_lines(&self) -> Result<()> {
+        match (self.skip_lines, self.header_row) {
+            (Some(_), Some(_)) => Err(Error::usage_hint(
+                "options `skip_lines` and `header_row` exclude each other",
+                "`header_row` N is `skip_lines` N - 1 of a file with a header",
+            )),
+            (_, Some(0)) => Err(Error::usage_hint(
+                "option `header_row` is 0, and the first line of a file is 1",
+                "leave it out, or say header = false of a file without a header (--header=false)",
+            )),
+            (_, Some(_)) if self.header == Some(false) => Err(Error::usage_hint(
+                "option `header_row` names the line of a header, and `header` says that there is none",
+                "`skip_lines` leaves out lines above the records of a file without a header",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets an option by its name, to what a text says: one character, a number, or `true` or `false`.
     ///
     /// # Errors
     /// [`Error::Usage`] where there is no such option, or the text is none of its values.
@@ -109,6 +139,7 @@ impl TextOptions {
                 _ => Err(refused("one ASCII character")),
             },
         };
+        let number = || value.parse().map_err(|_| refused("a number of lines"));
         match option {
             "header" => {
                 let is_there = value.to_ascii_lowercase().parse();
@@ -119,6 +150,8 @@ impl TextOptions {
             "quote" => self.quote = Some(Some(character()?)),
             "escape" => self.escape = Some(character()?),
             "comment" => self.comment = Some(character()?),
+            "skip_lines" => self.skip_lines = Some(number()?),
+            "header_row" => self.header_row = Some(number()?),
             "null" => self.nulls.push(value.to_owned()),
             "log_format" => {
                 log_format(value)?;
@@ -142,6 +175,8 @@ impl TextOptions {
             (self.quote.is_some(), "quote"),
             (self.escape.is_some(), "escape"),
             (self.comment.is_some(), "comment"),
+            (self.skip_lines.is_some(), "skip_lines"),
+            (self.header_row.is_some(), "header_row"),
         ] {
             if given && delimiter.is_none() {
                 return Err(Error::usage_hint(
@@ -151,6 +186,7 @@ impl TextOptions {
                 ));
             }
         }
+        self.check_lines()?;
         if !self.nulls.is_empty() && !nulls {
             return Err(Error::usage(format!(
                 "option `null` has no meaning for format `{format}`"
@@ -186,6 +222,7 @@ impl TextOptions {
             escape: self.escape,
             comment: self.comment,
             nulls: self.nulls.clone(),
+            checks_quotes: self.quote.is_none() && self.escape.is_none(),
         };
         let roles = [
             ("delimiter", Some(dialect.delimiter)),

@@ -2,7 +2,8 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use serde::{Deserialize, Serialize};
-use tidemill_text::{FaultKind, infer, values};
+use tidemill_text::canonical::is_canonical;
+use tidemill_text::{FaultKind, infer, sql_name, sql_type, values};
 
 use super::Format;
 use super::formats::LogLines;
@@ -29,14 +30,25 @@ impl Fault {
             (FaultKind::WrongType { expected: DataType::Timestamp(..), value }, Some(words), _) => {
                 format!("expected a time as `{words}`, found `{value}`")
             }
+            (FaultKind::StringValue { expected, value }, _, Some(other)) => format!(
+                "expected {} as in `{other}`, found a string `\"{value}\"`",
+                values::describe(expected)
+            ),
             (FaultKind::WrongType { expected, value }, _, Some(other)) => {
                 format!("expected {} as in `{other}`, found `{value}`", values::describe(expected))
             }
             _ => fault.to_string(),
         };
+        let reason = match of.invisible {
+            Some(invisible) => format!("{reason} ({})", invisible.description()),
+            None => reason,
+        };
         let is_json = of.format == Format::Json;
+        let is_nested_json = is_json && is_nested(fault.column.as_deref());
         let is_described = matches!(of.log, LogLines::Described(_));
         let hint = match &fault.kind {
+            _ if let Some(invisible) = of.invisible => Some(invisible.hint()),
+            FaultKind::Utf8 { .. } => Some(ENCODING_HINT.into()),
             FaultKind::WrongType { expected: DataType::Timestamp(..), .. } if words.is_some() => {
                 let column = fault.column.as_deref().unwrap_or_default();
                 Some(format!(
@@ -50,34 +62,61 @@ impl Fault {
                  line; --max-bad N or N% skips such lines, counts them and keeps a copy"
                     .into(),
             ),
-            FaultKind::WrongType { value, .. } => {
-                let column = fault.column.as_deref().unwrap_or_default();
-                Some(wrong_type_hint(column, value))
+            // A number beyond the range of a DOUBLE.
+            FaultKind::WrongType { expected: expected @ DataType::Float64, value }
+                if is_nested_json && values::accepts(value, expected) =>
+            {
+                Some(rounded_hint(fault.column.as_deref().unwrap_or_default(), true))
             }
+            FaultKind::WrongType { expected, value } => {
+                let column = fault.column.as_deref().unwrap_or_default();
+                Some(wrong_type_hint(column, expected, value))
+            }
+            FaultKind::StringValue { expected, .. } => {
+                Some(string_value_hint(fault.column.as_deref().unwrap_or_default(), expected))
+            }
+            FaultKind::Rounded { .. } => {
+                let column = fault.column.as_deref().unwrap_or_default();
+                Some(rounded_hint(column, is_nested_json))
+            }
+            FaultKind::LeadingNuls { .. } => Some(leading_nuls_hint()),
             FaultKind::FieldCount { .. } if of.may_be_comment => Some(
                 "if lines that begin with `#` are comments, say --comment '#' (job file: \
                  source.options, comment = \"#\")"
                     .into(),
             ),
+            FaultKind::FieldCount { .. } if let Some(line) = of.likely_header => {
+                Some(likely_header_hint(line))
+            }
             FaultKind::Unclosed if of.format.is_delimited() => Some(
                 "if quotes are plain text here, turn quoting off: --quote '' (job file: \
                  source.options, quote = false)"
+                    .into(),
+            ),
+            FaultKind::SwallowedLines { .. } => Some(
+                "if quotes are plain text here, turn quoting off: --quote '' (job file: source.options, quote = \
+                 false); if the field has line ends, say --quote '\"' (quote = \"\\\"\")"
+                    .into(),
+            ),
+            FaultKind::EscapedQuote => Some(
+                "if `\\\"` is a quote within the field, say --escape '\\' (job file: source.options, escape = \
+                 \"\\\\\"); if quotes are as they should be, say --quote '\"' (quote = \"\\\"\")"
                     .into(),
             ),
             FaultKind::Shape { .. } => Some(match &fault.column {
                 Some(_) => "a column has one shape in all records; leave it out of the query, or \
                             skip such records with --max-bad N or N%"
                     .into(),
-                None => "a file has one object per line, or one array of them; jq -c '.[]' makes \
+                None => "records are objects: one per line, one behind the other, or in an array; jq -c '.[]' makes \
                          lines of arrays"
                     .into(),
             }),
             FaultKind::Trailing if is_json => {
-                Some("each line holds one object and nothing else".into())
+                Some("behind an object there may be another one, a comma or the line end".into())
             }
             FaultKind::Ends(_) if is_json => Some(
-                "an object may not span lines; jq -c . writes one per line. In the last line of a \
-                 file: it is truncated"
+                "objects may span lines only where the first one of the file does; jq -c . writes one per line. In the \
+                 last record of a file: it is truncated"
                     .into(),
             ),
             FaultKind::NoMatch | FaultKind::Ends(_) | FaultKind::Trailing if is_described => Some(
@@ -100,16 +139,159 @@ pub(crate) struct Whence<'a> {
     pub(crate) other: Option<&'a str>,
     /// Whether it, or what was taken for its file's header, begins as comments do.
     pub(crate) may_be_comment: bool,
+    /// The line of the first file that is likely to be its header, where another one is taken for it.
+    pub(crate) likely_header: Option<u64>,
+    /// Bytes of the record that a terminal does not show and that are seldom meant.
+    pub(crate) invisible: Option<Invisible>,
 }
 
-fn wrong_type_hint(column: &str, value: &str) -> String {
-    let is = |data_type: &DataType| values::accepts(value, data_type);
+/// The hint for text in another encoding that no byte-order mark tells.
+pub(crate) const ENCODING_HINT: &str = "text is read as UTF-8; if it is in another encoding, such as WINDOWS-1252, convert it: iconv -f WINDOWS-1252 -t \
+     UTF-8 FILE, or read it so: --source-exec iconv --source-exec -f --source-exec WINDOWS-1252 (job file: \
+     source.exec = [\"iconv\", \"-f\", \"WINDOWS-1252\"])";
+
+/// Bytes of a malformed record that a terminal does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Invisible {
+    /// The byte 0x1A by which DOS ends a text.
+    DosEnd,
+    /// A byte-order mark, as files have it that begin within another one.
+    Mark,
+}
+
+impl Invisible {
+    /// The first of them that a record has.
+    pub(crate) fn of(record: &[u8]) -> Option<Self> {
+        if record.trim_ascii().ends_with(b"\x1a") {
+            return Some(Invisible::DosEnd);
+        }
+        memchr::memmem::find(record, b"\xef\xbb\xbf").map(|_| Invisible::Mark)
+    }
+
+    fn description(self) -> &'static str {
+        match self {
+            Invisible::DosEnd => "the record ends with the byte 0x1A, which ends a file in DOS",
+            Invisible::Mark => {
+                "the record has a byte-order mark, which belongs at the beginning of a file"
+            }
+        }
+    }
+
+    fn hint(self) -> String {
+        let (program, script) = match self {
+            Invisible::DosEnd => ("tr -d", r"\032"),
+            Invisible::Mark => ("sed", r"s/\xef\xbb\xbf//g"),
+        };
+        let words: Vec<&str> = program.split(' ').chain([script]).collect();
+        let flags: Vec<String> =
+            words.iter().map(|word| format!("--source-exec '{word}'")).collect();
+        format!(
+            "read the file without it: {}; --max-bad N or N% skips such records, counts them and keeps a copy",
+            flags.join(" ")
+        )
+    }
+}
+
+/// Returns whether the path of a column leads into it.
+fn is_nested(path: Option<&str>) -> bool {
+    path.is_some_and(|path| path.contains(['.', '[']))
+}
+
+/// The column that a path begins with.
+fn top_level(path: &str) -> &str {
+    path.split(['.', '[']).next().unwrap_or(path)
+}
+
+/// Returns the hint for a file whose header is likely to be line `line`.
+pub(crate) fn likely_header_hint(line: u64) -> String {
+    format!(
+        "if line {line} is the header, below titles, say --header-row {line} (job file: source.options, \
+         header_row = {line})"
+    )
+}
+
+/// Returns the hint for a time without a zone in an inferred column of a zone.
+fn zoneless_time_hint(column: &str, expected: &DataType) -> String {
+    let as_utc = match is_nested(Some(column)) {
+        true => String::new(),
+        false => format!("--schema '{column} {}' reads such times as UTC, ", sql_type(expected)),
+    };
+    format!(
+        "{as_utc}--schema '{} TEXT' keeps the column as it is written; --max-bad N or N% skips such records, counts \
+         them and keeps a copy",
+        top_level(column)
+    )
+}
+
+/// Returns the hint for a record that begins with NUL bytes.
+pub(crate) fn leading_nuls_hint() -> String {
+    format!("{}; --max-bad N or N% skips such records, counts them and keeps a copy", holed_file_hint())
+}
+
+/// Returns the hint for a file whose header, or every record, begins with NUL bytes.
+pub(crate) fn holed_file_hint() -> String {
+    let words = ["tr", "-d", "\\000"].map(|word| format!("--source-exec '{word}'"));
+    format!(
+        "a power failure leaves such a hole, within records or between them, and so does a log that is truncated while \
+         it is written (copytruncate); {} reads a file without NUL bytes",
+        words.join(" ")
+    )
+}
+
+/// Returns the hint for an integer that an inferred DOUBLE would round.
+fn rounded_hint(path: &str, is_nested: bool) -> String {
+    let skip = "--max-bad N or N% skips such records, counts them and keeps a copy";
+    if is_nested {
+        let column = sql_name(top_level(path));
+        return format!("--schema '{column} TEXT' reads the column as it is written; {skip}");
+    }
+    let column = sql_name(path);
+    format!(
+        "--schema '{column} DECIMAL(38, 6)' keeps all digits of numbers with up to six behind the point, --schema \
+         '{column} TEXT' those of any, --schema '{column} DOUBLE' rounds them; {skip}"
+    )
+}
+
+/// Returns the hint for a JSON string that holds a number or a Boolean in a column without strings in its sample.
+fn string_value_hint(path: &str, expected: &DataType) -> String {
+    let skip = "--max-bad N or N% skips such records, counts them and keeps a copy";
+    if is_nested(Some(path)) {
+        let column = sql_name(top_level(path));
+        return format!(
+            "--schema '{column} TEXT' reads the values of the column as they are written; {skip}"
+        );
+    }
+    let (column, data_type) = (sql_name(path), sql_type(expected));
+    format!(
+        "--schema '{column} TEXT' keeps such values as they are written, --schema '{column} {data_type}' reads \
+         strings as values of that type, too; {skip}"
+    )
+}
+
+fn wrong_type_hint(column: &str, expected: &DataType, value: &str) -> String {
+    let is = |data_type: &DataType| {
+        values::accepts(value, data_type) && is_canonical(value.as_bytes(), data_type)
+    };
+    if values::accepts(value, expected) && !is_canonical(value.as_bytes(), expected) {
+        let kind = match expected {
+            DataType::Timestamp(_, _) => return zoneless_time_hint(column, expected),
+            DataType::Time64(_) => "times of day",
+            _ => "numbers",
+        };
+        let name = sql_type(expected);
+        return format!(
+            "--schema '{column} TEXT' keeps such values as they are written, --schema '{column} \
+             {name}' reads them as {kind}; --max-bad N or N% skips such records, counts them \
+             and keeps a copy"
+        );
+    }
     let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
-    let fitting = if is(&DataType::Float64) {
+    // The type must take the values before this one, too.
+    let fitting = if expected.is_numeric() && is(&DataType::Float64) {
         "DOUBLE"
-    } else if is(&DataType::Timestamp(TimeUnit::Nanosecond, None)) {
+    } else if expected.is_temporal() && is(&DataType::Timestamp(TimeUnit::Nanosecond, None)) {
         "TIMESTAMP"
-    } else if is(&utc) {
+    } else if expected.is_temporal() && is(&utc) {
         "TIMESTAMP WITH TIME ZONE"
     } else {
         "TEXT"

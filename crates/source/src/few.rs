@@ -27,7 +27,7 @@ pub(super) fn has_few_values(source: &Arc<Source>, column: usize) -> bool {
     if !is_here || !source.can_be_cut(file) {
         return false;
     }
-    // An array of JSON is read from its beginning to its end, which is not reached.
+    // JSON that is not one object per line is read from its beginning to its end, which is not reached.
     let is_whole = source.format.text().map(|format| format.is_whole(file, &file.watch()));
     let Some(Ok(is_whole)) = is_whole else { return false };
     let end = if is_whole { file.size() } else { file.size().min(BYTES_MAX) };

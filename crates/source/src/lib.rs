@@ -44,13 +44,13 @@ use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidemill_text::syslog::Framing;
-use tidemill_text::{cut, values};
+use tidemill_text::{KnownKeys, cut, values};
 
 use blocks::Ends;
 use columns::Columns;
 use formats::FileMetadata;
 use formats::LogLines;
-use formats::delimited::{MarkedColumn, said_of_marked};
+use formats::delimited::{MarkedColumn, RefusedSample, said_of_marked};
 pub use formats::rowfile::BlockStatistics;
 use opener::{Promoted, Promotion};
 pub use stored::from_rowfile;
@@ -79,11 +79,13 @@ pub mod formats;
 mod hidden;
 mod input;
 mod listing;
+mod log_names;
 mod magic;
 mod open;
 mod opener;
 mod options;
 mod patience;
+mod placed_counts;
 pub mod program;
 pub mod program_files;
 pub mod projection;
@@ -115,7 +117,7 @@ pub use formats::{Format, Given};
 pub use hidden::Hidden;
 pub use input::{Identity, standard_input};
 pub use listing::partition_keys;
-pub use listing::{files_of, is_left_out};
+pub use listing::{files_of, is_left_out, list_files};
 pub use magic::compression_told;
 pub use options::ReadOptions;
 pub use patience::{LeftOut, Patience};
@@ -207,12 +209,18 @@ pub struct SourceFile {
     metadata: OnceLock<Arc<dyn FileMetadata>>,
     /// Whether its whole blocks are read if it is damaged.
     recover: bool,
+    /// Number of lines at its beginning that are neither header nor records.
+    skip_lines: u64,
+    /// Offset of its header, or of its first record, in its decoded bytes, once it is known.
+    records_at: OnceLock<u64>,
     /// Where that was asked, whether it can be read now.
     answers: OnceLock<bool>,
     /// Why it is not read, if it is left out.
     left_out: OnceLock<patience::Reason>,
     /// The run's.
     cancel: Cancel,
+    /// The path, URL or pattern of its source.
+    source: Arc<str>,
 }
 
 impl SourceFile {
@@ -222,6 +230,7 @@ impl SourceFile {
         index: usize,
         compression: Compression,
         spec: &SourceSpec,
+        source: &Arc<str>,
         cancel: &Cancel,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -236,9 +245,12 @@ impl SourceFile {
             lines: Mutex::default(),
             metadata: OnceLock::new(),
             recover: spec.recover,
+            skip_lines: spec.options.skipped_lines(),
+            records_at: OnceLock::new(),
             answers: OnceLock::new(),
             left_out: OnceLock::new(),
             cancel: cancel.clone(),
+            source: Arc::clone(source),
         })
     }
 
@@ -330,9 +342,12 @@ impl SourceFile {
             lines: Mutex::default(),
             metadata: OnceLock::new(),
             recover: self.recover,
+            skip_lines: self.skip_lines,
+            records_at: self.records_at.clone(),
             answers: self.answers.clone(),
             left_out: self.left_out.clone(),
             cancel: self.cancel.clone(),
+            source: Arc::clone(&self.source),
         }
     }
 
@@ -443,6 +458,10 @@ pub struct Source {
     notes: Vec<String>,
     /// Columns that would have another type but for a few words.
     marked: Vec<MarkedColumn>,
+    /// The line of the first file that is likely to be its header, where another one is taken for it.
+    likely_header: Option<u64>,
+    /// Set where all records of the sample are malformed, so that they show no types.
+    refused_sample: Option<RefusedSample>,
     files: Vec<Arc<SourceFile>>,
     /// The files' own columns, all of them, and where they are in each file.
     columns: Columns,
@@ -460,6 +479,8 @@ pub struct Source {
     /// Which columns of texts have few values, as far as that was asked.
     few: Mutex<BTreeMap<usize, bool>>,
     long_records: starts::LongRecords,
+    /// The keys of its columns, once a reader has asked.
+    known_keys: OnceLock<Arc<KnownKeys>>,
 }
 
 impl std::fmt::Debug for Source {
@@ -676,8 +697,28 @@ impl Source {
         self.format.text().map_or(0, |format| format.blank_before(record))
     }
 
+    /// The keys of all columns of the files, where records have keys. A column whose type the user gave has what its
+    /// type says, and is not looked into.
+    fn known_keys(&self) -> Option<Arc<KnownKeys>> {
+        let has_keys = self.format.text().is_some_and(formats::TextFormat::has_keys);
+        let known = || {
+            let is_open = |index| self.columns.is_inferred(index);
+            Arc::new(KnownKeys::new(&self.columns.fields, is_open))
+        };
+        has_keys.then(|| Arc::clone(self.known_keys.get_or_init(known)))
+    }
+
+    /// Returns whether columns are the keys of a sample of the records: others may have more.
+    pub fn is_sampled(&self) -> bool {
+        self.columns.is_sampled
+    }
+
     fn ends(&self) -> Ends {
-        if self.is_counted() { Ends::Counts } else { self.grammar().into() }
+        match self.format.text() {
+            _ if self.is_counted() => Ends::Counts,
+            Some(format) if format.is_sequence() => Ends::Json,
+            _ => self.grammar().into(),
+        }
     }
 
     fn grammar(&self) -> cut::Grammar {
@@ -805,6 +846,23 @@ impl Source {
         said_of_marked(self.marked.iter().filter(|column| is_read(&column.name)))
     }
 
+    /// Returns the hint for a first file whose header is likely to be further down, for errors about columns that
+    /// there are not.
+    pub fn header_hint(&self) -> Option<String> {
+        let (file, line) = (self.files.first()?, self.likely_header?);
+        Some(format!("`{}`: {}", file.shown, fault::likely_header_hint(line)))
+    }
+
+    /// Returns the message and the hint for a source of which all sampled records are malformed, for errors about the
+    /// types of columns: no value showed that of one that is named and not declared.
+    pub fn refused_sample(&self, is_named: impl Fn(&str) -> bool) -> Option<(String, String)> {
+        let refused = self.refused_sample.as_ref()?;
+        let columns = self.columns.fields.iter().zip(&self.columns.declared);
+        let mut undeclared = columns.filter(|(_, is_declared)| !**is_declared);
+        let (column, _) = undeclared.find(|(field, _)| is_named(field.name()))?;
+        Some(refused.explain(column.name()))
+    }
+
     /// Whether a delimited record, or what was taken for its header, begins as comments mostly do,
     /// where nobody has said that there are any.
     pub(crate) fn may_have_comments(&self, record: &[u8]) -> bool {
@@ -831,7 +889,11 @@ impl Source {
 
     /// A header of numbers alone, where nobody has said that there is one.
     fn odd_header(&self) -> Option<String> {
-        let is_said = self.spec.options.header.is_some() || self.spec.schema.is_some();
+        let options = &self.spec.options;
+        let is_said = options.header.is_some()
+            || options.header_row.is_some()
+            || self.likely_header.is_some()
+            || self.spec.schema.is_some();
         let fields = &self.columns.fields;
         let is_number = |name: &str| {
             let name = name.trim();

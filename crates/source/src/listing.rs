@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use object_store::ObjectMeta;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::redact::shown;
@@ -33,6 +33,7 @@ use tidemill_remote::pattern::{
 use tidemill_remote::reader::SAMPLE_BYTES;
 use tidemill_remote::s3::{Bucket, End};
 use tidemill_remote::wait;
+use tidemill_text::canonical::is_canonical;
 use tidemill_text::values;
 
 use super::confined;
@@ -67,8 +68,8 @@ pub fn is_left_out(name: &str) -> bool {
     name.starts_with('.') || BOOKS.contains(&name)
 }
 
-/// Lists the files that a source's URLs mean; never an empty list. A file that two of them mean
-/// is there once.
+/// Lists the files that a source's URLs mean; never an empty list. A file that is named twice is there
+/// twice; one that patterns or folders find again is there once.
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`] and [`Error::Remote`], each naming the
@@ -87,10 +88,33 @@ pub(crate) fn list(
         for url in &spec.more {
             cancel.check()?;
             let more = list_one(url, spec, cancel, asking)?.into_iter();
-            found.extend(more.filter(|file| seen.insert(file.shown.clone())));
+            found.extend(
+                more.filter(|file| seen.insert(file.shown.clone()) || *file.shown == **url),
+            );
         }
     }
     same_keys(found)
+}
+
+/// Returns the paths and URLs of all files that a source's URLs mean, as the `filename` column shows them: each once, sorted by
+/// their bytes. No file at all is an empty list.
+///
+/// # Errors
+/// As [`list`], but for [`Error::NotFound`].
+pub fn list_files(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Arc<str>>> {
+    confined::check(spec, cancel)?;
+    let mut files = Vec::new();
+    for url in spec.urls() {
+        cancel.check()?;
+        match list_one(url, spec, cancel, None) {
+            Ok(found) => files.extend(found.into_iter().map(|file| file.shown)),
+            Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    files.sort_unstable();
+    files.dedup();
+    Ok(files)
 }
 
 /// The files that one of a source's URLs means: path or URL, bytes, and the path below the folder
@@ -658,22 +682,27 @@ fn unescape(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The columns that `key=value` folders give: Int64 or Date32 where every value is one.
+/// The columns that `key=value` folders give: Int64, Date32 or Time64(µs) where every value is one and its
+/// spelling is [`canonical`](tidemill_text::canonical); text elsewhere.
 pub(crate) fn key_fields(found: &[ListedFile]) -> Vec<Field> {
     let Some(first) = found.first() else { return Vec::new() };
     let is_all = |index: usize, data_type: &DataType| {
         let mut values = found.iter().filter_map(|file| file.keys[index].1.as_deref()).peekable();
-        values.peek().is_some() && values.all(|value| values::accepts(value, data_type))
+        values.peek().is_some()
+            && values.all(|value| {
+                values::accepts(value, data_type) && is_canonical(value.as_bytes(), data_type)
+            })
     };
     first
         .keys
         .iter()
         .enumerate()
         .map(|(index, (name, _))| {
-            let data_type = [DataType::Int64, DataType::Date32]
-                .into_iter()
-                .find(|data_type| is_all(index, data_type))
-                .unwrap_or(DataType::Utf8View);
+            let data_type =
+                [DataType::Int64, DataType::Date32, DataType::Time64(TimeUnit::Microsecond)]
+                    .into_iter()
+                    .find(|data_type| is_all(index, data_type))
+                    .unwrap_or(DataType::Utf8View);
             Field::new(name, data_type, true)
         })
         .collect()

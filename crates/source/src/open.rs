@@ -1,7 +1,7 @@
 //! Opening a source: from what the user said to files, format, columns and their types.
 
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
@@ -16,8 +16,8 @@ use super::confined;
 use super::dialect::{Dialect, TextOptions};
 use super::error::{Error, Result};
 use super::formats::batches;
-use super::formats::delimited::MarkedColumn;
-use super::formats::{Format, Given, LogLines, TextFormat};
+use super::formats::delimited::{MarkedColumn, RefusedSample};
+use super::formats::{Format, Given, LogLines};
 use super::hidden::Hidden;
 #[cfg(target_os = "linux")]
 use super::input::in_steps;
@@ -26,7 +26,6 @@ use super::patience::{Asking, LeftOut};
 use super::promote::promote;
 use super::sample::Sample;
 use super::starts::LongRecords;
-use super::stream::{Opened, as_it_is};
 use super::unify::can_be_read_as;
 use super::{FileLocation, Origin, Pending, Source, SourceFile, SourceSpec, hidden, listing, told};
 
@@ -180,6 +179,7 @@ fn open_files(
         }
         own.schema = (!left.is_empty()).then(|| Arc::new(Schema::new(left)));
     }
+    let source_name: Arc<str> = shown(&spec.url).into();
     let files: Vec<Arc<SourceFile>> = found
         .into_iter()
         .enumerate()
@@ -188,7 +188,7 @@ fn open_files(
                 format if format.is_typed() => Compression::None,
                 _ => Compression::strip_suffix(&found.name).1,
             };
-            SourceFile::found(found, index, compression, spec, cancel)
+            SourceFile::found(found, index, compression, spec, &source_name, cancel)
         })
         .collect();
     refuse_encoded(&files, format)?;
@@ -219,13 +219,14 @@ fn of_logs(
     asking: Option<Arc<Asking>>,
 ) -> Result<Format> {
     let format = Format::Lines;
+    let source_name: Arc<str> = shown(&spec.url).into();
     let files: Vec<Arc<SourceFile>> = found
         .iter()
         .cloned()
         .enumerate()
         .map(|(index, found)| {
             let compression = Compression::strip_suffix(&found.name).1;
-            SourceFile::found(found, index, compression, spec, cancel)
+            SourceFile::found(found, index, compression, spec, &source_name, cancel)
         })
         .collect();
     refuse_encoded(&files, format)?;
@@ -376,6 +377,7 @@ fn only_file(
     cancel: &Cancel,
 ) -> Arc<SourceFile> {
     let shown: Arc<str> = shown.into();
+    let source = Arc::clone(&shown);
     let found = listing::ListedFile {
         place,
         name: Arc::clone(&shown),
@@ -384,8 +386,9 @@ fn only_file(
         keys: Vec::new(),
     };
     // A program gives what is read here, and does not take it.
-    let spec = SourceSpec { recover: spec.recover, ..SourceSpec::default() };
-    SourceFile::found(found, 0, compression, &spec, cancel)
+    let (recover, options) = (spec.recover, spec.options.clone());
+    let spec = SourceSpec { recover, options, ..SourceSpec::default() };
+    SourceFile::found(found, 0, compression, &spec, &source, cancel)
 }
 
 /// Rows that are in memory already.
@@ -661,6 +664,8 @@ struct Written {
     log: LogLines,
     notes: Vec<String>,
     marked: Vec<MarkedColumn>,
+    likely_header: Option<u64>,
+    refused_sample: Option<RefusedSample>,
 }
 
 impl Written {
@@ -670,6 +675,8 @@ impl Written {
             log: sample.log,
             notes: sample.notes,
             marked: sample.marked,
+            likely_header: sample.likely_header,
+            refused_sample: sample.refused,
         }
     }
 }
@@ -677,7 +684,7 @@ impl Written {
 fn source(
     spec: &SourceSpec,
     format: Format,
-    Written { dialect, log, notes, marked }: Written,
+    Written { dialect, log, notes, marked, likely_header, refused_sample }: Written,
     files: Vec<Arc<SourceFile>>,
     columns: Columns,
     key_fields: Vec<Field>,
@@ -702,6 +709,8 @@ fn source(
         log,
         notes,
         marked,
+        likely_header,
+        refused_sample,
         files,
         columns,
         origins,
@@ -713,6 +722,7 @@ fn source(
         asking: None,
         few: Mutex::default(),
         long_records: LongRecords::default(),
+        known_keys: OnceLock::new(),
     })
 }
 
@@ -724,9 +734,8 @@ fn sample<'a>(
     watch: Watch,
     stdin: Option<Box<dyn ByteInput>>,
 ) -> Sample<'a> {
-    let opened = format.text().map_or(as_it_is as Opened, TextFormat::opened);
     let has_header = format.is_delimited() && dialect.header;
-    Sample::new(files, opened, dialect, has_header, watch, stdin)
+    Sample::new(files, dialect, has_header, watch, stdin)
 }
 
 fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result<Columns> {
@@ -753,6 +762,9 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
     }
     let layouts = spec.layouts.unwrap_or_default();
     let mut columns = typed.columns(sample.files, layouts, &mut sample.stdin)?;
+    // The files of a source mostly have the same columns, so one note is enough.
+    let note = sample.files.iter().find_map(|file| file.metadata()?.note());
+    sample.notes.extend(note.map(str::to_owned));
     if let Some(wanted) = &spec.schema {
         check_types(&columns, wanted, format, sample.files)?;
         columns.override_types(wanted)?;

@@ -11,7 +11,9 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use serde::{Deserialize, Serialize};
 use tidemill_rowfile as rowfile;
 use tidemill_text::json::JsonDecoder;
-use tidemill_text::{Bad, Decode, Decoded, Options, shown};
+use tidemill_text::{
+    Bad, ColumnMismatches, Decode, Decoded, KnownKeys, Options, UnknownKey, shown,
+};
 
 use super::dialect::Mismatch;
 use super::error::{Error, Result};
@@ -126,6 +128,19 @@ pub(super) struct Opener {
     wanted: Vec<String>,
     lines: Vec<u8>,
     out: Decoded,
+    /// Keys of the records that were opened last that no column has.
+    unknown: Vec<UnknownKey>,
+    unknown_others: u64,
+    /// Their values that became null because they are not of their field's type.
+    mismatches: Vec<ColumnMismatches>,
+}
+
+/// Occurrences of a key that no column has, or of mismatches of a field, in promoted records.
+pub(super) struct CountOfRows {
+    pub(super) path: String,
+    pub(super) count: u64,
+    /// The row of the first, the column's first being 0.
+    pub(super) row: usize,
 }
 
 impl Opener {
@@ -144,13 +159,16 @@ impl Opener {
             NestedKind::Rows => How::Rows(None),
             NestedKind::Json => {
                 let fields = promotion.fields.iter().filter(|it| wanted.contains(it.name()));
+                let fields: Vec<FieldRef> = fields.cloned().collect();
                 let options = Options {
                     batch_rows,
+                    inferred: (0..fields.len()).collect(),
+                    known: Some(Arc::new(KnownKeys::new(&promotion.fields, |_| true))),
                     mismatch_is_null: source.spec.options.mismatch == Some(Mismatch::Null),
                     strict: source.spec.options.strict.unwrap_or(false),
                     ..Options::default()
                 };
-                let decoder = JsonDecoder::new(fields.cloned().collect(), &[], options);
+                let decoder = JsonDecoder::new(fields, &[], options);
                 How::Json(Box::new(decoder.map_err(|field| {
                     Error::Internal(format!("`{}` cannot be read from JSON", field.name()))
                 })?))
@@ -169,7 +187,8 @@ impl Opener {
             }
         };
         let (name, wanted) = (promotion.name.clone(), wanted.to_vec());
-        Ok(Opener { name, hint, how, wanted, lines, out })
+        let (unknown, unknown_others, mismatches) = (Vec::new(), 0, Vec::new());
+        Ok(Opener { name, hint, how, wanted, lines, out, unknown, unknown_others, mismatches })
     }
 
     /// Whether its values may turn out to be no records.
@@ -225,11 +244,54 @@ impl Opener {
                 batch.num_rows()
             )));
         }
+        self.unknown.append(&mut self.out.unknown);
+        self.unknown_others += self.out.unknown_others;
+        self.mismatches.append(&mut self.out.mismatches);
         self.out.clear();
         let columns = batch.columns().to_vec();
         let fields = schema.fields().clone();
         let records = StructArray::try_new_with_length(fields, columns, None, values.len())?;
         Ok(Opened::Records(records))
+    }
+
+    /// Gives out the keys that no column has, of the records that were opened last, and how often there were further
+    /// ones.
+    pub(super) fn take_unknown(&mut self) -> (Vec<CountOfRows>, u64) {
+        let lines = &self.lines;
+        let keys = self.unknown.drain(..).map(|key| CountOfRows {
+            path: format!("{}.{}", self.name, key.path),
+            count: key.count,
+            row: row_at(lines, key.at),
+        });
+        (keys.collect(), std::mem::take(&mut self.unknown_others))
+    }
+
+    /// Gives out how many values became null because they are not of their field's type, of the records that were opened
+    /// last.
+    pub(super) fn take_mismatches(&mut self) -> Vec<CountOfRows> {
+        let How::Json(decoder) = &self.how else { return Vec::new() };
+        let (schema, lines) = (decoder.schema(), &self.lines);
+        let fields = self.mismatches.drain(..).filter_map(|found| {
+            let field = schema.fields().get(found.column)?;
+            Some(CountOfRows {
+                path: format!("{}.{}", self.name, field.name()),
+                count: found.count,
+                row: row_at(lines, found.at),
+            })
+        });
+        fields.collect()
+    }
+
+    /// Forgets what was counted of the records that were opened last.
+    pub(super) fn forget_counts(&mut self) {
+        self.unknown.clear();
+        self.unknown_others = 0;
+        self.mismatches.clear();
+    }
+
+    /// The column whose records it opens.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// A value of the batch that was opened last.
@@ -250,6 +312,11 @@ impl Opener {
             hint: Some(self.hint.into()),
         }
     }
+}
+
+/// Returns the row whose line holds the byte at `at`.
+fn row_at(lines: &[u8], at: usize) -> usize {
+    memchr::memchr_iter(b'\n', &lines[..at.min(lines.len())]).count()
 }
 
 /// Which values are no records, each value being a line.

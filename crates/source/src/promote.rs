@@ -75,6 +75,12 @@ pub(super) fn promote(source: Source, wanted: &[Promote]) -> Result<Source> {
                     format!("did you mean `{nearest}`?"),
                 ));
             }
+            if promote.column.contains(',') {
+                return Err(Error::usage_hint(
+                    format!("no file has a column `{}` to promote", promote.column),
+                    "several columns are a list: promote = ['geo', 'dev']",
+                ));
+            }
             continue;
         };
         if promotions.iter().any(|(other, _)| other.name == promote.column) {

@@ -21,23 +21,24 @@ use arrow::record_batch::RecordBatch;
 use tidemill_base::coverage::human_bytes;
 use tidemill_remote::Course;
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
-use tidemill_text::{Bad, Decode, Decoded, FaultKind, Options};
+use tidemill_text::{Bad, ColumnMismatches, Decode, Decoded, FaultKind, Options, UnknownKey};
 
 use super::assembly::Assembly;
-use super::blocks::{Block, Blocks, record_too_large};
+use super::blocks::{Block, Blocks, Ends};
 use super::columns::{Layouts, SAME_HINT};
 use super::dialect::Mismatch;
 use super::error::{Error, Result};
-use super::fault::{Fault, Whence};
+use super::fault::{Fault, Invisible, Whence};
 use super::formats::{Decoding, PieceReader, Reading, TextFormat};
 use super::hidden::{self, Numbering};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
-use super::opener::{BadValue, Opened, Opener};
+use super::opener::{BadValue, CountOfRows, Opened, Opener};
 use super::options::ReadOptions;
+use super::placed_counts::{FirstPlace, PlacedCounts};
 use super::reject::{KEPT_BYTES_MAX, Refused, Rejects};
-use super::sample::{column_names, no_header};
+use super::sample::{column_names, fault_hint, no_header};
 use super::starts::find_starts;
-use super::stream::{Extent, stream};
+use super::stream::{Extent, records_at, stream};
 use super::{FileLocation, Piece, Source, SourceFile, Split};
 
 /// What a reader has read.
@@ -54,15 +55,22 @@ pub struct SplitStats {
     /// The first record start at or behind the split's end; none before the end is reached.
     pub end: Option<u64>,
     pub(super) refused: Vec<Refused>,
+    /// Keys that no column has.
+    pub(super) unknown: PlacedCounts,
+    /// Values that became null because they are not of their column's type.
+    pub(super) mismatches: PlacedCounts,
 }
 
 impl SplitStats {
-    /// Counts the refused records: to be called once per split, when its rows are taken.
+    /// Counts the refused records, the keys that no column has and the values that became null because they are not of
+    /// their column's type: to be called once per split, when its rows are taken.
     ///
     /// # Errors
     /// [`Error::BadRecords`] when there are more than allowed; [`Error::Io`] if a copy cannot
     /// be written.
     pub fn accept(&mut self, rejects: &Rejects) -> Result<()> {
+        rejects.add_unknown(std::mem::take(&mut self.unknown));
+        rejects.add_mismatches(std::mem::take(&mut self.mismatches));
         rejects.add(std::mem::take(&mut self.refused))
     }
 
@@ -153,6 +161,15 @@ struct Current {
     body: Body,
     /// Where records of text are numbered.
     numbering: Option<Numbering>,
+}
+
+/// The place of a row of a batch in its file.
+struct RowPlace {
+    offset: u64,
+    line: Option<u64>,
+    row: Option<u64>,
+    /// A record of a block of text.
+    record: Option<(Block, Range<usize>)>,
 }
 
 enum Body {
@@ -372,6 +389,9 @@ impl SplitReader {
             return Err(Error::Internal(format!("{} is not text", self.source.format)));
         };
         let text = &self.source.spec.options;
+        let mismatch_is_null = text.mismatch == Some(Mismatch::Null);
+        // Mismatches are counted in all rows, whatever a query's conditions keep and where they are checked.
+        let predicates = if mismatch_is_null { Vec::new() } else { found.predicates.clone() };
         let decoder = format.decoder(Decoding {
             dialect: &self.source.dialect,
             log: &self.source.log,
@@ -381,9 +401,11 @@ impl SplitReader {
             framing: text.framing.unwrap_or_default(),
             options: Options {
                 batch_rows: self.options.batch_rows,
-                predicates: found.predicates.clone(),
+                predicates,
+                inferred: found.inferred.clone(),
+                known: self.source.known_keys(),
                 strict: text.strict.unwrap_or(false),
-                mismatch_is_null: text.mismatch == Some(Mismatch::Null),
+                mismatch_is_null,
             },
         });
         decoder.map_err(|field| {
@@ -416,7 +438,12 @@ impl SplitReader {
         if self.decoder.is_none() || format.depends_on_file() {
             self.decoder = Some(self.new_decoder(file)?);
         }
-        let ends = self.source.ends();
+        // A file that was cut has a record per line.
+        let ends = match self.source.ends() {
+            Ends::Json if !piece.is_whole_file() => self.source.grammar().into(),
+            ends => ends,
+        };
+        let has_header = self.source.format.is_delimited() && self.source.dialect.header;
         // That it can be cut was believed of what is elsewhere, where there is a deadline.
         let is_believed =
             self.source.asking.is_some() && !file.is_local() && !piece.is_whole_file();
@@ -426,10 +453,19 @@ impl SplitReader {
             }
             let stdin = self.standard_input(file, &watch)?;
             let extent = Extent::Until(piece.range.end);
-            let (blocks, open) = stream(file, stdin, format.opened(), ends, watch, extent)?;
+            let (blocks, open) = stream(file, stdin, ends, watch, extent)?;
             self.stats.start.get_or_insert(0);
-            let header = self.source.format.is_delimited() && self.source.dialect.header;
-            return Ok(Body::Text { blocks, open, header });
+            // Lines that are skipped may go on behind the split's end, and the header behind them.
+            let is_ours = file.skip_lines == 0
+                || piece.is_whole_file()
+                || blocks.position() < piece.range.end;
+            return Ok(Body::Text { blocks, open, header: has_header && is_ours });
+        }
+        if file.skip_lines > 0 {
+            let first = records_at(file, ends, &watch)?;
+            if piece.range.start <= first {
+                return self.open_below_skipped(piece, first, watch);
+            }
         }
         let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), &watch)?);
         open.start_at(piece.range.start)?;
@@ -460,6 +496,20 @@ impl SplitReader {
         Ok(Body::Text { blocks, open: Some(open), header: false })
     }
 
+    /// Opens a piece that begins in lines that are skipped, or right behind them; the file's header is at `first`.
+    fn open_below_skipped(&mut self, piece: &Piece, first: u64, watch: Watch) -> Result<Body> {
+        let open = Arc::new(OpenFile::open(&piece.file, Access::Until(piece.range.end), &watch)?);
+        open.start_at(first.min(piece.range.end))?;
+        self.stats.start.get_or_insert(first);
+        watch.progress.add_bytes(first.min(piece.range.end) - piece.range.start);
+        let input = FileInput::new(open.clone(), first, piece.range.end, watch);
+        let limit = Some(piece.range.end);
+        let blocks = Blocks::new(Box::new(input), self.source.ends(), first, limit);
+        let has_header = self.source.format.is_delimited() && self.source.dialect.header;
+        let header = has_header && first < piece.range.end;
+        Ok(Body::Text { blocks, open: Some(open), header })
+    }
+
     /// Decodes a block into `ready`, holding what is refused.
     fn decode(&mut self, block: Block) -> Result<()> {
         let Some(Current { file, body: Body::Text { blocks, header, .. }, numbering, .. }) =
@@ -471,23 +521,26 @@ impl SplitReader {
             return Err(Error::Internal("there is no decoder".into()));
         };
         let bytes = blocks.bytes(block);
-        if block.is_cut {
-            if *header {
-                return Err(no_header(file, blocks, block));
+        if let Some(fault) = block.fault {
+            // Behind NULs at the end nothing is to be named by a header.
+            if *header && !fault.is_nuls() {
+                return Err(no_header(file, blocks, block, fault));
             }
+            *header = false;
             if let Some(numbering) = numbering {
                 numbering.refused(0);
             }
-            let hint = blocks.large_hint();
-            self.held_bytes += KEPT_BYTES_MAX + HELD_OVERHEAD_BYTES;
+            let kept = &bytes[..bytes.len().min(KEPT_BYTES_MAX)];
+            let hint = fault_hint(file, blocks, block, fault);
+            self.held_bytes += kept.len() + HELD_OVERHEAD_BYTES;
             self.stats.rejected += 1;
             self.stats.refused.push(Refused {
                 file: file.clone(),
                 offset: block.offset,
                 line: block.line,
                 row: None,
-                fault: Fault { column: None, reason: record_too_large(), hint: Some(hint.into()) },
-                bytes: bytes[..KEPT_BYTES_MAX].to_vec(),
+                fault: Fault { column: None, reason: fault.reason(bytes.len()), hint: Some(hint) },
+                bytes: kept.to_vec(),
                 truncated: true,
             });
             return self.settle_refused();
@@ -519,10 +572,10 @@ impl SplitReader {
             let (mut start, end) = (at + range.start, at + range.end);
             start += self.source.blank_before(&bytes[start..end]);
             if let Some(line) = &mut counted.1 {
-                *line += newlines(&bytes[counted.0..start]);
+                *line += blocks.line_ends(block, counted.0..start);
                 counted.0 = start;
             }
-            let record = &bytes[start..end];
+            let record = blocks.written(block, start..end);
             let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
             self.held_bytes += kept.len() + HELD_OVERHEAD_BYTES;
             self.stats.rejected += 1;
@@ -531,10 +584,12 @@ impl SplitReader {
                 log: &self.source.log,
                 other: shown_by(&self.source, file, &fault),
                 may_be_comment: self.source.may_have_comments(record),
+                likely_header: self.source.likely_header,
+                invisible: Invisible::of(record),
             };
             self.stats.refused.push(Refused {
                 file: file.clone(),
-                offset: block.offset + start as u64,
+                offset: blocks.offset(block, start),
                 line: counted.1,
                 row: None,
                 fault: Fault::of(fault, &whence),
@@ -544,6 +599,24 @@ impl SplitReader {
         }
         if let Some(numbering) = numbering {
             numbering.found(out.rows);
+        }
+        let first = |place: usize, known: Option<&FirstPlace>| {
+            if known.is_some_and(|known| Arc::ptr_eq(&known.file, file)) {
+                return None;
+            }
+            let offset = blocks.offset(block, at + place);
+            let line = block.line.map(|line| line + blocks.line_ends(block, 0..at + place));
+            Some(FirstPlace { file: Arc::clone(file), offset, line, row: None })
+        };
+        self.stats.unknown.others += std::mem::take(&mut out.unknown_others);
+        for UnknownKey { path, within, count, at } in out.unknown.drain(..) {
+            self.stats.unknown.add(&path, within.as_ref(), count, |known| first(at, known));
+        }
+        for ColumnMismatches { column, count, at } in out.mismatches.drain(..) {
+            if let Some((_, field)) = self.assembly.layout()?.decoded.get(column) {
+                let name = field.name();
+                self.stats.mismatches.add(name, None, count, |known| first(at, known));
+            }
         }
         if self.options.eager && !may_refuse {
             decoder.finish(out);
@@ -618,6 +691,7 @@ impl SplitReader {
         let numbers = self.numbers(batch.num_rows())?;
         let (records, bad) = self.opened(&batch)?;
         if bad.is_empty() {
+            self.count_of_records(text, |row| row)?;
             self.ready.push_back(Ready { batch, records, numbers });
             return Ok(());
         }
@@ -629,6 +703,9 @@ impl SplitReader {
             }
         }
         self.settle_refused()?;
+        // The other rows are opened once more.
+        self.openers.iter_mut().for_each(|(_, opener)| opener.forget_counts());
+        let rows: Vec<usize> = (0..keep.len()).filter(|row| keep[*row]).collect();
         let keep = BooleanArray::from(keep);
         let batch = filter_record_batch(&batch, &keep)?;
         let numbers = numbers.map(|numbers| filter(&numbers, &keep)).transpose()?;
@@ -637,6 +714,7 @@ impl SplitReader {
             if !bad.is_empty() {
                 return Err(Error::Internal("a record is none that was one".into()));
             }
+            self.count_of_records(text, |row| rows.get(row).copied().unwrap_or(row))?;
             self.ready.push_back(Ready { batch, records, numbers });
         }
         Ok(())
@@ -685,12 +763,60 @@ impl SplitReader {
         Ok((records, bad))
     }
 
-    /// Refuses the row of a value, which is of the batch that was opened last.
-    fn refuse(&mut self, opener: usize, bad: &BadValue, text: Option<&mut OfBlock>) -> Result<()> {
-        let (Some(current), Some((_, opener))) = (&self.current, self.openers.get(opener)) else {
-            return Err(Error::Internal("a value without an opener".into()));
+    /// Counts, of the records that were opened last, the keys that no column has and the values that became null because
+    /// they are not of their column's type. `row_of` says which row of the block or batch a record is in.
+    fn count_of_records(
+        &mut self,
+        mut text: Option<&mut OfBlock>,
+        row_of: impl Fn(usize) -> usize,
+    ) -> Result<()> {
+        for at in 0..self.openers.len() {
+            let Some((_, opener)) = self.openers.get_mut(at) else { continue };
+            let (keys, others) = opener.take_unknown();
+            let column: Arc<str> = opener.name().into();
+            let mismatches = opener.take_mismatches();
+            self.stats.unknown.others += others;
+            for CountOfRows { path, count, row } in keys {
+                let known = self.stats.unknown.counts.get(&path);
+                let known = known.map(|known| known.first.clone());
+                let first = self.first_place(known, row_of(row), text.as_deref_mut())?;
+                self.stats.unknown.add(&path, Some(&column), count, |_| first);
+            }
+            for CountOfRows { path, count, row } in mismatches {
+                let known = self.stats.mismatches.counts.get(&path);
+                let known = known.map(|known| known.first.clone());
+                let first = self.first_place(known, row_of(row), text.as_deref_mut())?;
+                self.stats.mismatches.add(&path, None, count, |_| first);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the place that is known, or else the place of a row.
+    fn first_place(
+        &self,
+        known: Option<FirstPlace>,
+        row: usize,
+        text: Option<&mut OfBlock>,
+    ) -> Result<Option<FirstPlace>> {
+        // Readers go forwards.
+        if known.is_some() {
+            return Ok(known);
+        }
+        let place = self.row_place(row, text)?;
+        Ok(self.current.as_ref().map(|current| FirstPlace {
+            file: Arc::clone(&current.file),
+            offset: place.offset,
+            line: place.line,
+            row: place.row,
+        }))
+    }
+
+    /// Returns the place of a row: of text in a block, the rows before it aside, else in the last batch.
+    fn row_place(&self, row: usize, text: Option<&mut OfBlock>) -> Result<RowPlace> {
+        let Some(current) = &self.current else {
+            return Err(Error::Internal("a row without a file".into()));
         };
-        let fault = opener.fault(bad);
         let place = match (&current.body, text) {
             (Body::Text { blocks, .. }, Some(text)) => {
                 let records = match &mut text.records {
@@ -698,22 +824,38 @@ impl SplitReader {
                     none => none.insert(self.records_of(text.block, text.at)?),
                 };
                 let bytes = blocks.bytes(text.block);
-                records.get(text.rows + bad.row).map(|record| {
-                    let blank = self.source.blank_before(&bytes[record.clone()]);
-                    let start = record.start + blank;
-                    let line = text.block.line.map(|line| line + newlines(&bytes[..start]));
-                    (text.block.offset + start as u64, line, None, &bytes[start..record.end])
+                records.get(text.rows + row).map(|record| {
+                    let start = record.start + self.source.blank_before(&bytes[record.clone()]);
+                    let line = text.block.line;
+                    RowPlace {
+                        offset: blocks.offset(text.block, start),
+                        line: line.map(|line| line + blocks.line_ends(text.block, 0..start)),
+                        row: None,
+                        record: Some((text.block, start..record.end)),
+                    }
                 })
             }
             (Body::Text { .. }, None) => None,
             (Body::Typed(reader), _) => {
-                let (row, offset) = reader.row_number(bad.row);
-                Some((offset, None, Some(row), opener.value(bad)))
+                let (row, offset) = reader.row_number(row);
+                Some(RowPlace { offset, line: None, row: Some(row), record: None })
             }
         };
-        let Some((offset, line, row, record)) = place else {
-            return Err(Error::Internal("a row is of no record".into()));
+        place.ok_or_else(|| Error::Internal("a row is of no record".into()))
+    }
+
+    /// Refuses the row of a value, which is of the batch that was opened last.
+    fn refuse(&mut self, opener: usize, bad: &BadValue, text: Option<&mut OfBlock>) -> Result<()> {
+        let place = self.row_place(bad.row, text)?;
+        let (Some(current), Some((_, opener))) = (&self.current, self.openers.get(opener)) else {
+            return Err(Error::Internal("a value without an opener".into()));
         };
+        let fault = opener.fault(bad);
+        let record = match (&current.body, place.record) {
+            (Body::Text { blocks, .. }, Some((block, record))) => blocks.written(block, record),
+            _ => opener.value(bad),
+        };
+        let RowPlace { offset, line, row, .. } = place;
         let kept = &record[..record.len().min(KEPT_BYTES_MAX)];
         self.held_bytes += kept.len() + HELD_OVERHEAD_BYTES;
         self.stats.rejected += 1;
@@ -780,10 +922,6 @@ impl Iterator for SplitReader {
         self.failed = matches!(next, Some(Err(_)));
         next
     }
-}
-
-fn newlines(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 /// Another file that shows the column at fault to be of its type.
@@ -866,7 +1004,8 @@ fn check_cut(format: &dyn TextFormat, file: &SourceFile, watch: &Watch) -> Resul
         true => Err(Error::Corrupt {
             path: file.shown().to_owned(),
             offset: None,
-            reason: "it is read from its beginning to its end, as one array, and others are not".into(),
+            reason: "its objects are not one per line, and it is read from its beginning to its end; others are not"
+                .into(),
             hint: Some(
                 "leave it out; without --deadline and --drop the beginning of each file is looked at first"
                     .into(),

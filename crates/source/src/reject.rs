@@ -23,11 +23,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidemill_base::durable::sync_path;
 use tidemill_base::home::create_private_durable;
-use tidemill_base::{BadRecord, MaxBad};
+use tidemill_base::{BadRecord, MaxBad, mismatches, unknown_keys};
 
 use super::SourceFile;
 use super::error::{Error, Result};
 use super::fault::Fault;
+use super::placed_counts::{CountsBySource, PlacedCounts};
 
 /// A refused record, as its reader holds it.
 #[derive(Debug)]
@@ -56,6 +57,10 @@ pub struct Rejects {
     /// Whether somebody else counts them: readers hold all that they refuse then.
     are_held: bool,
     state: Mutex<Tally>,
+    /// Keys of records that no column has.
+    unknown: Mutex<CountsBySource>,
+    /// Values that became null because they are not of their column's type.
+    mismatches: Mutex<CountsBySource>,
 }
 
 #[derive(Debug, Default)]
@@ -73,14 +78,20 @@ impl Rejects {
     pub fn new(allowed: MaxBad, folder: Option<PathBuf>) -> Self {
         let keeps = !matches!(allowed, MaxBad::Count(0) | MaxBad::Shown);
         let folder = folder.filter(|_| keeps);
-        Self { allowed, folder, are_held: false, state: Mutex::default() }
+        Self {
+            allowed,
+            folder,
+            are_held: false,
+            state: Mutex::default(),
+            unknown: Mutex::default(),
+            mismatches: Mutex::default(),
+        }
     }
 
     /// For readers whose refused records somebody else counts: each gives all of them out in its
     /// [statistics](crate::SplitStats).
     pub fn held() -> Self {
-        let (allowed, state) = (MaxBad::Percent(100.0), Mutex::default());
-        Self { allowed, folder: None, are_held: true, state }
+        Self { are_held: true, ..Self::new(MaxBad::Percent(100.0), None) }
     }
 
     /// Whether readers hold all that they refuse.
@@ -101,6 +112,30 @@ impl Rejects {
     /// Whether a result is incomplete for what was refused, as it is if nobody said how many may be.
     pub fn is_incomplete(&self) -> bool {
         self.allowed == MaxBad::Shown && self.count() > 0
+    }
+
+    /// Adds keys that no column has.
+    pub(crate) fn add_unknown(&self, keys: PlacedCounts) {
+        if !keys.is_empty() {
+            self.unknown.lock().merge(keys);
+        }
+    }
+
+    /// The keys that no column has, of the splits that were accepted.
+    pub fn unknown_keys(&self) -> unknown_keys::UnknownKeys {
+        self.unknown.lock().unknown_keys()
+    }
+
+    /// Adds values that became null because they are not of their column's type.
+    pub(crate) fn add_mismatches(&self, mismatches: PlacedCounts) {
+        if !mismatches.is_empty() {
+            self.mismatches.lock().merge(mismatches);
+        }
+    }
+
+    /// The values that became null because they are not of their column's type, of the splits that were accepted.
+    pub fn mismatches(&self) -> mismatches::Mismatches {
+        self.mismatches.lock().mismatches()
     }
 
     /// Whether so many more would be too many whatever else is read.
@@ -163,6 +198,8 @@ impl Rejects {
         state.flush(&self.folder)?;
         state.count = 0;
         state.first.clear();
+        *self.unknown.lock() = CountsBySource::default();
+        *self.mismatches.lock() = CountsBySource::default();
         if let (Some(copies), Some(folder)) = (&mut state.copies, &self.folder) {
             let file = copies.get_mut();
             let emptied = file.set_len(0).and_then(|()| file.rewind());

@@ -77,7 +77,8 @@ fn stored(found: ListedFile, is_many: bool, cancel: &Cancel) -> Result<(String, 
         };
         return Ok((name, bytes));
     }
-    let file = SourceFile::found(found, 0, Compression::None, &SourceSpec::default(), cancel);
+    let (spec, source) = (SourceSpec::default(), Arc::clone(&found.shown));
+    let file = SourceFile::found(found, 0, Compression::None, &spec, &source, cancel);
     if file.is_stream() {
         return Err(Error::usage_hint(
             format!("`{name}` cannot be read as a rowfile: its server has no ranges"),

@@ -18,7 +18,7 @@
 //! `union` mode. Reading headers only once their file's turn comes would cost nothing, but a
 //! column that nobody knew of when the query was planned is then lost or an error.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -27,14 +27,15 @@ use parking_lot::Mutex;
 use tidemill_text::cut::Grammar;
 use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
 
-use super::blocks::{Block, Blocks, record_too_large};
+use super::blocks::{Block, BlockFault, Blocks, Ends};
+use super::columns::number_repeated_names;
 use super::dialect::Dialect;
 use super::error::{Error, Result};
 use super::formats::LogLines;
-use super::formats::delimited::{MarkedColumn, check_header};
+use super::formats::delimited::{MarkedColumn, RefusedSample, check_header};
 use super::input::{ByteInput, Watch};
 use super::patience::Asking;
-use super::stream::{Extent, Opened, stream};
+use super::stream::{Extent, stream};
 use super::{FileLocation, SourceFile};
 
 /// A header is nearly always in this much.
@@ -69,8 +70,6 @@ pub(super) struct Header {
 /// The beginning of the source, as whole records.
 pub(super) struct Sample<'a> {
     pub(super) files: &'a [Arc<SourceFile>],
-    /// What the format makes of their bytes.
-    pub(super) opened: Opened,
     /// Whether a file's first record names its columns.
     pub(super) has_header: bool,
     pub(super) dialect: Dialect,
@@ -82,6 +81,14 @@ pub(super) struct Sample<'a> {
     pub(super) notes: Vec<String>,
     /// Columns that would have another type but for a few words.
     pub(super) marked: Vec<MarkedColumn>,
+    /// The line of the first file that is likely to be its header, where another one is taken for it.
+    pub(super) likely_header: Option<u64>,
+    /// Set where records were looked at and all of them are malformed.
+    pub(super) refused: Option<RefusedSample>,
+    /// The error of the first file that ends in NUL bytes, for a source without any record.
+    pub(super) nuls: Option<Error>,
+    /// True if all records were in the blocks that were looked at.
+    pub(super) is_all: bool,
     pub(super) watch: Watch,
     pub(super) stdin: Option<Box<dyn ByteInput>>,
     /// Standard input once more, from its beginning.
@@ -95,7 +102,7 @@ pub(super) struct Sample<'a> {
 /// A file whose first block has been looked at, and may be looked at again: what is elsewhere is asked for once.
 struct Begun {
     file: usize,
-    grammar: Grammar,
+    ends: Ends,
     blocks: Blocks,
     first: Option<Block>,
 }
@@ -103,7 +110,6 @@ struct Begun {
 impl<'a> Sample<'a> {
     pub(super) fn new(
         files: &'a [Arc<SourceFile>],
-        opened: Opened,
         dialect: Dialect,
         has_header: bool,
         watch: Watch,
@@ -111,13 +117,16 @@ impl<'a> Sample<'a> {
     ) -> Self {
         Sample {
             files,
-            opened,
             has_header,
             dialect,
             separator: None,
             log: LogLines::default(),
             notes: Vec::new(),
             marked: Vec::new(),
+            likely_header: None,
+            refused: None,
+            nuls: None,
+            is_all: false,
             watch,
             stdin,
             again: None,
@@ -134,21 +143,25 @@ impl<'a> Sample<'a> {
     /// The first bytes of the first file that has any, decoded, and that file's position; more than
     /// [`BEGINNING_BYTES`] where a record is longer. They may end within a record.
     ///
-    /// Whoever looks at its blocks by this grammar afterwards goes on with what was read.
-    pub(super) fn beginning(&mut self, grammar: Grammar) -> Result<Option<(usize, Vec<u8>)>> {
+    /// Whoever looks at its blocks by the same ends afterwards goes on with what was read.
+    pub(super) fn beginning(&mut self, ends: impl Into<Ends>) -> Result<Option<(usize, Vec<u8>)>> {
+        let ends = ends.into();
         for (index, file) in self.files.iter().enumerate() {
             if self.is_passed_over(file) {
                 continue;
             }
             ask_for_small(file)?;
             let stdin = self.stdin.take();
-            let (opened, asking, watch) = (self.opened, self.asking.as_deref(), &self.watch);
+            let (asking, watch) = (self.asking.as_deref(), &self.watch);
             let first = looked(asking, file, watch, |watch| {
-                let mut blocks = stream(file, stdin, opened, grammar, watch, Extent::Sample)?.0;
+                let mut blocks = stream(file, stdin, ends, watch, Extent::Sample)?.0;
                 let first = blocks.next_block()?;
                 Ok(first.map(|first| (blocks, first)))
             })?;
-            let Some((blocks, first)) = first.flatten() else {
+            // Nor does a file that is NUL bytes alone tell anything.
+            let is_text =
+                |(_, first): &(Blocks, Block)| !first.fault.is_some_and(BlockFault::is_nuls);
+            let Some((blocks, first)) = first.flatten().filter(is_text) else {
                 self.stdin = self.again.as_ref().map(|again| again());
                 continue;
             };
@@ -157,20 +170,16 @@ impl<'a> Sample<'a> {
             let end = line_end.map_or(bytes.len(), |at| BEGINNING_BYTES + at + 1);
             let bytes = bytes[..end].to_vec();
             self.separator = blocks.separator();
-            self.begun = Some(Begun { file: index, grammar, blocks, first: Some(first) });
+            self.begun = Some(Begun { file: index, ends, blocks, first: Some(first) });
             return Ok(Some((index, bytes)));
         }
         Ok(None)
     }
 
     /// The blocks of a file, and the first of them where it has been read; none for a file that is left out.
-    fn blocks(
-        &mut self,
-        index: usize,
-        grammar: Grammar,
-    ) -> Result<Option<(Blocks, Option<Block>)>> {
+    fn blocks(&mut self, index: usize, ends: Ends) -> Result<Option<(Blocks, Option<Block>)>> {
         match self.begun.take() {
-            Some(begun) if begun.file == index && begun.grammar == grammar => {
+            Some(begun) if begun.file == index && begun.ends == ends => {
                 return Ok(Some((begun.blocks, begun.first)));
             }
             Some(_) => self.stdin = self.again.as_ref().map(|again| again()),
@@ -178,9 +187,9 @@ impl<'a> Sample<'a> {
         }
         let stdin = self.stdin.take();
         let file = &self.files[index];
-        let (opened, asking, watch) = (self.opened, self.asking.as_deref(), &self.watch);
+        let (asking, watch) = (self.asking.as_deref(), &self.watch);
         looked(asking, file, watch, |watch| {
-            let mut blocks = stream(file, stdin, opened, grammar, watch, Extent::Sample)?.0;
+            let mut blocks = stream(file, stdin, ends, watch, Extent::Sample)?.0;
             let first = blocks.next_block()?;
             Ok((blocks, first))
         })
@@ -190,9 +199,11 @@ impl<'a> Sample<'a> {
     /// until the sample is large enough; returns how many files were looked at.
     pub(super) fn each_block(
         &mut self,
-        grammar: Grammar,
+        ends: impl Into<Ends>,
         mut take: impl FnMut(&SourceFile, &[u8]) -> Result<u64>,
     ) -> Result<usize> {
+        let ends = ends.into();
+        self.is_all = false;
         let (mut records, mut bytes) = (0, 0);
         let files = self.files;
         for (index, file) in files.iter().enumerate() {
@@ -200,7 +211,7 @@ impl<'a> Sample<'a> {
                 continue;
             }
             files[index..].iter().take(SAMPLE_AHEAD).try_for_each(|file| ask_for_small(file))?;
-            let Some((mut blocks, mut read)) = self.blocks(index, grammar)? else { continue };
+            let Some((mut blocks, mut read)) = self.blocks(index, ends)? else { continue };
             let began = Instant::now();
             let mut is_first = true;
             loop {
@@ -223,10 +234,16 @@ impl<'a> Sample<'a> {
                 let Some(block) = next else { break };
                 // A record that is too large is refused by whoever reads it.
                 let is_header = std::mem::take(&mut is_first) && self.has_header;
-                if block.is_cut && is_header {
-                    return Err(no_header(file, &blocks, block));
-                }
-                if block.is_cut {
+                if let Some(fault) = block.fault {
+                    if fault.ends_in_nuls() {
+                        self.nuls.get_or_insert_with(|| no_record(file, &blocks, block, fault));
+                    }
+                    if fault.is_nuls() {
+                        continue;
+                    }
+                    if is_header {
+                        return Err(no_header(file, &blocks, block, fault));
+                    }
                     if records > 0 {
                         return Ok(index + 1);
                     }
@@ -240,6 +257,7 @@ impl<'a> Sample<'a> {
                 }
             }
         }
+        self.is_all = true;
         Ok(self.files.len())
     }
 
@@ -259,13 +277,13 @@ impl<'a> Sample<'a> {
     pub(super) fn beginnings<T: Send>(
         &self,
         files: &[usize],
-        grammar: Grammar,
+        ends: impl Into<Ends>,
         inspect: impl Fn(&SourceFile, &[u8]) -> Option<T> + Sync,
     ) -> Result<Vec<(usize, T)>> {
         let chosen: Vec<&Arc<SourceFile>> = files.iter().map(|index| &self.files[*index]).collect();
-        let found = self.each(&chosen, BEGINNING_BYTES, grammar, |file, mut blocks| {
+        let found = self.each(&chosen, BEGINNING_BYTES, ends.into(), |file, mut blocks| {
             Ok(match blocks.next_block()? {
-                Some(block) if block.is_cut => None,
+                Some(block) if block.fault.is_some() => None,
                 Some(block) => inspect(file, blocks.bytes(block)),
                 None => None,
             })
@@ -285,10 +303,12 @@ impl<'a> Sample<'a> {
         let takes_records = all.len() <= SPREAD_FILES;
         let read_bytes = if takes_records { BEGINNING_BYTES } else { HEADER_BYTES };
         let known: Mutex<HashSet<Arc<Vec<String>>>> = Mutex::default();
-        self.each(&all, read_bytes, grammar, |file, mut blocks| {
+        self.each(&all, read_bytes, grammar.into(), |file, mut blocks| {
             while let Some(block) = blocks.next_block()? {
-                if block.is_cut {
-                    return Err(no_header(file, &blocks, block));
+                match block.fault {
+                    Some(fault) if fault.is_nuls() => continue,
+                    Some(fault) => return Err(no_header(file, &blocks, block, fault)),
+                    None => {}
                 }
                 let bytes = blocks.bytes(block);
                 check_header(dialect, file, bytes)?;
@@ -323,7 +343,7 @@ impl<'a> Sample<'a> {
         &self,
         files: &[&Arc<SourceFile>],
         read_bytes: usize,
-        grammar: Grammar,
+        ends: Ends,
         inspect: impl Fn(&SourceFile, Blocks) -> Result<Option<T>> + Sync,
     ) -> Result<Vec<Option<T>>> {
         let mut kept_bytes = 0;
@@ -346,7 +366,7 @@ impl<'a> Sample<'a> {
             Ok(())
         };
         // Standard input, which the sample may hold, stays on its thread.
-        let (opened, watch) = (self.opened, &self.watch);
+        let watch = &self.watch;
         let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
         let asking = self.asking.as_deref();
         if let Some(asking) = asking {
@@ -360,7 +380,7 @@ impl<'a> Sample<'a> {
             ask(index)?;
             let extent = Extent::Beginning { read_bytes, keeps: kept[index] };
             let found = looked(asking, file, watch, |watch| {
-                inspect(file, stream(file, None, opened, grammar, watch, extent)?.0)
+                inspect(file, stream(file, None, ends, watch, extent)?.0)
             });
             Ok(found?.flatten())
         };
@@ -419,13 +439,52 @@ fn looked<T>(
     asking.looked(file, began, (&watch.cancel, gave.load(Ordering::Relaxed)), found)
 }
 
-/// That the record that would name the columns is too large for that.
-pub(super) fn no_header(file: &SourceFile, blocks: &Blocks, block: Block) -> Error {
+/// Returns the error of a file whose first record, which is to name the columns, is no record.
+pub(super) fn no_header(
+    file: &SourceFile,
+    blocks: &Blocks,
+    block: Block,
+    fault: BlockFault,
+) -> Error {
+    let reason = fault.reason(blocks.bytes(block).len());
     Error::Corrupt {
         path: file.shown().to_owned(),
         offset: Some(block.offset),
-        reason: format!("its header is no header: {}", record_too_large()),
-        hint: Some(blocks.large_hint().into()),
+        reason: format!("its header is no header: {reason}"),
+        hint: Some(fault_hint(file, blocks, block, fault)),
+    }
+}
+
+/// Returns the error of a file in which a record of this fault stands in the place of all records.
+fn no_record(file: &SourceFile, blocks: &Blocks, block: Block, fault: BlockFault) -> Error {
+    Error::Corrupt {
+        path: file.shown().to_owned(),
+        offset: Some(block.offset),
+        reason: fault.reason(blocks.bytes(block).len()),
+        hint: Some(
+            "it may have been cut off by a power failure; leave it out by a narrower pattern"
+                .into(),
+        ),
+    }
+}
+
+/// Returns the hint for a record that no decoder is given.
+pub(super) fn fault_hint(
+    file: &SourceFile,
+    blocks: &Blocks,
+    block: Block,
+    fault: BlockFault,
+) -> String {
+    if !fault.is_nuls() {
+        return blocks.large_hint().to_owned();
+    }
+    let skips = "--max-bad N or N% skips it, counts it and keeps a copy";
+    match file.is_local() && file.is_plain() {
+        true => format!(
+            "a power failure leaves such files; truncate --size={} FILE removes what is no whole record, and {skips}",
+            block.offset
+        ),
+        false => format!("a power failure leaves such files; {skips}"),
     }
 }
 
@@ -453,26 +512,7 @@ pub(super) fn column_names(dialect: &Dialect, first_record: Vec<String>) -> Vec<
     let filled = first_record.into_iter().enumerate();
     let mut names: Vec<String> =
         filled.map(|(index, name)| if name.is_empty() { numbered(index) } else { name }).collect();
-    let mut taken: HashSet<String> = names.iter().cloned().collect();
-    if taken.len() == names.len() {
-        return names;
-    }
-    // Of each name, which number comes next; none for one that was not seen yet.
-    let mut next: HashMap<String, usize> = HashMap::new();
-    for name in &mut names {
-        let Some(number) = next.get_mut(name.as_str()) else {
-            next.insert(name.clone(), 1);
-            continue;
-        };
-        let free = loop {
-            let numbered = format!("{name}_{number}");
-            *number += 1;
-            if taken.insert(numbered.clone()) {
-                break numbered;
-            }
-        };
-        *name = free;
-    }
+    number_repeated_names(&mut names);
     names
 }
 

@@ -11,6 +11,7 @@ use tidemill_text::cut::{self, Cutter};
 use super::blocks::{self, RECORD_BYTES_MAX};
 use super::error::Result;
 use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+use super::stream::{MARK, records_at};
 use super::{Source, SourceFile, Split, magic};
 
 /// What a guess looks at …
@@ -50,12 +51,11 @@ impl LongRecords {
             (*start >= from).then_some(*start)
         };
         if let Some(start) = self.0.lock().get(&file.index).and_then(known) {
-            return Ok(Guess { start, seen: Vec::new() });
+            return Ok(Guess { start, seen: Vec::new(), is_found: true });
         }
         let guess = guess(file, open, grammar, range, fields)?;
-        // A file's end is also what is given where nothing is found.
         let start = guess.start;
-        if start - from > FAR_BYTES && start < open.size() {
+        if start - from > FAR_BYTES && guess.is_found {
             self.0.lock().entry(file.index).or_default().insert(from, start);
         }
         Ok(guess)
@@ -68,6 +68,8 @@ pub(super) struct Guess {
     pub(super) start: u64,
     /// What was read on the way, from the byte before the split on.
     pub(super) seen: Vec<u8>,
+    /// True if a record begins there, or none does up to the end of the file. Else the search was given up.
+    is_found: bool,
 }
 
 /// Of a split of up to so many bytes all is read for the guess: one read in the place of two.
@@ -105,11 +107,13 @@ fn guess(
         };
         if let Some(start) = cut::guess_start(grammar, seen, fields).filter(|_| is_believed()) {
             window.truncate(count);
-            return Ok(Guess { start: base + start as u64, seen: window });
+            return Ok(Guess { start: base + start as u64, seen: window, is_found: true });
         }
-        // Where no record ends here, whoever reads the record before will say so.
+        // Where no record ends here, whoever reads the record before will say so. A split behind this one finds
+        // none either, if there is no line end at all.
         if is_over || look > RECORD_BYTES_MAX {
-            return Ok(Guess { start: open.size(), seen: Vec::new() });
+            let is_found = is_over && memchr::memchr(b'\n', seen).is_none();
+            return Ok(Guess { start: open.size(), seen: Vec::new(), is_found });
         }
         // One byte more than there are tells that there are no more.
         let left = usize::try_from(open.size().saturating_sub(base)).unwrap_or(usize::MAX);
@@ -133,13 +137,14 @@ pub(super) fn seen_from_before(
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
     let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
     let grammar = source.grammar();
-    let mut position = match start.checked_sub(BEFORE_BYTES).filter(|from| *from > 0) {
+    let first = first_record(source, file, &watch)?;
+    let mut position = match start.checked_sub(BEFORE_BYTES).filter(|from| *from > first) {
         Some(from) => {
             let fields = source.columns.layout(file.index).fields;
             let to = start.max(from + 4 * WINDOW_BYTES as u64);
             guess(file, &open, grammar, from..to, fields)?.start
         }
-        None => behind_mark(&open)?,
+        None => first,
     };
     if position >= start {
         return Ok(Some(position));
@@ -163,11 +168,16 @@ pub(super) fn seen_from_before(
     }
 }
 
-/// The first byte behind a byte-order mark.
-fn behind_mark(open: &OpenFile) -> Result<u64> {
-    let mut mark = [0; 3];
-    let count = open.read_at(&mut mark, 0)?;
-    Ok(if mark[..count] == [0xef, 0xbb, 0xbf] { 3 } else { 0 })
+/// Returns the offset of the header, or of the first record, of a file, behind lines that are skipped. A byte-order mark, or
+/// a line that says what stands between fields, is as good as a part of the first record where nothing is skipped.
+fn first_record(source: &Source, file: &SourceFile, watch: &Watch) -> Result<u64> {
+    if file.skip_lines == 0 {
+        let open = OpenFile::open(file, Access::Random, watch)?;
+        let mut mark = [0; MARK.len()];
+        let count = open.read_at(&mut mark, 0)?;
+        return Ok(if mark[..count] == *MARK { MARK.len() as u64 } else { 0 });
+    }
+    records_at(file, source.ends(), watch)
 }
 
 /// Finds where the splits of cut files start.
@@ -195,12 +205,20 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
         }
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
         let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+        let mut position = first_record(source, &file, &watch)?;
         let open = Arc::new(OpenFile::open(&file, Access::Until(file.size()), &watch)?);
-        let mut position = behind_mark(&open)?;
         let mut input = FileInput::new(open.clone(), position, 0, watch);
         let mut buffer = vec![0; super::blocks::READ_BYTES];
         let mut cutter = Cutter::new(source.grammar());
         let mut next = wanted.next();
+        // The last of the splits that begin in skipped lines has the header.
+        while let Some(split) = &mut next
+            && file.skip_lines > 0
+            && split.pieces[0].range.start <= position
+        {
+            split.exact_start = Some(position);
+            next = wanted.next();
+        }
         while next.is_some() {
             let count = input.read(&mut buffer)?;
             let mut from = 0;

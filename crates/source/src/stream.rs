@@ -7,17 +7,15 @@ use tidemill_text::cut::Grammar;
 
 use super::blocks::{Blocks, Ends};
 use super::compression::STORED_BUFFER_BYTES;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::input::{Access, ByteInput, FileInput, OpenFile, ProgramInput, Watch};
 use super::{SourceFile, magic};
 
-/// What a format makes of a file's bytes before records are found in them.
-pub(super) type Opened = fn(Box<dyn ByteInput>, &Arc<str>) -> Box<dyn ByteInput>;
+/// The byte-order mark of UTF-8.
+pub(super) const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
-/// Nothing.
-pub(super) fn as_it_is(input: Box<dyn ByteInput>, _: &Arc<str>) -> Box<dyn ByteInput> {
-    input
-}
+/// One read of lines that are skipped, which are few.
+const HEAD_BYTES: usize = 4 << 10;
 
 /// How much of a file is read.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +35,7 @@ pub(super) enum Extent {
 /// Opens a file, and reads it to its end if it is compressed, for what is wrong with it.
 ///
 /// # Errors
-/// [`Error::Corrupt`]; those of reading.
+/// [`Error::Corrupt`](super::Error::Corrupt); those of reading.
 pub(super) fn check_stored(file: &SourceFile, watch: Watch) -> Result<()> {
     let cancel = watch.cancel.clone();
     // That it is still the file that it was is seen when it is opened.
@@ -60,7 +58,6 @@ pub(super) fn check_stored(file: &SourceFile, watch: Watch) -> Result<()> {
 pub(super) fn stream(
     file: &SourceFile,
     stdin: Option<Box<dyn ByteInput>>,
-    opened: Opened,
     ends: impl Into<Ends>,
     watch: Watch,
     extent: Extent,
@@ -94,7 +91,6 @@ pub(super) fn stream(
         let program = ProgramInput::start(program, input, &file.shown, (&cancel, gave))?;
         input = Box::new(program.eager(is_eager));
     }
-    input = opened(input, &file.shown);
     let limit = limit.filter(|_| is_stored && !file.is_stream());
     let ends = ends.into();
     let mut blocks = Blocks::new(input, ends, 0, limit);
@@ -104,21 +100,54 @@ pub(super) fn stream(
     if !is_stored || file.is_stream() {
         blocks.count_lines(1);
     }
-    let skip = match blocks.peek(3)? {
-        [0xef, 0xbb, 0xbf] => 3,
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-            return Err(Error::Corrupt {
-                path: file.shown.to_string(),
-                offset: Some(0),
-                reason: "it begins with a UTF-16 byte-order mark".into(),
-                hint: Some("text is read as UTF-8; convert it: iconv -f UTF-16 -t UTF-8".into()),
-            });
-        }
-        _ => 0,
-    };
+    let head = blocks.peek(3)?;
+    let skip = if head.starts_with(MARK) { MARK.len() } else { 0 };
+    // The output of a program has not been looked at before.
+    if file.program.is_some()
+        && let Some(encoding) = magic::Encoding::detect(blocks.buffered())
+    {
+        return Err(encoding.refusal(&file.shown));
+    }
+    skip_to_records(&mut blocks, file, ends, skip)?;
+    if ends == Ends::Json {
+        blocks.settle_layout(&file.shown)?;
+    }
+    Ok((blocks, open))
+}
+
+/// Skips what stands before the header, or the first record, of a file: `mark` bytes of a byte-order mark, a line that says
+/// what stands between fields, and the lines that the user leaves out.
+fn skip_to_records(blocks: &mut Blocks, file: &SourceFile, ends: Ends, mark: usize) -> Result<()> {
     // Of delimited text alone: where every line is a record, this one is, too.
     let is_delimited = matches!(ends, Ends::Lines(grammar) if grammar != Grammar::LINES);
-    let said = if is_delimited { blocks.skip_separator(skip)? } else { 0 };
-    blocks.skip(skip + said);
-    Ok((blocks, open))
+    let said = if is_delimited { blocks.skip_separator(mark)? } else { 0 };
+    blocks.skip(mark + said);
+    // The line that says what stands between fields is one of those that are left out.
+    if file.skip_lines > 0 {
+        blocks.skip_lines(file.skip_lines.saturating_sub(u64::from(said > 0)))?;
+        blocks.stop_at_limit();
+    }
+    let _ = file.records_at.set(blocks.position());
+    Ok(())
+}
+
+/// Returns where the header, or the first record, of a file begins that is read as it is stored.
+///
+/// Cost: reading the lines that are skipped, once for all that ask.
+///
+/// # Errors
+/// Those of reading.
+pub(super) fn records_at(file: &SourceFile, ends: impl Into<Ends>, watch: &Watch) -> Result<u64> {
+    if let Some(at) = file.records_at.get() {
+        return Ok(*at);
+    }
+    let ends = ends.into();
+    let open = Arc::new(OpenFile::open(file, Access::Random, watch)?);
+    // The reader of the file's first split counts these bytes.
+    let input = FileInput::new(open, 0, 0, watch.clone());
+    let mut blocks = Blocks::new(Box::new(input), ends, 0, None);
+    blocks.set_read_bytes(HEAD_BYTES);
+    let mark = if blocks.peek(3)?.starts_with(MARK) { MARK.len() } else { 0 };
+    skip_to_records(&mut blocks, file, ends, mark)?;
+    Ok(*file.records_at.get_or_init(|| blocks.position()))
 }

@@ -16,9 +16,15 @@ use super::*;
 mod avro;
 mod cuts;
 mod errors;
+mod foreign;
 mod ipc;
 mod layouts;
+mod mismatches;
+mod parquet_writers;
 mod patience;
+mod sequences;
+mod titles;
+mod unknown_keys;
 mod written;
 
 /// Rows as text, null as `∅`.
@@ -843,13 +849,161 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
 }
 
 #[test]
+fn integers_of_many_keys_are_exact_or_refused_behind_the_sample() {
+    let record = |values: &dyn Fn(usize) -> String| {
+        let pairs: Vec<_> = (0..300).map(|key| format!("\"k{key}\":{}", values(key))).collect();
+        format!("{{\"c\":{{{}}}}}\n", pairs.join(","))
+    };
+    let odd = record(&|key| if key == 7 { "9007199254740993".into() } else { "1.5".into() });
+    let even = record(&|key| if key % 2 == 0 { "1.5".into() } else { key.to_string() });
+    let few = "{\"c\":{\"k2\":0.5,\"k3\":-3}}\n";
+    let folder = folder(&[
+        ("early.json", odd.as_bytes()),
+        ("late.json", (even + &few.repeat(20_000) + &odd).as_bytes()),
+    ]);
+    let early = open(&folder, "early.json").unwrap();
+    let found = rows(&early).swap_remove(0).swap_remove(0);
+    assert!(found.contains("k7: 9007199254740993, k8: 1.5"), "{found}");
+    let late = open(&folder, "late.json").unwrap();
+    assert!(matches!(types(&late)[0].1, DataType::Map(..)));
+    for target in [1 << 16, 1 << 30] {
+        let error = message(read(&late, target, &ReadOptions::default()));
+        for part in [
+            "line 20002",
+            "column `c.k7`: a DOUBLE holds no integer `9007199254740993`",
+            "--schema 'c TEXT'",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    // Who says DOUBLE gets the nearest one.
+    let declared = SourceSpec {
+        schema: Some(Arc::new(Schema::new(late.schema().fields().clone()))),
+        ..spec(&folder, "late.json")
+    };
+    let declared = Arc::new(Source::open(&declared).unwrap());
+    assert_eq!(rows(&declared).len(), 20_002);
+}
+
+#[test]
+fn integer_beside_fractions_is_exact_or_refused_in_json() {
+    let fraction = "{\"v\":0.5,\"s\":{\"n\":0.5},\"l\":[0.5]}\n";
+    let many = |key: usize| match key {
+        1 => "\"k1\":9007199254740993".to_owned(),
+        _ => format!("\"k{key}\":1.5"),
+    };
+    let pairs = |range: std::ops::Range<usize>| range.map(many).collect::<Vec<_>>().join(",");
+    let wide = format!("{{\"v\":{{{},\"k1\":0.5}}}}\n", pairs(0..250));
+    for (line, column, value, remedies) in [
+        (
+            "{\"v\":9007199254740993}",
+            "v",
+            "9007199254740993",
+            &["'v DECIMAL(38, 6)'", "'v TEXT'", "'v DOUBLE'"][..],
+        ),
+        ("{\"s\":{\"n\":-9007199254740993}}", "s.n", "-9007199254740993", &["'s TEXT'"]),
+        ("{\"l\":[1,9007199254740993]}", "l[1]", "9007199254740993", &["'l TEXT'"]),
+        ("{\"v\":18446744073709551615}", "v", "18446744073709551615", &["'v TEXT'"]),
+        ("{\"v\":1e400}", "v", "1e400", &["'v TEXT'", "'v DOUBLE'"]),
+        ("{\"s\":{\"n\":1e400}}", "s.n", "1e400", &["'s TEXT'"]),
+        ("{\"l\":[1e-400]}", "l[0]", "1e-400", &["'l TEXT'"]),
+    ] {
+        // Within the sample and behind it.
+        for before in [1, 20_000] {
+            let data = format!("{}{line}\n{fraction}", fraction.repeat(before));
+            let data = folder(&[("a.json", data.as_bytes())]);
+            let source = open(&data, "a.json").unwrap();
+            for target in [1 << 14, 1 << 30] {
+                let error = message(read(&source, target, &ReadOptions::default()));
+                let place = format!("line {} ", before + 1);
+                let at_column = format!("column `{column}`");
+                for part in [place.as_str(), &at_column, &format!("`{value}`")] {
+                    assert!(error.contains(part), "{part}: {error}");
+                }
+                for part in remedies {
+                    assert!(error.contains(&format!("--schema {part}")), "{part}: {error}");
+                }
+            }
+            assert_eq!(read(&source, 1 << 14, &rejects("1", None)).unwrap().0.len(), before + 1);
+        }
+    }
+    let both = "{\"a\":18446744073709551615}\n{\"a\":18446744073709551614}\n{\"a\":-1}\n";
+    let late = format!("{wide}{{\"v\":{{\"k1\":9007199254740993}}}}\n");
+    let data = folder(&[("both.json", both.as_bytes()), ("wide.json", late.as_bytes())]);
+    let error = message(read(&open(&data, "both.json").unwrap(), 1, &rejects("1", None)));
+    assert!(error.contains("a DOUBLE holds no integer `18446744073709551615`"), "{error}");
+    let error = message(read(&open(&data, "wide.json").unwrap(), 1, &ReadOptions::default()));
+    assert!(error.contains("column `v.k1`: a DOUBLE holds no integer"), "{error}");
+    // Who says what the column is gets that.
+    for (schema, expected) in [
+        (DataType::Float64, ["1.8446744073709552e19", "1.8446744073709552e19", "-1.0"]),
+        (DataType::Utf8View, ["18446744073709551615", "18446744073709551614", "-1"]),
+        (DataType::Decimal128(38, 1), ["18446744073709551615.0", "18446744073709551614.0", "-1.0"]),
+    ] {
+        let schema = Schema::new(vec![Field::new("a", schema, true)]);
+        let declared = SourceSpec { schema: Some(Arc::new(schema)), ..spec(&data, "both.json") };
+        let declared = Arc::new(Source::open(&declared).unwrap());
+        assert_eq!(rows(&declared), text(&expected.each_ref().map(std::slice::from_ref)));
+    }
+}
+
+#[test]
+fn record_behind_a_hole_is_malformed_in_every_text_format() {
+    let access = "1.1.1.1 - - [10/Oct/2026:13:55:36 -0700] \"GET / HTTP/1.1\" 200 2\n";
+    for (name, header, record) in [
+        ("a.csv", "a,b\n", "1,x\n"),
+        ("a.tsv", "a\tb\n", "1\tx\n"),
+        ("a.txt", "", "a line\n"),
+        ("a.logfmt", "", "a=1 b=2\n"),
+        ("a.json", "", "{\"a\":1}\n"),
+        ("access.log", "", access),
+        ("app.log", "", "a=1 b=2\n"),
+        ("sys.log", "", "<34>Oct 11 22:14:15 host su: failed\n"),
+        ("other.log", "", "just some text\n"),
+    ] {
+        let hole = "\0".repeat(5000);
+        let whole = format!("{header}{}", record.repeat(5));
+        for before in [0, 3] {
+            let before_hole = format!("{header}{}", record.repeat(before));
+            let holey = format!("{before_hole}{hole}{record}{}", record.repeat(4 - before));
+            let gz = format!("{name}.gz");
+            let data =
+                folder(&[(name, holey.as_bytes()), (&gz, &compressed("gz", holey.as_bytes()))]);
+            let sound = folder(&[(name, whole.as_bytes())]);
+            let expected = open(&sound, name).unwrap();
+            for name in [name, &gz] {
+                let source = open(&data, name).unwrap();
+                assert_eq!(types(&source), types(&expected), "{name} {before}");
+                for target in [16, 1 << 12, 1 << 30] {
+                    let error = message(read(&source, target, &ReadOptions::default()));
+                    let place = format!(
+                        "line {} (byte {}): the record begins with 5000 NUL bytes",
+                        before_hole.lines().count() + 1,
+                        before_hole.len()
+                    );
+                    for part in [place.as_str(), "--source-exec 'tr' --source-exec '-d'"] {
+                        assert!(error.contains(part), "{name} {target}: {part}: {error}");
+                    }
+                    let found = read(&source, target, &rejects("1", None)).unwrap().0;
+                    assert_eq!(found, rows(&expected)[..4], "{name}");
+                }
+            }
+        }
+    }
+    let data = folder(&[("h.csv", b"\0\0\0\0a,b\n1,x\n")]);
+    let error = message(open(&data, "h.csv"));
+    assert!(error.contains("its header begins with 4 NUL bytes"), "{error}");
+}
+
+#[test]
 fn bad_json_records_are_located_and_explained() {
     let lines: &[(&str, &str)] = &[
         ("{\"a\": 1.5}", "expected a BIGINT, found `1.5`"),
         ("{\"a\": \"x\"}", "expected a BIGINT, found `x`"),
         ("{\"a\": true}", "expected a BIGINT, found `true`"),
         ("{\"a\": {\"z\": 1}}", "expected a BIGINT, found an object"),
-        ("{\"a\": 1} {\"a\": 2}", "the line goes on after its value"),
+        ("{\"a\": 1} x {\"a\": 2}", "the line goes on after its value"),
+        (",{\"a\": 1}", "expected an object, found a comma with no record before it"),
         ("{\"a\": 1", "the line ends within its value"),
         ("{\"a\": nope}", "not valid JSON"),
         ("[{\"a\": 1}]", "expected an object, found an array"),
@@ -962,6 +1116,25 @@ fn compressed_files_are_decoded_to_the_end_of_their_last_member() {
         let (found, _) = read(&source, 1, &options).unwrap();
         assert_eq!(found, text(&[&["1", "x"], &["2", "y"], &["3", "z"]]), "{kind}");
         assert_eq!(progress.bytes_done(), bytes.len() as u64);
+    }
+}
+
+#[test]
+fn padding_behind_a_compressed_file_is_read_over_and_other_bytes_are_named() {
+    for (kind, size) in [("gz", 3), ("zst", 3), ("bz2", 3), ("xz", 3), ("gz", 250_000)] {
+        let whole = compressed(kind, format!("a,b\n{}", noise(size)).as_bytes());
+        let name = format!("a.csv.{kind}");
+        let padded = [&whole[..], &[0; 4096]].concat();
+        let data = folder(&[(&name, &padded)]);
+        let rows = read(&open(&data, &name).unwrap(), 1, &ReadOptions::default()).unwrap().0;
+        assert_eq!(rows.len() as u64, size, "{kind}");
+        std::fs::write(data.path().join(&name), [&padded[..], b"x"].concat()).unwrap();
+        let result = open(&data, &name).and_then(|s| read(&s, 1, &rejects("100%", None)));
+        let error = result.unwrap_err();
+        let Error::Corrupt { offset, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(*offset, Some(whole.len() as u64), "{kind}");
+        let told = as_told(error);
+        assert!(told.contains("and other bytes follow: `x`\nhint: "), "{told}");
     }
 }
 
@@ -1305,8 +1478,11 @@ fn small_files_share_splits_in_order() {
 #[test]
 fn a_schema_may_name_the_columns_of_folders() {
     let data = folder(&[("m=01/x.csv", b"n\n1\n"), ("m=02/x.csv", b"n\n2\n")]);
-    assert_eq!(types(&open(&data, "").unwrap())[1].1, DataType::Int64);
+    assert_eq!(types(&open(&data, "").unwrap())[1].1, DataType::Utf8View);
     let mut spec = spec(&data, "");
+    spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Int64, true)])));
+    let source = Arc::new(Source::open(&spec).unwrap());
+    assert_eq!(rows(&source), text(&[&["1", "1"], &["2", "2"]]));
     spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Utf8View, true)])));
     let source = Arc::new(Source::open(&spec).unwrap());
     assert_eq!(rows(&source), text(&[&["1", "01"], &["2", "02"]]));
@@ -1350,10 +1526,10 @@ fn real_logs_are_read() {
 #[test]
 fn two_values_on_a_line_do_not_make_up_for_a_value_on_two_lines() {
     for (text, rows, bad) in [
-        ("{\"a\":1}\n\n{}{\"a\":2}\n", 1, 1),
-        ("{\"a\":1}\n{\"a\":2\n}\n{\"a\":3}{\"a\":4}\n", 1, 3),
+        ("{\"a\":1}\n\n{}{\"a\":2}\n", 3, 0),
+        ("{\"a\":1}\n{\"a\":2\n}\n{\"a\":3}{\"a\":4}\n", 3, 2),
         ("{\"a\":1}\n{\"a\":2} \n \t\n {\"a\":3}\n", 3, 0),
-        ("{\"a\":1}\n{\"a\":2} {\n{\"a\":3}", 2, 1),
+        ("{\"a\":1}\n{\"a\":2} {\n{\"a\":3}", 3, 1),
     ] {
         let folder = folder(&[("a.json", text.as_bytes())]);
         let source = open(&folder, "a.json").unwrap();

@@ -1,10 +1,12 @@
 //! Which format the lines of a log are in, where its name says no more than that it is one.
 //!
-//! `access.log`, `syslog.log` and `app.log` are all called the same. A name in `.log` is therefore followed by
-//! a look at the lines: those that begin the first file and, of several files, some of the others'. They are
+//! `access.log`, `syslog.log` and `app.log` are all called the same. The name of a log ([`log_names`](super::log_names)) is
+//! therefore followed by a look at the lines: those that begin the first file and, of several files, some of the others'. They are
 //! of a format if every one of them is, in every file that is looked at; else they are plain lines, as the name
 //! says. So a format is taken where it is beyond doubt, and a line that is not of it further on is a malformed
 //! record, as it is where the format is said.
+
+use std::borrow::Cow;
 
 use tidemill_text::access_log::{AccessLogDecoder, Shape};
 use tidemill_text::syslog::{self, SyslogDecoder};
@@ -12,14 +14,12 @@ use tidemill_text::{Decode, Decoded, Options, cut, infer};
 
 use super::error::Result;
 use super::formats::Format;
+use super::log_names::is_log_name;
 use super::sample::Sample;
 use super::{SourceFile, SourceSpec};
 
 /// So many lines are looked at.
 const LINES_MAX: usize = 1000;
-
-/// What a name ends in that says of a file that it is a log.
-const SUFFIX: &str = ".log";
 
 /// Whether the names of files say that they are logs, and nobody says more of them.
 pub(super) fn are_logs<'a>(spec: &SourceSpec, mut names: impl Iterator<Item = &'a str>) -> bool {
@@ -27,11 +27,7 @@ pub(super) fn are_logs<'a>(spec: &SourceSpec, mut names: impl Iterator<Item = &'
     // Who says what `line` is means lines.
     let means_lines =
         spec.schema.as_ref().is_some_and(|schema| schema.column_with_name("line").is_some());
-    let is_log = |name: &str| {
-        let (stem, _) = super::Compression::strip_suffix(name);
-        stem.to_ascii_lowercase().ends_with(SUFFIX)
-    };
-    !is_said && !means_lines && names.all(is_log)
+    !is_said && !means_lines && names.all(is_log_name)
 }
 
 /// The format of files of lines; none where they are plain lines.
@@ -40,11 +36,23 @@ pub(super) fn are_logs<'a>(spec: &SourceSpec, mut names: impl Iterator<Item = &'
 /// Those of reading.
 pub(super) fn by_lines(sample: &mut Sample<'_>) -> Result<Option<Format>> {
     let Some((first, text)) = sample.beginning(cut::Grammar::LINES)? else { return Ok(None) };
-    let Some(told) = of_text(&text) else { return Ok(None) };
+    let Some(told) = of_text(&without_holes(&text)) else { return Ok(None) };
     let others = sample.spread(first + 1);
-    let look = |_: &SourceFile, text: &[u8]| Some(of_text(text) == Some(told));
+    let look = |_: &SourceFile, text: &[u8]| {
+        let lines = without_holes(text);
+        (text.is_empty() || !lines.is_empty()).then(|| of_text(&lines) == Some(told))
+    };
     let others = sample.beginnings(&others, cut::Grammar::LINES, look)?;
     Ok(others.iter().all(|(_, is_same)| *is_same).then_some(told))
+}
+
+/// A text without the lines that begin with NUL bytes: those are malformed records of any format.
+fn without_holes(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(0, text).is_none() {
+        return text.into();
+    }
+    let lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.first() != Some(&0));
+    lines.flatten().copied().collect::<Vec<u8>>().into()
 }
 
 /// The format of a text that may end within a line.
@@ -169,6 +177,20 @@ fn quoted_end(value: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_behind_nuls_tell_no_format() {
+        let pairs = "level=info n=1\n";
+        for (text, expected) in [
+            (format!("\0\0{pairs}{pairs}"), Some(Format::Logfmt)),
+            (format!("{pairs}\0some rest\n{pairs}\0\0\0"), Some(Format::Logfmt)),
+            (format!("{pairs}\0some rest\nelse\n"), None),
+            (format!("\0{pairs}"), None),
+            (format!("{pairs}a\0b\n"), None),
+        ] {
+            assert_eq!(of_text(&without_holes(text.as_bytes())), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn lines_tell_their_format_where_all_of_them_are_of_it() {

@@ -8,6 +8,7 @@
 //! | DECIMAL | DECIMAL | a decimal with the digits of both, 38 at most |
 //! | DATE | timestamps without a zone | the timestamp, at midnight |
 //! | times, timestamps, durations | of other units | the finer unit |
+//! | intervals | of other parts | months, days and nanoseconds |
 //! | timestamps of a zone | of another zone | UTC |
 //! | text, bytes | in another layout | views |
 //! | STRUCT | with other fields | the fields of both by name, each as here |
@@ -30,7 +31,9 @@ use arrow::array::{
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, TimeUnit, UInt64Type};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Fields, Int64Type, IntervalUnit, TimeUnit, UInt64Type,
+};
 use arrow::error::ArrowError;
 use tidemill_text::sql_type;
 
@@ -58,8 +61,8 @@ impl Clash {
 pub(super) fn unify(one: &DataType, two: &DataType) -> Result<DataType, Clash> {
     use DataType::{
         Binary, BinaryView, Date32, Date64, Decimal32, Decimal64, Decimal128, Dictionary, Duration,
-        FixedSizeBinary, FixedSizeList, Float64, LargeBinary, LargeList, LargeUtf8, List, Map,
-        Null, Struct, Time32, Time64, Timestamp, Utf8, Utf8View,
+        FixedSizeBinary, FixedSizeList, Float64, Interval, LargeBinary, LargeList, LargeUtf8, List,
+        Map, Null, Struct, Time32, Time64, Timestamp, Utf8, Utf8View,
     };
     if one == two {
         return Ok(one.clone());
@@ -100,6 +103,7 @@ pub(super) fn unify(one: &DataType, two: &DataType) -> Result<DataType, Clash> {
             Timestamp(finer(*one, *two), Some("UTC".into()))
         }
         (Duration(one), Duration(two)) => Duration(finer(*one, *two)),
+        (Interval(_), Interval(_)) => Interval(IntervalUnit::MonthDayNano),
         (Time32(one) | Time64(one), Time32(two) | Time64(two)) => match finer(*one, *two) {
             unit @ (TimeUnit::Second | TimeUnit::Millisecond) => Time32(unit),
             unit => Time64(unit),
@@ -329,7 +333,8 @@ fn lower(text: &str) -> String {
 
 fn adapt(column: &ArrayRef, wanted: &DataType, exactly: bool) -> Result<ArrayRef, ArrowError> {
     use DataType::{
-        Dictionary, FixedSizeList, Float64, Int64, LargeList, List, Map, Null, Struct, UInt64,
+        BinaryView, Dictionary, FixedSizeBinary, FixedSizeList, Float64, Int64, LargeList,
+        LargeUtf8, List, Map, Null, Struct, UInt64, Utf8, Utf8View,
     };
     if column.data_type() == wanted {
         return Ok(column.clone());
@@ -337,6 +342,10 @@ fn adapt(column: &ArrayRef, wanted: &DataType, exactly: bool) -> Result<ArrayRef
     Ok(match (column.data_type(), wanted) {
         (Null, _) => new_null_array(wanted, column.len()),
         (Dictionary(_, values), _) => adapt(&plain_cast(column, values)?, wanted, exactly)?,
+        // Arrow casts bytes of a fixed length to other bytes only.
+        (FixedSizeBinary(_), Utf8 | LargeUtf8 | Utf8View) => {
+            plain_cast(&plain_cast(column, &BinaryView)?, wanted)?
+        }
         (Struct(_), Struct(fields)) => {
             let own = column.as_struct();
             let columns = fields
@@ -432,8 +441,8 @@ fn plain_cast(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowErr
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, ListArray, StringArray,
-        UInt64Array,
+        Date32Array, Decimal128Array, FixedSizeBinaryArray, Float64Array, Int32Array, Int64Array,
+        ListArray, StringArray, UInt64Array,
     };
     use arrow::datatypes::Int32Type;
     use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -504,6 +513,16 @@ mod tests {
                 Duration(TimeUnit::Millisecond),
                 Some(Duration(TimeUnit::Millisecond)),
             ),
+            (
+                Interval(IntervalUnit::DayTime),
+                Interval(IntervalUnit::MonthDayNano),
+                Some(Interval(IntervalUnit::MonthDayNano)),
+            ),
+            (
+                Interval(IntervalUnit::DayTime),
+                Interval(IntervalUnit::YearMonth),
+                Some(Interval(IntervalUnit::MonthDayNano)),
+            ),
             (Utf8, LargeUtf8, Some(Utf8View)),
             (Dictionary(Box::new(Int32), Box::new(Utf8)), Utf8View, Some(Utf8View)),
             (FixedSizeBinary(4), BinaryView, Some(BinaryView)),
@@ -564,6 +583,11 @@ mod tests {
         let cents: ArrayRef =
             Arc::new(Decimal128Array::from(vec![12345]).with_precision_and_scale(5, 2).unwrap());
         let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+        let fixed = |values: [Option<&[u8]>; 2]| -> ArrayRef {
+            let values = values.into_iter();
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 2).unwrap())
+        };
+        let (letters, no_letters) = (fixed([Some(b"ab"), None]), fixed([Some(b"\xc3("), None]));
         for (array, wanted, expected) in [
             (&days, micros.clone(), Ok(vec!["2013-01-01T00:00:00", "∅"])),
             (&far, micros, Ok(vec!["9999-12-31T00:00:00"])),
@@ -575,6 +599,10 @@ mod tests {
             (&cents, DataType::Decimal128(7, 3), Ok(vec!["123.450"])),
             (&whole, DataType::Utf8View, Ok(vec!["9007199254740992", "-3", "∅"])),
             (&text, DataType::Int64, Err("cannot be read as BIGINT")),
+            (&letters, DataType::Utf8View, Ok(vec!["ab", "∅"])),
+            (&letters, DataType::Utf8, Ok(vec!["ab", "∅"])),
+            (&letters, DataType::BinaryView, Ok(vec!["6162", "∅"])),
+            (&no_letters, DataType::Utf8View, Err("cannot be read as TEXT")),
         ] {
             match (adapted(array, &wanted, true), expected) {
                 (Ok(found), Ok(expected)) => {

@@ -95,9 +95,11 @@ impl Files {
         }
         let spec = SourceSpec { format: Some(Format::Rowfile), ..spec.clone() };
         let found = listing::list(&spec, cancel, None)?.into_iter().enumerate();
-        let files: Vec<Arc<SourceFile>> = found
-            .map(|(index, found)| SourceFile::found(found, index, Compression::None, &spec, cancel))
-            .collect();
+        let files = found.map(|(index, found)| {
+            let source = Arc::clone(&found.shown);
+            SourceFile::found(found, index, Compression::None, &spec, &source, cancel)
+        });
+        let files: Vec<Arc<SourceFile>> = files.collect();
         progress.set_bytes_total(files.iter().map(|file| file.size()).sum());
         let watch =
             Watch { cancel: cancel.clone(), progress: progress.clone(), ..Watch::default() };

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result as PlanResult};
 use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::Cast;
@@ -40,7 +40,9 @@ impl TypePlanner for SqlTypes {
                 "round(x, -3) is of thousands",
             )));
         }
-        let SqlType::Timestamp(precision, zone) = sql_type else { return Ok(None) };
+        let SqlType::Timestamp(precision, zone) = sql_type else {
+            return ArrowTypes.plan_type_field(sql_type);
+        };
         let unit = match precision {
             None | Some(6) => TimeUnit::Microsecond,
             Some(0) => TimeUnit::Second,
@@ -55,6 +57,50 @@ impl TypePlanner for SqlTypes {
         let name = if precision.is_none() { ANY_UNIT } else { "" };
         Ok(Some(Arc::new(Field::new(name, DataType::Timestamp(unit, zone), true))))
     }
+}
+
+/// Arrow's names of the types that SQL has no name for, and `TIME` with a precision, in the types of a schema.
+#[derive(Debug)]
+pub(crate) struct ArrowTypes;
+
+impl TypePlanner for ArrowTypes {
+    fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
+        let field = |data_type| Arc::new(Field::new("", data_type, true));
+        // Without a precision, SQL's own rule applies.
+        if let SqlType::Time(Some(precision), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) =
+            sql_type
+        {
+            return Ok(time_type(*precision).map(field));
+        }
+        let SqlType::Custom(name, modifiers) = sql_type else { return Ok(None) };
+        Ok(arrow_type(&name.to_string(), modifiers).map(field))
+    }
+}
+
+/// A type that SQL has no name for, by the name that Arrow has: `FixedSizeBinary(16)`, `IntervalDayTime`. A schema shows
+/// such a type so; `Time32(ms)` is shown as `TIME(3)`, and understood.
+pub(crate) fn arrow_type(name: &str, modifiers: &[String]) -> Option<DataType> {
+    match (name, modifiers) {
+        ("IntervalDayTime", []) => Some(DataType::Interval(IntervalUnit::DayTime)),
+        ("IntervalYearMonth", []) => Some(DataType::Interval(IntervalUnit::YearMonth)),
+        ("IntervalMonthDayNano", []) => Some(DataType::Interval(IntervalUnit::MonthDayNano)),
+        ("Date64" | "Float16" | "Null", []) => name.parse().ok(),
+        ("Time32" | "Time64" | "Duration" | "FixedSizeBinary", [_]) => {
+            format!("{name}({})", modifiers.join(", ")).parse().ok()
+        }
+        _ => None,
+    }
+}
+
+/// The type of a time of day with so many digits behind its seconds' point; none where there is no such type.
+fn time_type(precision: u64) -> Option<DataType> {
+    Some(match precision {
+        0 => DataType::Time32(TimeUnit::Second),
+        3 => DataType::Time32(TimeUnit::Millisecond),
+        6 => DataType::Time64(TimeUnit::Microsecond),
+        9 => DataType::Time64(TimeUnit::Nanosecond),
+        _ => return None,
+    })
 }
 
 /// A cast to a `TIMESTAMP` of no given unit as one to a type that holds what is cast: `wanted` is

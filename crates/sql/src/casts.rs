@@ -317,13 +317,18 @@ impl VisitorMut for Names {
     }
 
     fn post_visit_expr(&mut self, expr: &mut SqlExpr) -> ControlFlow<()> {
-        let SqlExpr::Cast { kind, data_type, .. } = expr else { return ControlFlow::Continue(()) };
-        self.found = true;
-        let word = match kind {
-            CastKind::Cast | CastKind::DoubleColon => "CAST",
-            CastKind::TryCast | CastKind::SafeCast => "TRY_CAST",
+        let name = match expr {
+            SqlExpr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, data_type, .. } => {
+                format!("CAST {data_type}")
+            }
+            SqlExpr::Cast { kind: CastKind::TryCast | CastKind::SafeCast, data_type, .. } => {
+                format!("TRY_CAST {data_type}")
+            }
+            // The planner makes a cast of it.
+            SqlExpr::AtTimeZone { time_zone, .. } => format!("AT TIME ZONE {time_zone}"),
+            _ => return ControlFlow::Continue(()),
         };
-        let name = format!("{word} {data_type}");
+        self.found = true;
         *expr = named(expr, name);
         ControlFlow::Continue(())
     }
@@ -391,7 +396,7 @@ fn has_cast(expr: &SqlExpr) -> bool {
 
         fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
             match expr {
-                SqlExpr::Cast { .. } => ControlFlow::Break(()),
+                SqlExpr::Cast { .. } | SqlExpr::AtTimeZone { .. } => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),
             }
         }

@@ -18,6 +18,7 @@
 //!
 //! The table is `meeting`'s; what casts to and of times are is `cast_times`'s.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
@@ -47,19 +48,19 @@ use crate::cast_times::{cast_time, counts_time, whole_count};
 use crate::datafusion_names::{aggregates, scalars, windows};
 use crate::instants::{DAY, nanoseconds_of};
 use crate::meeting::{
-    Meeting, beside_of, cast_to, compared, comparison, is_span, joint, joint_of, joint_of_ours,
-    meeting,
+    Meeting, beside_of, cast_to, compared, comparison, in_one_zone, is_span, joint, joint_of,
+    joint_of_ours, meeting,
 };
 use crate::messages::external;
 use crate::rewrite::{all_steps, is_comparison, with_types};
 use crate::{bytes, frames, spans, times};
 
-/// Comparisons of times of day: in a select list the planner asks for their type before any rule can
-/// settle it.
+/// Comparisons of times of day and differences of times of two zones or units: in a select list the planner
+/// asks for their type before any rule can settle it.
 #[derive(Debug)]
-pub(crate) struct TimesOfDay;
+pub(crate) struct TimeOperands;
 
-impl ExprPlanner for TimesOfDay {
+impl ExprPlanner for TimeOperands {
     fn plan_binary_op(
         &self,
         expr: RawBinaryExpr,
@@ -73,6 +74,16 @@ impl ExprPlanner for TimesOfDay {
             BinaryOperator::Gt => Operator::Gt,
             BinaryOperator::GtEq => Operator::GtEq,
             BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
+            BinaryOperator::Minus => {
+                return Ok(match subtractable(&expr.left, &expr.right, schema) {
+                    Some((left, right)) => {
+                        let (left, right) = (Box::new(left), Box::new(right));
+                        let difference = BinaryExpr::new(left, Operator::Minus, right);
+                        PlannerResult::Planned(Expr::BinaryExpr(difference))
+                    }
+                    None => PlannerResult::Original(expr),
+                });
+            }
             _ => return Ok(PlannerResult::Original(expr)),
         };
         let is_time = |expr: &Expr| {
@@ -298,6 +309,71 @@ fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
 }
 
 fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let zoned = differences_in_one_zone(expr, schema);
+    let was_brought = zoned.transformed;
+    let mut done = typed(zoned.data, schema)?;
+    done.transformed |= was_brought;
+    Ok(done)
+}
+
+/// A difference of two times, by an operator or a function, with both times in one zone.
+fn differences_in_one_zone(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
+            let sides = subtractable(&left, &right, schema);
+            let changed = sides.is_some();
+            let (left, right) = sides.unwrap_or((*left, *right));
+            let difference = BinaryExpr::new(Box::new(left), Operator::Minus, Box::new(right));
+            Transformed::new_transformed(Expr::BinaryExpr(difference), changed)
+        }
+        Expr::ScalarFunction(mut call) if is_difference(call.func.name()) => {
+            let sides = match call.args.as_slice() {
+                [.., left, right] => in_one_zone(left, right, schema),
+                _ => None,
+            };
+            let Some((left, right)) = sides else {
+                return Transformed::no(Expr::ScalarFunction(call));
+            };
+            call.args.truncate(call.args.len() - 2);
+            call.args.extend([left, right]);
+            Transformed::yes(Expr::ScalarFunction(call))
+        }
+        other => Transformed::no(other),
+    }
+}
+
+/// Two times, one of a zone, in one zone and one unit; none where they are so already, or are no such times.
+fn subtractable(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
+    match in_one_zone(left, right, schema) {
+        Some((left, right)) => Some(in_finer_unit(&left, &right, schema).unwrap_or((left, right))),
+        None => in_finer_unit(left, right, schema),
+    }
+}
+
+/// Two times of one zone with the coarser one cast to the unit of the other: DataFusion subtracts no times
+/// of a zone that have different units. None where there is nothing to cast.
+fn in_finer_unit(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
+    let (one, other) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
+    let (DataType::Timestamp(unit, Some(zone)), DataType::Timestamp(other_unit, Some(_))) =
+        (&one, &other)
+    else {
+        return None;
+    };
+    let finer = match nanoseconds_of(unit).cmp(&nanoseconds_of(other_unit)) {
+        Ordering::Equal => return None,
+        Ordering::Less => unit,
+        Ordering::Greater => other_unit,
+    };
+    let to = DataType::Timestamp(*finer, Some(Arc::clone(zone)));
+    Some((cast_to(left.clone(), &to, schema), cast_to(right.clone(), &to, schema)))
+}
+
+/// Returns whether a function says how far its last two arguments are apart.
+fn is_difference(name: &str) -> bool {
+    matches!(name, "age" | "date_diff" | "date_sub" | "months_between")
+}
+
+fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     no_day_is_a_number(&expr, schema)?;
     bytes::none_beside_text(&expr, schema)?;
     if let Expr::BinaryExpr(BinaryExpr {

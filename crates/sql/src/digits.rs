@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Statement, Value, ValueWithSpan, VisitorMut,
+    CastKind, DataType, ExactNumberInfo, Expr, Statement, UnaryOperator, Value, ValueWithSpan,
+    VisitorMut,
 };
 
 use tidemill_planning::walk_mut;
@@ -26,24 +27,40 @@ impl VisitorMut for Numbers {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let Expr::Value(ValueWithSpan { value: Value::Number(text, _), span }) = expr else {
+        // A number below the smallest BIGINT, whose digits alone are a BIGINT UNSIGNED.
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: number } = expr
+            && let Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. }) =
+                number.as_ref()
+            && text.parse().is_ok_and(|digits: u64| digits > i64::MIN.unsigned_abs())
+        {
+            let digits = plain(text).0.len() as u64;
+            write_decimal(number, digits, 0);
+            return ControlFlow::Continue(());
+        }
+        let Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. }) = expr else {
             return ControlFlow::Continue(());
         };
         if text.contains('_') {
             *text = text.replace('_', "");
         }
         if let Some((digits, places)) = decimal(text) {
-            let value = Value::SingleQuotedString(std::mem::take(text));
-            *expr = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(Expr::Value(ValueWithSpan { value, span: *span })),
-                data_type: DataType::Decimal(ExactNumberInfo::PrecisionAndScale(digits, places)),
-                array: false,
-                format: None,
-            };
+            write_decimal(expr, digits, places);
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Writes a number as a cast of its text to a DECIMAL.
+fn write_decimal(expr: &mut Expr, digits: u64, places: i64) {
+    let Expr::Value(ValueWithSpan { value: Value::Number(text, _), span }) = expr else { return };
+    let value = Value::SingleQuotedString(std::mem::take(text));
+    *expr = Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Value(ValueWithSpan { value, span: *span })),
+        data_type: DataType::Decimal(ExactNumberInfo::PrecisionAndScale(digits, places)),
+        array: false,
+        format: None,
+    };
 }
 
 /// The digits and decimal places of a number that 64 bits do not hold; none where they do, or where it

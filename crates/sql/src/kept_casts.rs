@@ -6,15 +6,18 @@
 //!   be true, and not null; and it cuts the constant to the unit of a coarser time below the cast, so that
 //!   `CAST(ms AS TIMESTAMP) = TIMESTAMP '1970-01-01 00:00:00.000001'` would be true of 1970. So what may lose a
 //!   value, and what changes a time's unit, is a function here, and no cast.
+//! - A time in a coarser unit is the nearest one, of two as near the one farther from 1970, as PostgreSQL and DuckDB have
+//!   it: Arrow cuts digits off.
 //! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for.
+//! - Bytes of a fixed length become text through bytes of any length; Arrow has no cast for it.
 //!
 //! The rule comes when all types are settled.
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::compute::{CastOptions, cast_with_options, nullif};
-use arrow::datatypes::{DataType, Float16Type, Float32Type};
+use arrow::datatypes::{DataType, Float16Type, Float32Type, Int64Type, TimeUnit};
 use arrow::util::display::{FormatOptions, array_value_to_string};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -56,18 +59,41 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
     let from = value.get_type(schema)?;
     let is_time = matches!(to, DataType::Timestamp(_, _) | DataType::Date32);
     if is_time && is_text(&from) && !is_completed(value) {
-        if let Expr::Literal(text, metadata) = value.as_ref() {
-            let found = with_seconds(&text.to_array()?)?;
-            let found = Expr::Literal(ScalarValue::try_from_array(&found, 0)?, metadata.clone());
-            let is_other = found != **value;
-            **value = found;
-            return Ok(Transformed::new_transformed(expr, is_other));
+        let is_other = match value.as_ref() {
+            Expr::Literal(text, metadata) => {
+                let found = with_seconds(&text.to_array()?)?;
+                let found =
+                    Expr::Literal(ScalarValue::try_from_array(&found, 0)?, metadata.clone());
+                let is_other = found != **value;
+                **value = found;
+                is_other
+            }
+            _ => {
+                **value = completed(std::mem::take(value));
+                true
+            }
+        };
+        // Read in the unit that text is read in, and rounded from there.
+        if let DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) = &to {
+            let read = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
+            let text = Box::new(std::mem::take(value.as_mut()));
+            let time = match is_tried {
+                true => Expr::TryCast(TryCast::new(text, read.clone())),
+                false => Expr::Cast(Cast::new(text, read.clone())),
+            };
+            return Ok(Transformed::yes(kept(time, &read, to, is_tried)));
         }
-        **value = completed(std::mem::take(value));
+        return Ok(Transformed::new_transformed(expr, is_other));
+    }
+    // Arrow casts bytes of a fixed length to other bytes only.
+    if matches!(from, DataType::FixedSizeBinary(_)) && to.is_string() {
+        let bytes = Cast::new(Box::new(std::mem::take(value.as_mut())), DataType::BinaryView);
+        **value = Expr::Cast(bytes);
         return Ok(Transformed::yes(expr));
     }
     // What is constant is computed at once.
-    if matches!(value.as_ref(), Expr::Literal(_, _)) && !to.is_floating() {
+    if matches!(value.as_ref(), Expr::Literal(_, _)) && !to.is_floating() && !is_coarser(&from, &to)
+    {
         return Ok(Transformed::no(expr));
     }
     let is_taken_off = match (&from, &to) {
@@ -75,7 +101,7 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
             if units(*own) < units(*other) && zone != other_zone {
                 // The unit first; what clocks show in the other zone is another rule's.
                 let finer = DataType::Timestamp(*other, zone.clone());
-                **value = kept(std::mem::take(value.as_mut()), finer, is_tried);
+                **value = kept(std::mem::take(value.as_mut()), &from, finer, is_tried);
                 return Ok(Transformed::yes(expr));
             }
             own != other
@@ -86,21 +112,30 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
     if !is_taken_off {
         return Ok(Transformed::no(expr));
     }
-    Ok(Transformed::yes(kept(std::mem::take(value.as_mut()), to, is_tried)))
+    Ok(Transformed::yes(kept(std::mem::take(value.as_mut()), &from, to, is_tried)))
 }
 
-fn kept(value: Expr, to: DataType, is_tried: bool) -> Expr {
+/// Returns whether a cast makes a time of a coarser unit.
+fn is_coarser(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => units(*from) > units(*to),
+        _ => false,
+    }
+}
+
+fn kept(value: Expr, from: &DataType, to: DataType, is_tried: bool) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::from(KeptCast { to, is_tried, signature }));
+    let rounds_time = is_coarser(from, &to);
+    let function = Arc::new(ScalarUDF::from(KeptCast { to, is_tried, rounds_time, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
 }
 
 /// A time in another unit as the cast that was written, for what holds bounds of values against it: the
-/// order of times stays.
+/// order of times stays. None for a coarser unit: bounds that are cut off would not hold what is rounded.
 pub fn time_cast(expr: &Expr) -> Option<Cast> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let kept = call.func.inner().downcast_ref::<KeptCast>().filter(|kept| !kept.is_tried)?;
-    let is_time = matches!(kept.to, DataType::Timestamp(_, _));
+    let is_time = matches!(kept.to, DataType::Timestamp(_, _)) && !kept.rounds_time;
     is_time.then(|| Cast::new(Box::new(call.args[0].clone()), kept.to.clone()))
 }
 
@@ -123,6 +158,8 @@ fn is_text(of: &DataType) -> bool {
 struct KeptCast {
     to: DataType,
     is_tried: bool,
+    /// True if `to` is a time of a coarser unit than what is cast.
+    rounds_time: bool,
     signature: Signature,
 }
 
@@ -150,6 +187,9 @@ impl ScalarUDFImpl for KeptCast {
 
 fn cast(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
     let options = CastOptions { safe: is_tried, format_options: FormatOptions::new() };
+    if is_coarser(from.data_type(), to) {
+        return Ok(cast_with_options(&rounded(from, to)?, to, &options)?);
+    }
     let found = cast_with_options(from, to, &options)?;
     let is_infinite: BooleanArray = match to {
         DataType::Float16 => found.as_primitive::<Float16Type>().iter().map(infinite).collect(),
@@ -173,6 +213,22 @@ fn cast(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> 
         }
     }
     Ok(nullif(&found, &BooleanArray::from(too_large))?)
+}
+
+/// Returns times in the unit of the coarser type `to`, each the nearest one.
+fn rounded(from: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
+    let (DataType::Timestamp(own, zone), DataType::Timestamp(unit, _)) = (from.data_type(), to)
+    else {
+        return plan_err!("a {} is rounded to {to}", from.data_type());
+    };
+    let divisor = units(*own) / units(*unit);
+    let times = cast_with_options(from, &DataType::Int64, &EXACTLY)?;
+    let nearest: Int64Array = times.as_primitive::<Int64Type>().unary(|time| {
+        let (whole, rest) = (time / divisor, time % divisor);
+        if 2 * rest.abs() >= divisor { whole + rest.signum() } else { whole }
+    });
+    let nearest_type = DataType::Timestamp(*unit, zone.clone());
+    Ok(cast_with_options(&nearest, &nearest_type, &EXACTLY)?)
 }
 
 fn infinite<T: Into<f64>>(value: Option<T>) -> Option<bool> {

@@ -3,13 +3,15 @@
 //! - `statement`, `syntax`, `digits`, `names`, `using`: what is asked? Text becomes a statement of which every
 //!   clause is honoured, and columns are called as they are written.
 //! - `parameters`: which values is a statement given beside its text?
+//! - `copy_statement`: `COPY (SELECT …) TO 'file'`, taken apart into a query and an output.
 //! - `dialects`: what do other databases' functions and clauses mean here?
-//! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `zones`, `spans`, `multiples`, `frames`,
+//! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `utc_timestamps`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
 //! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `constants`: what are
 //!   numbers that are written out? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `bytes`: what is BYTEA beside text? `patterns`: what is SIMILAR TO what?
-//! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false?
+//! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false? `correlated`: subqueries
+//!   for each row as joins, where DataFusion plans none.
 //! - `random_values`: which expressions would evaluate a random value twice?
 //! - `replaced`, `percentiles`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
 //!   expressions.
@@ -31,9 +33,12 @@ mod cast_times;
 pub mod casts;
 mod coercion;
 mod constants;
+pub mod copy_statement;
+pub mod correlated;
 pub mod datafusion_names;
 pub mod dialects;
 pub mod digits;
+mod empty_names;
 mod fan_out_sorts;
 mod filters;
 pub mod floats;
@@ -78,6 +83,7 @@ mod unions_in_order;
 pub mod unknown_functions;
 pub mod unnested;
 pub mod using;
+mod utc_timestamps;
 pub mod windows;
 mod zones;
 

@@ -10,6 +10,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, Scalar
 
 use crate::bytes;
 use crate::instants::{DAY, Instant, nanoseconds_of};
+use crate::zones::is_utc;
 
 /// Whether this is the text of a time with more digits than microseconds have.
 pub(crate) fn has_nanoseconds(value: &Expr) -> bool {
@@ -62,6 +63,48 @@ pub(crate) fn beside_of(expr: &Expr, own: &DataType, beside: &DataType) -> Optio
         .or_else(|| as_time(expr, own, beside))
         .or_else(|| as_boolean(expr, beside))
         .or_else(|| bytes::written_beside(expr, beside))
+        .or_else(|| midnight_in_zone(expr, own, beside))
+}
+
+/// A date beside nanoseconds of a zone as the second at which the zone's clocks begin that day. Beside
+/// other units, both meet at the timestamp's type.
+fn midnight_in_zone(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
+    let (DataType::Date32 | DataType::Date64, DataType::Timestamp(TimeUnit::Nanosecond, zone)) =
+        (own, beside)
+    else {
+        return None;
+    };
+    let zone = zone.clone().filter(|zone| !is_utc(zone))?;
+    let time = DataType::Timestamp(TimeUnit::Second, Some(zone));
+    Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
+}
+
+/// Two times of which one has a zone, with the other brought into that zone: a time without a zone and a
+/// date are what the zone's clocks show, as in a comparison. Of two zones the first one is taken. None where
+/// there is nothing to bring.
+pub(crate) fn in_one_zone(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
+    let (one, other) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
+    let brought = |expr: &Expr, of: &DataType, unit: TimeUnit, zone: &Arc<str>| {
+        let unit = match of {
+            DataType::Timestamp(own, _) => *own,
+            DataType::Date32 | DataType::Date64 => unit,
+            _ => return None,
+        };
+        let time = DataType::Timestamp(unit, Some(Arc::clone(zone)));
+        Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
+    };
+    match (&one, &other) {
+        (DataType::Timestamp(_, Some(zone)), DataType::Timestamp(_, Some(own))) if zone == own => {
+            None
+        }
+        (DataType::Timestamp(unit, Some(zone)), _) => {
+            Some((left.clone(), brought(right, &other, *unit, zone)?))
+        }
+        (_, DataType::Timestamp(unit, Some(zone))) => {
+            Some((brought(left, &one, *unit, zone)?, right.clone()))
+        }
+        _ => None,
+    }
 }
 
 /// What stands in the SQL, a cast of it included.

@@ -175,7 +175,7 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 39] = [
+const OTHER_WORDS: [(&str, &str, &str); 40] = [
     (
         "NULLS are not permitted for nth_value",
         "`nth_value` counts nulls, too: it takes no IGNORE NULLS",
@@ -200,6 +200,11 @@ const OTHER_WORDS: [(&str, &str, &str); 39] = [
         "Invalid comparison operation: ",
         "two values are compared that are of different types, and one of them has none of its own",
         "CAST(NULL AS TEXT) is a null with a type",
+    ),
+    (
+        "LambdaVariable field and schema field mismatch",
+        "the function of `list_reduce` answers another type than it takes",
+        "CAST gives it one type: list_reduce(list, (a, b) -> CAST(a * b AS DOUBLE))",
     ),
     (
         "lambda must return boolean",
@@ -670,6 +675,14 @@ fn fields_of_values() -> Error {
     )
 }
 
+/// Returns the refusal of a set operation whose sides have different numbers of columns.
+pub(crate) fn different_columns(operator: &str) -> Error {
+    Error::usage_hint(
+        format!("the sides of {operator} have different numbers of columns"),
+        "they go together by their places; NULL AS name stands for one that a side has not",
+    )
+}
+
 /// What follows the last of `starts`, where a message has one of them.
 fn behind<'a>(message: &'a str, starts: &[&str]) -> Option<&'a str> {
     starts.iter().find_map(|start| message.split_once(start).map(|(_, rest)| rest))
@@ -897,10 +910,7 @@ fn plan_error(message: &str) -> Error {
         );
     }
     if let Some(sides) = message.strip_suffix(" queries have different number of columns") {
-        return Error::usage_hint(
-            format!("the sides of {sides} have different numbers of columns"),
-            "they go together by their places; NULL AS name stands for one that a side has not",
-        );
+        return different_columns(sides);
     }
     if let Some(rest) = behind(message, &["Failed to coerce then (", "Failed to coerce case ("])
         && let Some(types) = rest.strip_suffix(" to common types in CASE WHEN expression")
@@ -1041,9 +1051,8 @@ fn out_of_place(message: &str) -> Option<Error> {
     }
     if message.starts_with("lambda defined ") {
         return Some(Error::usage_hint(
-            "a function of several parameters is not taken here",
-            "one has one parameter: list_transform(list, x -> x + 1); list_sum, list_product, list_min and \
-             list_max take a list together",
+            "a function of that many parameters is not taken here",
+            "that of list_transform(list, x -> x + 1) has one parameter, that of list_reduce(list, (a, b) -> a + b) two",
         ));
     }
     if let Some((function, of)) = message.split_once(" does not support type ")

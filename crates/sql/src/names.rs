@@ -13,11 +13,13 @@ use std::ops::ControlFlow;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{DataFusionError, Result as PlanResult, SchemaError};
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Statement, Visitor, VisitorMut,
+    ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
+    OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Visitor, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
+
+use crate::dialects::comprehensions;
 
 /// Respells the unquoted names of `statement` after the columns of `schemas`.
 pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a Schema>) {
@@ -184,8 +186,27 @@ impl VisitorMut for Respell<'_> {
         ControlFlow::Continue(())
     }
 
-    /// The names behind a `*`, which the planner takes letter by letter.
+    /// Respells the names of USING and those behind a `*`, which the planner takes letter by letter.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            let on = match &mut join.join_operator {
+                JoinOperator::Join(on)
+                | JoinOperator::Inner(on)
+                | JoinOperator::Left(on)
+                | JoinOperator::LeftOuter(on)
+                | JoinOperator::Semi(on)
+                | JoinOperator::LeftSemi(on)
+                | JoinOperator::Anti(on)
+                | JoinOperator::LeftAnti(on) => on,
+                _ => continue,
+            };
+            let JoinConstraint::Using(names) = on else { continue };
+            for part in names.iter_mut().flat_map(|ObjectName(parts)| parts) {
+                if let ObjectNamePart::Identifier(ident) = part {
+                    self.respell(ident);
+                }
+            }
+        }
         let fold = |ident: &mut Ident| {
             self.respell(ident);
             if ident.quote_style.is_none() {
@@ -445,6 +466,16 @@ impl VisitorMut for Unquote {
             if part.value.chars().all(is_word) && !part.value.is_empty() {
                 part.quote_style = None;
             }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Puts a comprehension's text in the place of the call that it has become.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(call) = expr
+            && let Some(written) = comprehensions::as_written(call)
+        {
+            *expr = Expr::Identifier(Ident::new(written));
         }
         ControlFlow::Continue(())
     }

@@ -242,14 +242,14 @@ fn unused_parameter(name: &str, places: &[Place]) -> Error {
     Error::usage_hint(format!("the SQL has no parameter `{name}`"), hint)
 }
 
-/// Where each line of a text begins.
-fn line_starts(text: &str) -> Vec<usize> {
+/// Returns the byte at which each line of a text begins.
+pub(crate) fn line_starts(text: &str) -> Vec<usize> {
     let ends = text.match_indices('\n').map(|(at, _)| at + 1);
     std::iter::once(0).chain(ends).collect()
 }
 
 /// The byte at a line and a character of it, both counted from one.
-fn offset(text: &str, starts: &[usize], location: Location) -> Option<usize> {
+pub(crate) fn offset(text: &str, starts: &[usize], location: Location) -> Option<usize> {
     let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
     let start = *starts.get(line)?;
     let column = usize::try_from(location.column).ok()?.checked_sub(1)?;

@@ -3,29 +3,57 @@
 //! DataFusion's holds all values, as it must, and then puts the weight between two of them in steps of a
 //! millionth: the 90th percentile of what lies between 654.2 and 654.4 comes out a little too low. Its
 //! accumulators are kept here, and asked for their values at the end in the place of their answer.
+//! Times, which it does not take, are kept as whole numbers of their units ([`TimeValues`]).
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Float64Type};
-use datafusion::common::{Result, ScalarValue, exec_err};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type, TimeUnit};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::functions_aggregate::percentile_cont::PercentileCont;
 use datafusion::logical_expr::function::{
     AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
 };
+use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
-    Signature,
+    Signature, TypeSignature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
 
 /// The function as a session has it.
 pub(crate) fn percentile_cont() -> AggregateUDF {
-    AggregateUDF::from(Percentile { theirs: PercentileCont::new() })
+    let theirs = PercentileCont::new();
+    let numbers = theirs.signature();
+    let either = vec![numbers.type_signature.clone(), TypeSignature::UserDefined];
+    let mut signature = Signature::one_of(either, Volatility::Immutable);
+    signature.parameter_names.clone_from(&numbers.parameter_names);
+    AggregateUDF::from(Percentile { theirs, signature })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Percentile {
     theirs: PercentileCont,
+    signature: Signature,
+}
+
+/// The type in which a mean or a percentile of times is computed and returned; none for other types.
+///
+/// It lies between two values, so a unit of a second or a millisecond becomes a microsecond, and a
+/// date a timestamp.
+#[must_use]
+pub fn time_type(of: &DataType) -> Option<DataType> {
+    Some(match of {
+        DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
+            DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+        }
+        DataType::Time32(_) => DataType::Time64(TimeUnit::Microsecond),
+        DataType::Timestamp(_, _) | DataType::Time64(_) => of.clone(),
+        _ => return None,
+    })
 }
 
 impl AggregateUDFImpl for Percentile {
@@ -38,7 +66,17 @@ impl AggregateUDFImpl for Percentile {
     }
 
     fn signature(&self) -> &Signature {
-        self.theirs.signature()
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [of, _] => match time_type(of) {
+                Some(time) => Ok(vec![time, DataType::Float64]),
+                None => plan_err!("`{}` takes numbers and times", self.name()),
+            },
+            _ => plan_err!("`{}` takes a value and a share from 0 to 1", self.name()),
+        }
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
@@ -46,12 +84,26 @@ impl AggregateUDFImpl for Percentile {
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if args.input_fields.first().is_some_and(|of| time_type(of.data_type()).is_some()) {
+            let item = Arc::new(Field::new_list_field(DataType::Int64, true));
+            let name = format_state_name(args.name, "times");
+            return Ok(vec![Arc::new(Field::new(name, DataType::List(item), true))]);
+        }
         self.theirs.state_fields(args)
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let of = args.expr_fields[0].data_type().clone();
         let q = share(&args);
+        if time_type(&of).is_some() {
+            return match q {
+                Some(q) => {
+                    let is_distinct = args.is_distinct;
+                    Ok(Box::new(TimeValues { units: Vec::new(), q, of, is_distinct }))
+                }
+                None => plan_err!("the share of `{}` is a number from 0 to 1", self.name()),
+            };
+        }
         let inner = self.theirs.accumulator(args)?;
         Ok(match (of, q) {
             (DataType::Null, _) | (_, None) => inner,
@@ -60,7 +112,9 @@ impl AggregateUDFImpl for Percentile {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.theirs.groups_accumulator_supported(args)
+        let is_of_times =
+            args.expr_fields.first().is_some_and(|of| time_type(of.data_type()).is_some());
+        !is_of_times && self.theirs.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(
@@ -182,6 +236,99 @@ impl Accumulator for Values {
     }
 }
 
+/// The times of one group, as numbers of their units since 1970 or midnight.
+#[derive(Debug)]
+struct TimeValues {
+    units: Vec<i64>,
+    q: f64,
+    of: DataType,
+    is_distinct: bool,
+}
+
+/// The time below which a share of all is, between two of them by their distance; none of no times.
+/// It is exact, and rounded once to a unit: of two that are as near the one farther from zero, as a
+/// mean of times is.
+pub fn time_at(units: &mut [i64], q: f64) -> Option<i64> {
+    let last = units.len().checked_sub(1)?;
+    let place = q * last as f64;
+    let below = (place.floor() as usize).min(last);
+    let weight = place - place.floor();
+    let (_, lower, above) = units.select_nth_unstable(below);
+    Some(match above.iter().min() {
+        Some(upper) if weight > 0.0 => {
+            // A weight below 1 is a whole number of 2^-53, or nearly so.
+            const BITS: u32 = 53;
+            let parts = (weight * (1_u64 << BITS) as f64).round() as i128;
+            let distance = i128::from(*upper) - i128::from(*lower);
+            let place = (i128::from(*lower) << BITS) + distance * parts;
+            let units = (place.abs() + (1 << (BITS - 1))) >> BITS;
+            i64::try_from(units * place.signum()).unwrap_or(*upper)
+        }
+        _ => *lower,
+    })
+}
+
+impl TimeValues {
+    fn units_of(values: &[ArrayRef]) -> Result<ArrayRef> {
+        match values.first() {
+            Some(values) => Ok(cast(values, &DataType::Int64)?),
+            None => exec_err!("a percentile of nothing"),
+        }
+    }
+}
+
+impl Accumulator for TimeValues {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.units.extend(Self::units_of(values)?.as_primitive::<Int64Type>().iter().flatten());
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for unit in Self::units_of(values)?.as_primitive::<Int64Type>().iter().flatten() {
+            if let Some(at) = self.units.iter().position(|kept| *kept == unit) {
+                self.units.swap_remove(at);
+            }
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        for units in values_of(states)?.iter().flatten() {
+            self.units.extend(units.as_primitive::<Int64Type>().iter().flatten());
+        }
+        Ok(())
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let units = Int64Array::from(std::mem::take(&mut self.units));
+        let item = Arc::new(Field::new_list_field(DataType::Int64, true));
+        let offsets = OffsetBuffer::from_lengths([units.len()]);
+        let list = ListArray::try_new(item, offsets, Arc::new(units), None)?;
+        Ok(vec![ScalarValue::List(Arc::new(list))])
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let answer = match self.is_distinct {
+            true => {
+                let mut distinct = self.units.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                time_at(&mut distinct, self.q)
+            }
+            false => time_at(&mut self.units, self.q),
+        };
+        ScalarValue::Int64(answer).cast_to(&self.of)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.units.capacity() * size_of::<i64>()
+    }
+}
+
 struct ValuesOfGroups {
     inner: Box<dyn GroupsAccumulator>,
     q: f64,
@@ -241,6 +388,40 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    #[test]
+    fn times_between_two_are_rounded_to_a_unit() {
+        for (units, q, expected) in [
+            (&[][..], 0.5, None),
+            (&[7], 0.9, Some(7)),
+            (&[3, 1, 2], 0.5, Some(2)),
+            (&[0, 10], 0.25, Some(3)),
+            (&[-10, 0], 0.5, Some(-5)),
+            (&[0, 1], 0.5, Some(1)),
+            (&[-1, 0], 0.5, Some(-1)),
+            (&[-4, -1], 0.5, Some(-3)),
+            (
+                &[946_684_800_000_000_001, 7_271_596_800_000_000_003],
+                0.5,
+                Some(4_109_140_800_000_000_002),
+            ),
+            (
+                &[-62_135_596_799_999_999, 253_370_764_800_000_003],
+                0.5,
+                Some(95_617_584_000_000_002),
+            ),
+            (&[0, 1 << 60], 0.25, Some(1 << 58)),
+            (
+                &[1_700_000_000_000_000_001, 1_700_000_000_000_000_003],
+                0.5,
+                Some(1_700_000_000_000_000_002),
+            ),
+            (&[i64::MIN, i64::MAX], 1.0, Some(i64::MAX)),
+            (&[i64::MIN, i64::MAX], 0.0, Some(i64::MIN)),
+        ] {
+            assert_eq!(time_at(&mut units.to_vec(), q), expected, "{units:?} {q}");
+        }
+    }
 
     #[test]
     fn the_weight_between_two_values_has_all_its_digits() {

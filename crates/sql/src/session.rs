@@ -20,10 +20,11 @@ use crate::arithmetic::{CheckedArithmetic, Quotients};
 use crate::asof::{self, AsOfJoins};
 use crate::bytes::ListsOfBytes;
 use crate::cast_times::SqlTypes;
-use crate::coercion::{CommonTypes, TimesOfDay};
+use crate::coercion::{CommonTypes, TimeOperands};
 use crate::constants::Constants;
 use crate::datafusion_names::{self, optimizer_rules, physical_rules, scalars};
 use crate::dialects::ROW_MAKERS;
+use crate::empty_names::EmptyNames;
 use crate::fan_out_sorts::{FanOutSorts, OfRun};
 use crate::filters::Conditions;
 use crate::floats::OneOrder;
@@ -54,7 +55,7 @@ use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
-use crate::{amplify, in_lists, percentiles, pool, portions, replaced, times};
+use crate::{amplify, in_lists, percentiles, pool, portions, replaced, times, utc_timestamps};
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
@@ -122,6 +123,8 @@ fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<
     };
     let mut config = config.with_target_partitions(partitions).with_batch_size(batch_rows);
     let options = config.options_mut();
+    // A top list begins with values, in both directions, as in DuckDB and ClickHouse.
+    options.sql_parser.default_null_ordering = "nulls_last".to_owned();
     // What is sorted in one piece counts its text once for each batch of the result.
     options.execution.sort_in_place_threshold_bytes = match each >> 20 {
         0..256 => 0,
@@ -207,10 +210,11 @@ pub fn open(
         .with_runtime_env(runtime(budget_bytes, settings)?)
         .with_expr_planners(vec![
             Arc::new(Constants),
-            Arc::new(TimesOfDay),
+            Arc::new(TimeOperands),
             Arc::new(Quotients),
             Arc::new(Multiples),
             Arc::new(TextParts),
+            Arc::new(EmptyNames),
             Arc::new(ListsOfBytes),
             Arc::new(Ranks),
         ])
@@ -244,7 +248,10 @@ pub fn open(
     context.register_udaf(percentiles::percentile_cont());
     replaced::functions().for_each(|function| context.register_udf(function));
     tidemill_functions::scalar_functions().for_each(|function| context.register_udf(function));
-    for name in OF_FORMATS {
+    for function in tidemill_functions::higher_order_functions() {
+        context.register_higher_order_function(Arc::new(function));
+    }
+    for name in TO_TIMESTAMPS.iter().chain([&scalars::TO_DATE]).copied() {
         if let Some(theirs) = context.state().scalar_functions().get(name) {
             context.register_udf(tidemill_functions::with_patterns(theirs));
         }
@@ -257,15 +264,17 @@ pub fn open(
     context.register_udf(times::date_trunc());
     context.register_udf(times::date_bin());
     context.register_udf(times::date_part().as_ref().clone());
-    if let Some(theirs) = all.scalar_functions().get(scalars::TO_TIMESTAMP) {
-        context.register_udf(times::to_timestamp(theirs));
+    context.register_udf(utc_timestamps::now());
+    for name in TO_TIMESTAMPS {
+        if let Some(theirs) = all.scalar_functions().get(name) {
+            context.register_udf(utc_timestamps::to_timestamp(theirs));
+        }
     }
     Ok(context)
 }
 
-/// Functions of text by formats of chrono's.
-const OF_FORMATS: [&str; 6] = [
-    scalars::TO_DATE,
+/// DataFusion's functions of numbers, and of text by formats of chrono's, that return timestamps.
+const TO_TIMESTAMPS: [&str; 5] = [
     scalars::TO_TIMESTAMP,
     scalars::TO_TIMESTAMP_SECONDS,
     scalars::TO_TIMESTAMP_MILLIS,
@@ -438,7 +447,25 @@ mod tests {
             ("to_date('05.01.2026', 'DD.MM.YYYY')", "2026-01-05"),
             ("to_date('05.01.2026', '%d.%m.%Y')", "2026-01-05"),
             ("to_timestamp_micros('2026-01-05', 'YYYY-MM-DD')", "2026-01-05T00:00:00"),
-            ("to_timestamp(1.5)", "1970-01-01T00:00:01.500"),
+            ("to_timestamp(1.5)", "1970-01-01T00:00:01.500Z"),
+            (
+                "to_timestamp(x) FROM (VALUES (CAST(1.5 AS DECIMAL(3, 1)))) AS t (x)",
+                "1970-01-01T00:00:01.500Z",
+            ),
+            ("to_timestamp_millis(x) FROM (VALUES (1500)) AS t (x)", "1970-01-01T00:00:01.500Z"),
+            (
+                "to_timestamp(x, '%d.%m.%Y %H:%M%z') FROM (VALUES ('05.01.2026 08:05+0100')) AS t (x)",
+                "2026-01-05T07:05:00Z",
+            ),
+            (
+                "typeof(to_timestamp(x, '%s')) FROM (VALUES ('1')) AS t (x)",
+                "TIMESTAMP WITH TIME ZONE",
+            ),
+            // A format that is calculated may be of anything.
+            (
+                "strptime(x, '%Y ' || '%z') FROM (VALUES ('2026 +0100')) AS t (x)",
+                "2025-12-31T23:00:00",
+            ),
             ("to_char(TIMESTAMP '2026-01-05 08:05:09', '%H:%M')", "08:05"),
             ("strftime(x, '%d') FROM (VALUES ('2026-01-05'), (NULL)) AS t (x)", "05"),
             ("strftime('%d' || '.', x) FROM (VALUES ('2026-01-05'), (NULL)) AS t (x)", "05."),

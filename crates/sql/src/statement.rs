@@ -1,10 +1,12 @@
 //! What is asked, out of SQL's text: one question that is honoured whole, or a list of columns.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Fields, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
@@ -12,12 +14,16 @@ use datafusion::sql::sqlparser::ast::{
     DescribeAlias, Expr as SqlExpr, ObjectName, Query as SqlQuery, Select, SetExpr,
     Statement as SqlStatement, Visitor, VisitorMut,
 };
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_base::types::UNQUOTED_NAME;
 use tidemill_base::{Error, Result};
 use tidemill_planning::{planned, walk, walk_mut};
 
+use crate::cast_times::ArrowTypes;
 use crate::dialects::{self, CalledSources};
 use crate::messages::{Told, nested_too_deeply};
+use crate::parameters::{line_starts, offset};
 use crate::{digits, parse_hints, syntax};
 
 /// How deep expressions may be nested, `a + b + c` counting as two. What walks over them
@@ -150,6 +156,43 @@ pub fn asked(sql: &str) -> Result<Asked> {
     })
 }
 
+/// Returns the query of an `EXPLAIN ANALYZE`, which stands where it stood; None for every other text.
+///
+/// # Errors
+/// [`Error::Usage`] for options behind `EXPLAIN ANALYZE` that change nothing here.
+pub fn analyzed_query(sql: &str) -> Result<Option<String>> {
+    // A text that is no SQL has its own message later on.
+    let Ok(tokens) = Tokenizer::new(&syntax::Spoken, sql).tokenize_with_location() else {
+        return Ok(None);
+    };
+    let mut tokens =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+    let mut is_next = |expected: &str| match tokens.next().map(|token| &token.token) {
+        Some(Token::Word(word)) => word.value.eq_ignore_ascii_case(expected),
+        _ => false,
+    };
+    if !is_next("EXPLAIN") || !is_next("ANALYZE") {
+        return Ok(None);
+    }
+    let Some(first) = tokens.next() else { return Ok(None) };
+    if let Token::Word(word) = &first.token
+        && ["VERBOSE", "FORMAT"].iter().any(|option| word.value.eq_ignore_ascii_case(option))
+    {
+        return Err(Error::usage_hint(
+            format!("`EXPLAIN ANALYZE {}` is not supported", word.value.to_uppercase()),
+            "EXPLAIN ANALYZE SELECT … has one form, a line of text in each row",
+        ));
+    }
+    let Some(start) = offset(sql, &line_starts(sql), first.span.start) else { return Ok(None) };
+    let (before, query) = sql.split_at(start);
+    Ok(Some(blanked(before) + query))
+}
+
+/// A text as spaces of the same lines and columns.
+pub(crate) fn blanked(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
+}
+
 /// How many parentheses and CASEs within one another the parser is sure to follow. Beyond, it stumbles
 /// over whatever comes next, and complains of that.
 const NESTING_MAX: usize = 45;
@@ -157,7 +200,6 @@ const NESTING_MAX: usize = 45;
 /// How many parentheses and CASEs a text has within one another.
 fn nesting(sql: &str) -> usize {
     use datafusion::sql::sqlparser::keywords::Keyword;
-    use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
     let tokens = Tokenizer::new(&syntax::Spoken, sql).tokenize().unwrap_or_default();
     let (mut depth, mut most) = (0usize, 0);
     for token in tokens {
@@ -191,10 +233,13 @@ fn summarized(sql: &str) -> Option<String> {
 
 fn parsed(sql: &str) -> Result<(Statement, Wanted)> {
     let refused = |what: &str| {
-        Err(Error::usage_hint(
-            format!("{what} is not run here"),
-            "a query is one SELECT; results are written with -o FILE or a job file's [sink]",
-        ))
+        let hint = match what {
+            "`COPY`" => {
+                "`tidemill query` and Python's `query` run COPY as a whole statement; a job file names its output in [sink]"
+            }
+            _ => "a query is one SELECT; results are written with -o FILE or a job file's [sink]",
+        };
+        Err(Error::usage_hint(format!("{what} is not run here"), hint))
     };
     let summarized = summarized(sql);
     let statements = match dialects::parsed(summarized.as_deref().unwrap_or(sql)) {
@@ -247,10 +292,16 @@ fn of_query(statement: SqlStatement) -> Result<(SqlStatement, Wanted)> {
             format,
             options,
         } => {
-            if analyze || estimate || options.is_some() {
+            if analyze {
                 return Err(Error::usage_hint(
-                    "EXPLAIN says how a query would be run, and does not run it",
-                    "run the query: `tidemill jobs show` tells what it cost; EXPLAIN alone shows the plan",
+                    "`EXPLAIN ANALYZE` is no query of records, and stands at the beginning of a statement",
+                    "`tidemill query` and Python's `query` answer it",
+                ));
+            }
+            if estimate || options.is_some() {
+                return Err(Error::usage_hint(
+                    "EXPLAIN takes no options",
+                    "EXPLAIN SELECT … shows the plan, EXPLAIN ANALYZE SELECT … runs it and adds what was measured",
                 ));
             }
             if let Some(format) = format {
@@ -317,23 +368,63 @@ pub fn schema_from_sql(text: &str) -> Result<SchemaRef> {
 pub fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     let hint = "write it as SQL does: --schema 'id BIGINT, name TEXT, ts TIMESTAMP'";
     let refused = |e: Error| Error::usage_hint(format!("the schema is not understood: {e}"), hint);
-    let sql = format!("CREATE TABLE t ({text})");
+    let sql = format!("CREATE TABLE t ({})", without_interval_units(text));
     let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.told()))?;
     let statement = statements.pop_front().filter(|_| statements.is_empty());
     let statement = statement.ok_or_else(|| refused(Error::usage("it holds a `;`")))?;
     if let Statement::Statement(statement) = &statement {
         syntax::only_columns(statement)?;
     }
-    let mut state = context.state();
+    let is_unquoted = unquoted_columns(&statement);
+    let state = SessionStateBuilder::new_from_existing(context.state());
+    let mut state = state.with_type_planner(Arc::new(ArrowTypes)).build();
+    // A name of a file's column, or of a key in it, is what is written.
+    state.config_mut().options_mut().sql_parser.enable_ident_normalization = false;
     // What a zone's times are read as; without it the zone would be forgotten.
     state.config_mut().options_mut().execution.time_zone = Some("UTC".into());
     let plan = planned(&state, statement).map_err(|e| refused(e.told()))?;
     match plan {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
-            Ok(Arc::new(without_metadata(table.input.schema().as_arrow())))
+            Ok(Arc::new(with_unquoted_names(table.input.schema().as_arrow(), &is_unquoted)))
         }
         _ => Err(refused(Error::usage("it is no list of columns"))),
     }
+}
+
+/// Returns, for each column of a `CREATE TABLE`, whether its name is written without quotes.
+fn unquoted_columns(statement: &Statement) -> Vec<bool> {
+    match statement {
+        Statement::Statement(statement) => match statement.as_ref() {
+            SqlStatement::CreateTable(table) => {
+                table.columns.iter().map(|column| column.name.quote_style.is_none()).collect()
+            }
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the columns with a note on those whose names are written without quotes.
+fn with_unquoted_names(schema: &Schema, is_unquoted: &[bool]) -> Schema {
+    let note = HashMap::from([(UNQUOTED_NAME.to_owned(), String::new())]);
+    let fields =
+        schema.fields().iter().zip(is_unquoted).map(|(field, is_unquoted)| match is_unquoted {
+            true => Arc::new(field.as_ref().clone().with_metadata(note.clone())),
+            false => Arc::clone(field),
+        });
+    Schema::new(fields.collect::<Fields>())
+}
+
+/// A list of columns in which `Interval(DayTime)` and its like, which the parser reads as the type of
+/// SQL with a precision, are single words. Names in quotes stay as they are.
+fn without_interval_units(text: &str) -> String {
+    let parts = text.split('"').enumerate().map(|(at, part)| match at % 2 {
+        0 => ["DayTime", "YearMonth", "MonthDayNano"].iter().fold(part.to_owned(), |part, unit| {
+            part.replace(&format!("Interval({unit})"), &format!("Interval{unit}"))
+        }),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("\"")
 }
 
 /// The same columns without what is said of the whole schema.
@@ -344,7 +435,7 @@ pub fn without_metadata(schema: &Schema) -> Schema {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::DataType::{self, *};
-    use arrow::datatypes::{Field, TimeUnit};
+    use arrow::datatypes::{Field, IntervalUnit, TimeUnit};
     use tidemill_base::types::sql_type;
 
     use super::*;
@@ -362,6 +453,10 @@ mod tests {
             (Float64, "DOUBLE"),
             (Decimal128(10, 2), "DECIMAL(10, 2)"),
             (Date32, "DATE"),
+            (Time32(TimeUnit::Second), "TIME(0)"),
+            (Time32(TimeUnit::Millisecond), "TIME(3)"),
+            (Time64(TimeUnit::Microsecond), "TIME(6)"),
+            (Time64(TimeUnit::Nanosecond), "TIME"),
             (Timestamp(TimeUnit::Nanosecond, None), "TIMESTAMP"),
             (Timestamp(TimeUnit::Microsecond, None), "TIMESTAMP(6)"),
             (Timestamp(TimeUnit::Second, None), "TIMESTAMP(0)"),
@@ -370,6 +465,51 @@ mod tests {
             assert_eq!(sql_type(&data_type), sql);
             let schema = schema_from_sql(&format!("x {sql}")).unwrap();
             assert_eq!(sql_type(schema.field(0).data_type()), sql);
+        }
+        for (data_type, sql) in [
+            (Duration(TimeUnit::Microsecond), "Duration(µs)"),
+            (Interval(IntervalUnit::DayTime), "Interval(DayTime)"),
+            (Interval(IntervalUnit::YearMonth), "Interval(YearMonth)"),
+            (FixedSizeBinary(16), "FixedSizeBinary(16)"),
+            (Date64, "Date64"),
+            (Float16, "Float16"),
+        ] {
+            assert_eq!(sql_type(&data_type), sql);
+            let schema =
+                schema_from_sql(&format!("\"Interval(DayTime)\" {sql}, y BIGINT")).unwrap();
+            assert_eq!(schema.field(0).data_type(), &data_type, "{sql}");
+            assert_eq!(schema.field(0).name(), "Interval(DayTime)");
+        }
+        for (sql, data_type) in [
+            ("Time32(ms)", Time32(TimeUnit::Millisecond)),
+            ("Time64(µs)", Time64(TimeUnit::Microsecond)),
+            ("TIME(9)", Time64(TimeUnit::Nanosecond)),
+        ] {
+            let schema = schema_from_sql(&format!("x {sql}")).unwrap();
+            assert_eq!(schema.field(0).data_type(), &data_type, "{sql}");
+        }
+        for name in [
+            "a b",
+            "order",
+            "Order",
+            "key",
+            "primary",
+            "1st",
+            "",
+            "ä",
+            "a\"b",
+            "plain",
+            "CamelCase",
+        ] {
+            let fields = vec![Field::new(name, Int64, true)];
+            let nested = sql_type(&DataType::Struct(fields.into()));
+            let name_in_sql = tidemill_base::types::sql_name(name);
+            for text in [format!("{name_in_sql} BIGINT"), format!("{name_in_sql} {nested}")] {
+                let schema = schema_from_sql(&text).unwrap();
+                assert_eq!(schema.field(0).name(), name, "{text}");
+            }
+            let schema = schema_from_sql(&format!("x {nested}")).unwrap();
+            assert_eq!(sql_type(schema.field(0).data_type()), nested);
         }
         assert_eq!(sql_type(&Utf8View), "TEXT");
         let fields = vec![Field::new("a", Int64, true), Field::new("b", Utf8View, true)];

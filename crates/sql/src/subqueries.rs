@@ -29,7 +29,7 @@ use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, FetchType, Filter, LogicalPlan,
+    BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, FetchType, Filter, LogicalPlan,
     LogicalPlanBuilder, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, SkipType, Subquery, Volatility, exists, lit,
 };
@@ -53,7 +53,59 @@ impl AnalyzerRule for Unknowns {
     }
 }
 
+/// `x IN (SELECT e FROM u)` where `e` names only columns of the query around it: DataFusion makes a join
+/// of it that has no column to compare. All rows of `u` have the same `e`, so it is
+/// `EXISTS (SELECT 1 FROM u) AND x = e`, which is unknown in the same cases. None for other subqueries.
+fn in_outer_value(found: &InSubquery) -> PlanResult<Option<Expr>> {
+    let mut rows = found.subquery.subquery.as_ref();
+    while let LogicalPlan::Distinct(Distinct::All(input)) = rows {
+        rows = input;
+    }
+    let LogicalPlan::Projection(selected) = rows else { return Ok(None) };
+    let [value] = selected.expr.as_slice() else { return Ok(None) };
+    let value = value.clone().unalias();
+    let is_of_outer_row = value.contains_outer() && value.column_refs().is_empty();
+    let is_plain = !value.is_volatile()
+        && !value.exists(|expr| {
+            Ok(matches!(
+                expr,
+                Expr::AggregateFunction(_)
+                    | Expr::WindowFunction(_)
+                    | Expr::ScalarSubquery(_)
+                    | Expr::InSubquery(_)
+                    | Expr::Exists(_)
+                    | Expr::SetComparison(_)
+                    | Expr::Unnest(_)
+            ))
+        })?;
+    if !is_of_outer_row || !is_plain {
+        return Ok(None);
+    }
+    let value = value.transform(|expr| {
+        Ok(match expr {
+            Expr::OuterReferenceColumn(_, column) => Transformed::yes(Expr::Column(column)),
+            other => Transformed::no(other),
+        })
+    })?;
+    let any =
+        LogicalPlanBuilder::from(selected.input.as_ref().clone()).project([lit(1)])?.build()?;
+    let outer = any.all_out_ref_exprs();
+    let subquery = Subquery {
+        subquery: Arc::new(any),
+        outer_ref_columns: outer,
+        spans: found.subquery.spans.clone(),
+    };
+    let is_found = Expr::Exists(Exists { subquery, negated: false })
+        .and(found.expr.as_ref().clone().eq(value.data));
+    Ok(Some(if found.negated { Expr::Not(Box::new(is_found)) } else { is_found }))
+}
+
 fn condition(expr: Expr, _: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    if let Expr::InSubquery(found) = &expr
+        && let Some(answer) = in_outer_value(found)?
+    {
+        return Ok(Transformed::yes(answer));
+    }
     if let Expr::Exists(Exists { subquery, .. })
     | Expr::InSubquery(InSubquery { subquery, .. })
     | Expr::SetComparison(SetComparison { subquery, .. }) = &expr
@@ -243,7 +295,7 @@ fn counted(rows: LogicalPlanBuilder, outer: Vec<Expr>, negated: bool) -> PlanRes
 }
 
 /// The plan without a LIMIT that leaves a row where there is one.
-fn without_limit(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+pub(crate) fn without_limit(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     match plan {
         LogicalPlan::Limit(limit)
             if matches!(limit.get_skip_type()?, SkipType::Literal(0))
@@ -623,7 +675,8 @@ fn has_rows(rows: LogicalPlanBuilder, subquery: &Subquery) -> PlanResult<Expr> {
     Ok(exists(Arc::new(rows.build()?)))
 }
 
-fn is_volatile(plan: &LogicalPlan) -> PlanResult<bool> {
+/// Returns whether an expression of a plan differs each time.
+pub(crate) fn is_volatile(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {

@@ -1,5 +1,5 @@
-//! `date_trunc` for every time that a timestamp can hold, `date_bin` that says which it cannot bin,
-//! `to_timestamp` that says of which numbers there is none, and times as whole numbers.
+//! `date_trunc` for every time that a timestamp can hold, `date_bin` that says which it cannot bin, and times as whole
+//! numbers.
 //!
 //! DataFusion's `date_trunc` goes through nanoseconds, so that it fails before 1678 and after 2261, and makes
 //! nanoseconds of dates. Here a timestamp without a zone, or of UTC, is truncated in its own unit;
@@ -10,10 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast_with_options;
-use arrow::datatypes::{
-    DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType,
-};
-use datafusion::common::config::ConfigOptions;
+use arrow::datatypes::{DataType, FieldRef, Int64Type, TimeUnit};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -315,85 +312,6 @@ impl ScalarUDFImpl for DateBin {
     fn documentation(&self) -> Option<&Documentation> {
         static THEIRS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(datetime::date_bin);
         THEIRS.documentation()
-    }
-}
-
-/// DataFusion's `to_timestamp`, which takes the nearest time that there is for a DOUBLE that is none: here
-/// it is an error, as it is of whole numbers. A DOUBLE's seconds are taken to the microsecond, as PostgreSQL and
-/// DuckDB do: beyond it there is only what a DOUBLE has not.
-pub(crate) fn to_timestamp(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
-    ScalarUDF::from(ToTimestamp { theirs: Arc::clone(theirs) })
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ToTimestamp {
-    theirs: Arc<ScalarUDF>,
-}
-
-impl ScalarUDFImpl for ToTimestamp {
-    fn name(&self) -> &str {
-        self.theirs.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.theirs.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.theirs.signature()
-    }
-
-    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
-        let theirs = Arc::new(self.theirs.inner().with_updated_config(config)?);
-        Some(ScalarUDF::from(ToTimestamp { theirs }))
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        self.theirs.return_type(arguments)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
-        self.theirs.return_field_from_args(args)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        if let [value] = args.args.as_slice()
-            && value.data_type().is_floating()
-        {
-            let doubles = cast_with_options(&value.to_array(1)?, &DataType::Float64, &EXACTLY)?;
-            let doubles = doubles.as_primitive::<Float64Type>();
-            let seconds = doubles.iter().flatten();
-            // The nanoseconds of 64 bits.
-            let is_none = |seconds: &f64| {
-                !(seconds * 1e9).is_finite() || (seconds * 1e9).abs() >= 9.223_372_036_854_775e18
-            };
-            if let Some(found) = seconds.into_iter().find(is_none) {
-                return Err(external(Error::Overflow {
-                    message: format!(
-                        "{found} seconds are no time of the years 1677 to 2262, which nanoseconds have"
-                    ),
-                    hint: Some(
-                        "of milliseconds since 1970 to_timestamp_millis makes a time, of microseconds \
-                         to_timestamp_micros, of seconds to_timestamp_seconds"
-                            .into(),
-                    ),
-                }));
-            }
-            #[allow(clippy::cast_possible_truncation)]
-            let micros = doubles.unary::<_, TimestampMicrosecondType>(|s| (s * 1e6).round() as i64);
-            let found = cast_with_options(&micros, args.return_field.data_type(), &EXACTLY)?;
-            return Ok(match value {
-                ColumnarValue::Scalar(_) => {
-                    ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)
-                }
-                ColumnarValue::Array(_) => ColumnarValue::Array(found),
-            });
-        }
-        self.theirs.invoke_with_args(args)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.theirs.documentation()
     }
 }
 

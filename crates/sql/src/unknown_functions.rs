@@ -71,14 +71,18 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
         "SELECT s['a'] AS a, s['b'] AS b FROM (SELECT unnest(list) AS s FROM t)",
     ),
     (&["stack"], "FROM (VALUES (1, 'a'), (2, 'b')) AS t(n, x) is a table of values"),
+    (&["struct_concat"], "a struct's fields are written out: named_struct('a', s['a'], 'b', 2)"),
     (
-        &["struct_insert", "struct_concat", "struct_update", "struct_keys", "struct_values"],
-        "a struct's fields are written out: named_struct('a', s['a'], 'b', 2)",
+        &["struct_values"],
+        "list_transform(struct_entries(s), entry -> entry.value) is a list of a struct's values",
     ),
     (
-        &["arrayfold", "list_reduce", "array_reduce"],
-        "array_sum, array_product, array_min and array_max take a list together; unnest(list) \
-         makes rows of it for any other aggregate",
+        &["json_each", "jsonb_each"],
+        "it stands in FROM: SELECT e.key, e.value FROM t, json_each(t.x) AS e; json_entries(x) is a list of the same",
+    ),
+    (
+        &["json_each_text", "jsonb_each_text", "json_tree"],
+        "FROM t, json_each(t.x) AS e has a row for each key, and e.value ->> '$' is a value as text",
     ),
     (
         &["arrayfill", "arrayreversefill", "arraysplit", "arrayreversesplit"],
@@ -86,19 +90,12 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
          from each",
     ),
     // Text.
-    (
-        &["damerau_levenshtein", "jaro_similarity", "jaro_winkler_similarity", "soundex"],
-        "levenshtein(x, y) says how many letters differ",
-    ),
+    (&["soundex"], "jaro_winkler_similarity(x, y) says how alike two words are"),
     (
         &["stringjaccardindex", "ngramdistance"],
         "jaccard(x, y) compares the letters of two texts, levenshtein(x, y) their order, too",
     ),
-    (&["strip_accents"], "translate(x, 'éèêáàâíóöúü', 'eeeaaaioouu') replaces letter by letter"),
-    (
-        &["nfc_normalize", "normalize", "normalizeutf8nfc"],
-        "text is compared as it is written, letter by letter",
-    ),
+    (&["normalize"], "nfc_normalize(x) composes letters and their marks"),
     (&["unistr"], "a letter is written as it is, or chr(233)"),
     (
         &["sentences"],

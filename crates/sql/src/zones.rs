@@ -3,22 +3,27 @@
 //! Arrow refuses a time that the clocks show twice, or never, and a whole query ends with it. Here a time
 //! that is shown twice is the later one, by the clocks of winter, and one that is skipped is as long
 //! after the leap as it would have been: PostgreSQL and DuckDB have it so. A day, a week, a month begins
-//! at the first of two midnights.
+//! at the first of two midnights. So it is of texts beside times of a zone, and of the days and months of an interval that is
+//! added to one, which the clocks count; its hours are those that pass.
 
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::array::{ArrayRef, AsArray, Int64Array};
-use arrow::compute::cast_with_options;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit};
-use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeDelta, TimeZone};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::compute::kernels::zip::zip;
+use arrow::compute::{CastOptions, cast_with_options, is_not_null};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+};
+use arrow::util::display::FormatOptions;
+use chrono::{DateTime, MappedLocalTime, Months, NaiveDateTime, Offset, TimeDelta, TimeZone};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result as PlanResult};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, TryCast, Volatility,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TryCast, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
@@ -26,6 +31,9 @@ use tidemill_base::types::EXACTLY;
 
 use crate::messages::external;
 use crate::rewrite::{all_expressions, of_one};
+
+/// The type of intervals that have months, days and nanoseconds.
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// Whether the clocks of the zone show UTC.
 pub(crate) fn is_utc(zone: &str) -> bool {
@@ -129,27 +137,65 @@ impl AnalyzerRule for Clocks {
 }
 
 fn resolved(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    if let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: op @ (Operator::Plus | Operator::Minus),
+        right,
+    }) = &expr
+    {
+        let (time, span) = match (left.get_type(schema)?, right.get_type(schema)?) {
+            (DataType::Timestamp(_, Some(_)), DataType::Interval(_)) => (left, right),
+            (DataType::Interval(_), DataType::Timestamp(_, Some(_))) => (right, left),
+            _ => return Ok(Transformed::no(expr)),
+        };
+        let DataType::Timestamp(unit, Some(zone)) = time.get_type(schema)? else {
+            return Ok(Transformed::no(expr));
+        };
+        if is_utc(&zone) {
+            return Ok(Transformed::no(expr));
+        }
+        let span = Expr::Cast(Cast::new(span.clone(), INTERVAL));
+        let function = Shifted {
+            unit,
+            zone,
+            is_back: *op == Operator::Minus,
+            signature: Signature::any(2, Volatility::Immutable),
+        };
+        let arguments = vec![time.as_ref().clone(), span];
+        let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), arguments);
+        return Ok(Transformed::yes(Expr::ScalarFunction(call)));
+    }
     let (Expr::Cast(Cast { expr: shown, field }) | Expr::TryCast(TryCast { expr: shown, field })) =
         &expr
     else {
         return Ok(Transformed::no(expr));
     };
-    let (DataType::Timestamp(unit, Some(zone)), DataType::Timestamp(_, None) | DataType::Date32) =
-        (field.data_type(), shown.get_type(schema)?)
-    else {
+    let DataType::Timestamp(unit, Some(zone)) = field.data_type() else {
         return Ok(Transformed::no(expr));
     };
     if is_utc(zone) {
         return Ok(Transformed::no(expr));
     }
-    let to = DataType::Timestamp(*unit, None);
-    let shown = match &expr {
-        Expr::TryCast(_) => Expr::TryCast(TryCast::new(shown.clone(), to)),
-        _ => Expr::Cast(Cast::new(shown.clone(), to)),
+    let is_tried = matches!(expr, Expr::TryCast(_));
+    let (unit, zone) = (*unit, Arc::clone(zone));
+    let function = match shown.get_type(schema)? {
+        DataType::Timestamp(_, None) | DataType::Date32 => {
+            let to = DataType::Timestamp(unit, None);
+            let shown = match is_tried {
+                true => Expr::TryCast(TryCast::new(shown.clone(), to)),
+                false => Expr::Cast(Cast::new(shown.clone(), to)),
+            };
+            let function = ScalarUDF::from(AtZone { unit, zone, signature: signature() });
+            ScalarFunction::new_udf(Arc::new(function), vec![shown])
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            let function =
+                ScalarUDF::from(TextAtZone { unit, zone, is_tried, signature: signature() });
+            ScalarFunction::new_udf(Arc::new(function), vec![shown.as_ref().clone()])
+        }
+        _ => return Ok(Transformed::no(expr)),
     };
-    let function = AtZone { unit: *unit, zone: Arc::clone(zone), signature: signature() };
-    let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![shown]);
-    Ok(Transformed::yes(Expr::ScalarFunction(call)))
+    Ok(Transformed::yes(Expr::ScalarFunction(function)))
 }
 
 fn signature() -> Signature {
@@ -179,5 +225,140 @@ impl ScalarUDFImpl for AtZone {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         of_one(&args.args, |shown| instants(shown, self.unit, &self.zone, Twice::Last))
+    }
+}
+
+/// Text as a timestamp of a zone: one with an offset is that instant, another one is what the zone's clocks show.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TextAtZone {
+    unit: TimeUnit,
+    zone: Arc<str>,
+    /// True if a text that is no time becomes null.
+    is_tried: bool,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for TextAtZone {
+    fn name(&self) -> &str {
+        if self.is_tried { "try_text_at_time_zone" } else { "text_at_time_zone" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Timestamp(self.unit, Some(Arc::clone(&self.zone))))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
+        let types: Vec<DataType> =
+            args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_one(&args.args, |texts| {
+            let to = DataType::Timestamp(self.unit, Some(Arc::clone(&self.zone)));
+            let tried = CastOptions { safe: true, format_options: FormatOptions::new() };
+            let unambiguous = cast_with_options(texts, &to, &tried)?;
+            if unambiguous.null_count() == texts.logical_null_count() {
+                return Ok(unambiguous);
+            }
+            let options = CastOptions { safe: self.is_tried, ..tried };
+            let shown = cast_with_options(texts, &DataType::Timestamp(self.unit, None), &options)?;
+            let resolved = instants(&shown, self.unit, &self.zone, Twice::Last)?;
+            Ok(zip(&is_not_null(&unambiguous)?, &unambiguous, &resolved)?)
+        })
+    }
+}
+
+/// A timestamp of a zone and an interval later, or earlier.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Shifted {
+    unit: TimeUnit,
+    zone: Arc<str>,
+    is_back: bool,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Shifted {
+    fn name(&self) -> &str {
+        if self.is_back { "earlier_by_clocks" } else { "later_by_clocks" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Timestamp(self.unit, Some(Arc::clone(&self.zone))))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let is_scalar = args.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
+        let rows = if is_scalar { 1 } else { args.number_rows };
+        let [times, spans] = args.args.as_slice() else {
+            return plan_err!("`{}` takes a time and an interval", self.name());
+        };
+        let found = self.shift(&times.to_array(rows)?, &spans.to_array(rows)?)?;
+        Ok(match is_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?),
+            false => ColumnarValue::Array(found),
+        })
+    }
+}
+
+impl Shifted {
+    fn shift(&self, times: &ArrayRef, spans: &ArrayRef) -> PlanResult<ArrayRef> {
+        let tz: Tz = self.zone.parse()?;
+        let sign = if self.is_back { -1 } else { 1 };
+        let counts = cast_with_options(times, &DataType::Int64, &EXACTLY)?;
+        let counts = counts.as_primitive::<Int64Type>();
+        let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
+        let mut shifted = Int64Array::builder(counts.len());
+        for (time, span) in counts.iter().zip(spans.iter()) {
+            let (Some(time), Some(span)) = (time, span) else {
+                shifted.append_null();
+                continue;
+            };
+            let months = i64::from(span.months) * sign;
+            let days = i64::from(span.days) * sign;
+            let nanos = i128::from(span.nanoseconds) * i128::from(sign);
+            let found = self.by_days(&tz, time, months, days).and_then(|time| {
+                let own = i128::from(1_000_000_000 / units(self.unit));
+                i64::try_from(i128::from(time) + nanos.div_euclid(own)).ok()
+            });
+            shifted.append_value(found.ok_or_else(|| {
+                let message =
+                    format!("a time and an interval do not fit the calendar of `{}`", self.zone);
+                external(Error::Overflow { message, hint: None })
+            })?);
+        }
+        let to = DataType::Timestamp(self.unit, Some(Arc::clone(&self.zone)));
+        Ok(cast_with_options(&shifted.finish(), &to, &EXACTLY)?)
+    }
+
+    /// The instant at which the clocks show the same time of day, months and days later; none beyond the calendar.
+    fn by_days(&self, tz: &Tz, time: i64, months: i64, days: i64) -> Option<i64> {
+        if months == 0 && days == 0 {
+            return Some(time);
+        }
+        let units = units(self.unit);
+        let at = DateTime::from_timestamp(time.div_euclid(units), 0)?.naive_utc();
+        let shown = at.checked_add_offset(tz.offset_from_utc_datetime(&at).fix())?;
+        let by = Months::new(u32::try_from(months.unsigned_abs()).ok()?);
+        let shown = match months < 0 {
+            true => shown.checked_sub_months(by)?,
+            false => shown.checked_add_months(by)?,
+        };
+        let shown = shown.checked_add_signed(TimeDelta::try_days(days)?)?;
+        let ahead = seconds_ahead(tz, shown, Twice::Last)?;
+        let seconds = shown.and_utc().timestamp().checked_sub(i64::from(ahead))?;
+        seconds.checked_mul(units)?.checked_add(time.rem_euclid(units))
     }
 }

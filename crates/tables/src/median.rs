@@ -1,40 +1,84 @@
 //! `median` wherever DataFusion runs it, by the states of tables.
+//!
+//! The mean of two values in the middle is exact: the answer of a DECIMAL has one digit more behind its
+//! point, so that half of a sum has a place, up to 38 places (76 of wide decimals), where it is rounded.
+//! Times are kept as numbers of their units ([`Cast`]) and the answer is rounded to a unit: half of one away
+//! from zero, as `avg` and `percentile_cont` do.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DECIMAL256_MAX_PRECISION, DECIMAL256_MAX_SCALE,
+    DataType, Field, FieldRef,
+};
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::functions_aggregate::median::median_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
-    Signature,
+    Signature, Volatility,
 };
 
+use tidemill_base::error::Error;
+use tidemill_base::types::sql_type;
+use tidemill_sql::messages::external;
+use tidemill_sql::percentiles::time_type;
+
 use crate::accumulators::{Distinct, Groups, OneGroup};
+use crate::wide_sums::{Cast, TIME_NUMBER};
 use crate::{Aggregate, Function, supports};
 
 /// The function, in the place of DataFusion's of the same name.
 pub(crate) fn function() -> AggregateUDF {
-    AggregateUDF::from(Median { theirs: median_udaf() })
+    let signature = Signature::user_defined(Volatility::Immutable);
+    AggregateUDF::from(Median { theirs: median_udaf(), signature })
 }
 
 /// DataFusion's for types of which there is no state.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Median {
     theirs: Arc<AggregateUDF>,
+    signature: Signature,
+}
+
+/// The type in which values are kept, and of an answer over these.
+fn kept_types(argument: &DataType) -> (DataType, DataType) {
+    match time_type(argument) {
+        Some(_) => (TIME_NUMBER, TIME_NUMBER),
+        None => {
+            let answer = widened_decimal(argument).unwrap_or_else(|| argument.clone());
+            (argument.clone(), answer)
+        }
+    }
+}
+
+/// A decimal that has a place for half of a sum of two values; none for a type that is no decimal.
+fn widened_decimal(of: &DataType) -> Option<DataType> {
+    Some(match *of {
+        DataType::Decimal128(precision, scale) => DataType::Decimal128(
+            (precision + 1).min(DECIMAL128_MAX_PRECISION),
+            (scale + 1).min(DECIMAL128_MAX_SCALE),
+        ),
+        DataType::Decimal256(precision, scale) => DataType::Decimal256(
+            (precision + 1).min(DECIMAL256_MAX_PRECISION),
+            (scale + 1).min(DECIMAL256_MAX_SCALE),
+        ),
+        _ => return None,
+    })
 }
 
 impl Median {
     fn aggregate(&self, name: &str, argument: &DataType) -> Option<Aggregate> {
+        let (kept, answer) = kept_types(argument);
         let aggregate = Aggregate {
             function: Function::Median,
             argument: Some(0),
-            argument_type: argument.clone(),
+            argument_type: kept,
             second: None,
             filter: None,
-            output: Arc::new(Field::new(name, argument.clone(), true)),
+            output: Arc::new(Field::new(name, answer, true)),
             udf: Arc::clone(&self.theirs),
         };
         supports(&aggregate).then_some(aggregate)
@@ -43,6 +87,42 @@ impl Median {
     fn of(&self, args: &AccumulatorArgs<'_>) -> Option<Aggregate> {
         self.aggregate(args.name, args.expr_fields.first()?.data_type())
     }
+
+    /// An accumulator of numbers as one of the values that `args` are of.
+    fn cast<A: ?Sized>(args: &AccumulatorArgs<'_>, number: DataType, inner: Box<A>) -> Cast<A> {
+        let answer = args.return_field.data_type().clone();
+        Cast { name: args.name.to_owned(), number, answer, inner }
+    }
+
+    /// Returns the accumulator that `make` builds of DataFusion's function, over values that are cast first: times to
+    /// numbers, decimals to wider ones; none of other values.
+    fn theirs_over_numbers<A: ?Sized>(
+        &self,
+        args: &AccumulatorArgs<'_>,
+        make: impl FnOnce(&AggregateUDF, AccumulatorArgs<'_>) -> PlanResult<Box<A>>,
+    ) -> PlanResult<Option<Cast<A>>> {
+        let Some(argument) = args.expr_fields.first().map(|field| field.data_type()) else {
+            return Ok(None);
+        };
+        let number = match time_type(argument) {
+            Some(_) => TIME_NUMBER,
+            None => match widened_decimal(argument) {
+                Some(wider) => wider,
+                None => return Ok(None),
+            },
+        };
+        let field = Arc::new(Field::new("value", number.clone(), true));
+        let fields = [Arc::clone(&field)];
+        let over_numbers =
+            AccumulatorArgs { expr_fields: &fields, return_field: field, ..args.clone() };
+        let inner = make(self.theirs.as_ref(), over_numbers)?;
+        Ok(Some(Self::cast(args, number, inner)))
+    }
+}
+
+/// Returns whether a call is over times.
+fn is_of_times(args: &AccumulatorArgs<'_>) -> bool {
+    args.expr_fields.first().is_some_and(|field| time_type(field.data_type()).is_some())
 }
 
 impl AggregateUDFImpl for Median {
@@ -55,11 +135,37 @@ impl AggregateUDFImpl for Median {
     }
 
     fn signature(&self) -> &Signature {
-        self.theirs.signature()
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
+        if let [of] = given
+            && let Some(time) = time_type(of)
+        {
+            return Ok(vec![time]);
+        }
+        if let [DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale)] =
+            given
+        {
+            return Ok(vec![DataType::Decimal128(*precision, *scale)]);
+        }
+        let fields = given.iter().map(|of| Arc::new(Field::new("value", of.clone(), true)));
+        let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.theirs.as_ref());
+        let fields = fields.map_err(|_| {
+            let found: Vec<String> = given.iter().map(sql_type).collect();
+            external(Error::usage_hint(
+                format!("`{}` takes numbers and times, not {}", self.name(), found.join(", ")),
+                "cast what is a number: median(CAST(x AS DOUBLE))",
+            ))
+        })?;
+        Ok(fields.iter().map(|field| field.data_type().clone()).collect())
     }
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        self.theirs.return_type(arguments)
+        match arguments {
+            [of] => Ok(widened_decimal(of).unwrap_or_else(|| of.clone())),
+            _ => self.theirs.return_type(arguments),
+        }
     }
 
     fn default_value(&self, data_type: &DataType) -> PlanResult<ScalarValue> {
@@ -86,24 +192,50 @@ impl AggregateUDFImpl for Median {
             return self.theirs.state_fields(args);
         };
         let argument = argument.data_type();
-        if self.aggregate(args.name, argument).is_none() {
-            return self.theirs.state_fields(args);
-        }
-        let item = Arc::new(Field::new_list_field(argument.clone(), true));
-        let kept = if args.is_distinct { DataType::List(item) } else { DataType::LargeList(item) };
+        let Some(aggregate) = self.aggregate(args.name, argument) else {
+            let Some(wide) = widened_decimal(argument) else {
+                return self.theirs.state_fields(args);
+            };
+            let field = Arc::new(Field::new("value", wide, true));
+            let fields = [Arc::clone(&field)];
+            let wide = StateFieldsArgs { input_fields: &fields, return_field: field, ..args };
+            return self.theirs.state_fields(wide);
+        };
+        let item = |of: &DataType| Arc::new(Field::new_list_field(of.clone(), true));
+        let kept = match args.is_distinct {
+            true => DataType::List(item(argument)),
+            false => DataType::LargeList(item(&aggregate.argument_type)),
+        };
         Ok(vec![Arc::new(Field::new(format_state_name(args.name, "state"), kept, true))])
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        let Some(aggregate) = self.of(&args) else { return self.theirs.accumulator(args) };
-        if !args.is_distinct {
-            return Ok(Box::new(OneGroup::new(aggregate, None)?));
-        }
-        let argument = aggregate.argument_type.clone();
-        let one = move || -> PlanResult<Box<dyn Accumulator>> {
-            Ok(Box::new(OneGroup::new(aggregate.clone(), None)?))
+        let Some(aggregate) = self.of(&args) else {
+            let wide = self.theirs_over_numbers(&args, |theirs, args| theirs.accumulator(args))?;
+            return match wide {
+                Some(wide) => Ok(Box::new(wide)),
+                None => self.theirs.accumulator(args),
+            };
         };
-        Ok(Box::new(Distinct::new(&argument, one)))
+        let Some(argument) = args.expr_fields.first() else {
+            return self.theirs.accumulator(args);
+        };
+        let times = is_of_times(&args).then(|| args.return_field.data_type().clone());
+        let name = args.name.to_owned();
+        let one = move || -> PlanResult<Box<dyn Accumulator>> {
+            let inner: Box<dyn Accumulator> = Box::new(OneGroup::new(aggregate.clone(), None)?);
+            Ok(match &times {
+                None => inner,
+                Some(answer) => {
+                    let (name, answer) = (name.clone(), answer.clone());
+                    Box::new(Cast { name, number: TIME_NUMBER, answer, inner })
+                }
+            })
+        };
+        match args.is_distinct {
+            true => Ok(Box::new(Distinct::new(argument.data_type(), one))),
+            false => one(),
+        }
     }
 
     fn create_sliding_accumulator(
@@ -113,14 +245,26 @@ impl AggregateUDFImpl for Median {
         // DataFusion's takes values back; so do different ones of ours.
         match args.is_distinct {
             true => self.accumulator(args),
-            false => self.theirs.create_sliding_accumulator(args),
+            false => {
+                let over_numbers = self.theirs_over_numbers(&args, |theirs, args| {
+                    theirs.create_sliding_accumulator(args)
+                })?;
+                match over_numbers {
+                    Some(over_numbers) => Ok(Box::new(over_numbers)),
+                    None => self.theirs.create_sliding_accumulator(args),
+                }
+            }
         }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         match self.of(&args) {
             Some(_) => !args.is_distinct,
-            None => self.theirs.groups_accumulator_supported(args),
+            // Decimals of more than 38 digits are cast, group by group.
+            None => {
+                let wide = args.expr_fields.first().and_then(|of| widened_decimal(of.data_type()));
+                wide.is_none() && self.theirs.groups_accumulator_supported(args)
+            }
         }
     }
 
@@ -129,6 +273,10 @@ impl AggregateUDFImpl for Median {
         args: AccumulatorArgs<'_>,
     ) -> PlanResult<Box<dyn GroupsAccumulator>> {
         match self.of(&args) {
+            Some(aggregate) if is_of_times(&args) => {
+                let inner: Box<dyn GroupsAccumulator> = Box::new(Groups::new(aggregate)?);
+                Ok(Box::new(Self::cast(&args, TIME_NUMBER, inner)))
+            }
             Some(aggregate) => Ok(Box::new(Groups::new(aggregate)?)),
             None => self.theirs.create_groups_accumulator(args),
         }

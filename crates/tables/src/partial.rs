@@ -32,6 +32,8 @@ use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::{Amount, Coverage, RowAmount};
 use tidemill_base::error::{Error, Result};
+use tidemill_base::mismatches::Mismatches;
+use tidemill_base::unknown_keys::UnknownKeys;
 
 use crate::sections::{self, HEAD_BYTES, checksum};
 use crate::spill::slices;
@@ -401,6 +403,10 @@ pub fn together(coverages: &[Coverage]) -> Coverage {
             left_out: a.left_out + b.left_out,
         })
     };
+    let mut unknown_keys = UnknownKeys::default();
+    coverages.iter().for_each(|coverage| unknown_keys.merge(&coverage.unknown_keys));
+    let mut mismatches = Mismatches::default();
+    coverages.iter().for_each(|coverage| mismatches.merge(&coverage.mismatches));
     Coverage {
         version: tidemill_base::coverage::VERSION,
         complete: coverages.iter().all(|coverage| coverage.complete),
@@ -417,6 +423,8 @@ pub fn together(coverages: &[Coverage]) -> Coverage {
         estimates: Vec::new(),
         sampled: None,
         salvaged: coverages.iter().flat_map(|coverage| coverage.salvaged.clone()).collect(),
+        unknown_keys,
+        mismatches,
         first_rejected: Vec::new(),
     }
 }

@@ -38,6 +38,7 @@ use tidemill_sketch::FloatSum;
 use tidemill_sql::Told;
 use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::messages::external;
+use tidemill_sql::percentiles::time_type;
 
 use crate::accumulators::{Distinct, Groups, OneGroup, kept_type, present};
 use crate::state::{self, States};
@@ -164,7 +165,9 @@ impl Summing {
         }
         let number = wide_sums::number(argument, is_mean);
         let of_numbers = match argument {
-            DataType::Duration(_) => wide_sums::of_numbers(argument, is_mean),
+            DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_) => {
+                wide_sums::of_numbers(argument, is_mean)
+            }
             _ => answer.clone(),
         };
         let aggregate = Aggregate {
@@ -300,9 +303,17 @@ impl AggregateUDFImpl for Summing {
                 self.nested_answer(&of)?;
                 Ok(vec![of])
             }
-            _ => {
-                plan_err!("`{}` takes numbers, and lists, structs and maps of numbers", self.name())
-            }
+            _ => match (self.which, given.first().and_then(time_type)) {
+                (Which::Mean, Some(time)) if given.len() == 1 => Ok(vec![time]),
+                (Which::Mean, _) => plan_err!(
+                    "`{}` takes numbers, times, and lists, structs and maps of numbers",
+                    self.name()
+                ),
+                (Which::Sum, _) => plan_err!(
+                    "`{}` takes numbers, and lists, structs and maps of numbers",
+                    self.name()
+                ),
+            },
         }
     }
 
@@ -312,6 +323,11 @@ impl AggregateUDFImpl for Summing {
             && state::is_nested(of)
         {
             return self.nested_answer(of);
+        }
+        if let (Which::Mean, [of]) = (self.which, arguments)
+            && time_type(of).as_ref() == Some(of)
+        {
+            return Ok(of.clone());
         }
         let settled = arguments.iter().map(|argument| wide_sums::settled(argument, is_mean));
         self.which.theirs().return_type(&settled.collect::<Vec<_>>())

@@ -1,6 +1,6 @@
 //! Sums and means of what the states of partial tables do not hold.
 //!
-//! Durations and narrow decimals are added up as numbers that those hold ([`Cast`]). Intervals, by
+//! Durations, times and narrow decimals are added up as numbers that those hold ([`Cast`]). Intervals, by
 //! their months, days and nanoseconds, and decimals of more than 38 digits are added up in 256 bits
 //! ([`Wide`]), how often these overflow counted beside: the answer is checked, and not what comes on the
 //! way to it.
@@ -43,13 +43,18 @@ pub(crate) fn settled(argument: &DataType, is_mean: bool) -> DataType {
     }
 }
 
+/// The type of a time's units as numbers.
+pub(crate) const TIME_NUMBER: DataType = DataType::Decimal128(19, 0);
+
 const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// The number that a duration is, for a sum or for a mean.
+/// The number that a duration or a time is, for a sum or for a mean.
 pub(crate) fn number(of: &DataType, is_mean: bool) -> DataType {
     match (of, is_mean) {
         (DataType::Duration(_), false) => DataType::Int64,
-        (DataType::Duration(_), true) => DataType::Decimal128(19, 0),
+        (DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_), true) => {
+            TIME_NUMBER
+        }
         (other, _) => settled(other, is_mean),
     }
 }
@@ -82,7 +87,7 @@ fn overflow(name: &str, answer: &DataType) -> Error {
 
 // ── as numbers ───────────────────────────────────────────────────────────────────────────
 
-/// Adds up what is cast to numbers, and casts what comes of them.
+/// An accumulator of numbers over values that are cast to these, whose answers are cast back.
 pub(crate) struct Cast<A: ?Sized> {
     /// As the SQL has the call.
     pub name: String,
@@ -103,10 +108,20 @@ impl<A: ?Sized> Cast<A> {
             return Err(external(Error::Internal("a sum of nothing".into())));
         };
         let values = match values.data_type() {
-            DataType::Duration(_) => cast_with_options(values, &DataType::Int64, &EXACTLY)?,
+            DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_) => {
+                cast_with_options(values, &DataType::Int64, &EXACTLY)?
+            }
             _ => Arc::clone(values),
         };
-        Ok(cast_with_options(&values, &self.number, &EXACTLY)?)
+        self.fitted(&values, &self.number)
+    }
+
+    /// Casts values to a type, or says that what is called so does not fit it.
+    fn fitted(&self, values: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
+        cast_with_options(values, to, &EXACTLY).map_err(|error| match to.is_decimal() {
+            true => external(overflow(&self.name, &self.answer)),
+            false => error.into(),
+        })
     }
 
     fn answered(&self, sums: PlanResult<ArrayRef>) -> PlanResult<ArrayRef> {
@@ -116,14 +131,17 @@ impl<A: ?Sized> Cast<A> {
         })?;
         let sums: ArrayRef = match (&self.answer, sums.as_primitive_opt::<Decimal128Type>()) {
             // Units as whole numbers, whatever scale they were divided in.
-            (DataType::Duration(_), Some(means)) => {
+            (
+                DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_),
+                Some(means),
+            ) => {
                 let units = means.clone().with_precision_and_scale(38, 0)?;
                 cast_with_options(&units, &DataType::Int64, &EXACTLY)
                     .map_err(|_| external(overflow(&self.name, &self.answer)))?
             }
             _ => sums,
         };
-        Ok(cast_with_options(&sums, &self.answer, &EXACTLY)?)
+        self.fitted(&sums, &self.answer)
     }
 }
 

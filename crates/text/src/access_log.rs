@@ -21,7 +21,8 @@
 //!   request, which is in quotes. One of several words does not begin with `-`: what stands before
 //!   the time of `www.example.com 10.0.0.1 - - [` is a site and three columns, and where the shape
 //!   has no site the record is malformed.
-//! - A client may be a list of addresses with `, ` between, as proxies write `X-Forwarded-For`. It is one value.
+//! - A client may be a list of addresses with a comma and spaces between, as proxies write `X-Forwarded-For`. It is one
+//!   value.
 //! - `status` and `bytes`.
 //! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Servers
 //!   are often told to log more: further pieces must be whole, and are skipped.
@@ -179,6 +180,7 @@ impl AccessLogDecoder {
             nulls: Nulls::new(&["-".to_owned()], false),
             unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
+            mismatches: Default::default(),
         };
         let mut parts = Vec::new();
         let mut built = Vec::new();
@@ -627,8 +629,11 @@ impl Pieces {
             // What stands before the client is a site only if that is no `-`.
             let is_led = lead == 0 || ends[2] - ends[1] != 2 || byte(ends[1] + 1) != Some(b'-');
             // The pieces of a list of clients shift all behind them.
-            let is_client_list = |place: usize| byte(ends[place + 1] - 1) == Some(b',');
+            let is_client_list = |place: usize| {
+                byte(ends[place + 1] - 1) == Some(b',') || byte(ends[place + 1] + 1) == Some(b',')
+            };
             is_led
+                && byte(ends[0].wrapping_add(1)) != Some(0)
                 && !(0..=lead).any(is_client_list)
                 && !(self.wants_extras && has_list(ends))
                 && byte(ends[3 + lead].wrapping_add(1)) == Some(b'[')
@@ -657,9 +662,9 @@ impl Pieces {
             if !line.is_empty() {
                 let text = &block[line.clone()];
                 let has_list = join_clients(text, &mut pieces, self.lead);
-                let Ok(found) = Record::new(text, &pieces)
-                    .and_then(|found| found.shaped(text, &pieces, self.lead))
-                else {
+                let found = Record::new(text, &pieces)
+                    .and_then(|found| found.shaped(text, &pieces, self.lead));
+                let Some(found) = found.ok().filter(|_| text.first() != Some(&0)) else {
                     rows = 0;
                     break;
                 };
@@ -747,7 +752,10 @@ impl Pieces {
 fn join_clients(line: &[u8], pieces: &mut Vec<Range<usize>>, lead: usize) -> bool {
     let mut has_list = false;
     for place in 0..=lead {
-        while pieces.len() > place + 1 && line[pieces[place].clone()].ends_with(b",") {
+        while pieces.len() > place + 1
+            && (line[pieces[place].clone()].ends_with(b",")
+                || line[pieces[place + 1].clone()].starts_with(b","))
+        {
             pieces[place].end = pieces.remove(place + 1).end;
             has_list = true;
         }

@@ -15,6 +15,12 @@ use crate::values::Nulls;
 pub(crate) struct Column {
     pub(crate) field: FieldRef,
     pub(crate) node: Node,
+    pub(crate) spelling: Spelling,
+    /// Rows of the current window that are null because their values have another shape, each with the place of its
+    /// value. Values of leaves are not among them: their [spans](Span::mismatch) say so.
+    mismatches: Vec<(usize, usize)>,
+    /// True if its numbers and Booleans must not be JSON strings, those of its parts included.
+    refuses_strings: bool,
 }
 
 /// What a column is made of. All counts include the current window.
@@ -27,6 +33,17 @@ pub(crate) enum Node {
     List { ends: Ends, item: Box<Column> },
     /// Where each row's entries end; keys are never null.
     Map { ends: Ends, key: Box<Column>, value: Box<Column>, sorted: bool },
+}
+
+/// The spellings of values that a column takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// Every spelling of a value of its type.
+    Any,
+    /// The [`canonical`](crate::canonical) ones.
+    Canonical,
+    /// Numbers that a DOUBLE [holds](crate::values::is_held_by_double).
+    Held,
 }
 
 /// Ends of rows that have any number of items.
@@ -71,21 +88,40 @@ impl Ends {
 impl Column {
     /// A column of `field`; none if text cannot be read as its type.
     pub(crate) fn new(field: &FieldRef, context: &Context) -> Option<Self> {
+        Self::with_rules(field, context, false)
+    }
+
+    /// A column of JSON whose type a sample showed; none if text cannot be read as its type.
+    ///
+    /// Values that would have given it another type within the sample are refused: a string in the
+    /// place of a number or a Boolean, which makes a column TEXT, and `-0` in the place of an integer, which
+    /// makes it DOUBLE.
+    ///
+    /// Numbers that the DOUBLE does not [hold](crate::values::is_held_by_double), which would make one group of two numbers, and
+    /// times without a zone in a column of a zone are refused, too.
+    pub(crate) fn inferred(field: &FieldRef, context: &Context) -> Option<Self> {
+        Self::with_rules(field, context, true)
+    }
+
+    /// A column of `field`, whose type a sample showed if it `is_inferred`: values that would have shown another one are
+    /// refused.
+    fn with_rules(field: &FieldRef, context: &Context, is_inferred: bool) -> Option<Self> {
+        let part = |field| Self::with_rules(field, context, is_inferred);
+        let leaf_of = |leaf| Node::Leaf { spans: Vec::new(), leaf };
+        let mut spelling = Spelling::Any;
         let node = match field.data_type() {
             DataType::Struct(fields) => Node::Struct {
-                parts: fields.iter().map(|f| Self::new(f, context)).collect::<Option<_>>()?,
+                parts: fields.iter().map(part).collect::<Option<_>>()?,
                 validity: NullBufferBuilder::new(0),
             },
-            DataType::List(item) => {
-                Node::List { ends: Ends::new(), item: Box::new(Self::new(item, context)?) }
-            }
+            DataType::List(item) => Node::List { ends: Ends::new(), item: Box::new(part(item)?) },
             DataType::Map(entries, sorted) => {
                 let DataType::Struct(pair) = entries.data_type() else { return None };
                 let [key, value] = &pair[..] else { return None };
                 Node::Map {
                     ends: Ends::new(),
-                    key: Box::new(Self::new(key, context)?),
-                    value: Box::new(Self::new(value, context)?),
+                    key: Box::new(part(key)?),
+                    value: Box::new(part(value)?),
                     sorted: *sorted,
                 }
             }
@@ -93,17 +129,66 @@ impl Column {
                 if **key == DataType::Int32
                     && matches!(**value, DataType::Utf8 | DataType::Utf8View) =>
             {
-                let leaf = Box::new(Dictionary::new(field.data_type().clone()));
-                Node::Leaf { spans: Vec::new(), leaf }
+                leaf_of(Box::new(Dictionary::new(field.data_type().clone())))
             }
-            other => Node::Leaf { spans: Vec::new(), leaf: leaf::leaf(other, context)? },
+            DataType::Float64 if is_inferred => {
+                spelling = Spelling::Held;
+                leaf_of(leaf::held_floats(context))
+            }
+            other @ (DataType::Int64
+            | DataType::UInt64
+            | DataType::Time64(_)
+            | DataType::Timestamp(_, Some(_)))
+                if is_inferred =>
+            {
+                spelling = Spelling::Canonical;
+                let own = leaf::canonical_leaf(other, context);
+                leaf_of(own.or_else(|| leaf::leaf(other, context))?)
+            }
+            other => leaf_of(leaf::leaf(other, context)?),
         };
-        Some(Self { field: field.clone(), node })
+        let node = match node {
+            Node::Leaf { spans, leaf } if is_inferred && has_bare_values(field.data_type()) => {
+                Node::Leaf { spans, leaf: leaf::unquoted(leaf) }
+            }
+            node => node,
+        };
+        Some(Self {
+            field: field.clone(),
+            node,
+            spelling,
+            mismatches: Vec::new(),
+            refuses_strings: is_inferred,
+        })
+    }
+
+    /// Returns whether this span of a leaf of type `data_type`, which is this column's or that of a part, is
+    /// refused for being a JSON string.
+    pub(crate) fn refuses_string(&self, text: &[u8], span: Span, data_type: &DataType) -> bool {
+        self.refuses_strings && has_bare_values(data_type) && span.is_in_quotes(text)
+    }
+
+    /// A column of `field` that takes only [`canonical`](crate::canonical) values; none if text
+    /// cannot be read as its type.
+    pub(crate) fn canonical(field: &FieldRef, context: &Context) -> Option<Self> {
+        match leaf::canonical_leaf(field.data_type(), context) {
+            Some(leaf) => {
+                Some(Self { spelling: Spelling::Canonical, ..Self::with_leaf(field, leaf) })
+            }
+            None => Self::new(field, context),
+        }
     }
 
     /// A column that is built by `leaf`, whose type must be the field's.
     pub(crate) fn with_leaf(field: &FieldRef, leaf: Box<dyn Leaf>) -> Self {
-        Self { field: field.clone(), node: Node::Leaf { spans: Vec::new(), leaf } }
+        let node = Node::Leaf { spans: Vec::new(), leaf };
+        Self {
+            field: field.clone(),
+            node,
+            spelling: Spelling::Any,
+            mismatches: Vec::new(),
+            refuses_strings: false,
+        }
     }
 
     /// Rows, those of the window included.
@@ -135,6 +220,17 @@ impl Column {
         }
     }
 
+    /// Adds a null for a value that begins at `at` and is of another shape than the column's.
+    #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
+    pub(crate) fn push_mismatch(&mut self, at: usize) {
+        if let Node::Leaf { spans, .. } = &mut self.node {
+            spans.push(Span::mismatch(at as u32));
+        } else {
+            self.mismatches.push((self.len(), at));
+            self.push_null();
+        }
+    }
+
     /// Takes back the last row, which is of the current window.
     #[cold]
     pub(crate) fn forget_last(&mut self) {
@@ -150,8 +246,13 @@ impl Column {
     /// # Errors
     /// The path of the column and the span that is not of its type.
     pub(crate) fn build(&mut self, text: &[u8], context: &Context) -> Result<(), (String, Span)> {
+        self.mismatches.drain(..).for_each(|(_, at)| context.mismatches.note(at));
         match &mut self.node {
             Node::Leaf { spans, leaf } => {
+                if context.mismatch_is_null {
+                    let of_shape = spans.iter().filter(|span| span.is_mismatch());
+                    of_shape.for_each(|span| context.mismatches.note(span.start()));
+                }
                 let built = leaf.append(text, spans, context);
                 let failed = built.err().map(|index| spans.get(index).copied());
                 spans.clear();
@@ -171,7 +272,14 @@ impl Column {
             }),
             // A key is what it is: never null.
             Node::Map { key, value, .. } => key
-                .build(text, &Context { nulls: Nulls::default(), ..context.clone() })
+                .build(
+                    text,
+                    &Context {
+                        nulls: Nulls::default(),
+                        mismatch_is_null: false,
+                        ..context.clone()
+                    },
+                )
                 .and_then(|()| value.build(text, context))
                 .map_err(|(path, span)| {
                     let rest = path.strip_prefix(value.field.name().as_str());
@@ -182,6 +290,8 @@ impl Column {
 
     /// Forgets all but the first `rows` rows. Spans of the window come last.
     pub(crate) fn truncate(&mut self, rows: usize) {
+        let kept = self.mismatches.partition_point(|(row, _)| *row < rows);
+        self.mismatches.truncate(kept);
         match &mut self.node {
             Node::Leaf { spans, leaf } => {
                 spans.truncate(rows.saturating_sub(leaf.len()));
@@ -233,4 +343,9 @@ impl Column {
             }
         })
     }
+}
+
+/// Returns whether inference gives a column of JSON this type only where its values stand without quotes.
+fn has_bare_values(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Boolean | DataType::Int64 | DataType::UInt64 | DataType::Float64)
 }

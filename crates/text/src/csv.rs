@@ -36,8 +36,9 @@ use crate::values::Nulls;
 
 /// Decodes delimited text.
 ///
-/// Values are read as [`values`](crate::values) says; an empty field is null, quoted or not,
-/// and so are the dialect's null strings.
+/// Values are read as [`values`](crate::values) says; an empty field is null, and so are the
+/// dialect's null strings. An empty field in quotes is an empty text, and null in a column that is
+/// no text.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -83,11 +84,15 @@ impl CsvDecoder {
             nulls: Nulls::new(&dialect.nulls, true),
             unescape: Arc::new(move |raw, out| unescape(raw, quote, escape, out)),
             mismatch_is_null: options.mismatch_is_null,
+            mismatches: Default::default(),
         };
         let (places, wanted): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
         let filter = Filter::new(options.predicates, &wanted);
         let tokenizer = Fields::new(dialect, fields, places);
-        let decoder = Decoder::new(tokenizer, &wanted, context, filter, options.batch_rows)?;
+        let canonical = &options.inferred;
+        let rows = options.batch_rows;
+        let decoder =
+            Decoder::with_canonical(tokenizer, &wanted, canonical, context, filter, rows)?;
         Ok(Self { decoder })
     }
 }
@@ -106,6 +111,8 @@ mod seen {
     pub(super) const HIGH: u32 = 8;
     /// A quote in an unquoted field, a lone carriage return, a comment.
     pub(super) const IRREGULAR: u32 = 16;
+    /// A line feed within quotes.
+    pub(super) const QUOTED_LINE: u32 = 32;
 }
 
 /// What a block of 64 bytes tells the next one.
@@ -233,6 +240,7 @@ unsafe fn find_with<I: Isa, const HOW: u8, const COMMENTS: bool>(
         (look.seen.crs, seen::CR),
         (look.seen.high, seen::HIGH),
         (look.seen.irregular, seen::IRREGULAR),
+        (look.seen.quoted_lines, seen::QUOTED_LINE),
     ] {
         if found != 0 {
             marks |= mark;
@@ -249,6 +257,7 @@ struct Seen {
     crs: u64,
     high: u64,
     irregular: u64,
+    quoted_lines: u64,
     lines: usize,
 }
 
@@ -287,6 +296,7 @@ impl<const HOW: u8, const COMMENTS: bool> Look for Looking<HOW, COMMENTS> {
                 state.may_open = (quotes | separators | cr) >> 63;
                 state.quote = quotes >> 63;
                 separators &= !within;
+                seen.quoted_lines |= lines & within;
                 lines &= !within;
                 cr &= !within;
                 // The last bit, to every bit.
@@ -449,10 +459,15 @@ impl Tokenizer for Fields {
         if rows < 16 && rows < rows_max && self.window_bytes < 8 * WINDOW_BYTES {
             self.window_bytes *= 2;
         }
-        // Every record must end where its last field does, and no line end may be elsewhere.
-        let is_end = |end: u32| block.get(end as usize).is_none_or(|byte| *byte == b'\n');
+        // Every record must end where its last field does, and no line end may be elsewhere. None may begin with NUL bytes.
+        let is_end = |end: u32| match block.get(end as usize..) {
+            None | Some([]) => true,
+            Some([end, behind, ..]) => *end == b'\n' && *behind != 0,
+            Some([end]) => *end == b'\n',
+        };
         let mut last_fields = self.separators[fields..].iter().step_by(fields);
-        if self.lines != all_rows || !last_fields.all(|end| is_end(*end)) {
+        let is_sound = block.get(at) != Some(&0) && last_fields.all(|end| is_end(*end));
+        if self.lines != all_rows || !is_sound {
             return Window::Irregular;
         }
         let end = self.separators[rows * fields] as usize;
@@ -461,6 +476,18 @@ impl Tokenizer for Fields {
         }
         if marks & seen::HIGH != 0 && simdutf8::basic::from_utf8(&block[at..end]).is_err() {
             return Window::Irregular;
+        }
+        // A field with a line end in it is seldom, and more seldom one whose lines look like records.
+        if marks & seen::QUOTED_LINE != 0 && self.dialect.checks_quotes {
+            let ends = self.separators.iter().step_by(fields).take(rows + 1);
+            let mut start = at;
+            for end in ends.skip(1) {
+                let end = *end as usize;
+                if self.swallowed_lines(&block[start..end]).is_some() {
+                    return Window::Irregular;
+                }
+                start = end + 1;
+            }
         }
         self.marks = new_marks.unwrap_or(marks);
         self.lines -= rows;
@@ -557,6 +584,9 @@ impl Fields {
             let kind = FaultKind::FieldCount { expected: self.count, found: fields.len() };
             return Err(Fault::new(0, kind));
         }
+        if let Some(fault) = self.quoting_fault(record, fields) {
+            return Err(fault);
+        }
         if let Err(error) = std::str::from_utf8(record) {
             let at = error.valid_up_to();
             let index = fields.iter().position(|field| field.end > at).unwrap_or(0);
@@ -567,6 +597,74 @@ impl Fields {
         }
         Ok(())
     }
+}
+
+impl Fields {
+    /// The fault of a whole record whose quotes seem to be written otherwise than the dialect says, if nobody stated it.
+    fn quoting_fault(&self, record: &[u8], fields: &[Range<usize>]) -> Option<Fault> {
+        let quote = self.dialect.quote.filter(|_| self.dialect.checks_quotes)?;
+        let start_of_field = |wanted: &dyn Fn(&[u8]) -> bool| {
+            let starts_quoted = |field: &&Range<usize>| record.get(field.start) == Some(&quote);
+            let mut quoted = fields.iter().filter(starts_quoted);
+            quoted.find(|field| wanted(&record[(*field).clone()])).map(|field| field.start)
+        };
+        if let Some(lines) = self.swallowed_lines(record) {
+            let at = start_of_field(&|field| memchr::memchr(b'\n', field).is_some()).unwrap_or(0);
+            let kind = FaultKind::SwallowedLines { lines, fields: self.count };
+            return Some(Fault::new(at, kind));
+        }
+        if self.dialect.escape.is_some() || memchr::memchr(b'\\', record).is_none() {
+            return None;
+        }
+        let at = start_of_field(&|field| is_torn_behind_backslash(self.grammar, quote, field))?;
+        Some(Fault::new(at, FaultKind::EscapedQuote))
+    }
+
+    /// Number of lines of a record that has line ends within quotes and looks like several records without quoting:
+    /// every line has as many fields as a record should have. None for any other record.
+    ///
+    /// A field of prose can look so by chance where commas delimit (`"12 Main St⏎Springfield, IL, 62701"` as the
+    /// third field). Therefore text must follow a closing quote, which no writer of quoted fields leaves, or the
+    /// delimiter must be a tab, with three fields or more.
+    fn swallowed_lines(&self, record: &[u8]) -> Option<usize> {
+        let record = record.strip_suffix(b"\n").unwrap_or(record);
+        memchr::memchr(b'\n', record).filter(|_| self.count > 1)?;
+        let mut lines = 0;
+        for line in record.split(|byte| *byte == b'\n') {
+            if memchr::memchr_iter(self.dialect.delimiter, line).count() + 1 != self.count {
+                return None;
+            }
+            lines += 1;
+        }
+        let is_unlikely_in_text = self.dialect.delimiter == b'\t' && self.count > 2;
+        (is_unlikely_in_text || has_torn_field(self.grammar, record)).then_some(lines)
+    }
+}
+
+/// Returns whether something else than a delimiter or a line end follows a closing quote.
+fn has_torn_field(grammar: Grammar, record: &[u8]) -> bool {
+    let mut state = State::RecordStart;
+    record.iter().any(|&byte| {
+        let after = grammar.step(state, byte);
+        let before = std::mem::replace(&mut state, after);
+        (before, after) == (State::QuoteInQuoted, State::Field)
+    })
+}
+
+/// Returns whether a field's closing quote stands behind an odd number of backslashes, and text with another
+/// quote in it follows.
+fn is_torn_behind_backslash(grammar: Grammar, quote: u8, field: &[u8]) -> bool {
+    let mut state = State::FieldStart;
+    for (at, &byte) in field.iter().enumerate() {
+        let after = grammar.step(state, byte);
+        if (state, after) == (State::QuoteInQuoted, State::Field) {
+            let before = field.get(..at - 1).unwrap_or_default();
+            let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+            return backslashes % 2 == 1 && memchr::memchr(quote, &field[at..]).is_some();
+        }
+        state = after;
+    }
+    false
 }
 
 /// Whether a record of one field is a blank line.
@@ -585,7 +683,8 @@ fn quoted(block: &[u8], start: u32, end: u32, quote: u8, has_quotes: bool, doubl
         return Span::plain(start, end);
     }
     let [_, inner @ .., last] = field else { return Span::escaped(start, end) };
-    if *last != quote || doubled && memchr::memchr(quote, inner).is_some() {
+    // Nothing in quotes is an empty text, and nothing without them is null.
+    if *last != quote || inner.is_empty() || doubled && memchr::memchr(quote, inner).is_some() {
         return Span::escaped(start, end);
     }
     Span::plain(start + 1, end - 1)
@@ -646,13 +745,22 @@ pub(crate) fn unescape(raw: &[u8], quote: u8, escape: Option<u8>, out: &mut Vec<
 /// Reads a record's fields from the front of `block`, unquoted: the fields and how many bytes
 /// they took, blank lines and comments before them included; none if there is no record.
 ///
-/// What is not UTF-8 is replaced.
+/// Bytes that are not UTF-8 are replaced. Without a header, records that begin with NUL bytes are passed over if another one
+/// follows: they are malformed, and show no number of fields.
 #[must_use]
 pub fn first_record(dialect: &Dialect, block: &[u8]) -> Option<(Vec<String>, usize)> {
     let grammar = Grammar::delimited(dialect);
-    let record = crate::cut::next_record(grammar, block, 0);
-    if record.is_empty() {
+    let first = crate::cut::next_record(grammar, block, 0);
+    if first.is_empty() {
         return None;
+    }
+    let mut record = first.clone();
+    while !dialect.header && block.get(record.start) == Some(&0) {
+        record = crate::cut::next_record(grammar, block, record.end);
+        if record.is_empty() {
+            record = first.clone();
+            break;
+        }
     }
     let mut names = Vec::new();
     each_field(dialect, &block[record.clone()], |field| {
@@ -667,6 +775,14 @@ pub fn first_fault(dialect: &Dialect, block: &[u8]) -> Option<usize> {
     let record = crate::cut::next_record(Grammar::delimited(dialect), block, 0);
     let start = record.start;
     std::str::from_utf8(&block[record]).err().map(|error| start + error.valid_up_to())
+}
+
+/// The place of the first record and the number of NUL bytes that it begins with, if it does.
+#[must_use]
+pub fn first_nuls(dialect: &Dialect, block: &[u8]) -> Option<(usize, usize)> {
+    let record = crate::cut::next_record(Grammar::delimited(dialect), block, 0);
+    let nuls = block[record.clone()].iter().take_while(|byte| **byte == 0).count();
+    (nuls > 0).then_some((record.start, nuls))
 }
 
 /// Calls `take` with each field of a record, unquoted.
@@ -688,8 +804,10 @@ pub(crate) fn each_field(dialect: &Dialect, record: &[u8], mut take: impl FnMut(
 }
 
 mod sniff;
+mod titles;
 
 pub use sniff::{Given, Sniffed, Suspect, sniff};
+pub use titles::header_below_titles;
 
 #[cfg(test)]
 mod model;

@@ -23,7 +23,9 @@ use arrow_schema::{FieldRef, Schema, SchemaRef};
 use crate::column::{Column, Node};
 use crate::fault::{Bad, Fault};
 use crate::filter::Filter;
+use crate::keys::{KeyTally, UnknownKey};
 use crate::leaf::Context;
+use crate::mismatches::{ColumnMismatches, MismatchTally};
 
 /// Text that is looked at in one go.
 pub(crate) const WINDOW_BYTES: usize = 32 << 10;
@@ -42,6 +44,12 @@ pub struct Decoded {
     pub rows: u64,
     /// Good records that a predicate dropped.
     pub dropped: u64,
+    /// Keys of good records that no column has, each once a block.
+    pub unknown: Vec<UnknownKey>,
+    /// Occurrences of further such keys, beyond the maximum.
+    pub unknown_others: u64,
+    /// Values that became null because they are not of their column's type, each column once a block.
+    pub mismatches: Vec<ColumnMismatches>,
 }
 
 impl Decoded {
@@ -49,7 +57,9 @@ impl Decoded {
     pub fn clear(&mut self) {
         self.batches.clear();
         self.bad.clear();
-        (self.rows, self.dropped) = (0, 0);
+        self.unknown.clear();
+        self.mismatches.clear();
+        (self.rows, self.dropped, self.unknown_others) = (0, 0, 0);
     }
 }
 
@@ -118,9 +128,20 @@ pub(crate) trait Tokenizer: Send {
         context: &Context,
     ) -> Result<(), Fault>;
 
+    /// Returns whether a record may begin with a NUL byte, for all of them are data. If not, [`window`](Self::window)
+    /// takes no such record.
+    fn takes_leading_nuls(&self) -> bool {
+        false
+    }
+
     /// The path of the value that starts `at` bytes into a record, where it takes the record to
     /// tell: which item of a list it is.
     fn path(&mut self, _record: &[u8], _at: usize, _columns: &mut [Column]) -> Option<String> {
+        None
+    }
+
+    /// The tally of keys that no column has.
+    fn tally(&mut self) -> Option<&mut KeyTally> {
         None
     }
 }
@@ -161,6 +182,8 @@ pub(crate) struct Decoder<T> {
     batch_rows: usize,
     /// Rows in the columns.
     rows: usize,
+    /// Values that became null because they are not of their column's type.
+    mismatches: MismatchTally,
 }
 
 impl<T: Tokenizer> Decoder<T> {
@@ -172,10 +195,30 @@ impl<T: Tokenizer> Decoder<T> {
         filter: Filter,
         batch_rows: usize,
     ) -> Result<Self, FieldRef> {
-        let columns = fields
-            .iter()
-            .map(|field| Column::new(field, &context).ok_or_else(|| field.clone()))
-            .collect::<Result<Vec<_>, _>>()?;
+        Self::with_canonical(tokenizer, fields, &[], context, filter, batch_rows)
+    }
+
+    /// A decoder of `fields`, of which those at the positions `canonical` take only
+    /// [`canonical`](crate::canonical) values.
+    ///
+    /// # Errors
+    /// The first of the fields that text cannot be read as.
+    pub(crate) fn with_canonical(
+        tokenizer: T,
+        fields: &[FieldRef],
+        canonical: &[usize],
+        context: Context,
+        filter: Filter,
+        batch_rows: usize,
+    ) -> Result<Self, FieldRef> {
+        let column = |(index, field): (usize, &FieldRef)| {
+            let column = match canonical.contains(&index) {
+                true => Column::canonical(field, &context),
+                false => Column::new(field, &context),
+            };
+            column.ok_or_else(|| field.clone())
+        };
+        let columns = fields.iter().enumerate().map(column).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_columns(tokenizer, columns, context, filter, batch_rows))
     }
 
@@ -191,6 +234,7 @@ impl<T: Tokenizer> Decoder<T> {
         let is_flat = columns.iter().all(|column| matches!(column.node, Node::Leaf { .. }));
         let kept = (!is_flat && !filter.is_empty()).then(|| BooleanBufferBuilder::new(0));
         Self {
+            mismatches: MismatchTally::new(columns.len()),
             tokenizer,
             columns,
             context,
@@ -202,7 +246,6 @@ impl<T: Tokenizer> Decoder<T> {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn tokenizer_mut(&mut self) -> &mut T {
         &mut self.tokenizer
     }
@@ -221,19 +264,40 @@ impl<T: Tokenizer> Decoder<T> {
                 self.kept.as_mut(),
             );
         }
-        for column in &mut self.columns {
+        for (index, column) in self.columns.iter_mut().enumerate() {
             if column.build(block, &self.context).is_err() {
                 self.forget(before);
                 return false;
             }
+            if let Some((count, at)) = self.context.mismatches.take() {
+                self.mismatches.add(index, count, at);
+            }
         }
+        self.settle_counts(true);
         self.rows = before + left;
         out.rows += rows as u64;
         out.dropped += (rows - left) as u64;
         true
     }
 
+    /// Settles what was counted besides rows: it counts, or is forgotten.
+    fn settle_counts(&mut self, counts: bool) {
+        match counts {
+            true => self.mismatches.commit(),
+            false => {
+                self.context.mismatches.take();
+                self.mismatches.discard();
+            }
+        }
+        match self.tokenizer.tally() {
+            Some(tally) if counts => tally.commit(),
+            Some(tally) => tally.discard(),
+            None => {}
+        }
+    }
+
     fn forget(&mut self, rows: usize) {
+        self.settle_counts(false);
         self.columns.iter_mut().for_each(|column| column.truncate(rows));
         if let Some(kept) = &mut self.kept
             && kept.len() > rows
@@ -263,9 +327,19 @@ impl<T: Tokenizer> Decoder<T> {
     fn one(&mut self, block: &[u8], record: Range<usize>, out: &mut Decoded) -> Result<(), Fault> {
         let before = self.rows;
         let start = record.start;
+        if !self.tokenizer.takes_leading_nuls()
+            && let Some(fault) = Fault::leading_nuls(&block[record.clone()])
+        {
+            return Err(fault);
+        }
         self.tokenizer
             .record(block, record.clone(), &mut self.columns, &self.context)
-            .inspect_err(|_| self.columns.iter_mut().for_each(|column| column.truncate(before)))?;
+            .inspect_err(|_| self.columns.iter_mut().for_each(|column| column.truncate(before)))
+            .inspect_err(|_| {
+                if let Some(tally) = self.tokenizer.tally() {
+                    tally.discard();
+                }
+            })?;
         let mut left = 1;
         if !self.filter.is_empty() {
             left =
@@ -275,14 +349,20 @@ impl<T: Tokenizer> Decoder<T> {
             let column = &mut self.columns[index];
             if let Err((path, span)) = column.build(block, &self.context) {
                 let data_type = leaf_type(column, &path);
+                let is_string = column.refuses_string(block, span, &data_type);
                 self.forget(before);
                 let at = span.start().saturating_sub(start);
                 let exact = self.tokenizer.path(&block[record], at, &mut self.columns);
                 self.forget(before);
                 let path = exact.unwrap_or(path);
-                return Err(Fault::wrong_type(&path, at, &data_type, span.raw(block)));
+                let fault = Fault::wrong_type(&path, at, &data_type, span.raw(block));
+                return Err(if is_string { fault.of_string() } else { fault });
+            }
+            if let Some((count, at)) = self.context.mismatches.take() {
+                self.mismatches.add(index, count, at);
             }
         }
+        self.settle_counts(true);
         self.rows = before + left;
         out.rows += 1;
         out.dropped += 1 - left as u64;
@@ -367,6 +447,10 @@ impl<T: Tokenizer> Decode for Decoder<T> {
                 self.flush(out);
             }
         }
+        if let Some(tally) = self.tokenizer.tally() {
+            out.unknown_others += tally.drain(&mut out.unknown);
+        }
+        self.mismatches.drain(&mut out.mismatches);
     }
 }
 
@@ -390,5 +474,159 @@ fn leaf_type(column: &Column, path: &str) -> arrow_schema::DataType {
             let rest = rest.strip_prefix("[]").unwrap_or(rest);
             leaf_type(item, &format!("{}{rest}", item.field.name()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::{DataType, Field};
+
+    use super::*;
+    use crate::access_log::AccessLogDecoder;
+    use crate::csv::CsvDecoder;
+    use crate::fault::FaultKind;
+    use crate::json::JsonDecoder;
+    use crate::lines::LinesDecoder;
+    use crate::log_format::{LogFormat, LogFormatDecoder};
+    use crate::logfmt::LogfmtDecoder;
+    use crate::syslog::{self, SyslogDecoder};
+    use crate::{Dialect, Options, access_log, lines};
+
+    type Make = Box<dyn Fn(Options) -> Box<dyn Decode>>;
+
+    /// Every text format with records of it.
+    fn formats() -> Vec<(&'static str, Make, Vec<String>)> {
+        let text = |name: &str| Arc::new(Field::new(name, DataType::Utf8View, true));
+        let csv = move |dialect: Dialect, fields: usize| -> Make {
+            let columns = vec![(0, text("a")), (fields - 1, text("b"))];
+            Box::new(move |options| {
+                Box::new(CsvDecoder::new(&dialect, fields, columns.clone(), options).unwrap())
+            })
+        };
+        let records = |record: &dyn Fn(usize) -> String| (0..60).map(record).collect::<Vec<_>>();
+        let client = |n: usize| format!("10.0.0.{n} - - [10/Oct/2026:13:55:36 -0700]");
+        vec![
+            ("csv", csv(Dialect::default(), 3), records(&|n| format!("{n},\0x,y"))),
+            ("quoted csv", csv(Dialect::default(), 2), records(&|n| format!("{n},\"x\n\0\""))),
+            (
+                "escaped csv",
+                csv(Dialect { escape: Some(b'\\'), ..Dialect::default() }, 2),
+                records(&|n| format!("{n},\"\\\"\"")),
+            ),
+            ("one field", csv(Dialect::default(), 1), records(&|n| format!("x{n}"))),
+            (
+                "lines",
+                Box::new(|options| Box::new(LinesDecoder::new(lines::columns(), options).unwrap())),
+                records(&|n| format!("line {n} \0")),
+            ),
+            (
+                "logfmt",
+                Box::new(move |options| {
+                    Box::new(LogfmtDecoder::new(vec![text("a")], options).unwrap())
+                }),
+                records(&|n| format!("a={n} b=\"x\"")),
+            ),
+            (
+                "access log",
+                Box::new(|options| {
+                    let columns = access_log::columns().into_iter().enumerate().collect();
+                    Box::new(AccessLogDecoder::new(columns, options).unwrap())
+                }),
+                records(&|n| format!("{} \"GET / HTTP/1.1\" 200 {n} \"-\" \"x\"", client(n))),
+            ),
+            (
+                "access log of two formats",
+                Box::new(|options| {
+                    let columns = access_log::columns().into_iter().enumerate().collect();
+                    Box::new(AccessLogDecoder::new(columns, options).unwrap())
+                }),
+                records(&|n| {
+                    let more = if n % 2 == 0 { "" } else { " \"-\" \"x\"" };
+                    format!("{} \"GET / HTTP/1.1\" 200 {n}{more}", client(n))
+                }),
+            ),
+            (
+                "described log",
+                Box::new(|options| {
+                    let format = LogFormat::new("$host $request_time").unwrap();
+                    let columns = format.columns().into_iter().enumerate().collect();
+                    Box::new(LogFormatDecoder::new(&format, columns, options).unwrap())
+                }),
+                records(&|n| format!("a.example {n}.5")),
+            ),
+            (
+                "syslog",
+                Box::new(|options| {
+                    let columns = syslog::columns().into_iter().enumerate().collect();
+                    let format = syslog::Format::default();
+                    Box::new(SyslogDecoder::new(columns, &format, options).unwrap())
+                }),
+                records(&|n| format!("<34>Oct 11 22:14:15 host su: failed {n}")),
+            ),
+            (
+                "json",
+                Box::new(move |options| {
+                    Box::new(JsonDecoder::new(vec![text("a")], &[], options).unwrap())
+                }),
+                records(&|n| format!("{{\"a\":{n}}}")),
+            ),
+        ]
+    }
+
+    fn decoded(make: &Make, options: &Options, text: &[u8]) -> Decoded {
+        let mut out = Decoded::default();
+        make(options.clone()).decode(text, &mut out);
+        out
+    }
+
+    #[test]
+    fn record_behind_nuls_is_refused_and_others_are_read() {
+        for (name, make, records) in formats() {
+            for holes in [&[0][..], &[1], &[59], &[0, 1, 7, 8, 40], &[30, 59]] {
+                for (count, has_record) in [(1, true), (3, true), (5000, true), (7, false)] {
+                    let (mut text, mut rest, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+                    for (at, record) in records.iter().enumerate() {
+                        let start = text.len();
+                        if holes.contains(&at) {
+                            text.resize(start + count, 0);
+                        }
+                        if has_record || !holes.contains(&at) {
+                            text.extend_from_slice(record.as_bytes());
+                        }
+                        text.push(b'\n');
+                        if holes.contains(&at) {
+                            ranges.push(start..text.len());
+                        } else {
+                            rest.extend_from_slice(record.as_bytes());
+                            rest.push(b'\n');
+                        }
+                    }
+                    for batch_rows in [1, 7, 8192] {
+                        let options = Options { batch_rows, ..Options::default() };
+                        let out = decoded(&make, &options, &text);
+                        let expected = decoded(&make, &options, &rest);
+                        assert_eq!(
+                            (expected.bad.len(), expected.rows),
+                            (0, 60 - holes.len() as u64)
+                        );
+                        let found: Vec<_> = out.bad.iter().map(|bad| bad.range.clone()).collect();
+                        assert_eq!(found, ranges, "{name} {count}");
+                        for bad in &out.bad {
+                            assert_eq!(bad.fault.kind, FaultKind::LeadingNuls { count }, "{name}");
+                        }
+                        assert_eq!(out.batches, expected.batches, "{name} {holes:?} {count}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_bytes_may_begin_with_nuls() {
+        let column = Arc::new(Field::new("line", DataType::BinaryView, true));
+        let mut out = Decoded::default();
+        let mut decoder = LinesDecoder::new(vec![column], Options::default()).unwrap();
+        decoder.decode(b"\0a\n\0\nb\n", &mut out);
+        assert_eq!((out.rows, out.bad.len()), (3, 0));
     }
 }

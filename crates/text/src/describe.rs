@@ -1,6 +1,89 @@
-//! Column types in SQL's words.
+//! Column names and types in SQL's words.
+
+use std::borrow::Cow;
 
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+
+/// Words that mean something else in SQL where they stand without quotes.
+const RESERVED: [&str; 57] = [
+    "all",
+    "and",
+    "anti",
+    "any",
+    "as",
+    "asc",
+    "between",
+    "by",
+    "case",
+    "cast",
+    "check",
+    "constraint",
+    "cross",
+    "desc",
+    "distinct",
+    "else",
+    "end",
+    "except",
+    "exists",
+    "false",
+    "fetch",
+    "for",
+    "foreign",
+    "from",
+    "full",
+    "group",
+    "having",
+    "in",
+    "index",
+    "inner",
+    "intersect",
+    "into",
+    "is",
+    "join",
+    "key",
+    "left",
+    "like",
+    "limit",
+    "natural",
+    "not",
+    "null",
+    "offset",
+    "on",
+    "or",
+    "order",
+    "outer",
+    "primary",
+    "qualify",
+    "right",
+    "select",
+    "then",
+    "true",
+    "union",
+    "unique",
+    "using",
+    "when",
+    "where",
+];
+
+/// A name as it stands in SQL: in double quotes unless it is a plain word.
+///
+/// ```
+/// use tidemill_text::sql_name;
+///
+/// assert_eq!(sql_name("user_id"), "user_id");
+/// assert_eq!(sql_name("order"), "\"order\"");
+/// assert_eq!(sql_name("my \"name\""), "\"my \"\"name\"\"\"");
+/// ```
+#[must_use]
+pub fn sql_name(name: &str) -> Cow<'_, str> {
+    let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let begins_well = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    let is_reserved = RESERVED.iter().any(|word| word.eq_ignore_ascii_case(name));
+    match is_word && begins_well && !is_reserved {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(format!("\"{}\"", name.replace('"', "\"\""))),
+    }
+}
 
 /// The SQL name of a type: `BIGINT`, `TEXT[]`, `STRUCT<a BIGINT>`.
 ///
@@ -25,6 +108,9 @@ pub fn sql_type(data_type: &DataType) -> String {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "TEXT".into(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTEA".into(),
         DataType::Date32 => "DATE".into(),
+        DataType::Time32(TimeUnit::Second) => "TIME(0)".into(),
+        DataType::Time32(TimeUnit::Millisecond) => "TIME(3)".into(),
+        DataType::Time64(TimeUnit::Microsecond) => "TIME(6)".into(),
         DataType::Time64(TimeUnit::Nanosecond) => "TIME".into(),
         DataType::Timestamp(unit, zone) => {
             let digits = match unit {
@@ -46,7 +132,7 @@ pub fn sql_type(data_type: &DataType) -> String {
         DataType::Struct(fields) => {
             let fields = fields
                 .iter()
-                .map(|field| format!("{} {}", field.name(), sql_type(field.data_type())));
+                .map(|field| format!("{} {}", sql_name(field.name()), sql_type(field.data_type())));
             format!("STRUCT<{}>", fields.collect::<Vec<_>>().join(", "))
         }
         DataType::Map(entries, _) => match entries.data_type() {

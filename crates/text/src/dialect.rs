@@ -22,6 +22,10 @@ pub struct Dialect {
     pub comment: Option<u8>,
     /// Strings that mean null, besides the empty field. Default: none.
     pub nulls: Vec<String>,
+    /// True if records are refused whose quotes seem to be written otherwise than `quote` and `escape` say: for
+    /// dialects that nobody stated. Default: false.
+    #[serde(default)]
+    pub checks_quotes: bool,
 }
 
 impl Default for Dialect {
@@ -33,6 +37,7 @@ impl Default for Dialect {
             escape: None,
             comment: None,
             nulls: Vec::new(),
+            checks_quotes: false,
         }
     }
 }

@@ -39,6 +39,9 @@ const SLOTS_A_WORD: usize = 8;
 
 /// The code of what means null.
 const NULL: i32 = -1;
+/// The word of an empty value in quotes, where one without them means null: no
+/// [`short_word`] is so large.
+const QUOTED_EMPTY: u128 = u128::MAX;
 
 /// Builds `Dictionary(Int32, Utf8 | Utf8View)`. A batch has its values in the order in which they first
 /// appeared, in it or in those before it.
@@ -202,14 +205,30 @@ impl Dictionary {
         Some(code)
     }
 
+    /// The code of an empty value in quotes; none if there are no more codes.
+    fn quoted_empty_code(&mut self) -> Option<i32> {
+        if self.apart > 0 {
+            return self.add(b"");
+        }
+        if let Some(place) = self.place(QUOTED_EMPTY) {
+            return Some(self.codes[place]);
+        }
+        let code = self.add(b"")?;
+        self.put(QUOTED_EMPTY, code);
+        Some(code)
+    }
+
     /// The code of what was not found where it stands; none of null.
     #[inline(never)]
     fn careful(&mut self, text: &[u8], span: Span, context: &Context) -> Result<Option<i32>, ()> {
-        let value = match context.value(text, span) {
+        let value = match context.text_value(text, span) {
             Ok(Some(bytes)) if !span.is_plain() && std::str::from_utf8(&bytes).is_err() => Err(()),
             value => value,
         };
         match value {
+            Ok(Some(value)) if value.is_empty() && context.nulls.empty() => {
+                self.quoted_empty_code().map(Some).ok_or(())
+            }
             Ok(Some(value)) => self.code(&value).map(Some).ok_or(()),
             Ok(None) => {
                 if span.is_plain() && span.len() <= SHORT_BYTES && self.apart == 0 {
@@ -220,7 +239,7 @@ impl Dictionary {
                 }
                 Ok(None)
             }
-            Err(()) if context.mismatch_is_null => Ok(None),
+            Err(()) if context.nullifies(span) => Ok(None),
             Err(()) => Err(()),
         }
     }
@@ -448,21 +467,31 @@ mod tests {
             batch_rows in 1usize..40, has_view: bool,
         ) {
             let mut text = String::new();
-            for (value, quoted) in values.iter().zip(quoted) {
-                let is_plain = !value.contains(['"', ',']);
-                text += &if is_plain && !quoted { format!("{value},1\n") } else { format!("\"{value}\",1\n") };
+            let is_plain = |value: &str, quoted: bool| !value.contains(['"', ',']) && !quoted;
+            for (value, quoted) in values.iter().zip(&quoted) {
+                text += &match is_plain(value, *quoted) {
+                    true => format!("{value},1\n"),
+                    false => format!("\"{value}\",1\n"),
+                };
             }
             let value = if has_view { DataType::Utf8View } else { DataType::Utf8 };
             let nulls = ["NA", "none at all, and long"];
             let mut out = Decoded::default();
             decoder(value, &nulls, batch_rows).decode(text.as_bytes(), &mut out);
             let found: Vec<_> = out.batches.iter().flat_map(texts).collect();
-            let expected: Vec<_> = values
-                .iter()
-                .map(|value| value.replace("\"\"", "\""))
-                .map(|value| (!value.is_empty() && !nulls.contains(&value.as_str())).then_some(value))
-                .collect();
-            prop_assert_eq!(found, expected);
+            let expected = values.iter().zip(&quoted).map(|(value, quoted)| {
+                let is_null = nulls.contains(value) || value.is_empty() && is_plain(value, *quoted);
+                (!is_null).then(|| value.replace("\"\"", "\""))
+            });
+            prop_assert_eq!(&found, &expected.collect::<Vec<_>>());
+            // A dictionary has each value once.
+            for batch in &out.batches {
+                let values = batch.column(0).as_any_dictionary().values();
+                let values = arrow_cast::cast(values, &DataType::Utf8View).unwrap();
+                let all: Vec<_> = values.as_string_view().iter().collect();
+                let different: std::collections::BTreeSet<_> = all.iter().collect();
+                prop_assert_eq!(all.len(), different.len());
+            }
         }
     }
 }

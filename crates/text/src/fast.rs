@@ -24,6 +24,37 @@ fn word(text: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
+/// The microseconds after midnight of a time of day by the rule of [`canonical`](crate::canonical): `12:30:00` or
+/// `12:30:00.5`, with up to six digits behind the point.
+#[inline]
+pub(crate) fn canonical_time(text: &[u8], at: usize, len: usize) -> Option<i64> {
+    let value = text.get(at..at + len)?;
+    let (clock, fraction) = value.split_first_chunk::<8>()?;
+    let pair = |tens: u8, ones: u8, below: i64| {
+        let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+        let number = i64::from(tens) * 10 + i64::from(ones);
+        (tens < 10 && ones < 10 && number < below).then_some(number)
+    };
+    let &[h, hours, b':', m, minutes, b':', s, seconds] = clock else { return None };
+    let seconds = pair(h, hours, 24)? * 3600 + pair(m, minutes, 60)? * 60 + pair(s, seconds, 60)?;
+    let micros = match fraction {
+        [] => 0,
+        [b'.', digits @ ..] if (1..=6).contains(&digits.len()) => {
+            let mut micros = 0;
+            for place in 0..6 {
+                let digit = digits.get(place).map_or(0, |byte| byte.wrapping_sub(b'0'));
+                if digit > 9 {
+                    return None;
+                }
+                micros = micros * 10 + i64::from(digit);
+            }
+            micros
+        }
+        _ => return None,
+    };
+    Some(seconds * 1_000_000 + micros)
+}
+
 /// Whether all eight bytes are digits.
 #[inline(always)]
 fn all_digits(word: u64) -> bool {
@@ -70,6 +101,16 @@ pub(crate) fn int(text: &[u8], at: usize, len: usize) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
+/// A [`canonical`](crate::canonical) signed integer of up to 16 digits.
+#[inline(always)]
+pub(crate) fn canonical_int(text: &[u8], at: usize, len: usize) -> Option<i64> {
+    let first = *text.get(at + usize::from(*text.get(at)? == b'-'))?;
+    if first == b'0' && len > 1 {
+        return None;
+    }
+    int(text, at, len)
+}
+
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
@@ -86,6 +127,19 @@ pub(crate) fn float(text: &[u8], at: usize, len: usize) -> Option<f64> {
         None => long_float(text.get(at..at.checked_add(len)?)?)?,
     };
     Some(if negative { -value } else { value })
+}
+
+/// A [`canonical`](crate::canonical) float in plain notation.
+#[inline(always)]
+pub(crate) fn canonical_float(text: &[u8], at: usize, len: usize) -> Option<f64> {
+    let skip = usize::from(*text.get(at)? == b'-');
+    let rest = text.get(at + skip..at.checked_add(len)?)?;
+    if let [b'0', second, ..] = rest
+        && *second != b'.'
+    {
+        return None;
+    }
+    float(text, at, len)
 }
 
 /// Up to eight digits, which may have a point among them.
@@ -259,6 +313,22 @@ mod tests {
                 let plain = text.strip_prefix('-').unwrap_or(&text).len() <= 16
                     && text.parse::<i64>().is_ok() && !text.starts_with('+');
                 prop_assert_eq!(found, plain.then(|| text.parse().unwrap()), "{}", text);
+            }
+        }
+
+        #[test]
+        fn fast_canonical_numbers_are_the_canonical_ones_among_the_fast(
+            number: i64, shift in 0u32..64, digits in "-?0{0,3}[0-9]{1,18}", other in "[-+0-9.e]{0,10}"
+        ) {
+            for text in [(number >> shift).to_string(), digits, other] {
+                let padded = padded(&text);
+                let is_int = crate::canonical::is_canonical_integer(text.as_bytes());
+                let fast = int(&padded, 1, text.len()).filter(|_| is_int);
+                prop_assert_eq!(canonical_int(&padded, 1, text.len()), fast, "{}", text);
+                let is_float = crate::canonical::is_canonical_float(text.as_bytes());
+                let fast = float(&padded, 1, text.len()).filter(|_| is_float);
+                let found = canonical_float(&padded, 1, text.len());
+                prop_assert_eq!(found.map(f64::to_bits), fast.map(f64::to_bits), "{}", text);
             }
         }
 

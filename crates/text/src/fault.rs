@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use arrow_schema::DataType;
 
-use crate::values::describe;
+use crate::canonical::is_canonical;
+use crate::values::{accepts, describe, rounds_as_double};
 
 /// Why a record is refused: the kind tells programs, [`Display`](std::fmt::Display) people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,13 +36,39 @@ pub enum FaultKind {
         /// The value as it is written, shortened.
         value: String,
     },
+    /// A JSON string that holds a number or a Boolean, in a column whose sample had none in strings.
+    StringValue {
+        /// The column's type.
+        expected: DataType,
+        /// The value of the string, shortened.
+        value: String,
+    },
+    /// An integer that a DOUBLE would round, in a column that is to keep every digit.
+    Rounded {
+        /// The integer as it is written, shortened.
+        value: String,
+    },
     /// Bytes that are not UTF-8.
     Utf8 {
         /// The field that holds them, the first being 1, where records have fields.
         field: Option<usize>,
     },
+    /// NUL bytes in front of a record.
+    LeadingNuls {
+        /// Number of them.
+        count: usize,
+    },
     /// A quote that is never closed.
     Unclosed,
+    /// A quoted field with line ends whose lines have all fields of a record each, if quotes are plain text.
+    SwallowedLines {
+        /// The lines of the record.
+        lines: usize,
+        /// Fields that each of them has.
+        fields: usize,
+    },
+    /// A quote behind a backslash that closes its field though more of the field follows.
+    EscapedQuote,
     /// JSON's or another grammar's rules are broken, as the text says.
     Syntax(String),
     /// The line is not what a pattern says.
@@ -73,10 +100,35 @@ impl Fault {
         Self { column: Some(column.into()), at, kind }
     }
 
+    /// The fault of a record that begins with NUL bytes; none of one that does not.
+    ///
+    /// A hole in a file begins anywhere in a record and ends anywhere in another one: what follows the NUL bytes may
+    /// be the end of a record whose beginning is lost.
+    pub(crate) fn leading_nuls(record: &[u8]) -> Option<Self> {
+        let count = record.iter().take_while(|byte| **byte == 0).count();
+        (count > 0).then(|| Self::new(0, FaultKind::LeadingNuls { count }))
+    }
+
     /// The fault of a value that is not of its column's type.
     pub(crate) fn wrong_type(column: &str, at: usize, expected: &DataType, value: &[u8]) -> Self {
-        let value = shown(&String::from_utf8_lossy(value));
+        let text = String::from_utf8_lossy(value);
+        let value = shown(&text);
+        if expected == &DataType::Float64 && rounds_as_double(&text) {
+            return Self::of(column, at, FaultKind::Rounded { value });
+        }
         Self::of(column, at, FaultKind::WrongType { expected: expected.clone(), value })
+    }
+
+    /// The same fault of a JSON string: what is wrong with a value that is of the type without the quotes is
+    /// that it stands in them.
+    pub(crate) fn of_string(self) -> Self {
+        let (expected, value) = match self.kind {
+            FaultKind::WrongType { expected, value } if accepts(&value, &expected) => {
+                (expected, value)
+            }
+            kind => return Self { kind, ..self },
+        };
+        Self { kind: FaultKind::StringValue { expected, value }, ..self }
     }
 }
 
@@ -88,13 +140,38 @@ impl std::fmt::Display for Fault {
                 write!(f, "expected {expected} field{s}, found {found}")
             }
             FaultKind::WrongType { expected, value } => {
-                write!(f, "expected {}, found `{value}`", describe(expected))
+                let expected_name = describe(expected);
+                write!(f, "expected {expected_name}, found `{value}`")?;
+                match expected {
+                    _ if is_canonical(value.as_bytes(), expected) || !accepts(value, expected) => {
+                        Ok(())
+                    }
+                    DataType::Timestamp(_, _) => f.write_str(", which states none"),
+                    _ => write!(f, ", whose spelling {expected_name} would lose"),
+                }
+            }
+            FaultKind::StringValue { expected, value } => {
+                write!(f, "expected {}, found a string `\"{value}\"`", describe(expected))
+            }
+            FaultKind::Rounded { value } => {
+                write!(f, "a DOUBLE holds no integer `{value}`, only one close to it")
             }
             FaultKind::Utf8 { field: Some(field) } => write!(f, "field {field} is not valid UTF-8"),
             FaultKind::Utf8 { field: None } => {
                 write!(f, "the record is not valid UTF-8 from its byte {} on", self.at + 1)
             }
+            FaultKind::LeadingNuls { count } => {
+                let s = if *count == 1 { "" } else { "s" };
+                write!(f, "the record begins with {count} NUL byte{s}")
+            }
             FaultKind::Unclosed => f.write_str("a quote is never closed"),
+            FaultKind::SwallowedLines { lines, fields } => write!(
+                f,
+                "a quote makes one record of {lines} lines, each of which has {fields} fields by itself"
+            ),
+            FaultKind::EscapedQuote => {
+                f.write_str("a field in quotes goes on behind `\\\"`, which ends it")
+            }
             FaultKind::Syntax(reason) => write!(f, "{reason} at byte {}", self.at + 1),
             FaultKind::NoMatch => {
                 f.write_str("the line does not match the pattern of --log-format")

@@ -6,13 +6,14 @@
 //! is not looked at, so a value of the wrong type in them is no fault.
 //!
 //! A value that is not of the predicate's type keeps its row, which is then refused when the
-//! column is read.
+//! column is read, or has a null there if such values are null.
 
 use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{DataType, FieldRef};
 use hashbrown::HashSet;
 
-use crate::column::{Column, Node};
+use crate::canonical::is_canonical;
+use crate::column::{Column, Node, Spelling};
 use crate::fast;
 use crate::leaf::Context;
 use crate::span::Span;
@@ -274,14 +275,28 @@ impl Filter {
         self.keep.clear();
         self.keep.resize(rows, true);
         for predicate in &self.predicates {
-            let Some(Column { node: Node::Leaf { spans, .. }, .. }) = columns.get(predicate.column)
-            else {
+            let Some(column) = columns.get(predicate.column) else { continue };
+            let Column { field, node: Node::Leaf { spans, .. }, spelling, .. } = column else {
                 continue;
             };
+            let data_type = field.data_type();
             let spelled = self.spelled.iter().find(|(column, _)| *column == predicate.column);
             let read = spelled.map_or(read_int as ReadInt, |(_, read)| *read);
             for (keep, span) in self.keep.iter_mut().zip(spans) {
-                *keep = *keep && test(&predicate.test, text, *span, context, read);
+                if !*keep {
+                    continue;
+                }
+                let is_refused = column.refuses_string(text, *span, data_type)
+                    && !matches!(context.value(text, *span), Ok(None));
+                *keep = match is_refused {
+                    // It is null then.
+                    true if context.mismatch_is_null => predicate.test == Test::IsNull,
+                    true => true,
+                    false => {
+                        let of_column = (data_type, *spelling);
+                        test(&predicate.test, text, *span, context, read, of_column)
+                    }
+                };
             }
         }
         if let Some(kept) = kept {
@@ -301,15 +316,56 @@ impl Filter {
     }
 }
 
-/// Whether a value passes; also if it is not of the constant's type.
+/// Returns whether a column of this type takes any text, in whose codes it may be.
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, value) => is_text(value),
+        DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::BinaryView => true,
+        _ => false,
+    }
+}
+
+/// Returns whether a value of a column of this type passes; also if it is not of the constant's type, or has a spelling
+/// that the column does not take.
 #[inline]
-fn test(test: &Test, text: &[u8], span: Span, context: &Context, read: ReadInt) -> bool {
+fn test(
+    test: &Test,
+    text: &[u8],
+    span: Span,
+    context: &Context,
+    read: ReadInt,
+    (data_type, spelling): (&DataType, Spelling),
+) -> bool {
     // A plain value that is longer than any null string is what it is.
-    let value = match context.value(text, span) {
+    let is_text = is_text(data_type);
+    let value = match is_text {
+        true => context.text_value(text, span),
+        false => context.value(text, span),
+    };
+    let value = match value {
         Ok(value) => value,
         Err(()) => return true,
     };
     let Some(value) = value else { return *test == Test::IsNull };
+    // It becomes null if it is not of the column's type.
+    if *test == Test::IsNull && context.mismatch_is_null {
+        return true;
+    }
+    let is_taken = match spelling {
+        Spelling::Any => true,
+        Spelling::Canonical => is_canonical(&value, data_type),
+        Spelling::Held => {
+            fast::float(&value, 0, value.len()).is_some()
+                || std::str::from_utf8(&value).is_ok_and(values::is_held_by_double)
+        }
+    };
+    if !is_taken {
+        return true;
+    }
     let float = || {
         fast::float(&value, 0, value.len())
             .or_else(|| values::float(std::str::from_utf8(&value).ok()?))

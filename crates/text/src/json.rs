@@ -1,4 +1,5 @@
-//! JSON lines: one object per line, of which the wanted keys become columns.
+//! JSON lines: one object per line, of which the wanted keys become columns. How the records of other files are
+//! found is in [`sequence`].
 //!
 //! As in simdjson (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", VLDB Journal
 //! 2019) a first stage finds all structural characters outside strings with SIMD, and a second
@@ -34,10 +35,11 @@
 //! without control characters, UTF-8), and the grammar of literals, numbers and escapes in the
 //! values that are wanted; with [`Options::strict`](crate::Options) in all. Half of a surrogate
 //! pair stands for nothing and is refused like an escape that does not exist. Of a key that
-//! comes twice, the last value counts; entries of a map stay as they are.
+//! comes twice, the last value counts, also among the entries of a map.
 //!
 //! Compared with serde_json, the depth of nesting is not limited for what is skipped.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -47,24 +49,27 @@ use crate::column::Column;
 use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
 use crate::fault::Fault;
 use crate::filter::Filter;
+use crate::keys::{KeyTally, KnownKeys};
 use crate::leaf::Context;
 use crate::values::Nulls;
 
 mod alike;
-mod array;
 pub(crate) mod grammar;
 mod index;
 mod order;
 mod plan;
 mod read;
+mod repeats;
+mod sequence;
 mod walk;
 
-pub use array::ArrayRecords;
+pub use sequence::{Layout, MISSING_COMMA, SEPARATOR, Scanner, layout};
+pub(crate) use sequence::{first_of_line, is_blank, stripped};
 
 /// Decodes JSON lines.
 ///
-/// Values are read as [`values`](crate::values) says. A number in quotes is taken for a number,
-/// and a number, a Boolean, an object or an array in a column of text for its text as it is written.
+/// Values are read as [`values`](crate::values) says. A number in quotes is taken for a number, unless the
+/// column's type is [`inferred`](crate::Options::inferred); and a number, a Boolean, an object or an array in a column of text for its text as it is written.
 /// A key that is missing is null, and so are the null strings. Of a struct only the given fields are read.
 ///
 /// ```
@@ -109,11 +114,46 @@ impl JsonDecoder {
             nulls: Nulls::new(nulls, false),
             unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
+            mismatches: Default::default(),
         };
         let filter = Filter::new(options.predicates, &columns);
-        let tokenizer = Members::new(&columns, options.strict);
-        let decoder = Decoder::new(tokenizer, &columns, context, filter, options.batch_rows)?;
+        let tokenizer = Members::new(&columns, options.known, options.strict);
+        let mut is_inferred = vec![false; columns.len()];
+        for place in options.inferred {
+            if let Some(is_inferred) = is_inferred.get_mut(place) {
+                *is_inferred = true;
+            }
+        }
+        let column = |(field, is_inferred): (&FieldRef, bool)| {
+            let column = match is_inferred {
+                true => Column::inferred(field, &context),
+                false => Column::new(field, &context),
+            };
+            column.ok_or_else(|| field.clone())
+        };
+        let columns = columns.iter().zip(is_inferred).map(column).collect::<Result<Vec<_>, _>>()?;
+        let decoder =
+            Decoder::with_columns(tokenizer, columns, context, filter, options.batch_rows);
         Ok(Self { decoder })
+    }
+}
+
+impl JsonDecoder {
+    /// Takes several records in a line too, with separators of RFC 7464 before them and a comma behind each.
+    ///
+    /// ```
+    /// use tidemill_text::{Decode, Decoded, Options, json::JsonDecoder};
+    ///
+    /// let decoder = JsonDecoder::new(vec![], &[], Options::default()).unwrap();
+    /// let mut decoder = decoder.with_joined_records();
+    /// let mut out = Decoded::default();
+    /// decoder.decode(b"{}{}\n\x1e{}\n{},\n{} {", &mut out);
+    /// assert_eq!((out.rows, out.bad[0].range.clone()), (5, 16..17));
+    /// ```
+    #[must_use]
+    pub fn with_joined_records(mut self) -> Self {
+        self.decoder.tokenizer_mut().joined = true;
+        self
     }
 }
 
@@ -140,52 +180,21 @@ fn is_supported(field: &FieldRef) -> bool {
 
 /// Whether a line is one object, by the whole grammar.
 pub(crate) fn check(line: &[u8]) -> Result<(), Fault> {
+    if let Some(fault) = Fault::leading_nuls(line) {
+        return Err(fault);
+    }
     let line = read::trimmed(line);
-    read::Reader::new(line, 0, true, false).record(&mut plan::Object::of(&[]), &mut [])
-}
-
-/// How a JSON text is laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// A value per line, or no JSON.
-    Lines,
-    /// One array.
-    Array,
-    /// Objects that span lines: pretty-printed.
-    Spread,
-}
-
-/// How the text is laid out that begins with `block`, without a byte-order mark.
-///
-/// ```
-/// use tidemill_text::json::{Layout, layout};
-///
-/// assert_eq!(layout(b"{\"a\": 1}\n{\"a\": 2}\n"), Layout::Lines);
-/// assert_eq!(layout(b"[{\"a\": 1},\n{\"a\": 2}]\n"), Layout::Array);
-/// assert_eq!(layout(b"{\n  \"a\": 1\n}\n"), Layout::Spread);
-/// ```
-#[must_use]
-pub fn layout(block: &[u8]) -> Layout {
-    let text = block.trim_ascii_start();
-    match text.first() {
-        Some(b'[') => return Layout::Array,
-        Some(b'{') => {}
-        _ => return Layout::Lines,
-    }
-    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let is_cut = grammar::Cursor::new(line, true)
-        .skip()
-        .is_err_and(|fault| matches!(fault.kind, crate::fault::FaultKind::Ends(_)));
-    if is_cut && grammar::Cursor::new(text, true).skip().is_ok() {
-        return Layout::Spread;
-    }
-    Layout::Lines
+    read::Reader::new(line, 0, true, false).record(&mut plan::Object::of(&[], None), &mut [])
 }
 
 /// Splits records into members.
 struct Members {
     wanted: plan::Object,
     strict: bool,
+    /// True if a line may hold several records.
+    joined: bool,
+    /// The keys that no column has.
+    tally: RefCell<KeyTally>,
     /// The pattern of the last records.
     alike: alike::Alike,
     /// The index of the window, the characters there, and which of its bytes are backslashes.
@@ -207,10 +216,12 @@ struct Members {
 }
 
 impl Members {
-    fn new(columns: &[FieldRef], strict: bool) -> Self {
+    fn new(columns: &[FieldRef], known: Option<Arc<KnownKeys>>, strict: bool) -> Self {
         Self {
-            wanted: plan::Object::of(columns),
+            wanted: plan::Object::of(columns, known),
             strict,
+            joined: false,
+            tally: RefCell::default(),
             alike: alike::Alike::default(),
             index: Vec::new(),
             kinds: Vec::new(),
@@ -268,6 +279,13 @@ impl Members {
     }
 }
 
+impl Members {
+    /// The text of a record, and the number of bytes before it.
+    fn text<'a>(&self, record: &'a [u8]) -> (usize, &'a [u8]) {
+        if self.joined { stripped(record) } else { (0, read::trimmed(record)) }
+    }
+}
+
 impl Tokenizer for Members {
     fn window(
         &mut self,
@@ -286,6 +304,7 @@ impl Tokenizer for Members {
         if !is_next {
             self.begin(block, at);
         }
+        self.alike.begin(self.tally.get_mut());
         let rows_before = columns.first().map_or(0, Column::len);
         let walk = walk::Walk {
             text: block,
@@ -295,6 +314,7 @@ impl Tokenizer for Members {
             base: self.base,
             strict: self.strict,
             mismatch_is_null: context.mismatch_is_null,
+            tally: &self.tally,
         };
         let (mut place, mut rows, mut line) = (self.used, 0, at);
         while rows < rows_max && place < self.index.len() {
@@ -320,9 +340,11 @@ impl Tokenizer for Members {
             };
             let Some(end) = end else {
                 // The rows before it are good.
+                self.tally.borrow_mut().drop_record();
                 columns.iter_mut().for_each(|column| column.truncate(rows_before + rows));
                 break;
             };
+            self.tally.borrow_mut().end_record();
             self.alike.note(&walk, &self.wanted, open, end);
             rows += 1;
             line = walk.position(end) + 1;
@@ -350,10 +372,12 @@ impl Tokenizer for Members {
         while start < block.len() {
             let end =
                 memchr::memchr(b'\n', &block[start..]).map_or(block.len(), |line| start + line + 1);
-            if !block[start..end].trim_ascii().is_empty() {
-                return start..end;
+            let line = &block[start..end];
+            match self.joined {
+                true if !is_blank(line) => return start..start + first_of_line(line),
+                false if !line.trim_ascii().is_empty() => return start..end,
+                _ => start = end,
             }
-            start = end;
         }
         block.len()..block.len()
     }
@@ -371,13 +395,22 @@ impl Tokenizer for Members {
             self.used = self.index.partition_point(|place| (*place as usize) < record.end);
             self.expected = record.end;
         }
-        let text = read::trimmed(&block[record.clone()]);
-        read::Reader::new(text, record.start, self.strict, context.mismatch_is_null)
+        let (before, text) = self.text(&block[record.clone()]);
+        read::Reader::new(text, record.start + before, self.strict, context.mismatch_is_null)
+            .counting(&self.tally)
             .record(&mut self.wanted, columns)
+            .map_err(|fault| Fault { at: before + fault.at, ..fault })?;
+        self.tally.get_mut().end_record();
+        Ok(())
+    }
+
+    fn tally(&mut self) -> Option<&mut KeyTally> {
+        Some(self.tally.get_mut())
     }
 
     fn path(&mut self, record: &[u8], at: usize, columns: &mut [Column]) -> Option<String> {
-        let mut reader = read::Reader::seeking(read::trimmed(record), at);
+        let (before, text) = self.text(record);
+        let mut reader = read::Reader::seeking(text, at.checked_sub(before)?);
         // Its spans are forgotten by the caller.
         reader.record(&mut self.wanted, columns).ok()?;
         reader.found

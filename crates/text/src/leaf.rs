@@ -13,8 +13,9 @@ use std::sync::Arc;
 use arrow_array::types::{
     ArrowPrimitiveType, BinaryType, BinaryViewType, ByteArrayType, ByteViewType, Date32Type,
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, StringViewType,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
+    Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Utf8Type,
 };
 use arrow_array::{
     Array, ArrayRef, BooleanArray, GenericByteArray, GenericByteViewArray, PrimitiveArray,
@@ -23,7 +24,9 @@ use arrow_array::{
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
 
+use crate::canonical::{has_zone, is_canonical_float, is_canonical_integer, is_canonical_time};
 use crate::fast;
+use crate::mismatches::BuiltMismatches;
 use crate::span::Span;
 use crate::values::{self, Nulls};
 use crate::view::{INLINE_BYTES, short_view};
@@ -41,15 +44,42 @@ pub(crate) struct Context {
     pub(crate) unescape: Unescape,
     /// Whether a value that is not of its column's type is null, and not a fault.
     pub(crate) mismatch_is_null: bool,
+    /// Values of the column being built that became null for that reason.
+    pub(crate) mismatches: BuiltMismatches,
 }
 
 impl Context {
-    /// The value that a span stands for; none for a null.
+    /// Returns whether a value that is not of its column's type becomes null, and counts it if so.
+    #[cold]
+    pub(crate) fn nullifies(&self, span: Span) -> bool {
+        if self.mismatch_is_null {
+            self.mismatches.note(span.start());
+        }
+        self.mismatch_is_null
+    }
+
+    /// The value that a span stands for in a column that is no text; none for a null. Where an empty
+    /// field means null, it does so in quotes, too: there is no empty number.
     ///
     /// # Errors
     /// Nothing where its escapes stand for nothing.
     #[inline]
     pub(crate) fn value<'a>(
+        &self,
+        text: &'a [u8],
+        span: Span,
+    ) -> Result<Option<Cow<'a, [u8]>>, ()> {
+        let value = self.text_value(text, span)?;
+        Ok(value.filter(|value| !value.is_empty() || !self.nulls.empty()))
+    }
+
+    /// The value that a span stands for in a column of text; none for a null. An empty field in
+    /// quotes is an empty text, which the span shows by being escaped.
+    ///
+    /// # Errors
+    /// Nothing where its escapes stand for nothing.
+    #[inline]
+    pub(crate) fn text_value<'a>(
         &self,
         text: &'a [u8],
         span: Span,
@@ -67,7 +97,8 @@ impl Context {
             }
             Cow::Owned(out)
         };
-        Ok((!self.nulls.contains_bytes(&value)).then_some(value))
+        let is_quoted_empty = value.is_empty() && !span.is_plain();
+        Ok((is_quoted_empty || !self.nulls.contains_bytes(&value)).then_some(value))
     }
 }
 
@@ -88,6 +119,57 @@ pub(crate) trait Leaf: Send {
     }
     /// The array of all values taken, which are forgotten.
     fn finish(&mut self) -> ArrayRef;
+}
+
+/// A builder for a type of times of a zone that takes only times that state theirs; none for other types.
+pub(crate) fn zoned_leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Leaf>> {
+    match data_type {
+        DataType::Timestamp(_, Some(_)) => timestamp_leaf(data_type, context, true),
+        _ => None,
+    }
+}
+
+/// A builder for a type that takes only [`canonical`](crate::canonical) values; none for types that have no others.
+pub(crate) fn canonical_leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Leaf>> {
+    let canonical: Option<fn(&[u8]) -> bool> = Some(match data_type {
+        DataType::Float64 => is_canonical_float,
+        DataType::Time64(_) => is_canonical_time,
+        _ => is_canonical_integer,
+    });
+    Some(match data_type {
+        DataType::Int64 => Box::new(Primitive {
+            several: crate::simd::canonical_ints,
+            canonical,
+            ..unboxed::<Int64Type, _>(data_type, context, fast::canonical_int)
+        }),
+        DataType::UInt64 => Box::new(Primitive {
+            canonical,
+            ..unboxed::<UInt64Type, _>(data_type, context, |text: &[u8], at, len| {
+                u64::try_from(fast::canonical_int(text, at, len)?).ok()
+            })
+        }),
+        DataType::Float64 => Box::new(Primitive {
+            several: crate::simd::canonical_floats,
+            canonical,
+            ..unboxed::<Float64Type, _>(data_type, context, fast::canonical_float)
+        }),
+        DataType::Time64(TimeUnit::Microsecond) => Box::new(Primitive {
+            canonical,
+            ..unboxed::<Time64MicrosecondType, _>(data_type, context, fast::canonical_time)
+        }),
+        _ => return zoned_leaf(data_type, context),
+    })
+}
+
+/// A builder of doubles that refuses numbers which they do not [hold](values::is_held_by_double). What the fast parsers
+/// take is held: its digits fit in 53 bits.
+pub(crate) fn held_floats(context: &Context) -> Box<dyn Leaf> {
+    let is_held = |value: &[u8]| std::str::from_utf8(value).is_ok_and(values::is_held_by_double);
+    Box::new(Primitive {
+        several: crate::simd::floats,
+        canonical: Some(is_held),
+        ..unboxed::<Float64Type, _>(&DataType::Float64, context, fast::float)
+    })
 }
 
 /// A builder for a type that is no dictionary; none for one that text cannot be read as.
@@ -126,35 +208,38 @@ pub(crate) fn leaf(data_type: &DataType, context: &Context) -> Option<Box<dyn Le
         T::Date32 => primitive::<Date32Type, _>(data_type, context, || {
             |text: &[u8], at: usize, len: usize| fast::date(text.get(at..at + len)?)
         }),
-        T::Timestamp(unit, zone) => {
-            if !values::is_supported(data_type) {
-                return None;
-            }
-            let zone = zone.as_deref();
-            // A clock without a zone in its text is fast only where no rule has to be asked.
-            let utc = matches!(zone, Some("UTC" | "Z" | "utc"));
-            let naive = zone.is_none();
-            match unit {
-                TimeUnit::Second => {
-                    timestamps::<TimestampSecondType>(data_type, context, 1, naive, utc)
-                }
-                TimeUnit::Millisecond => {
-                    timestamps::<TimestampMillisecondType>(data_type, context, 1_000, naive, utc)
-                }
-                TimeUnit::Microsecond => timestamps::<TimestampMicrosecondType>(
-                    data_type, context, 1_000_000, naive, utc,
-                ),
-                TimeUnit::Nanosecond => timestamps::<TimestampNanosecondType>(
-                    data_type,
-                    context,
-                    1_000_000_000,
-                    naive,
-                    utc,
-                ),
-            }
-        }
+        T::Timestamp(_, _) => timestamp_leaf(data_type, context, false)?,
         other if values::is_supported(other) => Box::new(Others::new(other.clone())),
         _ => return None,
+    })
+}
+
+/// A builder for a type of timestamps; none for an unknown zone. With `needs_zone` each value must state its zone.
+fn timestamp_leaf(
+    data_type: &DataType,
+    context: &Context,
+    needs_zone: bool,
+) -> Option<Box<dyn Leaf>> {
+    let DataType::Timestamp(unit, zone) = data_type else { return None };
+    if !values::is_supported(data_type) {
+        return None;
+    }
+    let zone = zone.as_deref();
+    // A clock without a zone in its text is fast only where no rule has to be asked.
+    let is_utc = matches!(zone, Some("UTC" | "Z" | "utc"));
+    let rules =
+        TimestampRules { reads_zoneless: !needs_zone && (is_utc || zone.is_none()), needs_zone };
+    Some(match unit {
+        TimeUnit::Second => timestamps::<TimestampSecondType>(data_type, context, 1, rules),
+        TimeUnit::Millisecond => {
+            timestamps::<TimestampMillisecondType>(data_type, context, 1_000, rules)
+        }
+        TimeUnit::Microsecond => {
+            timestamps::<TimestampMicrosecondType>(data_type, context, 1_000_000, rules)
+        }
+        TimeUnit::Nanosecond => {
+            timestamps::<TimestampNanosecondType>(data_type, context, 1_000_000_000, rules)
+        }
     })
 }
 
@@ -173,6 +258,8 @@ struct Primitive<T: ArrowPrimitiveType, F> {
     /// Whether a null string looks like a value of the type, so that it has to be asked for
     /// first.
     nulls_look_like_values: bool,
+    /// Tells the spellings that are values, where not every spelling of the type is one.
+    canonical: Option<fn(&[u8]) -> bool>,
 }
 
 fn primitive<T, F>(
@@ -201,6 +288,7 @@ where
         parse,
         several: |_, _, _| 0,
         nulls_look_like_values: look_alike,
+        canonical: None,
     }
 }
 
@@ -213,26 +301,35 @@ where
     })
 }
 
+/// The rules of a column of timestamps for times that state no zone.
+#[derive(Debug, Clone, Copy)]
+struct TimestampRules {
+    /// The fast parser takes them.
+    reads_zoneless: bool,
+    /// They are refused.
+    needs_zone: bool,
+}
+
 fn timestamps<T: ArrowPrimitiveType<Native = i64>>(
     data_type: &DataType,
     context: &Context,
     per_second: i64,
-    naive: bool,
-    utc: bool,
+    rules: TimestampRules,
 ) -> Box<dyn Leaf> {
     let mut day = fast::DayCache::default();
-    primitive::<T, _>(data_type, context, || {
-        move |text: &[u8], at: usize, len: usize| {
-            let (seconds, nanos, says_utc) = day.date_time(text.get(at..at + len)?)?;
-            if !(utc || naive || says_utc) {
-                return None;
-            }
-            let nanos = i64::from(nanos);
-            let step = 1_000_000_000 / per_second;
-            // What the unit cannot hold is refused, by the careful one.
-            (nanos % step == 0)
-                .then(|| seconds.checked_mul(per_second)?.checked_add(nanos / step))?
+    let parse = move |text: &[u8], at: usize, len: usize| {
+        let (seconds, nanos, says_utc) = day.date_time(text.get(at..at + len)?)?;
+        if !(rules.reads_zoneless || says_utc) {
+            return None;
         }
+        let nanos = i64::from(nanos);
+        let step = 1_000_000_000 / per_second;
+        // What the unit cannot hold is refused, by the careful one.
+        (nanos % step == 0).then(|| seconds.checked_mul(per_second)?.checked_add(nanos / step))?
+    };
+    Box::new(Primitive {
+        canonical: rules.needs_zone.then_some(has_zone as fn(&[u8]) -> bool),
+        ..unboxed::<T, _>(data_type, context, parse)
     })
 }
 
@@ -271,11 +368,11 @@ where
         let native = match context.value(text, span) {
             Ok(None) => None,
             Ok(Some(bytes)) => match self.typed(&bytes) {
-                None if context.mismatch_is_null => None,
+                None if context.nullifies(span) => None,
                 None => return None,
                 native => native,
             },
-            Err(()) if context.mismatch_is_null => None,
+            Err(()) if context.nullifies(span) => None,
             Err(()) => return None,
         };
         match native {
@@ -292,6 +389,9 @@ where
     }
 
     fn typed(&self, bytes: &[u8]) -> Option<T::Native> {
+        if self.canonical.is_some_and(|is_canonical| !is_canonical(bytes)) {
+            return None;
+        }
         let value = std::str::from_utf8(bytes).ok()?;
         let one = StringViewArray::from_iter_values([value]);
         let array = values::column(&one, &self.data_type, &Nulls::default()).ok()?;
@@ -376,6 +476,53 @@ pub(crate) fn spelled<T: ArrowPrimitiveType>(
     })
 }
 
+/// A builder of numbers or Booleans of JSON that refuses them in strings. A null string is null.
+pub(crate) fn unquoted(inner: Box<dyn Leaf>) -> Box<dyn Leaf> {
+    Box::new(Unquoted { inner })
+}
+
+struct Unquoted {
+    inner: Box<dyn Leaf>,
+}
+
+impl Leaf for Unquoted {
+    fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
+        let Some(first) = spans.iter().position(|span| span.is_in_quotes(text)) else {
+            return self.inner.append(text, spans, context);
+        };
+        let (before, rest) = spans.split_at(first);
+        let mut bare = before.to_vec();
+        for &span in rest {
+            if !span.is_in_quotes(text) {
+                bare.push(span);
+            } else if matches!(context.value(text, span), Ok(None)) || context.nullifies(span) {
+                bare.push(Span::NULL);
+            } else {
+                // A value before it may be wrong, too.
+                self.inner.append(text, &bare, context)?;
+                return Err(bare.len());
+            }
+        }
+        self.inner.append(text, &bare, context)
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.inner.truncate(len);
+    }
+
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.inner.is_full()
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        self.inner.finish()
+    }
+}
+
 /// A builder of instants from what `parse` makes of each value: seconds since 1970-01-01 UTC
 /// and nanoseconds. None if the type is no timestamp with a zone.
 pub(crate) fn instants(
@@ -421,10 +568,10 @@ where
                 None => match context.value(text, span) {
                     Ok(None) => None,
                     Ok(Some(bytes)) => match (self.parse)(&bytes) {
-                        None if !context.mismatch_is_null => return Err(index),
+                        None if !context.nullifies(span) => return Err(index),
                         value => value,
                     },
-                    Err(()) if context.mismatch_is_null => None,
+                    Err(()) if context.nullifies(span) => None,
                     Err(()) => return Err(index),
                 },
             };
@@ -481,12 +628,12 @@ impl Leaf for Booleans {
                     Ok(None) => None,
                     Ok(Some(bytes)) => {
                         let value = std::str::from_utf8(&bytes).ok().and_then(values::boolean);
-                        if value.is_none() && !context.mismatch_is_null {
+                        if value.is_none() && !context.nullifies(span) {
                             return Err(index);
                         }
                         value
                     }
-                    Err(()) if context.mismatch_is_null => None,
+                    Err(()) if context.nullifies(span) => None,
                     Err(()) => return Err(index),
                 },
             };
@@ -583,19 +730,19 @@ impl<T: ByteViewType> Leaf for Views<T> {
                     continue;
                 }
             } else if !span.is_null() {
-                match context.value(text, span) {
+                match context.text_value(text, span) {
                     Ok(Some(bytes)) => {
                         if !T::IS_UTF8 || std::str::from_utf8(&bytes).is_ok() {
                             self.push(&bytes);
                             run += 1;
                             continue;
                         }
-                        if !context.mismatch_is_null {
+                        if !context.nullifies(span) {
                             return Err(index);
                         }
                     }
                     Ok(None) => {}
-                    Err(()) if context.mismatch_is_null => {}
+                    Err(()) if context.nullifies(span) => {}
                     Err(()) => return Err(index),
                 }
             }
@@ -656,10 +803,10 @@ impl<T: ByteArrayType<Offset = i32>> Leaf for Strings<T> {
         for (index, &span) in spans.iter().enumerate() {
             let is_whole =
                 |bytes: &[u8]| any_bytes || span.is_plain() || std::str::from_utf8(bytes).is_ok();
-            let value = match context.value(text, span) {
+            let value = match context.text_value(text, span) {
                 Ok(Some(value)) if is_whole(&value) => Some(value),
                 Ok(None) => None,
-                Ok(_) | Err(()) if context.mismatch_is_null => None,
+                Ok(_) | Err(()) if context.nullifies(span) => None,
                 Ok(_) | Err(()) => return Err(index),
             };
             self.validity.append(value.is_some());
@@ -713,16 +860,22 @@ impl Leaf for Others {
         self.views.append(text, spans, context)?;
         let strings = self.views.finish();
         let strings = strings.as_any().downcast_ref::<StringViewArray>().ok_or(0usize)?;
-        let piece = match values::column(strings, &self.data_type, &Nulls::default()) {
+        // An empty text is a value only of text.
+        let nulls = match self.data_type {
+            DataType::LargeUtf8 => Nulls::default(),
+            _ => Nulls::new(&[], context.nulls.empty()),
+        };
+        let piece = match values::column(strings, &self.data_type, &nulls) {
             Ok(piece) => piece,
             Err(index) if !context.mismatch_is_null => return Err(index),
             Err(_) => {
-                let kept = (0..strings.len()).map(|row| {
-                    let value = strings.is_valid(row).then(|| strings.value(row))?;
-                    values::accepts(value, &self.data_type).then_some(value)
+                let kept = strings.iter().zip(spans).map(|(value, &span)| {
+                    let value = value.filter(|value| !(value.is_empty() && nulls.empty()))?;
+                    let is_value = values::accepts(value, &self.data_type);
+                    (is_value || !context.nullifies(span)).then_some(value)
                 });
                 let kept: StringViewArray = kept.collect();
-                values::column(&kept, &self.data_type, &Nulls::default())?
+                values::column(&kept, &self.data_type, &nulls)?
             }
         };
         self.len += piece.len();

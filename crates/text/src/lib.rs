@@ -24,7 +24,10 @@
     )
 )]
 
+use std::sync::Arc;
+
 pub mod access_log;
+pub mod canonical;
 mod column;
 pub mod csv;
 pub mod cut;
@@ -38,10 +41,12 @@ pub mod feed;
 mod filter;
 pub mod infer;
 pub mod json;
+mod keys;
 mod leaf;
 pub mod lines;
 pub mod log_format;
 pub mod logfmt;
+mod mismatches;
 mod separators;
 mod simd;
 mod span;
@@ -50,10 +55,12 @@ pub mod values;
 mod view;
 
 pub use decoder::{Decode, Decoded};
-pub use describe::sql_type;
+pub use describe::{sql_name, sql_type};
 pub use dialect::Dialect;
 pub use fault::{Bad, Fault, FaultKind, shown};
 pub use filter::{Among, Comparison, Constant, Predicate, Test, Tested};
+pub use keys::{KnownKeys, UnknownKey};
+pub use mismatches::ColumnMismatches;
 pub use simd::instruction_set;
 
 /// How to decode, whatever the format.
@@ -64,15 +71,32 @@ pub struct Options {
     /// What rows must satisfy; those that do not are dropped before they are built.
     pub predicates: Vec<Predicate>,
     /// Whether a value that is not of its column's type is read as null, rather than having
-    /// its record refused. Default: false.
+    /// its record refused. Such values are counted; those in rows that a predicate drops may be left out.
+    /// Default: false.
     pub mismatch_is_null: bool,
+    /// Positions of the columns whose types a sample showed. In delimited text and logfmt their
+    /// values must be [`canonical`], or a value is not of its column's type; in JSON, their numbers and
+    /// Booleans must not be strings, a BIGINT takes no `-0`, a DOUBLE no integer that it would round and no
+    /// number beyond its range, and a time of a zone must state its zone. Of other columns every spelling is read.
+    /// Default: none.
+    pub inferred: Vec<usize>,
+    /// The keys of all columns that the source has, where records have keys: others are counted.
+    /// Default: none, and nothing is counted.
+    pub known: Option<Arc<KnownKeys>>,
     /// Whether the grammar of values that are not wanted is checked too. Default: false.
     pub strict: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { batch_rows: 8192, predicates: Vec::new(), mismatch_is_null: false, strict: false }
+        Self {
+            batch_rows: 8192,
+            predicates: Vec::new(),
+            mismatch_is_null: false,
+            inferred: Vec::new(),
+            known: None,
+            strict: false,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Every `\n` ends a line, and a `\r` before it belongs to the line end. An empty line is a
 //! row, of an empty string; what follows the last `\n` is one too, unless it is nothing. No
-//! line is null.
+//! line is null. A line that begins with a NUL byte is refused, as a record of any format.
 //!
 //! Lines are found by `memchr`, and a window is checked to be UTF-8 in one go, which both run
 //! at the speed of the first caches. Where only bytes are asked for (Binary or BinaryView),
@@ -56,6 +56,7 @@ impl LinesDecoder {
             // There are no escapes in lines.
             unescape: Arc::new(|_, _| false),
             mismatch_is_null: options.mismatch_is_null,
+            mismatches: Default::default(),
         };
         let is_bytes =
             |field: &FieldRef| matches!(field.data_type(), DataType::Binary | DataType::BinaryView);
@@ -97,7 +98,7 @@ impl Tokenizer for Lines {
             }
         };
         for end in memchr::memchr_iter(b'\n', &block[at..until]) {
-            if rows == rows_max {
+            if rows == rows_max || self.is_text && block[start] == 0 {
                 break;
             }
             take(start..at + end + 1);
@@ -106,6 +107,9 @@ impl Tokenizer for Lines {
         }
         if rows == 0 {
             let line = next_line(block, at);
+            if self.is_text && block[line.clone()].first() == Some(&0) {
+                return Window::Doubtful;
+            }
             start = line.end;
             take(line);
             rows = 1;
@@ -134,6 +138,10 @@ impl Tokenizer for Lines {
             }
         }
         if self.is_text { check_utf8(block, record, columns) } else { Ok(()) }
+    }
+
+    fn takes_leading_nuls(&self) -> bool {
+        !self.is_text
     }
 }
 

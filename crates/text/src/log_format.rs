@@ -19,7 +19,8 @@
 //! nobody escaped does little harm. Two kinds of fields hold what is behind them: a host before its
 //! port (`%v:%p`) goes on to the last colon before the port's end, as an address of IPv6 has colons
 //! itself; and what nginx writes of several servers that were asked (`0.004, 0.001 : 0.002`) does not
-//! end at the spaces in it, nor does `X-Forwarded-For` (`10.0.0.1, 10.0.0.2`). Two fields with nothing between are refused when the
+//! end at the spaces in it, nor does `X-Forwarded-For` (`10.0.0.1, 10.0.0.2`), nor a client (`%h`, `%a`, `$remote_addr`), in whose
+//! place servers behind proxies write such a list. Two fields with nothing between are refused when the
 //! description is read: nothing would tell them apart.
 //!
 //! A blank line is no record, `-` is null in every column but Apache's `%X` and the texts of named
@@ -70,6 +71,9 @@ pub const NICKNAMES: [(&str, &str); 6] = [
         r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for""#,
     ),
 ];
+
+/// The column of the client.
+const CLIENT: &str = "ip";
 
 /// The longest description.
 const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
@@ -190,6 +194,8 @@ enum Holds {
     Colons,
     /// What separates the items of a list: `, ` and ` : `.
     Separators,
+    /// Spaces beside commas, as in a list of clients.
+    Clients,
     /// A time that is written with what is behind it in it, so many times.
     Times(usize),
 }
@@ -307,6 +313,7 @@ impl LogFormat {
                     }
                     let holds = match nginx::is_list(&written) || apache::is_list(&written) {
                         true => Holds::Separators,
+                        false if name == CLIENT => Holds::Clients,
                         false => Holds::Nothing,
                     };
                     names.add(&mut columns, &name, &kind, place);
@@ -426,9 +433,12 @@ impl Step {
         };
         loop {
             let at = from + memchr::memchr(first, text.get(from..)?)?;
-            if self.holds == Holds::Separators
-                && let Some(behind) = item_behind(text, start, at, &self.until)
-            {
+            let behind = match self.holds {
+                Holds::Separators => item_behind(text, start, at, &self.until),
+                Holds::Clients => client_behind(text, start, at, &self.until),
+                _ => None,
+            };
+            if let Some(behind) = behind {
                 from = behind;
                 continue;
             }
@@ -454,8 +464,17 @@ fn item_behind(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usi
     if text[at..].starts_with(b" : ") && !until.starts_with(b" :") {
         return Some(at + 3);
     }
-    let is_behind_comma = at > start && text[at - 1] == b',' && text[at] == b' ';
-    (is_behind_comma && until.first() == Some(&b' ')).then_some(at + 1)
+    client_behind(text, start, at, until)
+}
+
+/// Returns where a list goes on behind a space at `at` that stands beside a comma and would end a field: `10.0.0.1, 10.0.0.2`.
+fn client_behind(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usize> {
+    if text[at] != b' ' || until.first() != Some(&b' ') {
+        return None;
+    }
+    let is_behind_comma = at > start && text[at - 1] == b',';
+    let is_before_comma = text.get(at + 1) == Some(&b',') && !until.starts_with(b" ,");
+    (is_behind_comma || is_before_comma).then_some(at + 1)
 }
 
 /// Text of a description, as a message shows it.
@@ -679,6 +698,7 @@ impl LogFormatDecoder {
                 Escapes::None => Arc::new(|_, _| false),
             },
             mismatch_is_null: options.mismatch_is_null,
+            mismatches: Default::default(),
         };
         let (mut built, mut fields, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
         for (place, field) in columns {
@@ -873,7 +893,7 @@ impl Tokenizer for Lines {
             let line = lines::next_line(block, next);
             let text = lines::trim(block, line.clone());
             if !text.is_empty() {
-                if self.take(block, text).is_err() {
+                if block[text.start] == 0 || self.take(block, text).is_err() {
                     break;
                 }
                 rows += 1;

@@ -37,6 +37,7 @@ use crate::decoder::{Decoder, Tokenizer, Window, decodes};
 use crate::fault::{Fault, FaultKind};
 use crate::filter::Filter;
 use crate::infer::TextKind;
+use crate::keys::{KeyId, KeyTally, KnownKeys, ObjectPlace};
 use crate::leaf::Context;
 use crate::lines;
 use crate::separators::Separators;
@@ -78,10 +79,14 @@ impl LogfmtDecoder {
             nulls: Nulls::default(),
             unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
+            mismatches: Default::default(),
         };
         let filter = Filter::new(options.predicates, &columns);
-        let tokenizer = Pairs::new(&columns);
-        let decoder = Decoder::new(tokenizer, &columns, context, filter, options.batch_rows)?;
+        let tokenizer = Pairs::new(&columns, options.known);
+        let canonical = &options.inferred;
+        let rows = options.batch_rows;
+        let decoder =
+            Decoder::with_canonical(tokenizer, &columns, canonical, context, filter, rows)?;
         Ok(Self { decoder })
     }
 }
@@ -108,7 +113,18 @@ struct Expected {
     word: u64,
     mask: u64,
     key: Vec<u8>,
-    slot: Option<usize>,
+    slot: Slot,
+}
+
+/// The use of a key's value.
+#[derive(Debug, Clone, Copy)]
+enum Slot {
+    /// It is wanted, as that of this number.
+    Wanted(usize),
+    /// Another column has it.
+    Other,
+    /// No column has it, which is counted.
+    Unknown(KeyId),
 }
 
 /// Places in a record for which a key is expected.
@@ -118,12 +134,37 @@ const EXPECTED_MAX: usize = 256;
 struct Keys {
     slots: HashMap<Vec<u8>, usize>,
     expected: Vec<Expected>,
+    /// The generation of the tally's keys of which `expected` is.
+    generation: u64,
+    /// The keys of all columns, where others are counted.
+    known: Option<Arc<KnownKeys>>,
+    tally: KeyTally,
 }
 
 impl Keys {
-    /// The slot of the key that stands at `start..end` and is the `ordinal`-th of its record.
+    /// Forgets expected keys whose indices in the tally are no longer valid: to be called before each window and record.
+    fn begin(&mut self) {
+        if self.generation != self.tally.generation() {
+            self.generation = self.tally.generation();
+            self.expected.clear();
+        }
+    }
+
+    /// The slot of the key that stands at `start..end` and is the `ordinal`-th of its record, if it is wanted.
     #[inline(always)]
     fn slot(&mut self, block: &[u8], start: usize, end: usize, ordinal: usize) -> Option<usize> {
+        match self.any_slot(block, start, end, ordinal) {
+            Slot::Wanted(slot) => Some(slot),
+            Slot::Other => None,
+            Slot::Unknown(key) => {
+                self.tally.add(key, 1, start);
+                None
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn any_slot(&mut self, block: &[u8], start: usize, end: usize, ordinal: usize) -> Slot {
         if let Some(expected) = self.expected.get(ordinal)
             && expected.key.len() == end - start
             && let Some(word) = block.get(start..start + 8)
@@ -137,8 +178,14 @@ impl Keys {
     }
 
     #[inline(never)]
-    fn look_up(&mut self, key: &[u8], ordinal: usize) -> Option<usize> {
-        let slot = self.slots.get(key).copied();
+    fn look_up(&mut self, key: &[u8], ordinal: usize) -> Slot {
+        let slot = match (self.slots.get(key), &self.known) {
+            (Some(slot), _) => Slot::Wanted(*slot),
+            (None, Some(known)) if !known.contains(key) => {
+                Slot::Unknown(self.tally.key(&ObjectPlace::default(), key))
+            }
+            (None, _) => Slot::Other,
+        };
         let mut word = [0; 8];
         let count = key.len().min(8);
         word[..count].copy_from_slice(&key[..count]);
@@ -247,7 +294,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn new(columns: &[FieldRef]) -> Self {
+    fn new(columns: &[FieldRef], known: Option<Arc<KnownKeys>>) -> Self {
         let mut wanted = HashMap::new();
         let slot = |column: &FieldRef| {
             let next = wanted.len();
@@ -257,7 +304,13 @@ impl Pairs {
         Self {
             slots,
             count: wanted.len(),
-            keys: Keys { slots: wanted, expected: Vec::new() },
+            keys: Keys {
+                slots: wanted,
+                expected: Vec::new(),
+                generation: 0,
+                known,
+                tally: KeyTally::default(),
+            },
             separators: Separators::new(true),
             found: Vec::new(),
         }
@@ -277,6 +330,10 @@ impl Pairs {
         let (mut start, mut base) = (at, 0);
         for _ in 0..rows {
             let mut ordinal = 0;
+            // The careful one says what is wrong with it.
+            if byte(start) == 0 {
+                return None;
+            }
             loop {
                 let mut end = separators.next()?;
                 if byte(end) == b'=' {
@@ -339,6 +396,7 @@ impl Tokenizer for Pairs {
         columns: &mut [Column],
         _: &Context,
     ) -> Window {
+        self.keys.begin();
         let Some(lines) = self.separators.window(block, at, rows_max) else {
             return Window::Irregular;
         };
@@ -364,6 +422,7 @@ impl Tokenizer for Pairs {
         columns: &mut [Column],
         _: &Context,
     ) -> Result<(), Fault> {
+        self.keys.begin();
         let start = record.start;
         let line = &block[lines::trim(block, record.clone())];
         self.found.clear();
@@ -382,6 +441,10 @@ impl Tokenizer for Pairs {
         }
         self.give(columns);
         lines::check_utf8(block, record, columns)
+    }
+
+    fn tally(&mut self) -> Option<&mut KeyTally> {
+        Some(&mut self.keys.tally)
     }
 }
 
@@ -408,6 +471,7 @@ pub struct Inference {
     keys: Vec<(String, TextKind)>,
     /// How many keys were there when the sample was said to be all, and which had values.
     settled: Vec<bool>,
+    first_fault: Option<Fault>,
 }
 
 impl Inference {
@@ -417,12 +481,18 @@ impl Inference {
         let (mut records, mut value) = (0, Vec::new());
         for line in block.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if let Some(fault) = Fault::leading_nuls(line) {
+                self.first_fault.get_or_insert(fault);
+                records += 1;
+                continue;
+            }
             let (mut at, mut is_filled) = (0, false);
             loop {
                 let pair = match Pair::next(line, at) {
                     Ok(Some(pair)) => pair,
                     Ok(None) => break,
-                    Err(_) => {
+                    Err(fault) => {
+                        self.first_fault.get_or_insert(fault);
                         is_filled = true;
                         break;
                     }
@@ -446,6 +516,12 @@ impl Inference {
             records += u64::from(is_filled);
         }
         records
+    }
+
+    /// The fault of the first record that is not well formed.
+    #[must_use]
+    pub fn first_fault(&self) -> Option<&Fault> {
+        self.first_fault.as_ref()
     }
 
     /// Says that the sample so far is what types are taken from: what is

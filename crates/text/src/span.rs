@@ -6,7 +6,8 @@
 ///   start: u32 │ escaped: 1 bit │ length: 31 bits
 /// ```
 ///
-/// All bits of the second half set is a null.
+/// All bits of the second half set is a null. Its start is 0, or the place of a value that is not of its
+/// column's shape and therefore null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Span {
@@ -34,6 +35,16 @@ impl Span {
         Span { start, tail: end.wrapping_sub(start) | ESCAPED }
     }
 
+    /// A null in place of a value that begins at `start`, which is not 0, and is not of its column's shape.
+    pub(crate) fn mismatch(start: u32) -> Self {
+        Span { start, tail: u32::MAX }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_mismatch(self) -> bool {
+        self.is_null() && self.start != 0
+    }
+
     /// Whether the bytes are the value.
     #[inline(always)]
     pub(crate) fn is_plain(self) -> bool {
@@ -53,6 +64,13 @@ impl Span {
     #[inline(always)]
     pub(crate) fn len(self) -> usize {
         (self.tail & !ESCAPED) as usize
+    }
+
+    /// Returns whether the span is the inside of a JSON string: no other value of JSON has a quote before it.
+    #[inline(always)]
+    pub(crate) fn is_in_quotes(self, text: &[u8]) -> bool {
+        !self.is_null()
+            && self.start().checked_sub(1).and_then(|before| text.get(before)) == Some(&b'"')
     }
 
     /// The bytes, escapes and all; of a null none.

@@ -24,8 +24,9 @@
 //!
 //! Anything else is RFC 3164's, read as servers write it, since the RFC only observes:
 //! - the priority may be missing (facility and severity are null then);
-//! - the time is `Mmm dd hh:mm:ss`, the day padded by a space or a zero, or RFC 3339's; a record
-//!   that does not begin so is refused, as the lines of a message are that go on after its first;
+//! - the time is `Mmm dd hh:mm:ss`, or RFC 3339's; a day of one digit is padded by a space, as the RFC
+//!   demands, by a zero, or not at all (`Apr 4 10:00:00`). A record that does not begin so is refused,
+//!   as the lines of a message are that go on after its first;
 //! - the host is missing if the word behind the time ends in `:`;
 //! - the app is what comes before `:` or `[pid]`, if neither a space nor another of `[` and `:`
 //!   does; without it everything behind the host is the message.
@@ -194,6 +195,7 @@ impl SyslogDecoder {
             nulls: Nulls::default(),
             unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
+            mismatches: Default::default(),
         };
         let mut built = Vec::new();
         for (place, field) in &columns {
@@ -345,12 +347,20 @@ impl Times {
         if bytes.first()?.is_ascii_digit() {
             return self.full(bytes);
         }
-        let bytes: &[u8; 15] = bytes.try_into().ok()?;
-        let day = bytes.first_chunk()?;
-        if *day != self.day {
-            self.begin(day);
+        let (day, time) = match bytes {
+            // A day of one digit that is not padded.
+            [m1, m2, m3, b' ', digit, b' ', time @ ..] if time.len() == 8 => {
+                ([*m1, *m2, *m3, b' ', b' ', *digit], time)
+            }
+            _ => {
+                let bytes: &[u8; 15] = bytes.try_into().ok()?;
+                (*bytes.first_chunk()?, &bytes[7..])
+            }
+        };
+        if day != self.day {
+            self.begin(&day);
         }
-        let seconds = i64::from(clock(&bytes[7..])?);
+        let seconds = i64::from(clock(time)?);
         let found = self.starts.iter().find(|start| **start + seconds <= self.latest);
         Some((found? + seconds, 0))
     }
@@ -484,7 +494,8 @@ impl Tokenizer for Messages {
             let is_torn = self.framing == Framing::Octets
                 && block.get(record.end).is_some_and(|byte| matches!(byte, 0x80..=0xbf));
             end = record.end;
-            if is_torn || self.take(block, record, columns).is_err() {
+            let is_behind_hole = block.get(record.start) == Some(&0);
+            if is_torn || is_behind_hole || self.take(block, record, columns).is_err() {
                 return Window::Irregular;
             }
             rows += 1;
@@ -685,6 +696,11 @@ impl Walk<'_> {
                     && month([*m1, *m2, *m3]).is_some() =>
             {
                 15
+            }
+            [m1, m2, m3, b' ', b'1'..=b'9', b' ', _, _, b':', _, _, b':', _, _, ..]
+                if month([*m1, *m2, *m3]).is_some() =>
+            {
+                14
             }
             [y, _, _, _, b'-', _, _, b'-', _, _, b'T', _, _, b':', tail @ ..]
                 if y.is_ascii_digit() =>

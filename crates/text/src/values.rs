@@ -353,6 +353,28 @@ pub(crate) fn float(text: &str) -> Option<f64> {
     Float64Type::parse(text)
 }
 
+/// A double holds every integer of so many digits.
+pub(crate) const EXACT_DIGITS: usize = 15;
+
+/// Returns whether a text is an integer that the nearest double does not equal.
+pub(crate) fn rounds_as_double(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = digits.trim_start_matches('0');
+    digits.len() > EXACT_DIGITS
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        // All digits of a double are written; of infinity there are none.
+        && digits.parse::<f64>().is_ok_and(|nearest| format!("{nearest:.0}") != digits)
+}
+
+/// Returns whether a double holds a number: an integer (no point, no exponent) to the last digit, and any other up to
+/// its rounding, by which it becomes neither infinite nor zero unless it says so.
+pub(crate) fn is_held_by_double(text: &str) -> bool {
+    let Some(number) = float(text) else { return false };
+    let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
+    let is_zero = || !mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    number.is_finite() && (number != 0.0 || is_zero()) && !rounds_as_double(text)
+}
+
 /// `[+-]digits[.digits][e[+-]digits]`, white space around it aside, in units of the scale; none if
 /// the type does not hold it to the last digit.
 fn decimal<T: DecimalType>(text: &str, precision: u8, scale: i8) -> Option<T::Native> {
@@ -618,6 +640,7 @@ pub fn describe(data_type: &DataType) -> String {
         }
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => "text".into(),
         DataType::Dictionary(_, values) => describe(values),
+        DataType::Time32(_) | DataType::Time64(_) => "a time of day (HH:MM:SS)".into(),
         DataType::Boolean => "a Boolean (true or false)".into(),
         DataType::Struct(_) | DataType::Map(_, _) => "an object".into(),
         DataType::List(_) | DataType::LargeList(_) => "an array".into(),
@@ -636,6 +659,64 @@ mod tests {
 
     const NANOS: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
     const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+    proptest! {
+        #[test]
+        fn an_integer_is_rounded_if_no_double_equals_it(
+            high in any::<u64>(), low in 0u64..9, shift in 0u32..64, negative: bool, zeros in 0usize..3
+        ) {
+            let number = (u128::from(high) << 64 >> shift) / 2 + u128::from(low);
+            let sign = if negative { "-" } else { "" };
+            let text = format!("{sign}{}{number}", "0".repeat(zeros));
+            let is_exact = number as f64 as u128 == number;
+            prop_assert_eq!(rounds_as_double(&text), !is_exact, "{}", text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_integer_is_not_rounded_as_one() {
+        for (text, expected) in [
+            ("9007199254740993", true),
+            ("9007199254740993.0", false),
+            ("9007199254740993e0", false),
+            ("", false),
+            ("-", false),
+            ("0", false),
+            ("a9007199254740993", false),
+            (&"9".repeat(400), true),
+        ] {
+            assert_eq!(rounds_as_double(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn double_holds_integers_to_the_last_digit_and_other_numbers_within_its_range() {
+        for (text, expected) in [
+            ("0", true),
+            ("-0", true),
+            ("0e999", true),
+            ("0.000", true),
+            ("9007199254740992", true),
+            ("9007199254740993", false),
+            ("-9007199254740993", false),
+            ("9007199254740993.0", true),
+            ("9007199254740993e0", true),
+            ("1000000000000000000000", true),
+            ("1000000000000000000001", false),
+            (&"9".repeat(400), false),
+            (&format!("{}.5", "9".repeat(400)), false),
+            ("1e308", true),
+            ("1e400", false),
+            ("-1E+400", false),
+            ("5e-324", true),
+            ("1e-400", false),
+            ("-0.0000001e-400", false),
+            ("0.1234567890123456789", true),
+            ("x", false),
+        ] {
+            assert_eq!(is_held_by_double(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn text_is_of_a_type_only_if_nothing_is_lost() {

@@ -89,6 +89,8 @@ _CONTROL = "control"
 
 _sessions = itertools.count()
 _connected: dict[str, RayWorkers] = {}
+# Held while workers start: queries may ask for the same ones on threads of their own.
+_connecting = threading.Lock()
 
 
 def _ray() -> ModuleType:
@@ -150,16 +152,17 @@ def connect(on: str, *, memory: int | None) -> RayWorkers:
         cores, if left out.
     """
     key = f"{on} {memory} {os.getpid()}"
-    workers = _connected.get(key)
-    if workers is None or not workers.is_connected():
-        # Those with other memory that nobody uses hold the cores that these need.
-        for other, idle in list(_connected.items()):
-            is_own = other.startswith(f"{on} ") and other.endswith(f" {os.getpid()}")
-            if is_own and idle.is_idle():
-                del _connected[other]
-                idle.close()
-        workers = RayWorkers(on, memory=memory)
-        _connected[key] = workers
+    with _connecting:
+        workers = _connected.get(key)
+        if workers is None or not workers.is_connected():
+            # Those with other memory that nobody uses hold the cores that these need.
+            for other, idle in list(_connected.items()):
+                is_own = other.startswith(f"{on} ") and other.endswith(f" {os.getpid()}")
+                if is_own and idle.is_idle():
+                    del _connected[other]
+                    idle.close()
+            workers = RayWorkers(on, memory=memory)
+            _connected[key] = workers
     return workers
 
 

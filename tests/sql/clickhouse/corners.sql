@@ -138,12 +138,6 @@ US,2
 NULL,1
 
 SELECT country, count() FROM 'users.csv' GROUP BY country ORDER BY country DESC
---> differs: nulls are last, and first with DESC, as PostgreSQL has it
---> tidemill
-,1
-US,2
-FR,1
-DE,2
 --> clickhouse duckdb
 US,2
 FR,1
@@ -151,14 +145,6 @@ DE,2
 NULL,1
 
 SELECT score FROM 'users.csv' ORDER BY score DESC
---> differs: nulls are last, and first with DESC, as PostgreSQL has it
---> tidemill
-""
-""
-9.75
-8.5
-7.25
-3.0
 --> clickhouse duckdb
 9.75
 8.5

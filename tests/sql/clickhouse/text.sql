@@ -524,7 +524,7 @@ SELECT byteHammingDistance('ab', 'ac')
 
 SELECT soundex('Robert')
 --> error: unknown function `soundex`
---> hint: levenshtein(x, y) says how many letters differ
+--> hint: jaro_winkler_similarity(x, y) says how alike two words are
 --> clickhouse
 R163
 

@@ -387,7 +387,6 @@ SELECT arrayReduce('max', [1, 5])
 5
 
 SELECT arrayFold((acc, x) -> acc + x, [1, 2], toInt64(0))
---> pending: `(acc, x) -> acc + x` is not supported
 --> clickhouse
 3
 

@@ -294,13 +294,10 @@ SELECT count(*) FROM 'requests.csv' USING SAMPLE 100%
 15
 
 SELECT count(*) FROM (SELECT * FROM 'requests.csv' USING SAMPLE 5 ROWS)
---> error: a sample of a number of rows is not supported
---> hint: take a share, TABLESAMPLE (1 PERCENT); or the first rows, LIMIT 100
 --> duckdb
 5
 
 SELECT count(*) FROM 'requests.csv' TABLESAMPLE reservoir(4)
---> pending: a sample of a number of rows is not supported
 --> duckdb
 4
 
@@ -405,8 +402,6 @@ lamp
 pen
 
 SELECT user_id FROM 'orders.csv' EXCEPT ALL SELECT user_id FROM 'users.csv' ORDER BY ALL
---> error: `EXCEPT ALL` is not supported
---> hint: without ALL each row is looked at once; to count how often it occurs, GROUP BY all columns on both sides and join them
 --> duckdb
 1
 1

@@ -62,14 +62,6 @@ FR
 US
 
 SELECT score FROM 'users.csv' ORDER BY score DESC
---> differs: ORDER BY x DESC has nulls first, as PostgreSQL has it
---> tidemill
-""
-""
-9.75
-8.5
-7.25
-3.0
 --> duckdb
 9.75
 8.5

@@ -19,9 +19,6 @@ SELECT * FROM read_csv('prices.csv', columns = {'sku': 'VARCHAR', 'since': 'VARC
 pen,2025-12-01,1.5
 
 SELECT count(*) FROM read_csv(['orders.csv', 'orders.csv'])
---> differs: a file is read once, however often it is named
---> tidemill
-9
 --> duckdb
 18
 
@@ -60,7 +57,6 @@ SELECT count(*) FROM read_text('wide.csv')
 1
 
 SELECT count(*) FROM glob('*.csv') WHERE file LIKE '%wide%'
---> pending: unknown table `glob`
 --> duckdb
 1
 
@@ -70,7 +66,7 @@ SELECT all_varchar, n FROM (SELECT 'x' AS all_varchar, count(*) AS n FROM read_c
 x,3
 
 SELECT sum(column0) FROM read_csv('employees.csv', header = false, skip = 1)
---> pending: `skip = 1` in read_csv(…) is not understood
+--> pending: unknown column `column0`; did you mean `column_1`? (no hint)
 --> duckdb
 21
 
@@ -89,9 +85,13 @@ SELECT count(*) FROM sniff_csv('wide.csv')
 --> duckdb
 1
 
-COPY (SELECT 1 AS x) TO '/dev/null' (FORMAT csv)
---> error: `COPY` is not run here
---> hint: a query is one SELECT; results are written with -o FILE or a job file's [sink]
+COPY t FROM 'wide.csv'
+--> error: COPY … FROM loads a table, and there are no tables to load
+--> hint: a file is a table where it lies
+
+COPY (SELECT 1 AS x) TO 'x.csv' (FORMAT csv, PER_THREAD_OUTPUT true)
+--> error: unknown COPY option `PER_THREAD_OUTPUT`
+--> hint: the options are FORMAT
 
 CREATE TABLE t AS SELECT 1
 --> error: `CREATE` is not run here

@@ -167,7 +167,6 @@ db,ops
 api,dev
 
 SELECT u.name, t.sku FROM 'users.csv' u, LATERAL (SELECT sku FROM 'orders.csv' o WHERE o.user_id = u.user_id ORDER BY day DESC, order_id DESC LIMIT 1) t ORDER BY u.name
---> pending: `user_id` of the query around a subquery cannot stand in WHERE or HAVING
 --> duckdb
 Ann Lee,lamp
 Bob O'Neil,pen
@@ -184,7 +183,6 @@ Eve Adams,2
 Finn,0
 
 SELECT t.x, y FROM range(3) t(x), LATERAL (SELECT t.x * 10 AS y) ORDER BY x
---> pending: `x` of the query around a subquery cannot stand in a select list
 --> duckdb
 0,0
 1,10

@@ -241,7 +241,6 @@ SELECT unnest(from_json(detail->'codes', '["INTEGER"]')) AS code FROM 'orders.cs
 9
 
 SELECT je.key, je.value FROM json_each('{"a": 1, "b": 2}') AS je ORDER BY je.key
---> pending: unknown table `json_each`
 --> duckdb
 a,1
 b,2
@@ -287,3 +286,41 @@ SELECT '[{"a":1},{"a":2}]'->'$[*].a'
 SELECT json_extract('{"a.b": 1}', '$."a.b"')
 --> duckdb
 1
+
+# A row of each key.
+
+SELECT o.order_id, e.key, e.value FROM 'orders.csv' o, json_each(o.detail) e WHERE o.order_id IN (101, 102) ORDER BY o.order_id, e.key
+--> duckdb
+101,codes,"[1,2,3]"
+101,gift,false
+101,ship,"{""city"":""Berlin"",""zip"":""10115""}"
+102,codes,[]
+102,gift,true
+102,ship,"{""city"":""Bonn"",""zip"":""53111""}"
+
+SELECT e.key, count(*) FROM 'orders.csv' o, json_each(o.detail) e GROUP BY e.key ORDER BY e.key
+--> duckdb
+codes,4
+gift,4
+note,1
+ship,6
+weight,1
+
+SELECT o.order_id, e.key, e.value, e.type FROM 'orders.csv' o, json_each(o.detail, '$.codes') e ORDER BY o.order_id, e.key
+--> duckdb
+101,0,1,UBIGINT
+101,1,2,UBIGINT
+101,2,3,UBIGINT
+103,0,7,UBIGINT
+108,0,9,UBIGINT
+108,1,8,UBIGINT
+
+SELECT key, value, type FROM json_each('{"a": -1, "b": null, "c": [true]}') ORDER BY key
+--> duckdb
+a,-1,BIGINT
+b,null,NULL
+c,[true],ARRAY
+
+SELECT key, value FROM json_each('7')
+--> duckdb
+NULL,7

@@ -200,6 +200,14 @@ SELECT 'true'::BOOLEAN, 1::BOOLEAN, true::INT
 --> duckdb
 true,true,1
 
+SELECT equi_width_bins(0, 1734, 10, true), equi_width_bins(0.0, 6.347, 3, true), equi_width_bins(0, 7, 3, false)
+--> duckdb
+"[200,400,600,800,1000,1200,1400,1600,1800]","[2.0,4.0,6.0,8.0]","[2,4,7]"
+
+SELECT nextafter(99, 1), signbit(-3), binom(5, 2), fdiv(-7, 2)
+--> duckdb
+98.99999999999999,true,10,-4.0
+
 SELECT equi_width_bins(0, 10, 2, true)
 --> duckdb
 "[5,10]"

@@ -120,9 +120,26 @@ SELECT extract(epoch FROM ts) FROM 'requests.csv' WHERE id = 7
 1772409600.0
 
 SELECT date_part(['year', 'month'], DATE '2026-03-01')
---> pending: `date_part` does not take an argument of type TEXT[]
 --> duckdb
 "{""year"":2026,""month"":3}"
+
+SELECT date_part('julian', DATE '2026-03-01'), date_part('millennium', DATE '2000-12-31'), date_part('yearweek', DATE '2021-01-01')
+--> duckdb
+2461101.0,2,202053
+
+SELECT millennium(DATE '2001-01-01'), century(DATE '2000-01-01'), decade(DATE '2026-03-01'), era(DATE '2026-03-01'), nanosecond(TIME '10:11:12.5')
+--> duckdb
+3,20,202,1,12500000000
+
+SELECT date_part(part, TIMESTAMP '2026-03-01 10:20:30') AS value FROM (VALUES ('year'), ('dow'), ('hour')) AS t(part) ORDER BY part
+--> duckdb
+0.0
+10.0
+2026.0
+
+SELECT extract(millennium FROM DATE '2001-10-10'), extract(century FROM INTERVAL '1400 years')
+--> duckdb
+3,14
 
 SELECT date_diff('day', signed_up, DATE '2026-03-01') AS days FROM 'users.csv' ORDER BY user_id
 --> duckdb

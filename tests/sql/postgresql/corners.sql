@@ -280,6 +280,11 @@ true
 NULL
 
 SELECT DISTINCT paid FROM 'orders.csv' ORDER BY paid DESC
+--> differs: nulls are last in both directions, as DuckDB and ClickHouse have it
+--> tidemill
+true
+false
+""
 --> postgresql
 NULL
 true

@@ -80,7 +80,6 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) p ON true
 ORDER BY o.order_id
---> pending: `sku` of the query around a subquery cannot stand in WHERE or HAVING
 --> postgresql duckdb
 101,1.5,0.0
 102,24.9,0.0

@@ -215,7 +215,6 @@ dan,NULL
 NULL,107
 
 SELECT u.name, l.sku FROM 'users.csv' u CROSS JOIN LATERAL (SELECT sku FROM 'orders.csv' o WHERE o.user_id = u.user_id ORDER BY price DESC, order_id LIMIT 1) l ORDER BY u.name
---> pending: `user_id` of the query around a subquery cannot stand in WHERE or HAVING
 --> postgresql duckdb
 Ann Lee,lamp
 Bob O'Neil,pen
@@ -255,7 +254,6 @@ SELECT o.order_id FROM 'orders.csv' o ORDER BY o.order_id
 109
 
 SELECT (SELECT p.price FROM 'prices.csv' p WHERE p.sku = o.sku AND p.since <= o.day ORDER BY p.since DESC LIMIT 1) AS list_price FROM 'orders.csv' o ORDER BY o.order_id
---> pending: a subquery that is not tied to the row by `=` alone cannot stand in a select list
 --> postgresql duckdb
 1.5
 24.9
@@ -313,8 +311,6 @@ SELECT sku FROM 'orders.csv' EXCEPT SELECT sku FROM 'prices.csv'
 desk
 
 SELECT sku FROM 'prices.csv' INTERSECT ALL SELECT sku FROM 'orders.csv' ORDER BY 1
---> error: `INTERSECT ALL` is not supported
---> hint: without ALL each row is looked at once; to count how often it occurs, GROUP BY all columns on both sides and join them
 --> postgresql duckdb
 book
 book

@@ -264,7 +264,7 @@ SELECT unistr('\00e9')
 
 SELECT normalize('é')
 --> error: unknown function `normalize`
---> hint: text is compared as it is written, letter by letter
+--> hint: nfc_normalize(x) composes letters and their marks
 --> postgresql
 é
 

@@ -241,7 +241,6 @@ SELECT now() > '2020-01-01', current_date > DATE '2020-01-01'
 true,true
 
 SELECT localtimestamp IS NOT NULL
---> pending: unknown column `localtimestamp`
 --> postgresql duckdb
 true
 

@@ -153,9 +153,9 @@ DOUBLE
 numeric
 
 SELECT pg_typeof(now())
---> differs: times are in UTC, and their type has no zone
+--> differs: types are called as SQL calls them here, whatever they are called where a statement comes from
 --> tidemill
-TIMESTAMP
+TIMESTAMP(6) WITH TIME ZONE
 --> postgresql duckdb
 timestamp with time zone
 

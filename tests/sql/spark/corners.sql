@@ -213,12 +213,6 @@ FR,1
 US,2
 
 SELECT country, count(*) FROM 'users.csv' GROUP BY country ORDER BY country DESC
---> differs: nulls are last, and first with DESC, as PostgreSQL has it
---> tidemill
-,1
-US,2
-FR,1
-DE,2
 --> spark duckdb
 US,2
 FR,1

@@ -221,14 +221,6 @@ SELECT user_id, order_id FROM 'orders.csv' QUALIFY row_number() OVER (PARTITION 
 9,107
 
 SELECT name, rank() OVER (ORDER BY score DESC) AS r FROM 'users.csv' ORDER BY r, name
---> differs: ORDER BY x DESC has nulls first, as PostgreSQL has it
---> tidemill
-Bob O'Neil,1
-Finn,1
-Eve Adams,3
-Ann Lee,4
-Chloé,5
-dan,6
 --> spark duckdb
 Eve Adams,1
 Ann Lee,2
@@ -382,8 +374,6 @@ SELECT count(*) FROM 'requests.csv' TABLESAMPLE (100 PERCENT)
 15
 
 SELECT count(*) FROM 'requests.csv' TABLESAMPLE (5 ROWS)
---> error: a sample of a number of rows is not supported
---> hint: take a share, TABLESAMPLE (1 PERCENT); or the first rows, LIMIT 100
 --> spark duckdb
 5
 

@@ -241,7 +241,7 @@ SELECT ascii('A'), char(66), chr(67), levenshtein('kitten', 'sitting')
 
 SELECT soundex('Robert')
 --> error: unknown function `soundex`
---> hint: levenshtein(x, y) says how many letters differ
+--> hint: jaro_winkler_similarity(x, y) says how alike two words are
 --> spark
 R163
 

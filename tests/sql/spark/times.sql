@@ -163,6 +163,9 @@ SELECT try_to_timestamp('x', 'yyyy')
 NULL
 
 SELECT from_unixtime(1772323200)
+--> differs: the answer is an instant, TIMESTAMP WITH TIME ZONE, and no text
+--> tidemill
+2026-03-01T00:00:00Z
 --> spark
 2026-03-01 00:00:00
 

@@ -272,12 +272,10 @@ SELECT transform(array(5, 6), (x, i) -> x + i)
 "[5,7]"
 
 SELECT aggregate(array(1, 2, 3), 0, (acc, x) -> acc + x)
---> pending: `(acc, x) -> acc + x` is not supported
 --> spark
 6
 
 SELECT reduce(array(1, 2), 0, (a, x) -> a + x)
---> pending: `(a, x) -> a + x` is not supported
 --> spark
 3
 

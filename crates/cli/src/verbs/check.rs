@@ -75,7 +75,7 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
         let count = grouped(files.count() as u64);
         terminal::note(&match bad {
             0 => format!("all {count} files are whole"),
-            bad => format!("{} of {count} files are damaged", grouped(bad)),
+            bad => format!("{} of {count} files are no whole rowfiles", grouped(bad)),
         });
     }
     Ok(if bad == 0 { Outcome::Complete } else { Outcome::No })

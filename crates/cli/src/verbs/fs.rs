@@ -116,7 +116,7 @@ pub(super) fn ls(args: &LsArgs) -> anyhow::Result<Outcome> {
             0 => String::new(),
             count => format!(", {}", of(count, "folder")),
         };
-        let bytes = size(all.bytes, args.bytes);
+        let bytes = size(all.bytes, args.sizes.bytes);
         terminal::note(&format!("{}{folders}: {bytes}", of(all.files, "file")));
     }
     Ok(outcome)
@@ -130,7 +130,7 @@ fn line(entry: &Entry, args: &LsArgs, several: bool) -> String {
     }
     let bytes = match entry.kind {
         Kind::Folder => "-".to_owned(),
-        Kind::File => entry.size.map_or("?".to_owned(), |bytes| size(bytes, args.bytes)),
+        Kind::File => entry.size.map_or("?".to_owned(), |bytes| size(bytes, args.sizes.bytes)),
     };
     format!("{bytes:>12}  {:<20}  {name}", entry.modified.as_deref().unwrap_or("-"))
 }
@@ -181,7 +181,7 @@ pub(super) fn du(args: &DuArgs) -> anyhow::Result<Outcome> {
             Plain::Json => out.json(&usage),
             Plain::Text => {
                 let Usage { url, files, bytes } = &usage;
-                let (bytes, files) = (size(*bytes, args.bytes), of(*files, "file"));
+                let (bytes, files) = (size(*bytes, args.sizes.bytes), of(*files, "file"));
                 out.line(&format!("{bytes:>12}  {files:>14}  {}", visible(url, &[])))
             }
         })
@@ -211,18 +211,20 @@ pub(super) fn cat(args: &CatArgs) -> anyhow::Result<Outcome> {
 /// `tidemill get URL…`.
 pub(super) fn get(args: GetArgs) -> anyhow::Result<Outcome> {
     let settings = settings(args.read_ahead.over(args.storage.options()?)?)?;
-    let CopyArgs { overwrite, skip_existing, parallel } = args.copy;
+    let verify = args.copy.verify_mode();
+    let CopyArgs { overwrite, skip_existing, parallel, .. } = args.copy;
     let at_once = parallel.unwrap_or(AT_ONCE_DEFAULT);
-    let options = GetOptions { output: args.output, overwrite, skip_existing, at_once };
+    let options = GetOptions { output: args.output, overwrite, skip_existing, at_once, verify };
     copied("fetched", &settings, || Ok(files::get(&args.urls, &options, &settings)?))
 }
 
 /// `tidemill put PATH… URL`.
 pub(super) fn put(args: PutArgs) -> anyhow::Result<Outcome> {
     let settings = settings(args.storage.options()?)?;
-    let CopyArgs { overwrite, skip_existing, parallel } = args.copy;
+    let verify = args.copy.verify_mode();
+    let CopyArgs { overwrite, skip_existing, parallel, .. } = args.copy;
     let at_once = parallel.unwrap_or(AT_ONCE_DEFAULT);
-    let options = PutOptions { overwrite, skip_existing, at_once, ..PutOptions::default() };
+    let options = PutOptions { overwrite, skip_existing, at_once, verify, ..PutOptions::default() };
     let mut paths = args.paths;
     let url = paths.pop().unwrap_or_default();
     copied("sent", &settings, || Ok(files::put(&paths, &url, &options, &settings)?))

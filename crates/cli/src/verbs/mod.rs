@@ -51,6 +51,7 @@ pub(crate) enum Outcome {
 /// Does what was asked.
 pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
     let asks_for_stats = verb.read_ahead().is_some_and(|read_ahead| read_ahead.stats);
+    terminal::tell_of_silent_hosts();
     told(asks_for_stats, || perform_verb(verb))
 }
 
@@ -141,6 +142,8 @@ impl SourceArgs {
                 quote: self.quote.map(|quote| quote.0),
                 escape: self.escape,
                 comment: self.comment,
+                skip_lines: self.skip_lines,
+                header_row: self.header_row,
                 nulls: self.null.clone(),
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,

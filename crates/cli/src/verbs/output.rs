@@ -21,6 +21,35 @@ impl SinkArgs {
     pub(crate) fn sink(&self, job: Option<&SinkSpec>) -> Result<SinkSpec> {
         self.write.sink(self.output.as_deref(), job)
     }
+
+    /// The output of a `COPY … TO`, with the flags that it has no option for.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a flag that says what the statement says.
+    pub(crate) fn sink_of_copy(&self, copy: &SinkSpec) -> Result<SinkSpec> {
+        let WriteArgs { format, compression, no_header, .. } = &self.write;
+        for (flag, value) in
+            [("--output", &self.output), ("--format", format), ("--compression", compression)]
+        {
+            if let Some(value) = value {
+                return Err(named_twice(flag, value));
+            }
+        }
+        if *no_header {
+            return Err(named_twice("--no-header", "HEADER false"));
+        }
+        self.write.sink(None, Some(copy))
+    }
+}
+
+/// Refuses a flag beside `COPY … TO`, which says the same itself.
+pub(super) fn named_twice(flag: &str, value: &str) -> Error {
+    let hint = match flag {
+        "--output" => "leave --output out, or the query alone: SELECT …".to_owned(),
+        "--no-header" => format!("COPY … TO 'out.csv' ({value})"),
+        _ => format!("COPY … TO 'out' ({} {value})", flag.trim_start_matches('-').to_uppercase()),
+    };
+    Error::usage_hint(format!("COPY names its output itself, and `{flag}` is beside it"), hint)
 }
 
 impl WriteArgs {
@@ -44,6 +73,7 @@ impl WriteArgs {
             sink.max_files = count;
         }
         sink.overwrite |= self.overwrite;
+        sink.header &= !self.no_header;
         if let Some(program) = program(&self.sink_exec)? {
             sink.exec = Some(program);
         }
@@ -78,6 +108,7 @@ pub(super) struct Showing {
     rows: Option<usize>,
     thousands: bool,
     uses_pager: bool,
+    header: bool,
 }
 
 impl LookArgs {
@@ -87,7 +118,7 @@ impl LookArgs {
             RowsShown::All => None,
             RowsShown::AtMost(count) => Some(count),
         };
-        Showing { rows, thousands: self.thousands, uses_pager: !self.no_pager }
+        Showing { rows, thousands: self.thousands, uses_pager: !self.no_pager, header: true }
     }
 }
 
@@ -105,6 +136,7 @@ impl Showing {
             rows: self.rows,
             thousands: self.thousands,
             colours: screen::colours(self.uses_pager),
+            header: self.header,
         }
     }
 }
@@ -201,6 +233,7 @@ pub(super) fn finish_keeping(
 ) -> anyhow::Result<Outcome> {
     let settings = &preparation.settings;
     let mut bar = Bar::new(&settings.progress);
+    let showing = Showing { header: sink.header, ..showing };
     if is_screen(sink) {
         let shown = show((&mut running, &settings.enough), showing, keep, &mut bar);
         bar.clear();
@@ -431,6 +464,14 @@ pub(super) fn finish_without_rows(
 
 /// The lines on standard error after a run.
 fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
+    // Only files that are named by their rows' values are not written where there are no rows.
+    if (how != Say::Faults || found.rows.rejected > 0)
+        && written.files == 0
+        && sink.url != "-"
+        && sink.url.contains('{')
+    {
+        terminal::note(&format!("wrote no file: there are no rows for `{}`", sink.url));
+    }
     if how != Say::Faults && written.files > 0 {
         let what = match written.files {
             1 => format!("`{}`", written.paths.first().map_or(sink.url.as_str(), String::as_str)),

@@ -11,9 +11,13 @@ use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::SinkSpec;
-use tidemill_engine::{Cluster, Error, Merge, Plan, Query, Repeats, Turbo, program_files};
+use tidemill_engine::{
+    Cluster, CopyQuery, Error, Merge, Plan, Query, Repeats, Turbo, program_files,
+};
 
-use super::output::{CoverageSink, Say, finish, finish_without_rows, is_terminal, is_watched};
+use super::output::{
+    CoverageSink, Say, finish, finish_without_rows, is_terminal, is_watched, named_twice,
+};
 use super::{Outcome, print, read_text};
 use crate::args::{LimitArgs, MergeArgs, OnArgs, QueryArgs, RunArgs};
 use crate::{memory, terminal};
@@ -22,6 +26,13 @@ use crate::{memory, terminal};
 pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let sql = match (args.sql.as_deref(), &args.file) {
         (Some("-"), _) => read_text(Path::new("-"))?,
+        (Some(sql), _) if is_sql_file(sql) => {
+            return Err(Error::usage_hint(
+                format!("`{sql}` is the name of a file, and no SQL"),
+                format!("read the statement from the file: --file {sql}"),
+            )
+            .into());
+        }
         (Some(sql), _) => sql.to_owned(),
         (None, Some(path)) => read_text(path)?,
         (None, None) => return Err(Error::usage("no SQL is given").into()),
@@ -37,7 +48,12 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
     let shown = query.sql.clone();
-    let query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
+    let mut query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
+    let copy = CopyQuery::parse(&query.sql)?;
+    let copy = copy.map(|CopyQuery { query: sql, sink }| {
+        query.sql = sql;
+        sink
+    });
     let query = args.scratch.over(query)?;
     let cluster = args.cluster.as_deref().map(Cluster::parse).transpose()?;
     if cluster.is_some() && !args.explain {
@@ -51,6 +67,9 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let posting = |watched| Posting { verb: "query", shown: &shown, job: &none, watched };
     if args.explain {
         let preparation = prepare(&args.limits.limits(), &none)?;
+        if let (Some(_), Some(output)) = (&copy, &args.sink.output) {
+            return Err(named_twice("--output", output).into());
+        }
         // With `--explain` the format is that of the plan.
         let output = args.sink.output.as_deref().map(SinkSpec::new);
         let explaining = Explaining {
@@ -61,9 +80,12 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
             output: output.as_ref(),
             cluster: cluster.as_ref(),
         };
-        return explain(&explaining, query, &preparation, None);
+        return explain(&explaining, query, &preparation, copy.as_ref());
     }
-    let mut sink = args.sink.sink(None)?;
+    let mut sink = match &copy {
+        Some(copy) => args.sink.sink_of_copy(copy)?,
+        None => args.sink.sink(None)?,
+    };
     sink.storage_options = args.source.storage.options()?;
     program_files::give(files.as_ref(), &mut sink.exec);
     program_files::check(files.as_ref(), &[query.defaults.exec.as_ref(), sink.exec.as_ref()])?;
@@ -87,6 +109,14 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         };
     let running = running.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
+}
+
+/// Returns true for one word that ends in `.sql`, which no statement does.
+fn is_sql_file(text: &str) -> bool {
+    let text = text.trim();
+    let suffix = text.len().checked_sub(4).and_then(|start| text.get(start..));
+    suffix.is_some_and(|it| it.eq_ignore_ascii_case(".sql"))
+        && (!text.contains(char::is_whitespace) || Path::new(text).exists())
 }
 
 /// A query that is asked of a master, if one is named.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
@@ -80,6 +81,7 @@ pub(crate) fn sort_by(args: SortByArgs) -> anyhow::Result<Outcome> {
 }
 
 fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
+    refuse_direction(&args.by, &args.files)?;
     let mut inputs = args.files.into_iter();
     let url = inputs.next().unwrap_or_default();
     let source = SourceSpec { url, more: inputs.collect(), ..args.source.spec()? };
@@ -98,6 +100,20 @@ fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
     let (preparation, recorder) = begin(&args.limits.limits(), &Default::default(), about)?;
     let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
+}
+
+/// Refuses `--by amount desc FILE`, where the shell makes a file of the direction.
+fn refuse_direction(by: &str, files: &[String]) -> Result<(), Error> {
+    let is_direction = |file: &&String| {
+        ["asc", "desc"].iter().any(|word| file.eq_ignore_ascii_case(word))
+            && !Path::new(file).exists()
+    };
+    let Some(direction) = files.iter().find(is_direction) else { return Ok(()) };
+    let hint = match direction.eq_ignore_ascii_case("desc") {
+        true => format!("the direction stands behind a colon: --by {by}:desc"),
+        false => format!("ascending is the default: --by {by}"),
+    };
+    Err(Error::usage_hint(format!("no such file: `{direction}`"), hint))
 }
 
 /// The cluster whose cost is asked for by `--model`.

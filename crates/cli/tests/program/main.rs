@@ -1,6 +1,7 @@
 //! The built binary as its users meet it.
 //!
 //! - `transcripts`: what does it print? Golden files, and the examples of README and docs.
+//! - `copies`: `COPY (SELECT …) TO 'file'`.
 //! - `results`: do formats, partial tables and jobs give the same rows?
 //! - `jobs`: what does the job log keep of a run?
 //! - `origins`: are records told by their file and place, and files taken for what they are?
@@ -14,6 +15,7 @@
 //! - `spans`: what does it say of itself when it is asked?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?
 
+mod copies;
 mod endings;
 mod forecasts;
 mod jobs;

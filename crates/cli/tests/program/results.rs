@@ -217,3 +217,18 @@ fn every_shell_gets_its_completions() {
         assert!(script.contains("max-bad"), "{shell}");
     }
 }
+
+#[test]
+fn an_output_of_a_file_per_key_says_that_there_are_no_rows_for_it() {
+    let place = Place::new();
+    place.write("bad.csv", "a,k\n1,x,3\n2,y,4\n");
+    let sql = "SELECT a, k FROM 'bad.csv'";
+    let output = place.run(&["query", sql, "--max-bad", "100%", "-o", "out/k={k}/x.csv"]);
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{says}");
+    assert!(says.contains("wrote no file: there are no rows for `out/k={k}/x.csv`"), "{says}");
+    assert!(says.contains("2 records rejected"), "{says}");
+    // A file that has no key in its name is written without rows, too.
+    let output = place.run(&["query", sql, "--max-bad", "100%", "-o", "x.csv"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("wrote `x.csv`: 0 rows"));
+}

@@ -108,7 +108,7 @@ fn a_plan_has_no_secrets_of_parameters() {
 #[test]
 fn a_message_without_secrets_keeps_what_it_says() {
     let place = Place::new();
-    assert!(place.fails(2, &["completions", URL]).contains("'http://127.0.0.1:1/x.csv?…'"));
+    assert!(place.fails(2, &["completions", URL]).contains("`http://127.0.0.1:1/x.csv?…`"));
     let said = place.fails(2, &["head", "http:/bob:hunter2@h/x.csv"]);
     assert!(said.contains("was `http://h/x.csv` meant?"), "{said}");
     for output in [" http://bob:hunter2@h/x.csv", "https//bob:hunter2@h/{a}.csv"] {

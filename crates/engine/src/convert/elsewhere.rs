@@ -89,6 +89,7 @@ struct Job {
     format: String,
     compression: Option<String>,
     null: Option<String>,
+    header: bool,
     exec: Option<Vec<String>>,
     max_bad: String,
 }
@@ -344,6 +345,7 @@ impl Conversion {
             format: format.name().to_owned(),
             compression: self.sink.compression.as_ref().map(ToString::to_string),
             null: self.sink.null.clone(),
+            header: self.sink.header,
             exec: self.sink.exec.as_ref().map(Program::words_elsewhere).transpose()?,
             max_bad: settings.max_bad.to_string(),
         };
@@ -614,6 +616,7 @@ impl Worker {
             format: Some(format),
             compression: job.compression.as_deref().map(str::parse).transpose()?,
             null: job.null,
+            header: job.header,
             exec: job.exec.map(Program::new).transpose()?,
             ..SinkSpec::new(job.output)
         };

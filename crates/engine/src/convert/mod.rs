@@ -695,6 +695,8 @@ impl Copy {
                         let left_out = salvaged.iter().map(|file| file.bytes_left_out).sum();
                         self.coverage.bytes.left_out = left_out;
                         self.coverage.complete = salvaged.is_empty();
+                        self.coverage.unknown_keys = self.options.rejects.unknown_keys();
+                        self.coverage.mismatches = self.options.rejects.mismatches();
                         self.coverage.salvaged = salvaged;
                         return Ok(None);
                     }
@@ -751,7 +753,7 @@ fn naming(error: Error, url: &str) -> Error {
 /// The output's name: the input's with another suffix, its compression aside.
 fn output_name(below: &str, format: OutputFormat) -> String {
     let (stem, _) = Compression::strip_suffix(below);
-    let stem = match (Format::from_path(stem), stem.rsplit_once('.')) {
+    let stem = match (Format::from_suffix(stem), stem.rsplit_once('.')) {
         (Some(_), Some((stem, _))) => stem,
         _ => stem,
     };
@@ -770,6 +772,9 @@ mod tests {
             ("x.y/access", "x.y/access.rowfile"),
             ("2013.01", "2013.01.rowfile"),
             ("a.log.zst", "a.rowfile"),
+            // Whose numbers tell them apart.
+            ("a.log.1", "a.log.1.rowfile"),
+            ("a.log-20261128.gz", "a.log-20261128.rowfile"),
             ("a.rowfile", "a.rowfile"),
         ] {
             assert_eq!(output_name(below, OutputFormat::Rowfile), expected, "{below}");

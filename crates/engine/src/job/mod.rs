@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
+use tidemill_base::suggest;
 use tidemill_jobs::About;
 use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, Turbo};
 use tidemill_remote::StorageOptions;
@@ -133,7 +134,22 @@ impl Job {
     /// [`Error::Usage`] with the line for text that is not TOML, an unknown key, a value of
     /// the wrong type, a missing key, and what this release does not do.
     pub fn from_toml(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
-        Job::from_tree(tree_of(text, origin)?, origin, overrides)
+        Job::from_toml_with(text, origin, overrides, Vec::new())
+    }
+
+    /// Reads a job from TOML, with sources that the program around has in memory. Each takes the place of the job's source
+    /// of its name, or is added if the map reads a table of that name. One called [`SOURCE_NAME`] takes the place of an
+    /// only source whatever that is called.
+    ///
+    /// # Errors
+    /// As [`Job::from_toml`]; [`Error::Usage`] for a source that the job does not read.
+    pub fn from_toml_with(
+        text: &str,
+        origin: &str,
+        overrides: &[(String, String)],
+        given: Vec<NamedSource>,
+    ) -> Result<Job> {
+        Job::from_tree(tree_of(text, origin)?, origin, overrides, given)
     }
 
     /// Reads a job from a JSON object of the same shape as the TOML; `null` is "not given".
@@ -141,10 +157,23 @@ impl Job {
     /// # Errors
     /// As [`Job::from_toml`], without line numbers.
     pub fn from_json(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
+        Job::from_json_with(text, origin, overrides, Vec::new())
+    }
+
+    /// Reads a job from a JSON object, with sources in memory as [`Job::from_toml_with`] takes them.
+    ///
+    /// # Errors
+    /// As [`Job::from_toml_with`], without line numbers.
+    pub fn from_json_with(
+        text: &str,
+        origin: &str,
+        overrides: &[(String, String)],
+        given: Vec<NamedSource>,
+    ) -> Result<Job> {
         let value: serde_json::Value = serde_json::from_str(text)
             .map_err(|error| Error::usage(format!("{origin}: not valid JSON: {error}")))?;
         match value_from_json(value) {
-            Some(Value::Table(tree)) => Job::from_tree(tree, origin, overrides),
+            Some(Value::Table(tree)) => Job::from_tree(tree, origin, overrides, given),
             _ => Err(Error::usage(format!("{origin}: a job is an object with `source` and so on"))),
         }
     }
@@ -164,7 +193,12 @@ impl Job {
         Ok(tree_of(text, origin)?.into_json())
     }
 
-    fn from_tree(mut tree: Tree, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
+    fn from_tree(
+        mut tree: Tree,
+        origin: &str,
+        overrides: &[(String, String)],
+        given: Vec<NamedSource>,
+    ) -> Result<Job> {
         for (key, value) in overrides {
             tree.set(key, value)?;
         }
@@ -190,6 +224,10 @@ impl Job {
         root.finish(&["name", "files", "source", "map", "tables", "sink", "run", "turbo"])?;
 
         let mut job = Job { name, files, sources, map, tables, sink, limits, turbo };
+        for source in given {
+            let name = job.give_source(source, origin)?;
+            refuse_file_overrides(overrides, &name, job.sources.len())?;
+        }
         job.give_files(&Limits::default())?;
         if job.map.is_none() && job.sources.len() != 1 {
             let (found, hint) = match job.sources.len() {
@@ -202,6 +240,36 @@ impl Job {
             ));
         }
         Ok(job)
+    }
+
+    /// Puts a source in memory in the place of the source of its name, or adds it. Returns the name of the source in the
+    /// job.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a name that the job does not read.
+    fn give_source(&mut self, given: NamedSource, origin: &str) -> Result<String> {
+        let is_only = self.sources.len() == 1;
+        let named = |source: &NamedSource| source.name == given.name;
+        let place = self.sources.iter().position(named);
+        let place = place.or_else(|| (is_only && given.name == SOURCE_NAME).then_some(0));
+        if let Some(declared) = place.and_then(|place| self.sources.get_mut(place)) {
+            // Rows in memory have columns, and nothing else that a job says of files.
+            let promote = std::mem::take(&mut declared.spec.promote);
+            declared.spec = SourceSpec { promote, ..given.spec };
+            return Ok(declared.name.clone());
+        }
+        let read = self.query().unknown_tables();
+        let needs_source = self.map.is_none() && self.sources.is_empty();
+        if !needs_source && read.iter().all(|table| table.name != given.name) {
+            let declared = self.sources.iter().map(|source| source.name.as_str());
+            let names: Vec<&str> =
+                declared.chain(read.iter().map(|table| table.name.as_str())).collect();
+            let unknown = suggest::unknown("source", &given.name, &names);
+            return Err(Error::usage(format!("{origin}: {unknown}")));
+        }
+        let name = given.name.clone();
+        self.sources.push(given);
+        Ok(name)
     }
 
     /// Has the programs of its sources and its sink find its files, and gives these for others. To be called again when
@@ -364,6 +432,33 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
     Ok(sources)
 }
 
+/// Refuses overrides that describe the files of a source which a table in memory replaces.
+///
+/// # Errors
+/// [`Error::Usage`] naming the key.
+fn refuse_file_overrides(overrides: &[(String, String)], name: &str, sources: usize) -> Result<()> {
+    for (key, _) in overrides {
+        let mut steps = key.split('.').map(str::trim);
+        if steps.next() != Some("source") {
+            continue;
+        }
+        let rest: Vec<&str> = steps.collect();
+        // `source.NAME.KEY` is a key of one source of several.
+        let applies = match rest.as_slice() {
+            [first, _, ..] if sources > 1 => *first == name,
+            _ => sources == 1,
+        };
+        let option = if sources > 1 { rest.get(1) } else { rest.first() };
+        if applies && !matches!(option, Some(&"promote" | &"name")) {
+            return Err(Error::usage_hint(
+                format!("`{key}` is set, but the source `{name}` is a table in memory"),
+                "set keys of a job whose source is files, or leave the key out",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The files that programs find by name.
 fn files(root: &mut Section) -> Result<Vec<String>> {
     let Some(place) = root.tree.get("files").map(|node| node.place.clone()) else {
@@ -413,6 +508,8 @@ fn options(mut section: Section) -> Result<TextOptions> {
         quote: section.character_or_none("quote")?,
         escape: section.character("escape")?,
         comment: section.character("comment")?,
+        skip_lines: section.lines("skip_lines")?,
+        header_row: section.lines("header_row")?,
         nulls: section.texts("null")?.unwrap_or_default(),
         strict: section.boolean("strict")?,
         mismatch: section.parsed_with("mismatch", str::parse)?,
@@ -427,6 +524,8 @@ fn options(mut section: Section) -> Result<TextOptions> {
         "quote",
         "escape",
         "comment",
+        "skip_lines",
+        "header_row",
         "null",
         "strict",
         "mismatch",
@@ -557,6 +656,7 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
     sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
     sink.null = section.text("null")?;
+    sink.header = section.boolean("header")?.unwrap_or(sink.header);
     sink.exec = exec(&mut section)?;
     let place = section.tree.get("storage_options").map(|node| node.place.clone());
     sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
@@ -571,6 +671,7 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
         "overwrite",
         "max_files",
         "null",
+        "header",
         "exec",
         "storage_options",
     ];
@@ -662,6 +763,71 @@ mod tests {
     fn set(text: &str, overrides: &[(&str, &str)]) -> Result<Job> {
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         Job::from_toml(text, "job.toml", &overrides.iter().map(own).collect::<Vec<_>>())
+    }
+
+    /// A source that the program around has in memory, by its name.
+    fn in_memory(name: &str) -> NamedSource {
+        let schema = Arc::new(arrow::datatypes::Schema::empty());
+        let given = Some(Arc::new(tidemill_source::Given::table(schema, Vec::new())));
+        let spec = SourceSpec { url: name.to_owned(), given, ..SourceSpec::default() };
+        NamedSource { name: name.to_owned(), spec }
+    }
+
+    #[test]
+    fn a_source_in_memory_takes_the_place_of_the_one_that_the_job_names() {
+        let one = "[source]\nurl = 'a.csv'\nformat = 'csv'\npromote = ['x']\n";
+        let named = "source = { url = 'a.csv', name = 'clicks' }\n";
+        let several = "[[source]]\nname = 'clicks'\nurl = 'a'\n[[source]]\nname = 'users'\nurl = 'b'\n\
+                       [map]\nsql = 'SELECT * FROM clicks JOIN users USING (id)'\n";
+        let map = "map.sql = 'SELECT * FROM clicks JOIN \"Users\" USING (id)'\n";
+        let table = "tables.n = 'count()'\n";
+        // The job, what is given, and of each source the name and whether it is in memory; or the error.
+        type Expected<'a> = std::result::Result<&'a [(&'a str, bool)], &'a str>;
+        let rows: &[(&str, &[&str], Expected<'_>)] = &[
+            (one, &["source"], Ok(&[("source", true)])),
+            (named, &["source"], Ok(&[("clicks", true)])),
+            (named, &["clicks"], Ok(&[("clicks", true)])),
+            (several, &["users"], Ok(&[("clicks", false), ("users", true)])),
+            (several, &["users", "clicks"], Ok(&[("clicks", true), ("users", true)])),
+            (table, &["source"], Ok(&[("source", true)])),
+            (map, &["clicks", "Users"], Ok(&[("clicks", true), ("Users", true)])),
+            (
+                one,
+                &["sauce"],
+                Err("unknown source `sauce`; did you mean `source`?\nsources: source"),
+            ),
+            (several, &["source"], Err("unknown source `source`\nsources: clicks, users")),
+            (
+                map,
+                &["click"],
+                Err("unknown source `click`; did you mean `clicks`?\nsources: Users, clicks"),
+            ),
+            (table, &["a", "b"], Err("unknown source `b`\nsources: a")),
+        ];
+        for (text, given, expected) in rows {
+            let given = given.iter().map(|name| in_memory(name)).collect();
+            let job = Job::from_toml_with(text, "job", &[], given);
+            match (job, expected) {
+                (Ok(job), Ok(expected)) => {
+                    let about =
+                        |source: &NamedSource| (source.name.clone(), source.spec.given.is_some());
+                    let found: Vec<_> = job.sources.iter().map(about).collect();
+                    let expected: Vec<_> = expected
+                        .iter()
+                        .map(|(name, is_given)| ((*name).to_owned(), *is_given))
+                        .collect();
+                    assert_eq!(found, expected, "{text}");
+                }
+                (Err(error), Err(expected)) => {
+                    assert_eq!(error.to_string(), format!("job: {expected}"), "{text}");
+                }
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+        let job = Job::from_toml_with(one, "job", &[], vec![in_memory("source")]).unwrap();
+        let spec = &job.sources[0].spec;
+        // The columns of records are promoted, and the format was the file's.
+        assert_eq!((spec.promote.len(), spec.format), (1, None));
     }
 
     const FULL: &str = r#"
@@ -788,6 +954,8 @@ as_seen     = true
         assert_eq!(options("delimiter = \"\\t\"").unwrap().delimiter, Some(b'\t'));
         assert_eq!(options("header = false").unwrap().header, Some(false));
         assert_eq!(options("null = 'NA'").unwrap().nulls, ["NA"]);
+        assert_eq!(options("skip_lines = 0").unwrap().skip_lines, Some(0));
+        assert_eq!(options("header_row = 4").unwrap().header_row, Some(4));
         for (text, message) in [
             (
                 "delimiter = ';;'",

@@ -102,6 +102,20 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A number of lines, which may be 0.
+    pub(super) fn lines(&mut self, key: &str) -> Result<Option<u64>> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(node) => match node.value {
+                Value::Integer(number) => match u64::try_from(number) {
+                    Ok(number) => Ok(Some(number)),
+                    Err(_) => Err(self.wrong_type(&node, key, "a number of lines from 0 on")),
+                },
+                _ => Err(self.wrong_type(&node, key, "a whole number")),
+            },
+        }
+    }
+
     /// One character that is one byte: what separates or encloses fields.
     pub(super) fn character(&mut self, key: &str) -> Result<Option<u8>> {
         let Some(node) = self.take(key) else { return Ok(None) };

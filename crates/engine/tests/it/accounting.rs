@@ -116,6 +116,8 @@ fn what_is_left_out_is_in_the_line() {
             reason: "it is cut off".into(),
         }],
         sampled: None,
+        unknown_keys: Default::default(),
+        mismatches: Default::default(),
         first_rejected: Vec::new(),
     };
     assert_eq!(

@@ -159,7 +159,7 @@ fn a_question_that_is_wrong_is_answered_with_what_is_right() {
         ("UPDATE '$/f.csv' SET day = 1", "`UPDATE` is not run here"),
         ("CREATE TABLE x (a INT)", "not run here"),
         ("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION 'x'", "not run here"),
-        ("COPY '$/f.csv' TO 'x.csv'", "not run here"),
+        ("COPY '$/f.csv' TO 'x.csv'", "`COPY` is not run here\nhint: `tidemill query` and"),
         ("DROP TABLE x", "`DROP` is not run here"),
         ("SET x = 1", "not run here"),
         ("SELECT day INTO x FROM '$/f.csv'", ""),
@@ -302,4 +302,143 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
     let selects =
         format!("{}SELECT x FROM '$/f.csv'{}", "SELECT * FROM (".repeat(5000), ")".repeat(5000));
     assert!(folder.try_ask(&selects, &settings()).is_err());
+}
+
+#[test]
+fn a_sample_of_malformed_records_alone_is_told_where_a_type_is_needed() {
+    let folder = Folder::new();
+    folder.write("a.csv", "a,k\n1,x,3\n2,y,4\n");
+    folder.write("b.csv", "a,k\n1,x\n");
+    let all = Settings { max_bad: MaxBad::Percent(100.0), ..settings() };
+    for settings in [&all, &settings()] {
+        let error = folder.try_ask("SELECT sum(a) FROM '$/a.csv'", settings).err().unwrap();
+        let error = error.to_string();
+        for part in [
+            "a.csv`: all 2 records of the sample are malformed",
+            "line 2 (byte 4): expected 2 fields, found 3",
+            "--schema 'a BIGINT' declares the type of a column",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+    let answer = folder.ask_with("SELECT count(*) FROM '$/a.csv'", &all);
+    assert_eq!((answer.only().as_str(), answer.coverage.rows.rejected), ("0", 2));
+    // One record that fits shows types, and a declared type is one.
+    let answer = folder.ask_with("SELECT sum(a) FROM '$/?.csv'", &all);
+    assert_eq!((answer.only().as_str(), answer.coverage.rows.rejected), ("1", 2));
+    let mut declared = query(folder.sql("SELECT sum(a) FROM '$/a.csv'"));
+    declared.schema = Some("a BIGINT".into());
+    assert_eq!(ask(&declared, &all).unwrap().only(), "∅");
+    declared.schema = Some("a TEXT".into());
+    let error = ask(&declared, &all).err().unwrap().to_string();
+    assert!(!error.contains("no value shows"), "{error}");
+    // The other source of a join keeps its own error.
+    folder.write("c.csv", "t\nword\n");
+    let error = folder.try_ask("SELECT sum(t) FROM '$/c.csv', '$/a.csv'", &all).err().unwrap();
+    assert!(error.to_string().contains("TEXT"), "{error}");
+}
+
+/// Fails with all of `parts` in its message, with one thread and with several.
+fn refused_everywhere(folder: &Folder, file: &str, column: &str, parts: &[&str]) {
+    for sql in [
+        format!("SELECT {column}, count(*) AS n FROM '$/{file}' GROUP BY 1"),
+        format!("SELECT {column} FROM '$/{file}'"),
+        format!("SELECT DISTINCT {column} FROM '$/{file}' ORDER BY 1 LIMIT 3"),
+    ] {
+        for threads in [1, 3] {
+            let settings = Settings { threads, ..settings() };
+            let error = match folder.try_ask(&sql, &settings) {
+                Ok(answer) => panic!("{sql} was answered: {:?}", answer.rows().len()),
+                Err(error) => error,
+            };
+            let told = error.to_string();
+            assert!(parts.iter().all(|part| told.contains(part)), "{sql}: {told}");
+        }
+    }
+}
+
+#[test]
+fn json_strings_behind_the_sample_do_not_become_numbers() {
+    let folder = Folder::new();
+    for (usual, odd, parts) in [
+        (
+            "1",
+            "\"007\"",
+            ["line 40001", "expected a BIGINT, found a string `\"007\"`", "--schema 'v TEXT'"],
+        ),
+        ("1", "\" 5 \"", ["line 40001", "expected a BIGINT", "--schema 'v TEXT'"]),
+        ("1.5", "\"1e400\"", ["line 40001", "expected a DOUBLE", "--schema 'v TEXT'"]),
+        (
+            "true",
+            "\"TRUE\"",
+            [
+                "line 40001",
+                "expected a Boolean (true or false), found a string `\"TRUE\"`",
+                "--schema 'v TEXT'",
+            ],
+        ),
+        (
+            "true",
+            "1",
+            [
+                "line 40001",
+                "expected a Boolean (true or false), found `1`",
+                "--schema 'v TEXT' reads",
+            ],
+        ),
+        ("[1]", "[\"2\"]", ["line 40001", "column `v[0]`", "--schema 'v TEXT'"]),
+    ] {
+        let text = format!("{}{{\"v\": {odd}}}\n", format!("{{\"v\": {usual}}}\n").repeat(40_000));
+        folder.write("v.json", text);
+        refused_everywhere(&folder, "v.json", "v", &parts);
+    }
+    // In the sample, such a column is TEXT.
+    folder.write("w.json", "{\"v\": 1}\n{\"v\": \"007\"}\n");
+    assert_eq!(folder.ask("SELECT v FROM '$/w.json'").rows(), text(&[&["1"], &["007"]]));
+}
+
+#[test]
+fn quotes_that_swallow_records_are_an_error_that_names_the_option() {
+    let folder = Folder::new();
+    folder.write(
+        "t.tsv",
+        "id\ttitle\tyear\n1\tA\t1975\n2\t\"Rome, Open City\t1945\n3\tB\t1950\n4\t\"Second\t1951\n5\tC\"\t1952\n6\tD\t1953\n",
+    );
+    refused_everywhere(&folder, "t.tsv", "year", &["line 3", "3 lines", "--quote ''"]);
+    let unquoted = |quote| {
+        let mut query = query(folder.sql("SELECT count(*) AS n, sum(year) AS y FROM '$/t.tsv'"));
+        query.defaults.options.quote = Some(quote);
+        ask(&query, &settings()).unwrap().rows()
+    };
+    assert_eq!(unquoted(None), text(&[&["6", "11726"]]));
+    assert_eq!(unquoted(Some(b'"')), text(&[&["4", "7831"]]));
+    let late = format!("id,s\n{}2,\"say \\\"hi\\\"\"\n", "1,\"plain\"\n".repeat(40_000));
+    folder.write("e.csv", late);
+    refused_everywhere(&folder, "e.csv", "s", &["line 40002", "--escape '\\'"]);
+    // An address with line ends is a field like any other.
+    folder.write("a.csv", "id,name,address\n1,Bob,\"12 Main St\nSpringfield, IL, 62701\"\n");
+    assert_eq!(folder.ask("SELECT count(*) FROM '$/a.csv'").only(), "1");
+}
+
+#[test]
+fn files_without_one_good_record_say_what_is_wrong() {
+    let folder = Folder::new();
+    folder.write("x.logfmt", "a=\"x\"y b=1\n");
+    let told = folder.refusal("SELECT * FROM '$/x.logfmt'");
+    assert!(told.contains("its records are not logfmt"), "{told}");
+    folder.write("e.json", "[]\n");
+    let told = folder.refusal("SELECT * FROM '$/e.json'");
+    assert!(told.contains("blank lines or empty arrays"), "{told}");
+    for (name, bytes, part) in [
+        ("dos.csv", &b"a,b\n1,2\n\x1a"[..], "0x1A"),
+        ("mark.csv", b"a,b\n1,2\n\xef\xbb\xbfa,b\n3,4\n", "byte-order mark"),
+        ("latin.csv", b"a,b\n1,caf\xe9\n", "iconv"),
+    ] {
+        folder.write(name, bytes);
+        let mut query = query(folder.sql(&format!("SELECT * FROM '$/{name}'")));
+        query.schema = Some("a BIGINT".into());
+        let error = ask(&query, &settings()).err().unwrap();
+        let told = error.to_string();
+        assert!(told.contains(part) && told.contains("line"), "{told}");
+    }
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, LargeStringArray, ListArray,
-    NullArray, RecordBatch, RecordBatchIterator, StringArray, StructArray,
+    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeBinaryArray, Int32Array, Int64Array,
+    LargeStringArray, ListArray, NullArray, RecordBatch, RecordBatchIterator, StringArray,
+    StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
@@ -152,12 +153,53 @@ fn a_stream_is_read_once_and_its_error_is_told() {
 }
 
 #[test]
-fn columns_of_one_name_are_refused() {
+fn columns_of_one_name_get_numbers() {
     let field = |name: &str| Field::new(name, DataType::Int64, true);
     let schema = Arc::new(Schema::new(vec![field("a"), field("b"), field("a")]));
-    let source = given("df", Given::table(schema, vec![]));
-    let error = ask(&over(vec![source], "SELECT b FROM df"), &settings()).err().unwrap();
-    assert!(error.to_string().contains("`df` has two columns `a`"), "{error}");
+    let columns = (1..=3).map(|n| Arc::new(Int64Array::from(vec![n])) as ArrayRef).collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let source = given("df", Given::table(schema, vec![batch]));
+    let answer = ask(&over(vec![source], "SELECT a_1, b, a FROM df"), &settings()).unwrap();
+    assert_eq!(answer.rows(), text(&[&["3", "2", "1"]]));
+}
+
+#[test]
+fn bytes_of_a_fixed_length_are_cast_to_text_and_to_bytes() {
+    let values = [Some(b"ab"), None].into_iter();
+    let values = FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 2).unwrap();
+    let batch = RecordBatch::try_from_iter([("f", Arc::new(values) as ArrayRef)]).unwrap();
+    for (what, expected) in [
+        ("CAST(f AS TEXT)", "ab"),
+        ("f::VARCHAR", "ab"),
+        ("TRY_CAST(f AS TEXT)", "ab"),
+        ("upper(CAST(f AS TEXT))", "AB"),
+        ("hex(CAST(f AS BYTEA))", "6162"),
+    ] {
+        let source = given("df", Given::table(batch.schema(), vec![batch.clone()]));
+        let sql = format!("SELECT {what} AS x FROM df");
+        let answer = ask(&over(vec![source], &sql), &settings()).unwrap();
+        assert_eq!(answer.rows(), text(&[&[expected], &["∅"]]), "{what}");
+    }
+}
+
+#[test]
+fn uuids_are_compared_with_text() {
+    let values = [Some([0xab; 16]), None, Some([1; 16])].into_iter();
+    let values = FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 16).unwrap();
+    let extension = ("ARROW:extension:name".to_owned(), "arrow.uuid".to_owned());
+    let field = Field::new("u", DataType::FixedSizeBinary(16), true);
+    let field = field.with_metadata([extension].into());
+    let schema = Arc::new(Schema::new(vec![field]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).unwrap();
+    let uuid = "abababab-abab-abab-abab-abababababab";
+    for condition in
+        [format!("u = '{uuid}'"), format!("u IN ('x', '{uuid}')"), "u LIKE 'ab%'".into()]
+    {
+        let source = given("df", Given::table(Arc::clone(&schema), vec![batch.clone()]));
+        let sql = format!("SELECT u FROM df WHERE {condition}");
+        let answer = ask(&over(vec![source], &sql), &settings()).unwrap();
+        assert_eq!(answer.rows(), text(&[&[uuid]]), "{condition}");
+    }
 }
 
 /// Records of eight bytes, `NNNNN;K` and a line end: a number and a key.

@@ -141,3 +141,23 @@ fn a_time_cast_to_a_finer_unit_is_compared_in_it() {
         assert_eq!(folder.ask(&sql).rows(), [[rows]], "{condition}");
     }
 }
+
+#[test]
+fn a_number_in_the_sql_is_cast_to_decimal_by_its_digits() {
+    let folder = Folder::new();
+    for (expr, expected) in [
+        ("1.005::DECIMAL(10,2)", "1.01"),
+        ("CAST(0.285 AS NUMERIC(3,2))", "0.29"),
+        ("CAST(-1.005 AS DECIMAL(10,2))", "-1.01"),
+        ("TRY_CAST((1.005) AS DECIMAL(10,2))", "1.01"),
+        ("0.1::DECIMAL(38,30)", "0.100000000000000000000000000000"),
+        ("1::DECIMAL(10,2)", "1.00"),
+        ("1e3::DECIMAL(10,2)", "1000.00"),
+        // A DOUBLE that was computed is the DOUBLE.
+        ("(1.005 * 1e0)::DECIMAL(10,2)", "1.00"),
+    ] {
+        let answer = folder.ask(&format!("SELECT {expr}"));
+        assert_eq!(answer.only(), expected, "{expr}");
+        assert_eq!(answer.columns(), [expr], "{expr}");
+    }
+}

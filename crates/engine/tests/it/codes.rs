@@ -156,7 +156,7 @@ fn whole_numbers_near_and_far_are_grouped_alike() {
                 random.below(50).to_string(),
                 (random.next() >> 1).to_string(),
                 (row / 3).to_string(),
-                format!("-{}", random.below(70_000)),
+                (-(random.below(70_000) as i64)).to_string(),
                 // All are near each other but a few, late.
                 match row % 9000 {
                     8500 => i64::MIN + row as i64,

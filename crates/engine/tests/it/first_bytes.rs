@@ -97,7 +97,7 @@ fn a_file_of_another_format_is_told_by_its_name_and_damage_is_damage() {
         ("b.json", b"Obj\x01rest", "begins like Avro"),
         ("c.csv", b"ARROW1\0\0rest", "--source-format arrow"),
         ("d.log", b"PK\x03\x04rest", "begins like a zip archive"),
-        ("e.csv.gz", b"7z\xbc\xaf\x27\x1c, and twenty bytes more", "not a valid gzip stream"),
+        ("e.csv.gz", b"7z\xbc\xaf\x27\x1c, and twenty bytes more", "begins like a 7z archive"),
         ("f.csv.gz", &damaged, "not a valid gzip stream"),
         ("g.csv.zst", b"\x1f", "not a valid zstd stream"),
     ] {

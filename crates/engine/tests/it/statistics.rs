@@ -140,7 +140,7 @@ fn they_are_null_nan_or_refused_where_there_is_no_answer() {
     let folder = Folder::new();
     folder.write(
         "e.csv",
-        "k,x,y\none,1.5,2\nnan,nan,1\nnan,1,2\nflat,3,1\nflat,3,2\nlarge,1e141,1\n",
+        "k,x,y\none,1.5,2\nnan,NaN,1\nnan,1,2\nflat,3,1\nflat,3,2\nlarge,1e141,1\n",
     );
     let asked = |calls: &str, of: &str, more: &str| {
         let found = folder.ask(&format!("SELECT {calls}{more} FROM '$/e.csv' WHERE k = '{of}'"));
@@ -161,7 +161,7 @@ fn they_are_null_nan_or_refused_where_there_is_no_answer() {
         assert!(message.contains("`stddev(x)` is of values beyond 1e140"), "{message}");
     }
     // What is not finite is so in its own column alone, whatever it comes with and leaves.
-    folder.write("f.csv", "i,x,y\n1,1,2\n2,nan,4\n3,3,inf\n4,5,6\n5,9,10\n");
+    folder.write("f.csv", "i,x,y\n1,1,2\n2,NaN,4\n3,3,inf\n4,5,6\n5,9,10\n");
     let lines = "regr_avgx(y, x), regr_sxx(y, x), regr_avgy(y, x), regr_syy(y, x), \
                  regr_sxy(y, x), regr_r2(y, x), covar_pop(x, y), regr_count(y, x)";
     for (rows, expected) in [

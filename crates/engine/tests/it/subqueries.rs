@@ -393,17 +393,22 @@ fn a_truth_above_a_join_is_grouped_by() {
 }
 
 #[test]
-fn an_aggregate_of_rows_that_depend_on_others_is_compared_and_not_looked_for() {
+fn an_aggregate_of_rows_that_depend_on_others_has_a_row_where_they_have_none() {
     let folder = Folder::new();
     folder.write("l.csv", "k\n1\n2\n");
     folder.write("r.csv", "k\n2\n3\n");
     let of = "FROM '$/r.csv' r WHERE r.k = l.k";
+    for (condition, expected) in [
+        (format!("EXISTS (SELECT count(*) {of})"), &[&["1"][..], &["2"]][..]),
+        (format!("NOT EXISTS (SELECT max(r.k) {of})"), &[]),
+        (format!("0 IN (SELECT count(*) {of})"), &[&["1"]]),
+        (format!("0 = ANY (SELECT count(*) {of})"), &[&["1"]]),
+        (format!("EXISTS (SELECT 1 {of} HAVING count(*) = 0)"), &[&["1"]]),
+    ] {
+        let sql = format!("SELECT k FROM '$/l.csv' l WHERE {condition}");
+        assert_eq!(folder.ask(&sql).sorted(), text(expected), "{condition}");
+    }
     for condition in [
-        format!("EXISTS (SELECT count(*) {of})"),
-        format!("NOT EXISTS (SELECT max(r.k) {of})"),
-        format!("0 IN (SELECT count(*) {of})"),
-        format!("0 = ANY (SELECT count(*) {of})"),
-        format!("EXISTS (SELECT 1 {of} HAVING count(*) = 0)"),
         format!("EXISTS (SELECT 1 {of} GROUP BY ROLLUP (r.k))"),
         format!("NOT EXISTS (SELECT 1 {of} GROUP BY GROUPING SETS ((r.k), ()))"),
         format!("l.k IN (SELECT r.k {of} GROUP BY CUBE (r.k))"),
@@ -416,26 +421,21 @@ fn an_aggregate_of_rows_that_depend_on_others_is_compared_and_not_looked_for() {
 }
 
 #[test]
-fn limit_that_decides_whether_a_row_exists_is_refused_and_any_other_is_kept() {
+fn limit_that_decides_whether_a_row_exists_is_kept() {
     let folder = Folder::new();
     folder.write("l.csv", "k\n1\n2\n3\n");
     folder.write("r.csv", "k\n1\n1\n3\n");
     let of = "FROM '$/r.csv' r WHERE r.k = l.k";
     let first = "(SELECT k AS b FROM '$/l.csv' ORDER BY b LIMIT 1) AS f";
     let tied = format!("(SELECT k {of}) AS t");
-    for refused in [
-        format!("EXISTS (SELECT 1 {of} OFFSET 1)"),
-        format!("NOT EXISTS (SELECT 1 {of} LIMIT 1 OFFSET 1)"),
-        format!("EXISTS (SELECT DISTINCT r.k {of} OFFSET 1)"),
-        format!("k = 2 OR EXISTS (SELECT 1 {of} OFFSET 1)"),
-        format!("EXISTS (SELECT 1 FROM (SELECT r.k {of} LIMIT 1) AS t WHERE t.k > 1)"),
-        format!("EXISTS (SELECT 1 FROM {tied} JOIN {first} ON t.k = f.b)"),
-    ] {
-        let message = folder.refusal(&format!("SELECT k FROM '$/l.csv' l WHERE {refused}"));
-        assert!(message.contains("does not take this LIMIT or OFFSET"), "{refused}: {message}");
-    }
     for (condition, keys) in [
         (format!("EXISTS (SELECT 1 {of} LIMIT 1)"), &["1", "3"][..]),
+        (format!("EXISTS (SELECT 1 {of} OFFSET 1)"), &["1"]),
+        (format!("NOT EXISTS (SELECT 1 {of} LIMIT 1 OFFSET 1)"), &["2", "3"]),
+        (format!("EXISTS (SELECT DISTINCT r.k {of} OFFSET 1)"), &[]),
+        (format!("k = 2 OR EXISTS (SELECT 1 {of} OFFSET 1)"), &["1", "2"]),
+        (format!("EXISTS (SELECT 1 FROM (SELECT r.k {of} LIMIT 1) AS t WHERE t.k > 1)"), &["3"]),
+        (format!("EXISTS (SELECT 1 FROM {tied} JOIN {first} ON t.k = f.b)"), &["1"]),
         (format!("EXISTS (SELECT 1 {of} LIMIT 0)"), &[]),
         (format!("EXISTS (SELECT 1 FROM {first} JOIN {tied} ON t.k = f.b)"), &["1"]),
         (format!("(SELECT count(*) {of}) > 1"), &["1"]),
@@ -694,4 +694,69 @@ fn an_aggregate_is_compared_with_the_same_of_a_subquery() {
         let rows: Vec<_> = rows.iter().map(|row| &row[..]).collect();
         assert_eq!(folder.ask(&sql).rows(), text(&rows), "{comparison}");
     }
+}
+
+/// A column that only the query around it has is that query's, as SQL has it.
+#[test]
+fn a_subquery_may_select_a_column_of_the_row_around_it() {
+    let folder = Folder::new();
+    let (t, u) = ("(VALUES (1), (2), (NULL)) AS t (a)", "(VALUES (5)) AS u (b)");
+    let none = "(SELECT 5 AS b WHERE false) AS u";
+    for (condition, expected) in [
+        (format!("a IN (SELECT a FROM {u})"), &["1", "2"][..]),
+        (format!("a IN (SELECT DISTINCT a FROM {u})"), &["1", "2"]),
+        (format!("a IN (SELECT a FROM {none})"), &[]),
+        (format!("a NOT IN (SELECT a FROM {u})"), &[]),
+        (format!("a NOT IN (SELECT a FROM {none})"), &["1", "2", "∅"]),
+        (format!("a IN (SELECT a FROM {u} WHERE b > a + 3)"), &["1"]),
+        (format!("a IN (SELECT 3 - a FROM {u})"), &[]),
+        (format!("3 - a IN (SELECT a + 1 FROM {u})"), &["1"]),
+        (format!("(a IN (SELECT a FROM {u})) IS NULL"), &["∅"]),
+        (format!("(a IN (SELECT a FROM {none})) IS FALSE"), &["1", "2", "∅"]),
+    ] {
+        let rows = folder.ask(&format!("SELECT a FROM {t} WHERE {condition}")).sorted();
+        let expected: Vec<Vec<String>> = expected.iter().map(|a| vec![(*a).to_owned()]).collect();
+        assert_eq!(rows, expected, "{condition}");
+    }
+    let selected = format!("SELECT a, a IN (SELECT a FROM {u}) AS r FROM {t}");
+    let rows = folder.ask(&selected).sorted();
+    assert_eq!(rows, [["1", "true"], ["2", "true"], ["∅", "∅"]]);
+}
+
+#[test]
+fn a_subquery_takes_the_first_row_tied_to_the_outer_one() {
+    let folder = Folder::new();
+    folder.write("users.csv", "id,name\n1,ann\n2,bob\n3,eve\n");
+    folder.write("hits.csv", "id,v,at\n1,10,3\n1,20,1\n3,,2\n3,5,9\n");
+    for (subquery, expected) in [
+        (
+            "SELECT v FROM '$/hits.csv' h WHERE h.id = u.id ORDER BY v DESC LIMIT 1",
+            ["20", "∅", "5"],
+        ),
+        ("SELECT v FROM '$/hits.csv' h WHERE h.id = u.id ORDER BY at LIMIT 1", ["20", "∅", "∅"]),
+        (
+            "SELECT h.v FROM '$/hits.csv' h WHERE h.id = u.id ORDER BY at DESC LIMIT 1",
+            ["10", "∅", "5"],
+        ),
+        (
+            "SELECT v + 1 AS x FROM '$/hits.csv' h WHERE h.id = u.id ORDER BY x DESC LIMIT 1",
+            ["21", "∅", "6"],
+        ),
+        (
+            "SELECT v FROM '$/hits.csv' h WHERE h.id = u.id AND at < 9 ORDER BY 1 LIMIT 1",
+            ["10", "∅", "∅"],
+        ),
+        // It has no tie to the outer row.
+        ("SELECT v FROM '$/hits.csv' ORDER BY v LIMIT 1", ["5", "5", "5"]),
+    ] {
+        let sql = format!("SELECT ({subquery}) AS first FROM '$/users.csv' u ORDER BY id");
+        assert_eq!(folder.ask(&sql).rows().concat(), expected, "{subquery}");
+    }
+    let named = folder.ask(
+        "SELECT name, (SELECT h.v FROM '$/hits.csv' h WHERE h.id = u.id ORDER BY at LIMIT 1) FROM '$/users.csv' u",
+    );
+    assert_eq!(named.columns(), ["name", "v"]);
+    let condition = "SELECT name FROM '$/users.csv' u WHERE \
+                     (SELECT at FROM '$/hits.csv' h WHERE h.id = u.id ORDER BY v LIMIT 1) = 9";
+    assert_eq!(folder.ask(condition).only(), "eve");
 }

@@ -77,6 +77,42 @@ fn an_array_that_is_cut_short_is_damaged_and_a_bad_item_is_located() {
 }
 
 #[test]
+fn objects_are_read_whatever_is_between_them() {
+    let folder = Folder::new();
+    for text in [
+        "{\"n\": 1}{\"n\": 2}",
+        "{\n  \"n\": 1\n}\n{\n  \"n\": 2\n}\n",
+        "\u{1e}{\"n\": 1}\n\u{1e}{\"n\": 2}\n",
+        "{\"n\": 1},\n{\"n\": 2},\n",
+        "[{\"n\": 1}]\n[{\"n\": 2}]\n",
+    ] {
+        folder.write("a.json", text);
+        let answer = folder.ask("SELECT count(*), sum(n) FROM '$/a.json'");
+        assert_eq!(answer.rows(), [["2", "3"]], "{text:?}");
+    }
+}
+
+#[test]
+fn a_key_that_no_sampled_record_has_is_told_and_can_be_declared() {
+    let folder = Folder::new();
+    let mut text: String = (0..40_000).map(|n| format!("{{\"a\":{n}}}\n")).collect();
+    text.push_str("{\"a\":1,\"late\":2}\n");
+    folder.write("a.json", text);
+    let answer = folder.ask("SELECT count(*) FROM '$/a.json'");
+    let keys = &answer.coverage.unknown_keys.keys;
+    assert_eq!(keys.len(), 1);
+    assert_eq!((keys[0].key.as_str(), keys[0].count, keys[0].line), ("late", 1, Some(40_001)));
+    let warning = answer.coverage.unknown_keys.warning().unwrap();
+    assert!(warning.contains("--schema 'late TEXT'"), "{warning}");
+    let error = folder.refusal("SELECT late FROM '$/a.json'");
+    assert!(error.contains("no sampled record has `late`"), "{error}");
+    assert!(error.contains("--schema 'late TEXT'"), "{error}");
+    let mut query = query(folder.sql("SELECT max(late) FROM '$/a.json'"));
+    query.schema = Some("late BIGINT".into());
+    assert_eq!(rows(&query), [["2"]]);
+}
+
+#[test]
 fn a_large_array_is_read_whole() {
     let folder = Folder::new();
     let mut array = String::from("[");
@@ -236,6 +272,132 @@ proptest! {
                 };
                 prop_assert_eq!(asked(&pushed), asked(&kept), "{}: {}", file, pushed);
             }
+        }
+    }
+}
+
+#[test]
+fn times_of_day_are_inferred_where_their_spelling_is_kept() {
+    let folder = Folder::new();
+    folder.write("a.csv", "t,n\n12:00:00,1\n07:30:00.5,2\n,3\n23:59:59,4\n");
+    folder.write("b.logfmt", "t=12:00:00 n=1\nt=07:30:00.5 n=2\nn=3\nt=23:59:59 n=4\n");
+    folder.write(
+        "c.json",
+        "{\"t\":\"12:00:00\",\"n\":1}\n{\"t\":\"07:30:00.5\",\"n\":2}\n{\"n\":3}\n{\"t\":\"23:59:59\",\"n\":4}\n",
+    );
+    for file in ["a.csv", "b.logfmt", "c.json"] {
+        for (sql, expected) in [
+            ("SELECT DISTINCT arrow_typeof(t) FROM source", "Time64(µs)"),
+            ("SELECT sum(n) FROM source WHERE t >= '12:00'", "5"),
+            ("SELECT sum(n) FROM source WHERE t IN ('12:00:00', '07:30:00.500')", "3"),
+            ("SELECT sum(n) FROM source WHERE t IS NULL", "3"),
+            ("SELECT string_agg(hour(t)::TEXT, ' ' ORDER BY t) FROM source", "7 12 23"),
+            ("SELECT max(t) FROM source", "23:59:59"),
+            ("SELECT min(t) FROM source", "07:30:00.500"),
+            ("SELECT count(*) FROM (SELECT t FROM source GROUP BY t)", "4"),
+            ("SELECT count(*) FROM source a JOIN source b ON a.t = b.t", "3"),
+        ] {
+            let sql = folder.sql(&sql.replace("source", &format!("'$/{file}'")));
+            assert_eq!(folder.ask(&sql).only(), expected, "{sql}");
+        }
+    }
+    // The folder's values, too.
+    folder.write("k/at=12%3A00%3A00/x.csv", "n\n1\n");
+    folder.write("k/at=18:30:00/x.csv", "n\n2\n");
+    let sql = "SELECT sum(n) FROM '$/k/*/x.csv' WHERE at > '13:00'";
+    assert_eq!(folder.ask(sql).only(), "2");
+    // Another spelling is none.
+    for values in ["07:30", "7:30:00", "24:00:00", "07:30:00Z", "07:30:00.1234567"] {
+        folder.write("d.csv", format!("t\n12:00:00\n{values}\n"));
+        assert_eq!(folder.ask("SELECT DISTINCT arrow_typeof(t) FROM '$/d.csv'").only(), "Utf8View");
+    }
+}
+
+#[test]
+fn a_time_of_another_spelling_behind_the_sample_is_located() {
+    let folder = Folder::new();
+    let times = "12:00:00\n".repeat(60_000);
+    folder.write("a.csv", format!("t\n{times}12:30\n"));
+    folder.write(
+        "b.json",
+        format!("{}{{\"t\":\"12:30\"}}\n", "{\"t\":\"12:00:00\"}\n".repeat(60_000)),
+    );
+    for (file, line, value) in [("a.csv", 60_002, "12:30"), ("b.json", 60_001, "12:30")] {
+        let error = folder.refusal(&format!("SELECT max(t) FROM '$/{file}'"));
+        assert!(error.contains(&format!("line {line} ")), "{error}");
+        assert!(
+            error.contains(&format!("expected a time of day (HH:MM:SS), found `{value}`")),
+            "{error}"
+        );
+        assert!(error.contains("--schema 't TIME(6)' reads them as times of day"), "{error}");
+        let mut declared = query(folder.sql(&format!("SELECT count(t) FROM '$/{file}'")));
+        declared.schema = Some("t TIME(6)".into());
+        assert_eq!(rows(&declared), [["60001"]], "{file}");
+    }
+}
+
+#[test]
+fn two_sources_with_the_same_unknown_key_are_two_entries() {
+    let folder = Folder::new();
+    let lines: String = (0..30_000).map(|n| format!("{{\"a\":{n}}}\n")).collect();
+    folder.write("x.json", format!("{lines}{{\"a\":1,\"late\":1}}\n"));
+    folder.write(
+        "y.json",
+        format!("{lines}{{\"a\":2,\"late\":1}}\n{{\"a\":3,\"late\":1,\"own\":2}}\n"),
+    );
+    let sql = "SELECT count(*) FROM '$/x.json' x JOIN '$/y.json' y ON x.a = y.a";
+    let answer = folder.ask(sql);
+    let keys = &answer.coverage.unknown_keys;
+    let file = |path: &str| path.rsplit('/').next().unwrap().to_owned();
+    let found: Vec<_> = keys
+        .keys
+        .iter()
+        .map(|key| (key.key.as_str(), key.count, file(&key.path), key.source.as_deref().map(file)))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("late", 1, "x.json".to_owned(), Some("x.json".to_owned())),
+            ("late", 2, "y.json".to_owned(), Some("y.json".to_owned())),
+            ("own", 1, "y.json".to_owned(), None),
+        ]
+    );
+    assert!(keys.warning().unwrap().starts_with("3 keys are in no column"));
+}
+
+/// Names without quotes in a schema, as everywhere in SQL, do not tell keys apart by case. A key of their very spelling is
+/// read; one of another case in its place would be null in every record.
+#[test]
+fn a_schema_in_another_case_than_the_key_is_refused() {
+    let folder = Folder::new();
+    folder.write("c.json", "{\"userId\":\"a\",\"Id\":1}\n{\"userId\":\"b\",\"Id\":2}\n");
+    folder.write("a.json", "[{\"userId\":\"a\",\"Id\":1},\n{\"userId\":\"b\",\"Id\":2}]\n");
+    folder.write("c.logfmt", "userId=a Id=1\nuserId=b Id=2\n");
+    folder.write("c.csv", "userId,Id\na,1\nb,2\n");
+    for file in ["c.json", "a.json", "c.logfmt", "c.csv"] {
+        let with = |schema: &str| {
+            let sql = folder.sql(&format!("SELECT * FROM '$/{file}'"));
+            ask(&Query { schema: Some(schema.into()), ..query(sql) }, &settings())
+        };
+        for schema in ["userid TEXT", "USERID TEXT", "userId TEXT, ID BIGINT"] {
+            let error = with(schema).map(|answer| answer.rows()).unwrap_err().to_string();
+            let meant = if schema.contains("ID B") { "Id" } else { "userId" };
+            assert!(
+                error.contains(&format!("did you mean `{meant}`?")),
+                "{file}, {schema}: {error}"
+            );
+        }
+        assert_eq!(
+            with("userId TEXT, Id TEXT").unwrap().rows(),
+            [["a", "1"], ["b", "2"]],
+            "{file}"
+        );
+        if file != "c.csv" {
+            let quoted = with("\"userid\" TEXT").unwrap();
+            assert_eq!(quoted.columns(), ["userId", "Id", "userid"], "{file}");
+            assert_eq!(quoted.rows(), [["a", "1", "∅"], ["b", "2", "∅"]], "{file}");
+            // A key that no record of the sample has in any case.
+            assert_eq!(with("later TEXT").unwrap().columns(), ["userId", "Id", "later"], "{file}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Clocks that are turned.
 
-use crate::common::Folder;
+use crate::common::{Folder, text};
 
 #[test]
 fn times_that_clocks_show_twice_or_never_are_instants() {
@@ -71,4 +71,243 @@ fn a_day_begins_when_the_clocks_say_so() {
                CAST(date_trunc('year', t AT TIME ZONE 'Europe/Berlin') AS TIMESTAMP) AS y \
                FROM '$/h.csv' ORDER BY t DESC LIMIT 1";
     assert_eq!(folder.ask(sql).rows(), [["2027-01-01T00:00:00", "2027-01-01T00:00:00"]]);
+}
+
+/// Beside a time of a zone, a time without one and a date are what the zone's clocks show, whatever operator
+/// or function asks, and two zones are told apart by nothing but what they show.
+#[test]
+fn differences_of_times_follow_the_rule_of_comparisons() {
+    let folder = Folder::new();
+    let table = |zoned_unit: &str, naive: &str| {
+        format!(
+            "(SELECT arrow_cast(TIMESTAMPTZ '2026-01-01 00:00:00Z', 'Timestamp({zoned_unit}, Some(\"Asia/Singapore\"))') AS z, \
+             arrow_cast(TIMESTAMPTZ '2026-01-01 00:00:00Z', 'Timestamp(Microsecond, Some(\"Europe/Berlin\"))') AS b, \
+             TIMESTAMPTZ '2026-01-01 00:00:00Z' AS u, {naive} '2026-01-01 00:00:00' AS n, \
+             {naive} '2026-01-01 08:00:00' AS n8, DATE '2026-01-01' AS d) AS t"
+        )
+    };
+    for unit in ["Second", "Microsecond", "Nanosecond"] {
+        for naive in ["TIMESTAMP", "TIMESTAMP(9)"] {
+            let table = table(unit, naive);
+            for (expr, expected) in [
+                // The clocks of Singapore show 8 o'clock.
+                ("extract(epoch FROM z - n)", "28800.0"),
+                ("extract(epoch FROM n - z)", "-28800.0"),
+                ("extract(epoch FROM z - n8)", "0.0"),
+                ("extract(epoch FROM z - d)", "28800.0"),
+                ("extract(epoch FROM age(z, n))", "28800.0"),
+                ("date_diff('hour', n, z)", "8"),
+                ("date_sub('hour', n, z)", "8"),
+                ("date_diff('hour', d, z)", "8"),
+                ("z = n8", "true"),
+                ("z = n", "false"),
+                ("z > n", "true"),
+                ("z = d", "false"),
+                ("z > d", "true"),
+                ("z IN (d)", "false"),
+                ("date_trunc('day', z) = d", "true"),
+                ("z BETWEEN d AND DATE '9999-12-31'", "true"),
+                // One instant, in three zones.
+                ("extract(epoch FROM z - b)", "0.0"),
+                ("extract(epoch FROM u - z)", "0.0"),
+                ("extract(epoch FROM z - u)", "0.0"),
+                ("extract(epoch FROM age(z, b))", "0.0"),
+                ("date_diff('day', z, b)", "0"),
+                ("date_diff('hour', u, b)", "0"),
+                ("z = b AND b = u", "true"),
+            ] {
+                let sql = format!("SELECT {expr} FROM {table}");
+                assert_eq!(folder.ask(&sql).only(), expected, "{unit} {naive} {expr}");
+            }
+        }
+    }
+}
+
+#[test]
+fn boundaries_of_hours_are_those_of_the_zones_clocks() {
+    let folder = Folder::new();
+    let at =
+        |zone: &str, time: &str| format!("TIMESTAMP '2024-11-28 {time}' AT TIME ZONE '{zone}'");
+    for (unit, start, end, expected) in [
+        // The clocks of Kolkata pass 10 o'clock at half past four of UTC's.
+        ("hour", "TIMESTAMP '2024-11-28 09:40:00'".to_owned(), at("Asia/Kolkata", "10:05:00"), "1"),
+        ("hour", at("Asia/Kolkata", "09:40:00"), at("Asia/Kolkata", "10:05:00"), "1"),
+        ("hour", at("Asia/Kolkata", "10:05:00"), at("Asia/Kolkata", "09:40:00"), "-1"),
+        ("hour", at("Asia/Kolkata", "09:10:00"), at("Asia/Kolkata", "09:55:00"), "0"),
+        ("minute", at("Asia/Kolkata", "09:40:30"), at("Asia/Kolkata", "10:05:00"), "25"),
+        ("day", at("Asia/Kolkata", "23:40:00"), at("Asia/Kolkata", "23:59:00"), "0"),
+        ("hour", at("UTC", "09:40:00"), at("UTC", "10:05:00"), "1"),
+    ] {
+        let sql = format!("SELECT date_diff('{unit}', {start}, {end})");
+        assert_eq!(folder.ask(&sql).only(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_time_at_a_zone_stands_beside_the_time() {
+    let folder = Folder::new();
+    let table = "(VALUES (TIMESTAMP '2026-01-01 00:00:00')) AS t (ts)";
+    for list in [
+        "ts AT TIME ZONE 'Europe/Berlin',ts",
+        "max(ts AT TIME ZONE 'Europe/Berlin'),max(ts)",
+        "ts AT TIME ZONE 'Europe/Berlin',ts AT TIME ZONE 'Asia/Tokyo'",
+    ] {
+        let answer = folder.ask(&format!("SELECT {list} FROM {table}"));
+        assert_eq!(answer.columns().join(","), list);
+    }
+    let days = format!(
+        "SELECT date_trunc('day', ts AT TIME ZONE 'Asia/Tokyo')::DATE AS day, count(*) FROM {table} \
+         GROUP BY date_trunc('day', ts AT TIME ZONE 'Asia/Tokyo')"
+    );
+    assert_eq!(folder.ask(&days).rows(), text(&[&["2026-01-01", "1"]]));
+}
+
+#[test]
+fn seconds_of_a_double_are_rounded_to_microseconds_once() {
+    let folder = Folder::new();
+    let sql = "SELECT to_timestamp(1646861401.5241024)";
+    assert_eq!(folder.ask(sql).only(), "2022-03-09T21:30:01.524102Z");
+}
+
+/// The time when a query starts, a number of seconds and a text with an offset are instants: they have a zone.
+#[test]
+fn instants_have_the_zone_utc() {
+    let folder = Folder::new();
+    folder.write(
+        "n.csv",
+        "n,ms,s,text,naive\n1767225600,1767225600000,1767225600.5,01/Jan/2026 02:00 +0200,2026-01-01 00:00:00\n",
+    );
+    for (expr, expected) in [
+        ("to_timestamp(n) AT TIME ZONE 'Europe/Berlin'", "2026-01-01T01:00:00+01:00"),
+        ("hour(to_timestamp(n) AT TIME ZONE 'Europe/Berlin')", "1"),
+        ("to_timestamp(1767225600) AT TIME ZONE 'Europe/Berlin'", "2026-01-01T01:00:00+01:00"),
+        ("to_timestamp(s)", "2026-01-01T00:00:00.500Z"),
+        ("to_timestamp(CAST(s AS DECIMAL(12, 1)))", "2026-01-01T00:00:00.500Z"),
+        ("to_timestamp_seconds(n)", "2026-01-01T00:00:00Z"),
+        ("to_timestamp_millis(ms) AT TIME ZONE 'Asia/Tokyo'", "2026-01-01T09:00:00+09:00"),
+        ("to_timestamp_micros(ms)", "1970-01-21T10:53:45.600Z"),
+        ("to_timestamp_nanos(n)", "1970-01-01T00:00:01.767225600Z"),
+        ("from_unixtime(n) AT TIME ZONE 'Asia/Tokyo'", "2026-01-01T09:00:00+09:00"),
+        ("strptime(text, '%d/%b/%Y %H:%M %z')", "2026-01-01T00:00:00Z"),
+        ("try_strptime(text, ['%Y', '%d/%b/%Y %H:%M %z'])", "2026-01-01T00:00:00Z"),
+        ("to_timestamp(text, '%d/%b/%Y %H:%M %z')", "2026-01-01T00:00:00Z"),
+        ("to_timestamp(text, 'DD/Mon/YYYY HH24:MI TZH')", "2026-01-01T00:00:00Z"),
+        ("date_parse(text, 'dd/MMM/yyyy HH:mm Z')", "2026-01-01T00:00:00Z"),
+        // Without a zone in the format, or of a format that no statement has written out.
+        ("strptime('2026-01-01', '%Y-%m-%d')", "2026-01-01T00:00:00"),
+        ("strptime(text, '%d/%b/%Y %H:%M ' || '%z')", "2026-01-01T00:00:00"),
+        ("to_timestamp('2026-01-01 00:00:00')", "2026-01-01T00:00:00"),
+        ("epoch_ms(ms)", "2026-01-01T00:00:00"),
+        // Beside a time without a zone.
+        ("to_timestamp(n) = naive", "true"),
+        ("to_timestamp(n) - naive = INTERVAL '0 hours'", "true"),
+        ("date_diff('hour', naive, to_timestamp(n))", "0"),
+        ("coalesce(naive, now())", "2026-01-01T00:00:00Z"),
+        ("greatest(naive, to_timestamp(s))", "2026-01-01T00:00:00.500Z"),
+        ("CASE WHEN n > 0 THEN naive ELSE to_timestamp(n) END", "2026-01-01T00:00:00Z"),
+        ("naive < now() AND naive > now() - INTERVAL '100 years'", "true"),
+        ("naive IN (to_timestamp(n))", "true"),
+        ("naive BETWEEN to_timestamp(n) AND now()", "true"),
+        ("DATE '9999-12-31' > now() AND DATE '0001-01-01' < now()", "true"),
+        ("CAST(to_timestamp(n) AS TIMESTAMP)", "2026-01-01T00:00:00"),
+        ("CAST(to_timestamp(n) AS DATE)", "2026-01-01"),
+        ("CAST(to_timestamp(n) AS BIGINT)", "1767225600"),
+        ("epoch(to_timestamp(s))", "1767225600.5"),
+        ("strftime(to_timestamp(n), '%H:%M %z')", "00:00 +0000"),
+        ("typeof(now())", "TIMESTAMP(6) WITH TIME ZONE"),
+        ("typeof(current_timestamp)", "TIMESTAMP(6) WITH TIME ZONE"),
+        ("typeof(localtimestamp)", "TIMESTAMP(6)"),
+        ("typeof(date_trunc('day', now()))", "TIMESTAMP(6) WITH TIME ZONE"),
+        ("typeof(now() + INTERVAL '1 day')", "TIMESTAMP(6) WITH TIME ZONE"),
+        ("now() = current_timestamp AND localtimestamp = now()", "true"),
+    ] {
+        let sql = format!("SELECT {expr} AS x FROM '$/n.csv'");
+        assert_eq!(folder.ask(&sql).only(), expected, "{expr}");
+    }
+    let union = "SELECT naive AS t FROM '$/n.csv' UNION SELECT to_timestamp(n) FROM '$/n.csv'";
+    assert_eq!(folder.ask(union).only(), "2026-01-01T00:00:00Z");
+    let groups = "SELECT max(to_timestamp(n)) AS last, count(*) AS n FROM '$/n.csv' GROUP BY to_timestamp(n)";
+    assert_eq!(folder.ask(groups).rows(), text(&[&["2026-01-01T00:00:00Z", "1"]]));
+    let names = "SELECT strptime(text, '%d/%b/%Y %H:%M %z'), to_timestamp(n) FROM '$/n.csv'";
+    let names = folder.ask(names);
+    assert_eq!(names.columns(), ["strptime(text, '%d/%b/%Y %H:%M %z')", "to_timestamp(n)"]);
+}
+
+/// Days and months of an interval are counted by the zone's clocks, hours pass; where the clocks skip a time or show it
+/// twice, the rule of `AT TIME ZONE` holds.
+#[test]
+fn intervals_are_added_to_times_of_a_zone_by_its_clocks() {
+    let folder = Folder::new();
+    let at = |time: &str, zone: &str| format!("TIMESTAMPTZ '{time}+00' AT TIME ZONE '{zone}'");
+    folder.write("b.csv", "t\n2026-10-24 00:30:00Z\n2026-03-28 01:30:00Z\n");
+    for (expr, expected) in [
+        (
+            at("2026-10-24 00:30:00", "Europe/Berlin") + " + INTERVAL '1 day'",
+            "2026-10-25T02:30:00+01:00",
+        ),
+        (
+            at("2026-03-28 01:30:00", "Europe/Berlin") + " + INTERVAL '1 day'",
+            "2026-03-29T03:30:00+02:00",
+        ),
+        (
+            at("2026-03-30 00:30:00", "Europe/Berlin") + " - INTERVAL '1 day'",
+            "2026-03-29T03:30:00+02:00",
+        ),
+        (
+            "INTERVAL '1 month' + ".to_owned() + &at("2026-01-31 12:00:00.25", "Europe/Berlin"),
+            "2026-02-28T13:00:00.250+01:00",
+        ),
+        (
+            at("2026-10-24 23:30:00", "Europe/Berlin") + " + INTERVAL '2 hours'",
+            "2026-10-25T02:30:00+01:00",
+        ),
+        (
+            at("2026-10-25 00:30:00", "Europe/Berlin") + " + INTERVAL '1 hour'",
+            "2026-10-25T02:30:00+01:00",
+        ),
+        (
+            at("2026-10-24 00:30:00", "Europe/Berlin") + " + INTERVAL '1 day 1 hour'",
+            "2026-10-25T03:30:00+01:00",
+        ),
+        (
+            at("1969-12-31 23:59:59.5", "Asia/Tokyo") + " + INTERVAL '-1 day'",
+            "1969-12-31T08:59:59.500+09:00",
+        ),
+        (at("2026-10-25 10:00:00", "Europe/Berlin") + " > '2026-10-25 02:30:00'", "true"),
+        (at("2026-10-25 01:30:00", "Europe/Berlin") + " = '2026-10-25 02:30:00'", "true"),
+        (at("2026-10-25 00:30:00", "Europe/Berlin") + " = '2026-10-25 02:30:00+02:00'", "true"),
+        (
+            at("2026-03-29 01:30:00", "Europe/Berlin")
+                + " IN ('2026-03-29 02:30:00', '2026-01-01')",
+            "true",
+        ),
+    ] {
+        assert_eq!(folder.ask(&format!("SELECT {expr}")).only(), expected, "{expr}");
+    }
+    let days =
+        "SELECT t AT TIME ZONE 'Europe/Berlin' + INTERVAL '1 day' AS x FROM '$/b.csv' ORDER BY t";
+    let expected = text(&[&["2026-03-29T03:30:00+02:00"], &["2026-10-25T02:30:00+01:00"]]);
+    assert_eq!(folder.ask(days).rows(), expected);
+    let kept = "SELECT count(*) FROM '$/b.csv' WHERE t AT TIME ZONE 'Europe/Berlin' < '2026-10-25 02:30:00'";
+    assert_eq!(folder.ask(kept).only(), "2");
+    assert!(
+        folder
+            .refusal(&format!("SELECT {} > 'soon'", at("2026-10-25 10:00:00", "Europe/Berlin")))
+            .contains("soon")
+    );
+}
+
+#[test]
+fn negative_numbers_below_the_smallest_bigint_are_decimals() {
+    let folder = Folder::new();
+    for (expr, expected) in [
+        ("-9999999999999999999", "-9999999999999999999"),
+        ("-9223372036854775809", "-9223372036854775809"),
+        ("-18446744073709551615", "-18446744073709551615"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        ("-9999999999999999999 = CAST('-9999999999999999999' AS DECIMAL(19, 0))", "true"),
+        ("-9999999999999999999 IN (-9999999999999999998)", "false"),
+    ] {
+        assert_eq!(folder.ask(&format!("SELECT {expr}")).only(), expected, "{expr}");
+    }
 }

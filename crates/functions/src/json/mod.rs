@@ -6,7 +6,11 @@
 //! - [`reading`]: the functions that look into JSON.
 //! - [`nested`]: the same of structs, lists and maps, which have fields of types.
 //! - [`writing`]: values as JSON.
+//! - [`entries`]: objects, structs and maps as lists of their keys and values.
+//! - [`common_types`]: the one type that the values of such a list have.
 
+mod common_types;
+mod entries;
 mod nested;
 mod paths;
 mod reading;
@@ -18,7 +22,13 @@ use datafusion_expr::ScalarUDF;
 /// How the reference calls these.
 const SECTION: &str = "JSON";
 
+/// The section of the reference for functions of structs.
+const STRUCT_SECTION: &str = "Struct";
+
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    [reading::functions(), writing::functions()].into_iter().flatten().collect()
+    [reading::functions(), writing::functions(), entries::functions()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

@@ -179,8 +179,11 @@ fn stepped(of: &ArrayRef, step: &Step) -> PlanResult<ArrayRef> {
     }
 }
 
-/// A row's items.
-fn between<O: Copy + TryInto<usize>>(offsets: &[O], row: usize) -> Option<std::ops::Range<usize>> {
+/// Returns the range of a row's items.
+pub(super) fn between<O: Copy + TryInto<usize>>(
+    offsets: &[O],
+    row: usize,
+) -> Option<std::ops::Range<usize>> {
     let start = (*offsets.get(row)?).try_into().ok()?;
     Some(start..(*offsets.get(row + 1)?).try_into().ok()?)
 }

@@ -22,7 +22,7 @@ const TEXT: Kind = Kind::Text;
 const KEY: Kind = Kind::Key;
 
 /// The refusal of a text that is no JSON.
-fn no_json(text: &str, malformed: Malformed) -> DataFusionError {
+pub(super) fn no_json(text: &str, malformed: Malformed) -> DataFusionError {
     let Malformed { at, what } = malformed;
     failed(
         format!("`{}` is no JSON: {what} behind {at} bytes", shown(text)),
@@ -511,7 +511,7 @@ fn by_keys_or_path(call: &Call, shows: Shows) -> PlanResult<ArrayRef> {
 }
 
 /// The type of a value as DuckDB calls it.
-fn duck_type(value: &str) -> &'static str {
+pub(super) fn duck_type(value: &str) -> &'static str {
     match Sort::of(value) {
         Sort::Object => "OBJECT",
         Sort::Array => "ARRAY",

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int8Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int8Array,
+};
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_MATH;
@@ -156,6 +158,7 @@ pub(super) enum Is {
     Finite,
     Infinite,
     NoNumber,
+    Negative,
 }
 
 impl Function for Is {
@@ -164,6 +167,7 @@ impl Function for Is {
             Is::Finite => &["isfinite", "is_finite"],
             Is::Infinite => &["isinf", "is_inf", "isinfinite", "is_infinite"],
             Is::NoNumber => &["is_nan"],
+            Is::Negative => &["signbit"],
         }
     }
 
@@ -178,6 +182,10 @@ impl Function for Is {
                 "Whether a number is infinite, above or below: `isinf(1.5)` is `false`.",
             ),
             Is::NoNumber => ("is_nan(x)", "Whether a number is NaN: `is_nan(1.5)` is `false`."),
+            Is::Negative => (
+                "signbit(x)",
+                "True if a number has a minus sign, as the zero below zero has: `signbit(-0.0)` is `true`.",
+            ),
         };
         Told { section: DOC_SECTION_MATH, calls, what }
     }
@@ -187,7 +195,7 @@ impl Function for Is {
             [of] if is_number(of) => Ok(vec![DataType::Float64]),
             // No time is infinite here, and all are null of a null.
             [of @ (DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))]
-                if !matches!(self, Is::NoNumber) =>
+                if matches!(self, Is::Finite | Is::Infinite) =>
             {
                 Ok(vec![of.clone()])
             }
@@ -212,6 +220,7 @@ impl Function for Is {
                 Is::Finite => value.is_finite(),
                 Is::Infinite => value.is_infinite(),
                 Is::NoNumber => value.is_nan(),
+                Is::Negative => value.is_sign_negative(),
             })
         });
         Ok(Arc::new(answers.collect::<BooleanArray>()))
@@ -281,5 +290,140 @@ impl Function for Sign {
             }
         };
         Ok(Arc::new(signs))
+    }
+}
+
+/// `nextafter`
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct NextAfter;
+
+impl Function for NextAfter {
+    fn names(&self) -> &'static [&'static str] {
+        &["nextafter"]
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            section: DOC_SECTION_MATH,
+            calls: "nextafter(x, y)",
+            what: "The number next to `x` on the way to `y`, a FLOAT of two FLOATs and else a DOUBLE: \
+                   `nextafter(1, 2)` is `1.0000000000000002`.",
+        }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [DataType::Float32, DataType::Float32] => Ok(given.to_vec()),
+            [x, y] if is_number(x) && is_number(y) => Ok(vec![DataType::Float64; 2]),
+            _ => Err(called_as(self, given)),
+        }
+    }
+
+    fn gives(&self, taken: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        taken.first().cloned().ok_or_else(|| called_as(self, taken))
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        let (starts, ends) = (Doubles::of(given, 0)?, Doubles::of(given, 1)?);
+        let pairs = (0..given.rows).map(|row| starts.at(row).zip(ends.at(row)));
+        let is_nan = |x: f64, y: f64| x.is_nan() || y.is_nan();
+        if *given.answer == DataType::Float32 {
+            // A FLOAT comes as the DOUBLE that it is.
+            let next = |(x, y): (f64, f64)| match (x as f32, y as f32) {
+                _ if is_nan(x, y) => f32::NAN,
+                (x, y) if x < y => x.next_up(),
+                (x, y) if x > y => x.next_down(),
+                (_, y) => y,
+            };
+            return Ok(Arc::new(pairs.map(|pair| pair.map(next)).collect::<Float32Array>()));
+        }
+        let next = |(x, y): (f64, f64)| match () {
+            () if is_nan(x, y) => f64::NAN,
+            () if x < y => x.next_up(),
+            () if x > y => x.next_down(),
+            () => y,
+        };
+        Ok(Arc::new(pairs.map(|pair| pair.map(next)).collect::<Float64Array>()))
+    }
+}
+
+/// `binom`
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Binomial;
+
+impl Binomial {
+    fn coefficient(n: i64, k: i64) -> Result<i128> {
+        let (Ok(n), Ok(k)) = (u128::try_from(n), u128::try_from(k)) else {
+            return Err(overflow(
+                format!("`binom` of {n} and {k} has no answer"),
+                Some("both numbers are 0 or more"),
+            ));
+        };
+        if k > n {
+            return Ok(0);
+        }
+        let mut found = 1_u128;
+        for step in 1..=k.min(n - k) {
+            // A divisor is taken out of both factors before they are multiplied.
+            let common = greatest_common_divisor(found, step);
+            let factor = (n - step + 1) / (step / common);
+            let product = (found / common).checked_mul(factor);
+            found = product.filter(|product| *product < 10_u128.pow(38)).ok_or_else(|| {
+                overflow(
+                    format!("`binom` of {n} and {k} does not fit DECIMAL(38, 0)"),
+                    Some("lgamma has the logarithm of factorials of any size"),
+                )
+            })?;
+        }
+        Ok(found.cast_signed())
+    }
+}
+
+fn greatest_common_divisor(mut x: u128, mut y: u128) -> u128 {
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    x
+}
+
+impl Function for Binomial {
+    fn names(&self) -> &'static [&'static str] {
+        &["binom"]
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            section: DOC_SECTION_MATH,
+            calls: "binom(n, k)",
+            what: "The count of ways to choose `k` of `n`, a DECIMAL(38, 0): `binom(5, 2)` is `10`.",
+        }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [n, k] if [n, k].iter().all(|of| of.is_integer() || of.is_null()) => {
+                Ok(vec![DataType::Int64; 2])
+            }
+            _ => Err(called_as(self, given)),
+        }
+    }
+
+    fn gives(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        Ok(DataType::Decimal128(38, 0))
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        let ((n, n_rows), (k, k_rows)) =
+            (given.cast(0, &DataType::Int64)?, given.cast(1, &DataType::Int64)?);
+        let (n, k) = (n.as_primitive::<Int64Type>(), k.as_primitive::<Int64Type>());
+        let found = (0..given.rows).map(|row| {
+            let (n_row, k_row) = (n_rows.at(row), k_rows.at(row));
+            match n.is_valid(n_row) && k.is_valid(k_row) {
+                true => Binomial::coefficient(n.value(n_row), k.value(k_row)).map(Some),
+                false => Ok(None),
+            }
+        });
+        let found = found.collect::<Result<Decimal128Array>>()?;
+        Ok(Arc::new(found.with_precision_and_scale(38, 0)?))
     }
 }

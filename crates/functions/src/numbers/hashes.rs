@@ -51,7 +51,7 @@ enum Bytes {
     Days(Int64Array),
     /// With how many nanoseconds its unit has.
     Instants(Int64Array, i64),
-    TimesOfDay(Int64Array, i64),
+    TimeOperands(Int64Array, i64),
     Intervals(ArrayRef),
     Differences(Int64Array, i64),
     Decimals(ArrayRef, i8),
@@ -123,7 +123,7 @@ impl Bytes {
             DataType::Date64 => Bytes::Days(whole()?.unary(|millis| millis.div_euclid(86_400_000))),
             DataType::Timestamp(unit, _) => Bytes::Instants(whole()?, unit_nanos(*unit)),
             DataType::Time32(unit) | DataType::Time64(unit) => {
-                Bytes::TimesOfDay(whole()?, unit_nanos(*unit))
+                Bytes::TimeOperands(whole()?, unit_nanos(*unit))
             }
             DataType::Duration(unit) => Bytes::Differences(whole()?, unit_nanos(*unit)),
             DataType::Interval(_) => {
@@ -208,7 +208,7 @@ impl Bytes {
                 tagged(8, &nanos.to_le_bytes(), out);
             }
             // A time of day is below one day of nanoseconds.
-            Bytes::TimesOfDay(values, unit) if values.is_valid(row) => {
+            Bytes::TimeOperands(values, unit) if values.is_valid(row) => {
                 tagged(9, &values.value(row).wrapping_mul(*unit).to_le_bytes(), out);
             }
             Bytes::Intervals(values) if values.is_valid(row) => {
@@ -367,6 +367,10 @@ fn rank(hash: u64, weight: f64) -> u64 {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum OfBytes {
     Md5,
+    /// `md5_number_upper`
+    Md5Upper,
+    /// `md5_number_lower`
+    Md5Lower,
     Sha1,
     Sha224,
     Sha256,
@@ -408,6 +412,8 @@ impl Function for OfBytes {
     fn names(&self) -> &'static [&'static str] {
         match self {
             OfBytes::Md5 => &["md5"],
+            OfBytes::Md5Upper => &["md5_number_upper"],
+            OfBytes::Md5Lower => &["md5_number_lower"],
             OfBytes::Sha1 => &["sha1", "sha"],
             OfBytes::Sha224 => &["sha224"],
             OfBytes::Sha256 => &["sha256"],
@@ -425,6 +431,16 @@ impl Function for OfBytes {
                 "md5(x)",
                 "The MD5 digest of text or bytes, in hexadecimal digits: `md5('abc')` is \
                  `900150983cd24fb0d6963f7d28e17f72`.",
+            ),
+            OfBytes::Md5Upper => (
+                "md5_number_upper(x)",
+                "The first eight bytes of the MD5 digest of text or bytes as a number, the lowest first, a BIGINT \
+                 UNSIGNED: `md5_number_upper('hello')` is `8514701317032132957`.",
+            ),
+            OfBytes::Md5Lower => (
+                "md5_number_lower(x)",
+                "The last eight bytes of the MD5 digest of text or bytes as a number, the lowest first, a BIGINT \
+                 UNSIGNED: `md5_number_lower('hello')` is `10575884659879408057`.",
             ),
             OfBytes::Sha1 => (
                 "sha1(x)",
@@ -489,7 +505,7 @@ impl Function for OfBytes {
         }
         Ok(match self {
             OfBytes::Crc32 => DataType::Int64,
-            OfBytes::XxHash64 => DataType::UInt64,
+            OfBytes::XxHash64 | OfBytes::Md5Upper | OfBytes::Md5Lower => DataType::UInt64,
             _ => DataType::Utf8,
         })
     }
@@ -508,6 +524,16 @@ impl Function for OfBytes {
             }
             OfBytes::XxHash64 => {
                 let sums = (0..given.rows).map(|row| value(row).map(super::xxh64::xxh64));
+                return Ok(Arc::new(sums.collect::<UInt64Array>()));
+            }
+            OfBytes::Md5Upper | OfBytes::Md5Lower => {
+                let is_upper = *self == OfBytes::Md5Upper;
+                let sums = (0..given.rows).map(|row| {
+                    value(row).map(|bytes| {
+                        let [upper, lower] = md5_halves(bytes);
+                        if is_upper { upper } else { lower }
+                    })
+                });
                 return Ok(Arc::new(sums.collect::<UInt64Array>()));
             }
             _ => {}
@@ -539,6 +565,13 @@ impl Function for OfBytes {
             Ok(true)
         })
     }
+}
+
+/// The halves of an MD5 digest as little-endian numbers.
+fn md5_halves(bytes: &[u8]) -> [u64; 2] {
+    let digest = u128::from_le_bytes(Md5::digest(bytes).into());
+    // The cast takes the low half, which is the first one.
+    [digest as u64, (digest >> 64) as u64]
 }
 
 fn sha2_of(bits: i64) -> Result<OfBytes> {

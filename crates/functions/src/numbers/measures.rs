@@ -3,12 +3,16 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array};
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, UInt64Array};
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::{DOC_SECTION_MATH, DOC_SECTION_STRING};
 
-use crate::callable::{Function, Given, Rows, Told, called_as, overflow, usage};
+use tidemill_base::error::Error;
+
+use crate::callable::{
+    Function, Given, Rows, Told, as_text, brief, called_as, external, held, overflow, usage,
+};
 
 /// Arguments as doubles.
 pub(super) struct Doubles {
@@ -215,7 +219,7 @@ impl Readable {
         const KILO: [&str; 9] = ["B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"];
         const WORDS: [&str; 6] = ["", "thousand", "million", "billion", "trillion", "quadrillion"];
         match self {
-            Readable::Bytes => (1024.0, &KIBI, 1),
+            Readable::Bytes => (1024.0, &KIBI[..6], 1),
             Readable::Size => (1024.0, &KIBI, 2),
             Readable::DecimalSize => (1000.0, &KILO, 2),
             Readable::Quantity => (1000.0, &WORDS, 2),
@@ -237,8 +241,8 @@ impl Function for Readable {
         let (calls, what) = match self {
             Readable::Bytes => (
                 "format_bytes(n)",
-                "So many bytes as people read them: `format_bytes(16000)` is `15.6 KiB`, and `format_bytes(12)` is \
-                 `12 bytes`.",
+                "A number of bytes as people read it, with one digit behind the point and the rest cut off, in units up to \
+                 PiB: `format_bytes(16000)` is `15.6 KiB`, and `format_bytes(12)` is `12 bytes`.",
             ),
             Readable::Size => (
                 "formatReadableSize(n)",
@@ -258,6 +262,10 @@ impl Function for Readable {
 
     fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
+            // All digits of a whole number count where the rest is cut off.
+            [of] if *self == Readable::Bytes && of.is_integer() => {
+                Ok(vec![DataType::Decimal128(20, 0)])
+            }
             [of] if is_number(of) => Ok(vec![DataType::Float64]),
             _ => Err(called_as(self, given)),
         }
@@ -268,10 +276,26 @@ impl Function for Readable {
     }
 
     fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        if *self == Readable::Bytes && given.value(0)?.data_type().is_decimal() {
+            let (array, rows) = held(given.value(0)?)?;
+            let numbers = array.as_primitive::<Decimal128Type>();
+            return given.written(|row, out| {
+                let row = rows.at(row);
+                if numbers.is_null(row) {
+                    return Ok(false);
+                }
+                write_bytes(numbers.value(row), out);
+                Ok(true)
+            });
+        }
         let values = Doubles::of(given, 0)?;
         let (step, units, digits) = self.units();
         given.written(|row, out| {
             let Some(value) = values.at(row) else { return Ok(false) };
+            if *self == Readable::Bytes && value.is_finite() {
+                write_bytes(value as i128, out);
+                return Ok(true);
+            }
             let half = 0.5 / 10_f64.powi(digits as i32);
             let mut shown = value;
             let mut at = 0;
@@ -284,15 +308,127 @@ impl Function for Readable {
                 shown /= step;
                 at += 1;
             }
-            let written = match (self, at) {
-                (Readable::Bytes, 0) if value == 1.0 => write!(out, "1 byte"),
-                (Readable::Bytes, 0) => write!(out, "{value:.0} bytes"),
-                _ => write!(out, "{shown:.digits$} {}", units[at]),
-            };
+            let written = write!(out, "{shown:.digits$} {}", units[at]);
             if out.ends_with(' ') {
                 out.pop();
             }
             Ok(written.is_ok())
         })
+    }
+}
+
+/// Writes a number of bytes as DuckDB does: what is less than a tenth of its unit is cut off, and of a part of the
+/// next smaller unit nothing counts.
+fn write_bytes(bytes: i128, out: &mut String) {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let size = bytes.unsigned_abs();
+    let sign = if bytes < 0 { "-" } else { "" };
+    let mut unit = None;
+    let mut whole = size;
+    let mut rest = 0;
+    for name in UNITS {
+        if whole < 1024 {
+            break;
+        }
+        (whole, rest) = (whole / 1024, whole % 1024);
+        unit = Some(name);
+    }
+    // A text takes anything.
+    let _ = match (unit, size) {
+        (Some(unit), _) => write!(out, "{sign}{whole}.{} {unit}", rest * 10 / 1024),
+        (None, 1) => write!(out, "{sign}1 byte"),
+        (None, _) => write!(out, "{sign}{size} bytes"),
+    };
+}
+
+/// `parse_formatted_bytes(x)`
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ReadBytes;
+
+impl Function for ReadBytes {
+    fn names(&self) -> &'static [&'static str] {
+        &["parse_formatted_bytes"]
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            section: DOC_SECTION_STRING,
+            calls: "parse_formatted_bytes(x)",
+            what: "The number of bytes that a text with a unit says, a BIGINT UNSIGNED: \
+                   `parse_formatted_bytes('1.5 KB')` is `1500`, and `parse_formatted_bytes('2 MiB')` is `2097152`.",
+        }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [of] => Ok(vec![as_text(of).ok_or_else(|| called_as(self, given))?]),
+            _ => Err(called_as(self, given)),
+        }
+    }
+
+    fn gives(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        Ok(DataType::UInt64)
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        let texts = given.texts(0)?;
+        let sizes = (0..given.rows).map(|row| texts.at(row).map(read_bytes).transpose());
+        Ok(Arc::new(sizes.collect::<Result<UInt64Array>>()?))
+    }
+}
+
+fn read_bytes(text: &str) -> Result<u64> {
+    let refused = |hint: &str| {
+        Err(external(Error::Cast {
+            value: brief(text),
+            to: "a number of bytes".into(),
+            cast: None,
+            hint: Some(hint.into()),
+        }))
+    };
+    let bare = text.trim_ascii();
+    let (number, rest) = bare.split_at(number_end(bare));
+    let Ok(number) = number.parse::<f64>() else {
+        return refused("a number stands before its unit: 1.5 KB");
+    };
+    let unit = rest.trim_ascii_start().split_ascii_whitespace().next().unwrap_or_default();
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "b" | "byte" | "bytes" => 1,
+        "k" | "kb" | "kilobyte" | "kilobytes" => 1_000,
+        "m" | "mb" | "megabyte" | "megabytes" => 1_000_000,
+        "g" | "gb" | "gigabyte" | "gigabytes" => 1_000_000_000,
+        "t" | "tb" | "terabyte" | "terabytes" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return refused("units are B, KB, MB, GB, TB, KiB, MiB, GiB and TiB"),
+    };
+    // 2 to the power of 64, which is one more than the largest number.
+    const LIMIT: f64 = 18_446_744_073_709_551_616.0;
+    #[allow(clippy::cast_precision_loss)]
+    let bytes = number * factor as f64;
+    if number < 0.0 || bytes >= LIMIT {
+        return refused("it is from 0 B to 16777215 TiB");
+    }
+    Ok(bytes as u64)
+}
+
+/// Returns where a number with a point and an exponent ends.
+fn number_end(text: &str) -> usize {
+    let sign = usize::from(text.starts_with('-'));
+    let digits = |from: usize| {
+        text[from..].bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count()
+    };
+    let end = sign + digits(sign);
+    match text[end..].strip_prefix(['e', 'E']) {
+        Some(exponent) => {
+            let sign = usize::from(exponent.starts_with(['+', '-']));
+            match digits(end + 1 + sign) {
+                0 => end,
+                count => end + 1 + sign + count,
+            }
+        }
+        None => end,
     }
 }

@@ -3,17 +3,18 @@
 //! - `numerals`: PostgreSQL's patterns of numbers.
 //! - `hashes`: which number stands for a value? `xxh64`: which one for bytes? `bits`: which bits has it?
 //! - `measures`: in which bucket is a number, and how is it read? `floats`: formulas.
-//! - `kinds`: of which type is a value?
+//! - `bins`: bounds of ranges. `kinds`: of which type is a value? `uuids`: versions and times of UUIDs.
 
+mod bins;
 mod bits;
 mod floats;
 mod hashes;
 mod kinds;
-mod lists;
 mod measures;
 pub(crate) mod numerals;
 #[cfg(test)]
 mod tests;
+mod uuids;
 mod xxh64;
 
 use datafusion_expr::ScalarUDF;
@@ -33,12 +34,19 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         hashes::SampleRank.registered(),
         measures::WidthBucket.registered(),
         measures::Bar.registered(),
+        measures::ReadBytes.registered(),
+        bits::ToBase.registered(),
+        uuids::OfUuid::Version.registered(),
+        uuids::OfUuid::Timestamp.registered(),
         floats::Sign.registered(),
-        lists::OfItems::Sum.registered(),
-        lists::OfItems::Mean.registered(),
+        bins::EquiWidthBins.registered(),
+        floats::NextAfter.registered(),
+        floats::Binomial.registered(),
     ];
     let of_bytes = [
         OfBytes::Md5,
+        OfBytes::Md5Upper,
+        OfBytes::Md5Lower,
         OfBytes::Sha1,
         OfBytes::Sha224,
         OfBytes::Sha256,
@@ -49,11 +57,11 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         OfBytes::XxHash64,
     ];
     all.extend(of_bytes.map(Function::registered));
-    let of_bits = [OfBits::Count, OfBits::Binary, OfBits::Hex, OfBits::Unhex];
+    let of_bits = [OfBits::Count, OfBits::Binary, OfBits::Hex, OfBits::Unhex, OfBits::Unbin];
     all.extend(of_bits.map(Function::registered));
     let readable = [Readable::Bytes, Readable::Size, Readable::DecimalSize, Readable::Quantity];
     all.extend(readable.map(Function::registered));
     all.extend(Formula::ALL.map(Function::registered));
-    all.extend([Is::Finite, Is::Infinite, Is::NoNumber].map(Function::registered));
+    all.extend([Is::Finite, Is::Infinite, Is::NoNumber, Is::Negative].map(Function::registered));
     all
 }

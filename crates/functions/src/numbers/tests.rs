@@ -78,9 +78,29 @@ fn numbers_are_measured() {
         ("format_bytes(1)", "1 byte"),
         ("format_bytes(1023)", "1023 bytes"),
         ("format_bytes(1024)", "1.0 KiB"),
-        ("format_bytes(1048575)", "1.0 MiB"),
+        ("format_bytes(-1)", "-1 byte"),
+        ("format_bytes(1587)", "1.5 KiB"),
+        ("format_bytes(1048575)", "1023.9 KiB"),
+        ("format_bytes(1153536)", "1.0 MiB"),
+        ("format_bytes(1154048)", "1.1 MiB"),
         ("format_bytes(-1048576)", "-1.0 MiB"),
-        ("format_bytes(9223372036854775807)", "8.0 EiB"),
+        ("format_bytes(9223372036854775807)", "8191.9 PiB"),
+        ("format_bytes('-9223372036854775808'::Int64)", "-8192.0 PiB"),
+        ("format_bytes('18446744073709551615'::UInt64)", "16383.9 PiB"),
+        ("format_bytes(1536.7)", "1.5 KiB"),
+        ("format_bytes(NULL)", "NULL"),
+        ("parse_formatted_bytes('0 B')", "0"),
+        ("parse_formatted_bytes('1 byte')", "1"),
+        ("parse_formatted_bytes('  2  mib  ')", "2097152"),
+        ("parse_formatted_bytes('5MB')", "5000000"),
+        ("parse_formatted_bytes('.5 k')", "500"),
+        ("parse_formatted_bytes('1e3b')", "1000"),
+        ("parse_formatted_bytes('1e-3 kb')", "1"),
+        ("parse_formatted_bytes('1.9 b')", "1"),
+        ("parse_formatted_bytes('-0 MB')", "0"),
+        ("parse_formatted_bytes('18446744073709549568 b')", "18446744073709549568"),
+        ("parse_formatted_bytes('3 GiB'::Dictionary(Int32, Utf8))", "3221225472"),
+        ("parse_formatted_bytes(NULL)", "NULL"),
         ("formatreadablesize(1)", "1.00 B"),
         ("formatreadablesize(1073741824)", "1.00 GiB"),
         ("formatreadablequantity(12)", "12.00"),
@@ -90,6 +110,17 @@ fn numbers_are_measured() {
     check_refused(&[
         ("width_bucket(1, 5, 5, 10)", "bounds are two different numbers"),
         ("width_bucket(1, 0, 5, 0)", "has no 0 buckets"),
+        ("parse_formatted_bytes('abc')", "a number stands before its unit"),
+        ("parse_formatted_bytes('1.5.3 GB')", "a number stands before its unit"),
+        ("parse_formatted_bytes('inf GiB')", "a number stands before its unit"),
+        ("parse_formatted_bytes('é')", "a number stands before its unit"),
+        ("parse_formatted_bytes('5')", "units are B, KB"),
+        ("parse_formatted_bytes('1 Ki')", "units are B, KB"),
+        ("parse_formatted_bytes('1e b')", "units are B, KB"),
+        ("parse_formatted_bytes('-5 MB')", "it is from 0 B"),
+        ("parse_formatted_bytes('18446744073709551615 b')", "it is from 0 B"),
+        ("parse_formatted_bytes('1e400 b')", "it is from 0 B"),
+        ("parse_formatted_bytes(5)", "takes other arguments than (BIGINT)"),
         ("bar(1, 0, 10, 100000)", "is not 100000 letters wide"),
         ("bar('x', 0, 10)", "takes other arguments"),
     ]);
@@ -142,6 +173,21 @@ fn formulas_are_calculated() {
         ("sign(-0.5)", "-1"),
         ("sign('18446744073709551615'::UInt64)", "1"),
         ("sign(NULL)", "NULL"),
+        ("signbit(-1e400)", "true"),
+        ("signbit(NULL)", "NULL"),
+        ("nextafter(99, 1)", "98.99999999999999"),
+        ("nextafter(1::Float32, 2::Float32)", "1.0000001"),
+        ("nextafter(1, 1)", "1.0"),
+        ("nextafter(0, -1)", "-5e-324"),
+        ("nextafter(1e400, 0)", "1.7976931348623157e308"),
+        ("nextafter('NaN'::Float64, 1)", "NaN"),
+        ("nextafter(1, NULL)", "NULL"),
+        ("binom(6, 8)", "0"),
+        ("binom(0, 0)", "1"),
+        ("binom(100, 98)", "4950"),
+        ("binom(130, 65)", "95067625827960698145584333020095113100"),
+        ("binom(9223372036854775807, 1)", "9223372036854775807"),
+        ("binom(NULL, 3)", "NULL"),
         ("typeof(NULL)", "NULL"),
         ("typeof(1)", "BIGINT"),
         ("typeof('a'::Dictionary(Int32, Utf8))", "TEXT"),
@@ -156,5 +202,132 @@ fn formulas_are_calculated() {
         ("error('no such shop')", "no such shop"),
         ("even('x')", "takes other arguments"),
         ("hypot(1)", "it is called as hypot(x, y)"),
+        ("binom(-5, 2)", "`binom` of -5 and 2 has no answer"),
+        ("binom(200, 100)", "does not fit DECIMAL(38, 0)"),
+    ]);
+}
+
+/// Answers of DuckDB 2.0, but for the round bounds of negative maxima, which it puts a width too high.
+#[test]
+fn bins_have_the_same_width() {
+    check(&[
+        ("equi_width_bins(0, 10, 2, TRUE)", "[5, 10]"),
+        ("equi_width_bins(0, 5, 10, TRUE)", "[0, 1, 2, 3, 4, 5]"),
+        ("equi_width_bins(-10, 10, 5, TRUE)", "[-5, 0, 5, 10]"),
+        ("equi_width_bins(0, 3, 1, TRUE)", "[5]"),
+        (
+            "equi_width_bins(0, 1734, 10, TRUE)",
+            "[200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800]",
+        ),
+        (
+            "equi_width_bins(1, 6000000, 7, TRUE)",
+            "[1000000, 2000000, 3000000, 4000000, 5000000, 6000000]",
+        ),
+        (
+            "equi_width_bins(-9223372036854775808, 9223372036854775807, 5, TRUE)",
+            "[-5000000000000000000, 0, 5000000000000000000, 9223372036854775807]",
+        ),
+        ("equi_width_bins(-20, -10, 5, TRUE)", "[-18, -16, -14, -12, -10]"),
+        ("equi_width_bins(5, 5, 5, TRUE)", "[5]"),
+        ("equi_width_bins(0, 7, 3, FALSE)", "[2, 4, 7]"),
+        ("equi_width_bins(-7, 0, 3, FALSE)", "[-4, -2, 0]"),
+        ("equi_width_bins(0, 10, 5999, TRUE)", "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"),
+        ("equi_width_bins(0, 10, 5999, FALSE)", "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"),
+        ("equi_width_bins(0.0, 9.0, 7, TRUE)", "[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]"),
+        ("equi_width_bins(-1.0, 1.0, 5, TRUE)", "[-0.5, 0.0, 0.5, 1.0]"),
+        ("equi_width_bins(0.0, 6.347, 3, TRUE)", "[2.0, 4.0, 6.0, 8.0]"),
+        ("equi_width_bins(0, 101.5, 5, TRUE)", "[20.0, 40.0, 60.0, 80.0, 100.0, 120.0]"),
+        ("equi_width_bins(0.0, 1.0, 4, FALSE)", "[0.25, 0.5, 0.75, 1.0]"),
+        ("equi_width_bins(5.0, 5.0, 5, TRUE)", "[5.0]"),
+        (
+            "equi_width_bins(-1e308, 1e308, 5, TRUE)",
+            "[-4.999999999999999e307, -0.0, 4.999999999999999e307, 9.999999999999998e307, 1.4999999999999998e308]",
+        ),
+        ("equi_width_bins(NULL, 5, 5, TRUE)", "NULL"),
+        (
+            "equi_width_bins(DATE '2020-01-15', DATE '2020-12-20', 4, TRUE)",
+            "[2020-04-11, 2020-07-04, 2020-09-27, 2020-12-20]",
+        ),
+        (
+            "equi_width_bins(DATE '2020-01-15', DATE '2020-12-20', 4, FALSE)",
+            "[2020-04-09, 2020-07-03, 2020-09-26, 2020-12-20]",
+        ),
+        (
+            "equi_width_bins(TIMESTAMP '1992-01-01 12:23:37', TIMESTAMP '2000-01-01 04:03:21', 2, TRUE)",
+            "[1996-02-01T00:00:00, 2000-02-01T00:00:00]",
+        ),
+        (
+            "equi_width_bins(TIMESTAMP '1992-01-01 01:23:37.999', TIMESTAMP '1992-01-01 23:03:21.3', 4, TRUE)",
+            "[1992-01-01T07:30:00, 1992-01-01T13:00:00, 1992-01-01T18:30:00, 1992-01-02T00:00:00]",
+        ),
+        (
+            "equi_width_bins(TIMESTAMP '1992-01-01 01:23:01.2', TIMESTAMP '1992-01-01 01:23:01.943', 4, TRUE)",
+            "[1992-01-01T01:23:01.385750, 1992-01-01T01:23:01.571500, 1992-01-01T01:23:01.757250, 1992-01-01T01:23:01.943]",
+        ),
+        (
+            "equi_width_bins(TIMESTAMP '2020-01-15 00:00:00', TIMESTAMP '2020-01-15 00:00:00', 4, TRUE)",
+            "[2020-01-15T00:00:00]",
+        ),
+    ]);
+    check_refused(&[
+        ("equi_width_bins(6, 5, 5, TRUE)", "has a maximum below its minimum"),
+        ("equi_width_bins(0, 5, 0, TRUE)", "`equi_width_bins` of 0 bins has no answer"),
+        ("equi_width_bins(0, 5, 2000000, TRUE)", "it makes 1 to 1000000 of them"),
+        ("equi_width_bins(0, 1e400, 5, TRUE)", "takes finite numbers"),
+        ("equi_width_bins('a', 'b', 5, TRUE)", "takes other arguments"),
+    ]);
+}
+
+#[test]
+fn uuids_have_versions_and_times() {
+    check(&[
+        ("uuid_extract_version('{AC227128-7d55-4ee0-a765-5025cc52e55a}')", "4"),
+        ("uuid_extract_version('ac2271287d557ee0a7655025cc52e55a')", "7"),
+        ("uuid_extract_version('00000000-0000-0000-0000-000000000000')", "0"),
+        ("uuid_extract_version(NULL)", "NULL"),
+        ("uuid_extract_timestamp(NULL)", "NULL"),
+        ("uuid_extract_timestamp('00000000-0000-7000-0000-000000000000')", "1970-01-01T00:00:00Z"),
+    ]);
+    check_refused(&[
+        ("uuid_extract_version('x')", "a UUID has 32 hexadecimal digits"),
+        ("uuid_extract_version('ac2271287d557ee0a7655025cc52e55a0')", "a UUID has 32"),
+        (
+            "uuid_extract_timestamp('ac227128-7d55-4ee0-a765-5025cc52e55a')",
+            "is of version 4, which has no time that is read",
+        ),
+        ("uuid_extract_version(1)", "takes other arguments than (BIGINT)"),
+    ]);
+}
+
+#[test]
+fn numbers_are_written_in_digits_of_a_base() {
+    check(&[
+        ("to_base(0, 2)", "0"),
+        ("to_base(0, 2, 3)", "000"),
+        ("to_base(10, 3)", "101"),
+        ("to_base(42, 36)", "16"),
+        ("to_base(9223372036854775807, 36)", "1Y2P0IJ32E8E7"),
+        ("to_base('18446744073709551615'::UInt64, 16)", "FFFFFFFFFFFFFFFF"),
+        ("to_base(10, 2, 64)", "0000000000000000000000000000000000000000000000000000000000001010"),
+        ("to_base(10, 2, 0)", "1010"),
+        ("to_base(10, NULL)", "NULL"),
+        ("to_base(NULL, 2)", "NULL"),
+        ("to_binary(-1)", "1111111111111111111111111111111111111111111111111111111111111111"),
+        ("bin('aé')", "011000011100001110101001"),
+        ("bin('')", ""),
+        ("hex(unbin('101100001'))", "0161"),
+        ("hex(from_binary('1'))", "01"),
+        ("hex(unbin(''))", ""),
+        ("hex(unhex('ABC'))", "0ABC"),
+    ]);
+    check_refused(&[
+        ("to_base(10, 1)", "`to_base` has no digits of the base 1"),
+        ("to_base(10, 37)", "a base is from 2 to 36"),
+        ("to_base(10, 2, 65)", "does not fill up to 65 digits"),
+        ("to_base(10, 2, -1)", "does not fill up to -1 digits"),
+        ("to_base(-1, 2)", "`to_base` takes no number below zero, and this is -1"),
+        ("to_base(1.5, 2)", "takes other arguments"),
+        ("unbin('012')", "digits are 0 and 1"),
+        ("unhex('xy')", "digits are 0 to 9 and A to F"),
     ]);
 }

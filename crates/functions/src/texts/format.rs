@@ -11,10 +11,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, StringViewArray, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
+    StringViewArray, UInt64Array,
 };
 use arrow::compute::cast_with_options;
-use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, UInt64Type};
+use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_common::{DataFusionError, Result as PlanResult};
 use datafusion_expr::ScalarUDF;
 use tidemill_base::types::{EXACTLY, sql_type};
@@ -41,7 +42,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         Function::new(
             SECTION,
             &["printf(format, x, …)"],
-            "Values written into a text in the places of %s, %d, %.2f, %05d, %x and their like.",
+            "Values written into a text in the places of %s, %d, %.2f, %05d, %x, %b and their like.",
         )
         .also(&["format_string"])
         .takes(&[Kind::Text], 1)
@@ -123,6 +124,9 @@ struct Place {
     grouping: Option<char>,
     precision: Option<usize>,
     kind: Option<char>,
+    /// True for formats of `printf`: a precision is the minimum count of a whole number's digits, and digits of
+    /// other bases are those of its bits.
+    is_c_style: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -327,12 +331,13 @@ fn place_in_braces(letters: &mut Letters<'_>) -> Result<Place, Wrong> {
     if let Some(kind) =
         letters.peek().filter(|letter| letter.is_ascii_alphabetic() || *letter == '%')
     {
-        if !"bBcdeEfFgGosxX%".contains(kind) {
+        if !"bBcdeEfFgGLosxX%".contains(kind) {
             return Err(letters
                 .wrong(format!("there is no type `{kind}`; there are s d f e g % x X o b c")));
         }
         letters.next();
-        place.kind = Some(kind);
+        // Numbers are written in the same way in every language.
+        place.kind = Some(kind).filter(|kind| *kind != 'L');
     }
     Ok(place)
 }
@@ -351,7 +356,7 @@ fn percents(format: &str, has_names: bool) -> Result<Vec<Piece>, Wrong> {
             continue;
         }
         flush(&mut text, &mut pieces);
-        let mut place = Place::default();
+        let mut place = Place { is_c_style: !has_names, ..Place::default() };
         let start = letters.at;
         let mut index = None;
         if letters.peek().is_some_and(|first| first.is_ascii_digit() && first != '0') {
@@ -361,7 +366,7 @@ fn percents(format: &str, has_names: bool) -> Result<Vec<Piece>, Wrong> {
                 false => letters.at = start,
             }
         }
-        while let Some(flag @ ('-' | '+' | ' ' | '#' | '0' | ',' | '\'')) = letters.peek() {
+        while let Some(flag @ ('-' | '+' | ' ' | '#' | '0' | ',' | '\'' | '_')) = letters.peek() {
             // So that `100% of` is a text.
             if has_names && flag != '-' {
                 break;
@@ -371,15 +376,16 @@ fn percents(format: &str, has_names: bool) -> Result<Vec<Piece>, Wrong> {
                 '-' => place.align = Some(Align::Left),
                 '#' => place.is_alternate = true,
                 '0' => place.is_zero_filled = true,
-                ',' | '\'' => place.grouping = Some(','),
+                ',' | '\'' | '_' => place.grouping = Some(flag),
                 '+' => place.sign = Some('+'),
                 _ => place.sign = place.sign.or(Some(' ')),
             }
         }
         place.align = place.align.or((!place.is_zero_filled).then_some(Align::Right));
         place.width = letters.number()?.unwrap_or(0);
-        if letters.takes('.') {
-            place.precision = Some(letters.number()?.unwrap_or(0));
+        let has_point = letters.takes('.');
+        if has_point {
+            place.precision = letters.number()?;
         }
         while letters.peek().is_some_and(|letter| "hlqjzt".contains(letter)) {
             letters.next();
@@ -390,18 +396,25 @@ fn percents(format: &str, has_names: bool) -> Result<Vec<Piece>, Wrong> {
                 return Err(letters.wrong(format!("there is no %{kind}; there are %s %I %L")));
             }
             Some('i' | 'u') => Some('d'),
-            Some(kind) if "sdfFeEgGxXoc".contains(kind) => Some(kind),
+            Some(kind) if "sdfFeEgGxXobBc".contains(kind) => Some(kind),
             Some('*') => {
                 return Err(letters.wrong("a width or a precision is a number, and no value"));
             }
             Some(other) => {
                 return Err(letters.wrong(format!(
-                    "there is no %{other}; there are %s %d %f %e %g %x %X %o %c, and %% writes a percent sign"
+                    "there is no %{other}; there are %s %d %f %e %g %x %X %o %b %c, and %% writes a percent sign"
                 )));
             }
             None => return Err(letters.wrong("a percent sign at the end; %% writes one")),
         };
         letters.next();
+        // DuckDB's `%.d` has points between thousands; all other places without a number have a precision of 0.
+        if has_point && place.precision.is_none() {
+            match place.kind {
+                Some('d') if !has_names => place.grouping = Some('.'),
+                _ => place.precision = Some(0),
+            }
+        }
         let index = match index {
             Some(index) => {
                 numbered = true;
@@ -439,6 +452,7 @@ impl Shape {
             DataType::Null => Shape::Null,
             DataType::Boolean => Shape::Flag,
             other if other.is_integer() => Shape::Integer,
+            DataType::Decimal128(_, 0) => Shape::Integer,
             other if other.is_floating() => Shape::Float,
             other if other.is_decimal() => Shape::Decimal,
             _ => Shape::Other,
@@ -456,9 +470,11 @@ impl Shape {
             {
                 Some("a sign and thousands are a number's".into())
             }
+            (Shape::Integer, 'd' | 'x' | 'X' | 'o' | 'b' | 'B') if place.is_c_style => None,
             (Shape::Integer, 's' | 'd' | 'x' | 'X' | 'o' | 'b' | 'B' | 'c') => place
                 .precision
                 .map(|_| "a precision is of the types f, e and g, and of text".into()),
+            (Shape::Flag, 'd' | 'x' | 'X' | 'o' | 'b' | 'B') => None,
             (_, 's') => None,
             (_, 'f' | 'F' | 'e' | 'E' | 'g' | 'G' | '%') if is_number => None,
             (_, 'd' | 'x' | 'X' | 'o' | 'b' | 'B' | 'c') if is_number => {
@@ -547,6 +563,8 @@ fn checked(asked: &Asked<'_>, style: Style) -> PlanResult<DataType> {
 enum Values {
     Integers(Int64Array),
     Unsigned(UInt64Array),
+    /// Decimals without places behind the point.
+    Wide(Decimal128Array),
     Floats(Float64Array),
     Decimals(StringViewArray),
     Flags(BooleanArray),
@@ -554,7 +572,8 @@ enum Values {
 }
 
 enum Value<'a> {
-    Integer(i128),
+    /// A whole number, and of how many bits its type is.
+    Integer(i128, u32),
     Float(f64),
     Decimal(&'a str),
     Flag(bool),
@@ -567,6 +586,9 @@ impl Values {
         Ok(match Shape::of(array.data_type()) {
             Shape::Integer if *array.data_type() == DataType::UInt64 => {
                 Values::Unsigned(array.as_primitive::<UInt64Type>().clone())
+            }
+            Shape::Integer if array.data_type().is_decimal() => {
+                Values::Wide(array.as_primitive::<Decimal128Type>().clone())
             }
             Shape::Integer => {
                 Values::Integers(as_type(&DataType::Int64)?.as_primitive::<Int64Type>().clone())
@@ -590,11 +612,12 @@ impl Values {
     fn get(&self, row: usize) -> Option<Value<'_>> {
         match self {
             Values::Integers(all) => {
-                all.is_valid(row).then(|| Value::Integer(i128::from(all.value(row))))
+                all.is_valid(row).then(|| Value::Integer(i128::from(all.value(row)), 64))
             }
             Values::Unsigned(all) => {
-                all.is_valid(row).then(|| Value::Integer(i128::from(all.value(row))))
+                all.is_valid(row).then(|| Value::Integer(i128::from(all.value(row)), 64))
             }
+            Values::Wide(all) => all.is_valid(row).then(|| Value::Integer(all.value(row), 128)),
             Values::Floats(all) => all.is_valid(row).then(|| Value::Float(all.value(row))),
             Values::Decimals(all) => all.is_valid(row).then(|| Value::Decimal(all.value(row))),
             Values::Flags(all) => all.is_valid(row).then(|| Value::Flag(all.value(row))),
@@ -686,19 +709,35 @@ fn write_value(place: &Place, value: &Value<'_>, made: &mut String) {
     let kind = place.kind.unwrap_or('s');
     match *value {
         Value::Text(text) => cut(place, text, made),
+        Value::Flag(flag) if kind != 's' => {
+            write_value(place, &Value::Integer(i128::from(flag), 64), made);
+        }
         Value::Flag(flag) => cut(place, if flag { "true" } else { "false" }, made),
-        Value::Integer(number) => match kind {
+        Value::Integer(number, bits) => match kind {
             'c' => {
                 let letter = u32::try_from(number).ok().and_then(char::from_u32);
                 let mut bytes = [0; 4];
                 cut(place, letter.unwrap_or('\u{fffd}').encode_utf8(&mut bytes), made);
             }
-            'f' | 'F' | 'e' | 'E' | 'g' | 'G' | '%' => {
+            // All digits, of which a DOUBLE would lose those behind the sixteenth.
+            'f' | 'F' => {
+                let places = "0".repeat(place.precision.unwrap_or(6));
+                let rest = if places.is_empty() { places } else { format!(".{places}") };
+                let digits = number.unsigned_abs().to_string();
+                write_number(place, number < 0, "", &digits, &rest, made);
+            }
+            'e' | 'E' | 'g' | 'G' | '%' => {
                 #[allow(clippy::cast_precision_loss)]
                 write_float(place, number as f64, made);
             }
             _ => {
-                let size = number.unsigned_abs();
+                let is_of_bits = place.is_c_style && matches!(kind, 'x' | 'X' | 'o' | 'b' | 'B');
+                let (is_negative, size) = match (is_of_bits && number < 0, bits) {
+                    // The bits of a number below zero, as in memory.
+                    (true, 128) => (false, number.cast_unsigned()),
+                    (true, _) => (false, number.cast_unsigned() & u128::from(u64::MAX)),
+                    (false, _) => (number < 0, number.unsigned_abs()),
+                };
                 let (prefix, digits) = match kind {
                     'x' => ("0x", format!("{size:x}")),
                     'X' => ("0X", format!("{size:X}")),
@@ -708,7 +747,11 @@ fn write_value(place: &Place, value: &Value<'_>, made: &mut String) {
                     _ => ("", size.to_string()),
                 };
                 let prefix = if place.is_alternate { prefix } else { "" };
-                write_number(place, number < 0, prefix, &digits, "", made);
+                let digits = match place.precision {
+                    Some(least) => format!("{digits:0>least$}"),
+                    None => digits,
+                };
+                write_number(place, is_negative, prefix, &digits, "", made);
             }
         },
         Value::Float(number) => write_float(place, number, made),
@@ -942,6 +985,8 @@ mod tests {
                 ("{:%}", &[f(0.5)], "50.000000%"),
                 ("{:.1%}", &[f(0.123)], "12.3%"),
                 ("{:c}", &[n(65)], "A"),
+                ("{:d} {:L} {:x}", &[flag.clone(), n(1234), n(-1)], "1 1234 -1"),
+                ("{:,.1f}", &[n(9_007_199_254_740_993)], "9,007,199,254,740,993.0"),
                 ("{:=+6}", &[n(5)], "+    5"),
                 ("{}", &[f(f64::NAN)], "nan"),
                 ("{:08.1f}", &[f(f64::NEG_INFINITY)], "    -inf"),
@@ -1022,6 +1067,46 @@ mod tests {
                 ("%.3s", &[text("abcdef")], "abc"),
                 ("%c", &[n(65)], "A"),
                 ("%i %u", &[n(65), n(66)], "65 66"),
+                (
+                    "%.d %'d %_d %.0d",
+                    &[n(-123_456), n(1234), n(1234), n(1234)],
+                    "-123.456 1'234 1_234 1234",
+                ),
+                ("%10.d|", &[n(12345)], "    12.345|"),
+                (
+                    "%.3d|%6.3d|%-6.3x|%06.3d",
+                    &[n(-5), n(5), n(5), n(5)],
+                    "-005|   005|005   |000005",
+                ),
+                (
+                    "%d %+d %x",
+                    &[ScalarValue::from(true), ScalarValue::from(true), ScalarValue::from(false)],
+                    "1 +1 0",
+                ),
+                ("%b %#b %B", &[n(5), n(5), n(5)], "101 0b101 101"),
+                (
+                    "%x %X %o",
+                    &[n(-1), n(-255), n(-8)],
+                    "ffffffffffffffff FFFFFFFFFFFFFF01 1777777777777777777770",
+                ),
+                (
+                    "%x",
+                    &[ScalarValue::Decimal128(Some(-1), 38, 0)],
+                    "ffffffffffffffffffffffffffffffff",
+                ),
+                (
+                    "%d %,d",
+                    &[
+                        ScalarValue::Decimal128(Some(i128::from(i64::MAX) * 100), 38, 0),
+                        ScalarValue::Decimal128(Some(-123_456), 10, 0),
+                    ],
+                    "922337203685477580700 -123,456",
+                ),
+                (
+                    "%,.0f / %+,.1f / %f",
+                    &[n(9_007_199_254_740_993), n(-5), ScalarValue::from(u64::MAX)],
+                    "9,007,199,254,740,993 / -5.0 / 18446744073709551615.000000",
+                ),
                 ("%ld %lld", &[n(5), n(6)], "5 6"),
                 ("%-6d|%06.2f|", &[n(5), f(-1.5)], "5     |-01.50|"),
                 ("%g %g %g", &[f(0.0), f(100_000.0), f(1_000_000.0)], "0 100000 1e+06"),
@@ -1039,7 +1124,7 @@ mod tests {
                 (
                     "%y",
                     &[n(1)],
-                    "the format `%y` is not understood at character 2: there is no %y; there are %s %d %f %e %g %x %X %o %c, and %% writes a percent sign\nhint: it is written as printf('%s %10s %d %.2f', a, b, n, m)",
+                    "the format `%y` is not understood at character 2: there is no %y; there are %s %d %f %e %g %x %X %o %b %c, and %% writes a percent sign\nhint: it is written as printf('%s %10s %d %.2f', a, b, n, m)",
                 ),
                 (
                     "%*d",

@@ -9,7 +9,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
-use regex::{Regex, RegexBuilder};
+use regex::{CaptureLocations, Match, Regex, RegexBuilder};
 
 use super::SECTION;
 use crate::call::{Asked, Call, Function, Integers, Kind, Texts, list_of, refused, shown};
@@ -25,11 +25,12 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                 "regexp_extract(text, pattern)",
                 "regexp_extract(text, pattern, group)",
                 "regexp_extract(text, pattern, group, options)",
+                "regexp_extract(text, pattern, names, options)",
             ],
             "The first part of a text that matches a regular expression, or a group of it; an empty text where \
-             nothing matches.",
+             nothing matches, or the text itself with the option k. A list of names gives a struct of the first groups.",
         )
-        .takes(&[TEXT, TEXT, Kind::Integer, TEXT], 2)
+        .takes(&[TEXT, TEXT, Kind::Group, TEXT], 2)
         .settles(|asked| checked(asked, Some(2), 3, DataType::Utf8View))
         .runs(|call| extracted(call, Some(""))),
         Function::new(
@@ -46,10 +47,12 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                 "regexp_extract_all(text, pattern)",
                 "regexp_extract_all(text, pattern, group)",
                 "regexp_extract_all(text, pattern, group, options)",
+                "regexp_extract_all(text, pattern, names, options)",
             ],
-            "All parts of a text that match a regular expression, or a group of each, as a list.",
+            "All parts of a text that match a regular expression, or a group of each, as a list; a list of names gives \
+             a struct of the first groups of each. An empty match counts behind another one, too.",
         )
-        .takes(&[TEXT, TEXT, Kind::Integer, TEXT], 2)
+        .takes(&[TEXT, TEXT, Kind::Group, TEXT], 2)
         .settles(|asked| checked(asked, Some(2), 3, list_of(DataType::Utf8View)))
         .runs(|call| all_extracted(call, false)),
         Function::new(
@@ -107,7 +110,18 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
             let texts = call.texts(0)?;
             call.written(|row, made| {
                 let Some(text) = texts.get(row) else { return Ok(false) };
-                made.push_str(&regex::escape(text));
+                // DuckDB escapes every ASCII sign but `_`; `\<` and `\>` are edges of words here.
+                for letter in text.chars() {
+                    match letter {
+                        '\0' => made.push_str("\\x00"),
+                        '_' | '<' | '>' => made.push(letter),
+                        _ if regex_syntax::is_escapeable_character(letter) => {
+                            made.push('\\');
+                            made.push(letter);
+                        }
+                        _ => made.push(letter),
+                    }
+                }
                 Ok(true)
             })
         }),
@@ -123,18 +137,31 @@ fn with_options(builder: &mut RegexBuilder, options: &str) -> PlanResult<()> {
             's' => builder.dot_matches_new_line(true),
             'm' | 'n' | 'p' => builder.multi_line(true),
             'x' => builder.ignore_whitespace(true),
-            // The pattern is escaped for it.
-            'l' => builder,
-            other => {
-                return Err(refused(
-                    format!("`{other}` is no option of a regular expression"),
-                    "there are i (letters of either case), c (of their own), s (`.` is a line's end, too), m \
-                     (`^` and `$` are at each line), x (spaces mean nothing), l (a text, no pattern)",
-                ));
-            }
+            // The pattern is escaped for `l`, and `k` is about texts that do not match.
+            'l' | 'k' => builder,
+            _ if option.is_whitespace() => builder,
+            other => return Err(unknown_option(other)),
         };
     }
     Ok(())
+}
+
+fn unknown_option(option: char) -> datafusion_common::DataFusionError {
+    refused(
+        format!("`{option}` is no option of a regular expression"),
+        "there are i (letters of either case), c (of their own), s (`.` is a line's end, too), m \
+         (`^` and `$` are at each line), x (spaces mean nothing), l (a text, no pattern), and for regexp_extract k \
+         (a text that does not match is kept)",
+    )
+}
+
+/// Refuses the option `k` for other functions than `regexp_extract`.
+pub(super) fn check_option_k(name: &str, options: &str) -> PlanResult<()> {
+    let takes_it = matches!(name, "regexp_extract" | "regexp_extract_groups");
+    match options.contains('k') && !takes_it {
+        true => Err(unknown_option('k')),
+        false => Ok(()),
+    }
 }
 
 /// A compiled expression that matches all of a text, or a part of it.
@@ -198,7 +225,7 @@ thread_local! {
 }
 
 /// A compiled expression, from those that are kept if it is there.
-fn kept(pattern: &str, options: &str, is_whole: bool) -> PlanResult<Regex> {
+pub(super) fn kept(pattern: &str, options: &str, is_whole: bool) -> PlanResult<Regex> {
     const KEPT_MAX: usize = 16;
     KEPT.with_borrow_mut(|Kept(kept)| {
         let found = kept.iter().rposition(|((of, with, whole), _)| {
@@ -229,6 +256,7 @@ fn checked(
     answer: DataType,
 ) -> PlanResult<DataType> {
     let text_options = asked.text(options).unwrap_or_default();
+    check_option_k(asked.name(), text_options)?;
     let has_options = asked.count() <= options || asked.text(options).is_some();
     if let Some(pattern) = asked.text(1).filter(|_| has_options) {
         let regex = kept(pattern, text_options, asked.name() == "regexp_full_match")?;
@@ -256,7 +284,7 @@ fn checked_group(regex: &Regex, pattern: &str, group: i64) -> PlanResult<usize> 
 }
 
 /// The expressions of a batch.
-struct Patterns {
+pub(super) struct Patterns {
     patterns: Texts,
     options: Texts,
     has_options: bool,
@@ -266,7 +294,7 @@ struct Patterns {
 }
 
 impl Patterns {
-    fn of(call: &Call, options: usize, is_whole: bool) -> PlanResult<Self> {
+    pub(super) fn of(call: &Call, options: usize, is_whole: bool) -> PlanResult<Self> {
         let patterns = call.texts(1)?;
         let has_options = call.count() > options;
         let options = call.texts(options)?;
@@ -278,8 +306,13 @@ impl Patterns {
         Ok(Patterns { patterns, options, has_options, is_whole, constant })
     }
 
+    /// Returns whether a row's text that does not match is kept.
+    fn keeps_text(&self, row: usize) -> bool {
+        self.has_options && self.options.get(row).is_some_and(|options| options.contains('k'))
+    }
+
     /// A row's expression, unless it is null.
-    fn with<T>(
+    pub(super) fn with<T>(
         &self,
         row: usize,
         then: impl FnOnce(&Regex) -> PlanResult<Option<T>>,
@@ -330,9 +363,11 @@ fn extracted(call: &Call, otherwise: Option<&'static str>) -> PlanResult<ArrayRe
     let mut places = patterns.constant.as_ref().map(Regex::capture_locations);
     call.parts(|row| {
         let Some(text) = texts.get(row) else { return Ok(None) };
+        let is_kept = patterns.keeps_text(row);
         patterns.with(row, |regex| {
             Ok(match groups.get(row, regex)? {
                 None => None,
+                Some(_) if is_kept && !regex.is_match(text) => Some(text),
                 Some(0) => regex.find(text).map(|found| found.as_str()).or(otherwise),
                 Some(group) => {
                     let places = places.get_or_insert_with(|| regex.capture_locations());
@@ -348,6 +383,40 @@ fn extracted(call: &Call, otherwise: Option<&'static str>) -> PlanResult<ArrayRe
     })
 }
 
+/// Matches of groups in a text, as RE2 and DuckDB count them: an empty match counts right behind another match, too,
+/// where `Regex::find_iter` skips it.
+pub(super) struct Matches<'a> {
+    regex: &'a Regex,
+    text: &'a str,
+    places: CaptureLocations,
+    /// Start of the next search; none behind the last match.
+    start: Option<usize>,
+}
+
+impl<'a> Matches<'a> {
+    pub(super) fn of(regex: &'a Regex, text: &'a str) -> Self {
+        Matches { regex, text, places: regex.capture_locations(), start: Some(0) }
+    }
+
+    /// Returns the places of the next match and of its groups.
+    pub(super) fn next(&mut self) -> Option<&CaptureLocations> {
+        let found = self.regex.captures_read_at(&mut self.places, self.text, self.start?)?;
+        self.start = search_start(self.text, &found);
+        Some(&self.places)
+    }
+}
+
+/// Returns where the search goes on after a match: at its end, and behind the next letter after an empty one.
+fn search_start(text: &str, found: &Match<'_>) -> Option<usize> {
+    match found.is_empty() {
+        false => Some(found.end()),
+        true => {
+            let letter = text.get(found.end()..)?.chars().next()?;
+            Some(found.end() + letter.len_utf8())
+        }
+    }
+}
+
 fn all_extracted(call: &Call, is_first: bool) -> PlanResult<ArrayRef> {
     let texts = call.texts(0)?;
     let patterns = Patterns::of(call, 3, false)?;
@@ -357,14 +426,23 @@ fn all_extracted(call: &Call, is_first: bool) -> PlanResult<ArrayRef> {
         let done = patterns.with(row, |regex| {
             match groups.get(row, regex)? {
                 None => return Ok(None),
+                Some(group) if is_first => {
+                    for found in regex.captures_iter(text) {
+                        items.add(found.get(group).map(|part| part.as_str()))?;
+                    }
+                }
                 Some(0) => {
-                    for found in regex.find_iter(text) {
+                    let mut start = Some(0);
+                    while let Some(found) = start.and_then(|start| regex.find_at(text, start)) {
                         items.add(Some(found.as_str()))?;
+                        start = search_start(text, &found);
                     }
                 }
                 Some(group) => {
-                    for found in regex.captures_iter(text) {
-                        items.add(found.get(group).map(|part| part.as_str()))?;
+                    let mut matches = Matches::of(regex, text);
+                    while let Some(places) = matches.next() {
+                        let part = places.get(group);
+                        items.add(part.and_then(|(start, end)| text.get(start..end)))?;
                     }
                 }
             }
@@ -446,6 +524,13 @@ mod tests {
             ("regexp_extract_all", &["a1b22", "[0-9]+"], "[1, 22]"),
             ("regexp_extract_all", &["abc", "x*"], "['', '', '', '']"),
             ("regexp_extract_all", &["abc", "x"], "[]"),
+            ("regexp_extract_all", &["aabca", "a*"], "[aa, '', '', a, '']"),
+            ("regexp_extract_all", &["baac", "a*"], "['', aa, '', '']"),
+            ("regexp_extract_all", &["щццф", "ц*"], "['', цц, '', '']"),
+            ("regexp_extract_all", &["aaa", "^a?"], "[a]"),
+            ("regexp_extract_all", &["a b", "\\b"], "['', '', '', '']"),
+            ("regexp_extract_all", &["", "a*"], "['']"),
+            ("regexp_extract_all", &["a__b", "(.*?)(?:_|$)"], "[a_, _, b, '']"),
             ("extractall", &["a=1&b=2", "[a-z]=([0-9])"], "[1, 2]"),
             ("extractall", &["a=1&b=2", "[0-9]"], "[1, 2]"),
             ("regexp_matches", &["abc", "B", "i"], "true"),
@@ -467,6 +552,10 @@ mod tests {
             ("string_split_regex", &["", "x"], "['']"),
             ("string_split_regex", &["1a", "[0-9]"], "['', a]"),
             ("regexp_escape", &["a.b"], "a\\.b"),
+            ("regexp_escape", &["https://a_b c"], "https\\:\\/\\/a_b\\ c"),
+            ("regexp_escape", &["<_>"], "<_>"),
+            ("regexp_escape", &["日本 \n-\0"], "日本\\ \\\n\\-\\x00"),
+            ("regexp_matches", &["abcSDx", ".*sd.*", " i\t"], "true"),
             (
                 "regexp_matches",
                 &["abc", "(b"],
@@ -490,7 +579,7 @@ mod tests {
             (
                 "regexp_matches",
                 &["abc", "b", "z"],
-                "`z` is no option of a regular expression\nhint: there are i (letters of either case), c (of their own), s (`.` is a line's end, too), m (`^` and `$` are at each line), x (spaces mean nothing), l (a text, no pattern)",
+                "`z` is no option of a regular expression\nhint: there are i (letters of either case), c (of their own), s (`.` is a line's end, too), m (`^` and `$` are at each line), x (spaces mean nothing), l (a text, no pattern), and for regexp_extract k (a text that does not match is kept)",
             ),
         ]);
     }
@@ -521,6 +610,14 @@ mod tests {
                 vec![text("abc"), text("b"), group(-1)],
                 "the pattern `b` has no group -1\nhint: round brackets make groups: (…); 0 is all that matches",
             ),
+            (
+                "regexp_extract_all",
+                vec![text("aabca"), text("(a)*"), group(1)],
+                "[a, NULL, NULL, a, NULL]",
+            ),
+            ("regexp_extract", vec![text("foobar"), text("(zzz)"), group(1), text("k")], "foobar"),
+            ("regexp_extract", vec![text("foobar"), text("(b..)"), group(1), text("ik")], "bar"),
+            ("regexp_extract", vec![text("foobar"), text("b(z)?"), group(1), text("k")], ""),
         ] {
             assert_eq!(answer(name, &args), expected, "{name}{args:?}");
         }
@@ -549,6 +646,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_escaped_text_matches_itself(text in "[\0-~äß\n]{0,12}") {
+            let text = ScalarValue::from(text.as_str());
+            let pattern = ScalarValue::from(answer("regexp_escape", std::slice::from_ref(&text)));
+            prop_assert_eq!(answer("regexp_full_match", &[text.clone(), pattern]), "true");
+        }
+
         #[test]
         fn what_is_split_joins_to_the_text(text in "[ab,;]{0,12}") {
             let call = answer("string_split_regex", &[ScalarValue::from(text.as_str()), ScalarValue::from(",|;")]);

@@ -15,10 +15,12 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         Function::new(
             SECTION,
             &["string_split(text, separator)"],
-            "The parts of a text between separators, as a list; an empty separator makes a list of the letters.",
+            "The parts of a text between separators, as a list; an empty separator makes a list of the letters, and a \
+             null one a list of the text.",
         )
         .also(&["str_split", "split"])
         .takes(&[Kind::Text, Kind::Text], 2)
+        .of_nulls_behind()
         .gives(list_of(DataType::Utf8View))
         .runs(split),
         Function::new(
@@ -105,9 +107,15 @@ fn split(call: &Call) -> PlanResult<ArrayRef> {
     let (texts, separators) = (call.texts(0)?, call.texts(1)?);
     let constant = separators.constant().map(|separator| Finder::new(separator.as_bytes()));
     call.lists(|row, items| {
-        let (Some(text), Some(separator)) = (texts.get(row), separators.get(row)) else {
-            return Ok(false);
+        let Some(text) = texts.get(row) else { return Ok(false) };
+        let Some(separator) = separators.get(row) else {
+            items.add(Some(text))?;
+            return Ok(true);
         };
+        if text.is_empty() {
+            items.add(Some(text))?;
+            return Ok(true);
+        }
         if separator.is_empty() {
             for (start, letter) in text.char_indices() {
                 items.add(text.get(start..start + letter.len_utf8()))?;
@@ -147,11 +155,12 @@ mod tests {
             ("string_split", &["äöü", ""], "[ä, ö, ü]"),
             ("string_split", &["äöü", "ö"], "[ä, ü]"),
             ("string_split", &["", ","], "['']"),
-            ("string_split", &["", ""], "[]"),
+            ("string_split", &["", ""], "['']"),
             ("field", &["b", "a", "b", "b"], "2"),
             ("field", &["x", "a", "b"], "0"),
         ]);
-        assert_eq!(answer("string_split", &[text("a"), ScalarValue::Utf8(None)]), "NULL");
+        assert_eq!(answer("string_split", &[text("a b"), ScalarValue::Utf8(None)]), "[a b]");
+        assert_eq!(answer("string_split", &[ScalarValue::Utf8(None), text(",")]), "NULL");
         for (first, last, expected) in [
             (1, 1, "h"),
             (2, 3, "él"),

@@ -3,8 +3,9 @@
 //!
 //! As DuckDB has them (its manual, "Timestamp Functions"): a week begins on Monday; a month is whole when the
 //! clock shows the same day and time again, or the month's last day where it has no such day. Times of zones
-//! are compared as clocks show them where days and longer units are counted, each by its own zone, and as
-//! instants below that.
+//! are compared as clocks show them where days and longer units are counted, each by its own zone. Shorter units
+//! are counted in instants; their boundaries are those of the zone's clocks, which in Kolkata pass a full hour
+//! 30 minutes before UTC's do.
 
 use std::sync::Arc;
 
@@ -70,14 +71,19 @@ impl Unit {
         !matches!(self, Unit::Nanos(nanos) if nanos < DAY_NANOS)
     }
 
-    /// How many of its boundaries are between two times.
+    /// Returns the number of boundaries of a unit shorter than a day between two instants that clocks show so.
+    fn crossed_between([start, end]: [(Shown, Shown); 2], nanos: i64) -> i128 {
+        let begun = |(instant, shown): (Shown, Shown)| {
+            instant.all_nanos() - i128::from(shown.nanos % nanos)
+        };
+        (begun(end) - begun(start)) / i128::from(nanos)
+    }
+
+    /// Returns the number of boundaries of a day or a longer unit between two times.
     fn crossed(self, start: Shown, end: Shown) -> i128 {
         match self {
-            // A day has a whole number of all of them, and none is longer.
-            Unit::Nanos(nanos) => {
-                i128::from(end.days - start.days) * i128::from(DAY_NANOS / nanos)
-                    + i128::from(end.nanos / nanos - start.nanos / nanos)
-            }
+            // Days: `crossed_between` counts shorter ones.
+            Unit::Nanos(_) => (end.days - start.days).into(),
             // The Monday of 1969-12-29 begins a week.
             Unit::Weeks => ((end.days + 3).div_euclid(7) - (start.days + 3).div_euclid(7)).into(),
             Unit::Months(months) => {
@@ -245,6 +251,17 @@ impl Function for Difference {
                 continue;
             };
             let unit = *kept.of(unit, Unit::named)?;
+            if let (Difference::Crossed, Unit::Nanos(nanos @ ..DAY_NANOS)) = (self, unit) {
+                let times = pair.instants(row).zip(pair.shown(row)?);
+                found.append_option(match times {
+                    Some(((start, end), (shown_start, shown_end))) => {
+                        let times = [(start, shown_start), (end, shown_end)];
+                        Some(whole_number(Unit::crossed_between(times, nanos))?)
+                    }
+                    None => None,
+                });
+                continue;
+            }
             let times = match unit.is_of_days() {
                 true => pair.shown(row)?,
                 false => pair.instants(row),

@@ -17,7 +17,7 @@ use datafusion_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
 use tidemill_base::types::EXACTLY;
 
 use super::calendar::{Date, days_in_month, days_of};
-use super::clocks::{DAY_SECONDS, SECOND_NANOS, Times, as_instant, as_time, beyond, units};
+use super::clocks::{DAY_SECONDS, SECOND_NANOS, Times, Zone, as_instant, as_time, beyond, units};
 use super::read::instants;
 use super::written::Language;
 use crate::callable::{Function, Given, Kept, Told, as_text, broken, called_as, overflow, usage};
@@ -257,6 +257,8 @@ pub(super) enum Made {
     Of(TimeUnit),
     /// `date_from_unix_date`
     Day,
+    /// `make_timestamptz`: of microseconds, or of what the clocks of a zone show.
+    Instant,
 }
 
 impl Function for Made {
@@ -272,6 +274,7 @@ impl Function for Made {
                 &["make_timestamp_ns", "timestamp_nanos", "fromunixtimestamp64nano"]
             }
             Made::Day => &["date_from_unix_date"],
+            Made::Instant => &["make_timestamptz"],
         }
     }
 
@@ -301,6 +304,13 @@ impl Function for Made {
                 "The TIMESTAMP so many nanoseconds after 1970: `make_timestamp_ns(1795161900000000001)` is \
                  `2026-11-20T08:05:00.000000001`.",
             ),
+            Made::Instant => (
+                "make_timestamptz(year, month, day, hour, minute, second)\n\
+                 make_timestamptz(year, month, day, hour, minute, second, zone)\nmake_timestamptz(microseconds)",
+                "The TIMESTAMP WITH TIME ZONE at which the clocks of UTC or of another zone show its parts, or of \
+                 microseconds since 1970: `make_timestamptz(2026, 11, 20, 8, 5, 0.25, 'Europe/Berlin')` is \
+                 `2026-11-20T07:05:00.250Z`.",
+            ),
             Made::Day => (
                 "date_from_unix_date(n)",
                 "The DATE so many days after 1970: `date_from_unix_date(20777)` is `2026-11-20`.",
@@ -313,9 +323,19 @@ impl Function for Made {
         let is_number = |of: &DataType| of.is_numeric() || of.is_null();
         match (self, given) {
             (_, [of]) if of.is_integer() || of.is_null() => Ok(vec![DataType::Int64]),
-            (Made::Timestamp, [_, _, _, _, _, _]) if given.iter().all(is_number) => {
+            (Made::Timestamp | Made::Instant, [_, _, _, _, _, _])
+                if given.iter().all(is_number) =>
+            {
                 let mut taken = vec![DataType::Int64; 5];
                 taken.push(DataType::Float64);
+                Ok(taken)
+            }
+            (Made::Instant, [parts @ .., zone])
+                if parts.len() == 6 && parts.iter().all(is_number) =>
+            {
+                let zone = as_text(zone).ok_or_else(|| called_as(self, given))?;
+                let mut taken = vec![DataType::Int64; 5];
+                taken.extend([DataType::Float64, zone]);
                 Ok(taken)
             }
             _ => Err(called_as(self, given)),
@@ -325,6 +345,7 @@ impl Function for Made {
     fn gives(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
         Ok(match self {
             Made::Day => DataType::Date32,
+            Made::Instant => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Made::Of(TimeUnit::Nanosecond) => timestamp(TimeUnit::Nanosecond),
             Made::Of(TimeUnit::Millisecond) => timestamp(TimeUnit::Millisecond),
             _ => timestamp(TimeUnit::Microsecond),
@@ -332,12 +353,12 @@ impl Function for Made {
     }
 
     fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        if given.values.len() == 6 {
-            return of_parts(given);
+        if given.values.len() > 1 {
+            return Ok(cast_with_options(&of_parts(given)?, given.answer, &EXACTLY)?);
         }
         let (numbers, _) = given.cast(0, &DataType::Int64)?;
         let unit = match self {
-            Made::Timestamp => TimeUnit::Microsecond,
+            Made::Timestamp | Made::Instant => TimeUnit::Microsecond,
             Made::Of(unit) => *unit,
             Made::Day => {
                 let days = numbers.as_primitive::<Int64Type>();
@@ -346,6 +367,9 @@ impl Function for Made {
                 return Ok(Arc::new(days));
             }
         };
+        if *self == Made::Instant {
+            return Ok(cast_with_options(&numbers, given.answer, &EXACTLY)?);
+        }
         let times = cast_with_options(&numbers, &timestamp(unit), &EXACTLY)?;
         Ok(cast_with_options(&times, given.answer, &EXACTLY)?)
     }
@@ -358,6 +382,11 @@ fn of_parts(given: &Given<'_>) -> Result<ArrayRef> {
     }
     let (seconds, second_rows) = given.cast(5, &DataType::Float64)?;
     let seconds = seconds.as_primitive::<Float64Type>();
+    let zones = match given.values.len() {
+        7 => Some(given.texts(6)?),
+        _ => None,
+    };
+    let mut kept = Kept::new();
     let mut found = PrimitiveArray::<TimestampMicrosecondType>::builder(given.rows);
     'rows: for row in 0..given.rows {
         let mut values = [0_i64; 5];
@@ -373,9 +402,30 @@ fn of_parts(given: &Given<'_>) -> Result<ArrayRef> {
             found.append_null();
             continue;
         }
-        found.append_value(of_numbers(values, seconds.value(second_rows.at(row)))?);
+        let mut micros = of_numbers(values, seconds.value(second_rows.at(row)))?;
+        if let Some(zones) = &zones {
+            let Some(zone) = zones.at(row) else {
+                found.append_null();
+                continue;
+            };
+            if let Some(zone) = kept.of(zone, zone_named)? {
+                let shown = micros.div_euclid(1_000_000);
+                micros -= zone.ahead_when_shown(shown, false)? * 1_000_000;
+            }
+        }
+        found.append_value(micros);
     }
     Ok(Arc::new(found.finish()))
+}
+
+/// The zone of a name; none of UTC.
+fn zone_named(name: &str) -> Result<Option<Zone>> {
+    Zone::of(&Arc::from(name)).map_err(|_| {
+        usage(
+            format!("there is no zone `{name}`"),
+            "zones are named as in `Europe/Berlin`, `UTC` and `+02:00`",
+        )
+    })
 }
 
 /// The microseconds since 1970 of year, month, day, hour, minute and second.
@@ -430,8 +480,8 @@ impl Function for FromUnixtime {
         Told {
             section: DOC_SECTION_DATETIME,
             calls: "from_unixtime(seconds)\nfrom_unixtime(seconds, zone)\nfrom_unixtime(seconds, pattern)",
-            what: "The TIMESTAMP so many seconds after 1970, as the clocks of a zone show it, or as text by Java's \
-                   patterns or MySQL's codes: `from_unixtime(1795161900)` is `2026-11-20T08:05:00`, and \
+            what: "The TIMESTAMP WITH TIME ZONE so many seconds after 1970, in UTC or in a given zone, or its text by \
+                   Java's patterns or MySQL's codes: `from_unixtime(1795161900)` is `2026-11-20T08:05:00Z`, and \
                    `from_unixtime(1795161900, 'dd.MM.yyyy HH:mm')` is `20.11.2026 08:05`.",
         }
     }
@@ -450,7 +500,7 @@ impl Function for FromUnixtime {
 
     fn gives(&self, taken: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
         if taken.len() == 1 {
-            return Ok(timestamp(TimeUnit::Second));
+            return Ok(DataType::Timestamp(TimeUnit::Second, Some("UTC".into())));
         }
         let second = constants.get(1).copied().flatten();
         match second.and_then(|second| second.try_as_str().flatten()) {

@@ -253,6 +253,19 @@ impl Format {
         })
     }
 
+    /// Returns whether a text of this format is an instant: it has an offset, a zone or seconds since 1970.
+    pub(super) fn has_instants(&self) -> bool {
+        self.pieces.iter().any(|piece| {
+            matches!(
+                piece,
+                Piece::Ahead(_)
+                    | Piece::Abbreviation(_)
+                    | Piece::ZoneName
+                    | Piece::Number(Field::Epoch, _)
+            )
+        })
+    }
+
     /// Writes a time.
     ///
     /// # Errors
@@ -351,7 +364,7 @@ impl Clock {
         let Shown { days, nanos, ahead } = self.shown;
         let seconds = nanos / SECOND_NANOS;
         let hour = seconds / 3_600;
-        let ending = |year: i64, digits: u32| year.rem_euclid(10_i64.pow(digits.min(9)));
+        let ending = |year: i64, digits: u32| year.abs() % 10_i64.pow(digits.min(9));
         match field {
             Field::Year | Field::YearWithComma => self.date.year,
             Field::YearEnd(digits) => ending(self.date.year, digits),

@@ -5,8 +5,9 @@
 //!   a format have that is written as C, PostgreSQL or Java have them?
 //! - `written`, `read`: times as text, and text as times.
 //! - `differences`: how far are two times apart? `days`: which day is it then? `buckets`: in which bucket is a
-//!   time? `epochs`: which number is it?
+//!   time? `bins`: round bounds of ranges. `epochs`: which number is it? `parts`: fields of times and intervals.
 
+mod bins;
 mod buckets;
 mod calendar;
 mod clocks;
@@ -16,18 +17,30 @@ mod differences;
 mod epochs;
 mod formats;
 mod letters;
+mod parts;
 mod patterns;
 mod read;
 #[cfg(test)]
 mod tests;
 mod written;
 
-use arrow::datatypes::TimeUnit;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_expr::ScalarUDF;
 
-pub(crate) use read::with_patterns;
+pub(crate) use bins::round_time_bins;
+pub(crate) use read::{reads_instants, with_patterns};
 
 use crate::callable::Function;
+
+/// Returns `date_field`.
+pub(crate) fn date_field() -> ScalarUDF {
+    parts::DateParts::Field.registered()
+}
+
+/// Returns whether values of a type are days or instants.
+pub(crate) fn has_days(of: &DataType) -> bool {
+    matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
+}
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
@@ -61,9 +74,11 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         Epoch::Days.registered(),
         Made::Timestamp.registered(),
         Made::Day.registered(),
+        Made::Instant.registered(),
         epochs::FromUnixtime.registered(),
         epochs::Julian.registered(),
     ];
+    all.extend(parts::DateParts::ALL.map(Function::registered));
     for unit in UNITS {
         if unit != TimeUnit::Second {
             all.push(Epoch::Whole(unit).registered());

@@ -3,8 +3,9 @@
 //!
 //! A text has to be of the format from its beginning to its end, but for blanks around it; a blank in the
 //! format stands for any number of them. Parts that the format does not have are those of 1970-01-01 00:00:00.
-//! A time with an offset or a zone becomes UTC: the answer is a TIMESTAMP, whatever the format, since a format
-//! may become a constant only after types are settled.
+//! A time with an offset or a zone becomes UTC. The functions return a TIMESTAMP, whatever the format, since a format
+//! may become a constant only after types are settled. Where the statement has the format written out and
+//! [`reads_instants`] holds, the planner casts the call to TIMESTAMP WITH TIME ZONE.
 
 use std::sync::Arc;
 
@@ -186,9 +187,9 @@ impl Function for Strptime {
             Strptime::Sure => Told {
                 section: DOC_SECTION_DATETIME,
                 calls: "strptime(text, format)\nstrptime(text, [format1, format2, …])",
-                what: "The TIMESTAMP that a text is by C's and Python's codes, in UTC where it has an offset \
-                       (`%z`) or a zone (`%Z`); of several formats the first that fits: \
-                       `strptime('20/Nov/2026:08:05:00 +0100', '%d/%b/%Y:%H:%M:%S %z')` is `2026-11-20T07:05:00`.",
+                what: "The TIMESTAMP that a text is by C's and Python's codes, of several formats the first that fits, or \
+                       the TIMESTAMP WITH TIME ZONE in UTC where a format that is written out has an offset (`%z`) or a \
+                       zone (`%Z`): `strptime('20/Nov/2026 08:05', '%d/%b/%Y %H:%M')` is `2026-11-20T08:05:00`.",
             },
         }
     }
@@ -276,6 +277,20 @@ pub(super) fn instants(
         first_read(text, named, hint).map(Some)
     });
     rows.collect()
+}
+
+/// Returns whether `function` reads instants by `format`.
+pub(crate) fn reads_instants(function: &str, format: &str) -> bool {
+    let readers = [Strptime::Sure, Strptime::Tried, Strptime::OfJava];
+    let own = readers.iter().find(|reader| reader.names().contains(&function));
+    let language = match own {
+        Some(reader) => reader.language(),
+        None if function == "to_timestamp" || function.starts_with("to_timestamp_") => {
+            Language::Postgres
+        }
+        None => return false,
+    };
+    language.parsed(format).is_ok_and(|format| format.has_instants())
 }
 
 /// A function of text by formats of chrono's, `to_timestamp` or `to_date`, that takes a pattern of PostgreSQL's

@@ -323,7 +323,7 @@ fn found_by_walking(rows: &[&Row]) -> Vec<String> {
     let mut ordered: Vec<&Row> = rows.to_vec();
     ordered.sort_by_key(|row| (row.1.is_none(), row.1));
     let mut downwards: Vec<&Row> = rows.to_vec();
-    downwards.sort_by_key(|row| std::cmp::Reverse((row.1.is_none(), row.1)));
+    downwards.sort_by_key(|row| (row.1.is_none(), std::cmp::Reverse(row.1)));
     let list = |values: Vec<Option<String>>| match values.is_empty() {
         true => "∅".to_owned(),
         false => format!("[{}]", values.into_iter().map(shown).collect::<Vec<_>>().join(", ")),

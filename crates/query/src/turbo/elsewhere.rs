@@ -165,6 +165,7 @@ impl Run<'_> {
             }
             let mut patience = TICK;
             let mut may_look = self.looks_take * LOOKS_SHARE <= LOOKS_FREE + self.began.elapsed();
+            let mut look_ends_at = None;
             if let Some(ends_at) = until.ends_at {
                 let left = ends_at.saturating_duration_since(Instant::now());
                 let reserve = self.reserve(ends_at).min(left.max(RESERVE));
@@ -172,7 +173,8 @@ impl Run<'_> {
                     None => return Ok(Why::Deadline),
                     Some(left) => {
                         patience = patience.min(left);
-                        may_look &= left > 3 * self.look_takes;
+                        may_look &= left > 3 * self.look_takes.max(self.held().tables_take());
+                        look_ends_at = Some(Instant::now() + left);
                     }
                 }
             }
@@ -183,7 +185,7 @@ impl Run<'_> {
             if may_look && look.is_due(self.reading.tally.landed() as u64) {
                 let began = Instant::now();
                 if let Some(snapshot) = self.snapshot(until.confidence)? {
-                    let found = look.look(snapshot)?;
+                    let found = look.look(Snapshot { ends_at: look_ends_at, ..snapshot })?;
                     self.look_takes = began.elapsed();
                     self.looks_take += self.look_takes;
                     if let Some(confidence) = found {
@@ -221,10 +223,12 @@ impl Run<'_> {
     }
 
     fn reserve(&self, ends_at: Instant) -> Duration {
-        let groups = self.gathered.group_count();
-        let held = Held { groups, tables: 1 };
         let all = ends_at.saturating_duration_since(self.began);
-        self.work.reserve(held, self.merger.load(), all)
+        self.work.reserve(self.held(), self.merger.load(), all)
+    }
+
+    fn held(&self) -> Held {
+        Held { groups: self.gathered.group_count(), tables: 1 }
     }
 
     /// The table as it is; none where some of it has left memory.
@@ -236,7 +240,7 @@ impl Run<'_> {
         let sample = (!drawing.in_order).then(|| tally.sample(scan, drawing, confidence));
         let share = (tally.bytes as f64 / drawing.total.max(1) as f64).min(1.0);
         let answer = self.gathered.answer(&self.work.spec)?;
-        Ok(Some(Snapshot { answer, sample, share }))
+        Ok(Some(Snapshot { answer, sample, share, ends_at: None }))
     }
 
     fn finish(mut self, why: Why, until: &Until) -> Result<Taken> {

@@ -41,7 +41,7 @@ pub(crate) struct Intervals {
     pub row_counts: RowCounts,
     pub few_read: FewRead,
     pub threads: usize,
-    /// When the answer is to be there: rows behind that have none.
+    /// When they are to be there: rows behind that have none.
     pub ends_at: Option<Instant>,
 }
 

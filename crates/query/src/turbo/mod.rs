@@ -240,6 +240,12 @@ impl Turbo {
         self.deadline.map(|deadline| began + deadline)
     }
 
+    /// When no more intervals are worked out: the answer is written behind them.
+    pub(crate) fn intervals_end_at(&self) -> Option<Instant> {
+        let ends_at = self.ends_at()?;
+        Some(ends_at.checked_sub(runner::RESERVE).unwrap_or(ends_at))
+    }
+
     /// The same, with the moment at which the time begins.
     #[must_use]
     pub fn begun(self) -> Self {

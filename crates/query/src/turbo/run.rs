@@ -132,7 +132,9 @@ impl Plan {
             }
         };
         let Taken { merged, read, .. } = taken;
-        if read.wrong_starts > 0 && !is_careful && !read.is_whole() && read.sample.is_some() {
+        // A deadline leaves no time to read all of it once more, whatever that takes.
+        let is_to_be_estimated = !read.is_whole() || until.ends_at.is_some();
+        if read.wrong_starts > 0 && !is_careful && is_to_be_estimated && read.sample.is_some() {
             // Some rows are none: records begin elsewhere than they seem to.
             drop(merged);
             let watch = looking.watch.take();
@@ -360,15 +362,28 @@ impl Look for Looking<'_, '_> {
                 Some(bounds) => bounds.schema()?,
                 None => Arc::clone(self.plan.schema()),
             };
-            let Snapshot { answer, sample, share } = snapshot;
+            let Snapshot { answer, sample, share, ends_at } = snapshot;
             let coverage = self.coverage(sample.clone(), share);
-            let batches = self.rows(&answer, sample, &schema)?;
-            if let Some(watch) = &mut self.watch {
+            let batches = interim(self.rows(&answer, sample, &schema, ends_at))?;
+            if let (Some(watch), Some(batches)) = (&mut self.watch, batches) {
                 (watch.show)(Glimpse { schema, batches, share, coverage });
             }
             self.glimpse_at = Instant::now() + GLIMPSE_EACH.max(began.elapsed() * GLIMPSE_SHARE);
         }
         Ok(enough)
+    }
+}
+
+/// Returns an interim answer, or `None` where it cannot be computed: an early estimate may be too large for its type, or
+/// meet a cast or division, where the answer over all of the input does not. Only the last answer's errors end a run.
+///
+/// # Errors
+/// [`Error::Interrupted`] and [`Error::Internal`], which are no property of the estimate.
+fn interim<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error @ (Error::Interrupted | Error::Internal(_))) => Err(error),
+        Err(_) => Ok(None),
     }
 }
 
@@ -391,7 +406,10 @@ impl Looking<'_, '_> {
         self.look += 1;
         let sample = sample.with_confidence(confidence);
         let mut shown: Vec<ShownBounds> = Vec::new();
-        for batch in self.rows(&snapshot.answer, Some(sample), self.plan.schema())? {
+        let Snapshot { answer, ends_at, .. } = snapshot;
+        let rows = self.rows(answer, Some(sample), self.plan.schema(), *ends_at);
+        let Some(batches) = interim(rows)? else { return Ok(None) };
+        for batch in batches {
             note_bounds(&mut shown, &batch);
         }
         // Columns that are bounds by themselves never have an interval, so they do not count. An estimate that has no
@@ -420,17 +438,19 @@ impl Looking<'_, '_> {
         account.coverage(false)
     }
 
-    /// The rows that the result would have.
+    /// The rows that the result would have. Those behind which it is later than `ends_at` have no intervals, and are not
+    /// precise.
     fn rows(
         &self,
         answer: &RecordBatch,
         sample: Option<Sample>,
         schema: &SchemaRef,
+        ends_at: Option<Instant>,
     ) -> Result<Vec<RecordBatch>> {
         // Unread rows have no limit here: what is left is not known before the end.
         let counts = row_counts(self.scan, self.parts, None)?;
         let part = Answering { sample, row_counts: counts, ..self.part.clone() };
-        let intervals = part.intervals(self.plan.settings.threads, None);
+        let intervals = part.intervals(self.plan.settings.threads, ends_at);
         let answers = Box::new(std::iter::once(part.answer(answer)));
         let carried = self.plan.bounds.as_ref().map_or(Vec::new(), |bounds| bounds.carried());
         let cancel = &self.plan.settings.cancel;

@@ -87,19 +87,27 @@ pub(super) struct Held {
     pub tables: usize,
 }
 
+impl Held {
+    /// Time that grouping them takes.
+    pub(super) fn tables_take(&self) -> Duration {
+        let groups = self.groups.saturating_mul(self.tables) as u64;
+        Duration::from_nanos(RESERVE_PER_GROUP_NS.saturating_mul(groups))
+    }
+}
+
 impl Work {
     /// What it takes from the last row to the answer of such tables, in a run that has so much time.
     pub(super) fn reserve(&self, held: Held, load: Load, all: Duration) -> Duration {
         let intervals = self.rows_max.min(held.groups) * self.interval_count;
         let intervals = intervals.div_ceil(self.threads.max(1)) as u64;
         let tables = [
-            RESERVE_PER_GROUP_NS.saturating_mul((held.groups * held.tables) as u64),
             RESERVE_PER_MERGED_GROUP_NS.saturating_mul(load.groups as u64),
             RESERVE_PER_ROW_NS.saturating_mul(load.rows as u64),
             RESERVE_PER_BYTE_NS.saturating_mul(load.bytes as u64),
             RESERVE_PER_SPILLED_BYTE_NS.saturating_mul(self.progress.spilled_bytes()),
         ];
         let tables = Duration::from_nanos(tables.into_iter().fold(0, u64::saturating_add));
+        let tables = tables.saturating_add(held.tables_take());
         let intervals = RESERVE_PER_INTERVAL_NS.saturating_mul(intervals);
         // Rather a longer look at the input than intervals of all of very many groups: the first rows have theirs.
         let reserve = tables + Duration::from_nanos(intervals).min(all / INTERVALS_SHARE);
@@ -193,6 +201,8 @@ pub(crate) struct Snapshot {
     pub sample: Option<Sample>,
     /// The share of the bytes that was read.
     pub share: f64,
+    /// When a look at it is to be over.
+    pub ends_at: Option<Instant>,
 }
 
 /// Whoever looks at the tables while they are filled.
@@ -278,6 +288,15 @@ pub(super) const LOOKS_FREE: Duration = Duration::from_secs(1);
 /// Where rows of a split wait, at most so many bytes.
 const HELD_BYTES_MIN: usize = 8 << 20;
 
+/// Assumed time to take in a KiB of rows that wait, until some were.
+const LANDING_NS_PER_KIB: u64 = 1_000;
+
+/// Minimum bytes of rows for a measurement.
+const LANDING_BYTES_MIN: usize = 1 << 20;
+
+/// Rows that take no longer than this are grouped even when the time is over.
+const LANDING_FREE: Duration = Duration::from_millis(10);
+
 /// What a thread has at hand is spilled where it takes more: less makes no room worth mentioning.
 const SPILLED_BYTES_MIN: usize = 64 << 10;
 
@@ -300,7 +319,11 @@ struct Runner {
     bytes: AtomicUsize,
     /// How many tables the threads have.
     tables: AtomicUsize,
+    /// Time that taking in a KiB of rows that waited took lately.
+    landing_ns_per_kib: AtomicU64,
     began: Instant,
+    /// When the answer is to be there.
+    ends_at: Option<Instant>,
 }
 
 struct State {
@@ -475,7 +498,9 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
         groups: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
         tables: AtomicUsize::new(0),
+        landing_ns_per_kib: AtomicU64::new(LANDING_NS_PER_KIB),
         began,
+        ends_at: until.ends_at,
         work,
     });
     for _ in 0..threads {
@@ -660,8 +685,16 @@ impl Runner {
         let Some(row_count) = read? else { return Ok(()) };
         // For as long as it takes; it has not stalled.
         hand.reading.waits_for_others();
-        let Some(_turn) = self.landing_turn() else { return Ok(()) };
+        let Some(turn) = self.landing_turn() else { return Ok(()) };
+        if self.lands_late(hand) {
+            // The answer would wait for them: the split is one of those that were being read when it was over.
+            drop(turn);
+            own.turn.rest();
+            self.wait_until_over();
+            return Ok(());
+        }
         let landed = self.land(index, outcome, row_count, worker, hand);
+        drop(turn);
         self.note_failure(landed);
         self.work.progress.tables().add_cpu(&mut own.clock);
         Ok(())
@@ -715,7 +748,7 @@ impl Runner {
             row_count += batch.num_rows() as u64;
             match self.drawing.in_order {
                 true => self.count_rows(index, &batch, worker, hand)?,
-                false => self.keep(batch, hand)?,
+                false => self.keep(batch, hand),
             }
             self.note_failure(work.account.make_room());
             // For as long as it takes; it has not stalled.
@@ -758,13 +791,16 @@ impl Runner {
     }
 
     /// Keeps rows of a split until all of it was read.
-    fn keep(&self, batch: RecordBatch, hand: &Hand) -> Result<()> {
+    fn keep(&self, batch: RecordBatch, hand: &Hand) {
         let mut held = hand.held.lock();
-        let Some(Filled { waiting, .. }) = held.as_mut() else { return Ok(()) };
+        let Some(Filled { waiting, .. }) = held.as_mut() else { return };
         waiting.add(batch);
-        match waiting.own.is_some() || waiting.bytes() > self.held_bytes_max {
-            true => waiting.group(&hand.spilling),
-            false => Ok(()),
+        // Where the order matters a split has chunks of its own in any case, and is large. Grouped in the end, all at once,
+        // its rows would keep whoever waits for the table from an answer.
+        let has_own = waiting.own.is_some() || !self.work.spec.is_order_free();
+        if has_own || waiting.bytes() > self.held_bytes_max {
+            let grouped = waiting.group(&hand.spilling);
+            self.note_failure(grouped);
         }
     }
 
@@ -791,6 +827,30 @@ impl Runner {
         Some(LandingTurn { runner: self })
     }
 
+    /// Returns whether the rows that wait in a hand could not be taken in before the answer is to be there.
+    fn lands_late(&self, hand: &Hand) -> bool {
+        let Some(ends_at) = self.ends_at else { return false };
+        let kib = hand.held.lock().as_ref().map_or(0, |held| held.waiting.charge.bytes() / 1_024);
+        let takes = self.landing_ns_per_kib.load(Ordering::Relaxed).saturating_mul(kib as u64);
+        let takes = Duration::from_nanos(takes);
+        takes > LANDING_FREE && takes > ends_at.saturating_duration_since(Instant::now())
+    }
+
+    fn note_landing(&self, bytes: usize, took: Duration) {
+        if bytes >= LANDING_BYTES_MIN {
+            let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            let kib = (bytes / 1_024) as u64;
+            self.landing_ns_per_kib.store(took.div_ceil(kib), Ordering::Relaxed);
+        }
+    }
+
+    fn wait_until_over(&self) {
+        let mut state = self.state.lock();
+        while !self.is_stopped() {
+            self.changed.wait_for(&mut state, TICK);
+        }
+    }
+
     /// Has a split count.
     fn land(
         &self,
@@ -805,6 +865,7 @@ impl Runner {
         let Some(held) = held.as_mut() else { return Ok(()) };
         let waiting = std::mem::replace(&mut held.waiting, Waiting::new(&self.work.account));
         let Waiting { batches, mut charge, own } = waiting;
+        let (began, waited_bytes) = (Instant::now(), charge.bytes());
         if let Some((mut tables, chunks)) = own {
             held.chunks.extend(chunks);
             held.chunks.extend(tables.rest(merger)?);
@@ -822,6 +883,7 @@ impl Runner {
         } else {
             held.chunks.extend(held.tables.rest(merger)?);
         }
+        self.note_landing(waited_bytes, began.elapsed());
         self.note_groups(&held.tables);
         held.so_far = SoFar::default();
         self.work.progress.map().add_rows(row_count);
@@ -871,6 +933,7 @@ impl Runner {
             let mut may_look = looks_take * LOOKS_SHARE <= LOOKS_FREE + self.began.elapsed()
                 && !self.work.watched.as_ref().is_some_and(|switch| self.is_too_large(switch));
             let mut patience = TICK;
+            let mut look_ends_at = None;
             if let Some(ends_at) = until.ends_at {
                 let left = ends_at.saturating_duration_since(Instant::now());
                 let reserve = self.reserve(ends_at).min(left.max(RESERVE));
@@ -878,7 +941,9 @@ impl Runner {
                     None => return Ok(Why::Deadline),
                     Some(left) => {
                         patience = patience.min(left);
-                        may_look &= left > 3 * look_takes;
+                        // Nobody knows what the first look takes, but that it goes through all groups.
+                        may_look &= left > 3 * look_takes.max(self.held().tables_take());
+                        look_ends_at = Some(Instant::now() + left);
                     }
                 }
             }
@@ -897,7 +962,7 @@ impl Runner {
             drop(state);
             let began = Instant::now();
             if is_due && let Some(snapshot) = self.snapshot(until.confidence)? {
-                let found = look.look(snapshot)?;
+                let found = look.look(Snapshot { ends_at: look_ends_at, ..snapshot })?;
                 look_takes = began.elapsed();
                 looks_take += look_takes;
                 if let Some(confidence) = found {
@@ -918,11 +983,14 @@ impl Runner {
 
     /// What it takes from the last row to the answer.
     fn reserve(&self, ends_at: Instant) -> Duration {
+        let all = ends_at.saturating_duration_since(self.began);
+        self.work.reserve(self.held(), self.merger.load(), all)
+    }
+
+    fn held(&self) -> Held {
         let (groups, tables) =
             (self.groups.load(Ordering::Relaxed), self.tables.load(Ordering::Relaxed));
-        let held = Held { groups, tables };
-        let all = ends_at.saturating_duration_since(self.began);
-        self.work.reserve(held, self.merger.load(), all)
+        Held { groups, tables }
     }
 
     /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.
@@ -956,7 +1024,8 @@ impl Runner {
         // The answer takes a copy in its form on disk, and another table.
         let _copies = self.work.account.charge(2 * gathered.bytes());
         self.work.account.make_room()?;
-        Ok(Some(Snapshot { answer: gathered.answer(&self.work.spec)?, sample, share }))
+        let answer = gathered.answer(&self.work.spec)?;
+        Ok(Some(Snapshot { answer, sample, share, ends_at: None }))
     }
 
     /// Whether all that is left to read has given nothing for so long. A split that is open and not being read is about to

@@ -301,7 +301,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "sql/src/instants.rs",
             "sql/src/cast_times.rs",
         ],
-        parts: &["planner TimesOfDay", "rule CommonTypes"],
+        parts: &["planner TimeOperands", "rule CommonTypes"],
         evidence: Evidence::Answers(&[
             answers(
                 "SELECT CAST('9999-12-31' AS DATE) > TIMESTAMP '2020-01-01'",
@@ -372,6 +372,19 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "SELECT v, CAST(v AS TEXT) FROM '$/keys.csv'",
             "error: require unique expression names",
             "1 1, 2 2",
+        )]),
+    },
+    Correction {
+        name: "empty-field-names",
+        fault: "A struct field whose name is empty cannot be accessed.",
+        issue: None,
+        files: &["sql/src/empty_names.rs"],
+        parts: &["planner EmptyNames"],
+        evidence: Evidence::Answers(&[answers(
+            // SQL makes no struct with such a field; a JSON file does.
+            "SELECT named_struct('a', 7)['']",
+            "error: Field name must be a non-empty string",
+            "error: unknown field ``",
         )]),
     },
     Correction {
@@ -563,6 +576,38 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         ]),
     },
     Correction {
+        name: "instants",
+        fault: "`now()` and `to_timestamp` of a number have no zone, so that `AT TIME ZONE` takes them for local time, and \
+            `to_timestamp` clamps a number beyond the range of timestamps.",
+        issue: None,
+        files: &["sql/src/utc_timestamps.rs"],
+        parts: &[
+            "function now",
+            "function to_timestamp",
+            "function to_timestamp_micros",
+            "function to_timestamp_millis",
+            "function to_timestamp_nanos",
+            "function to_timestamp_seconds",
+        ],
+        evidence: Evidence::Answers(&[
+            answers(
+                "SELECT to_timestamp(1767225600) AT TIME ZONE 'Europe/Berlin'",
+                "2026-01-01T00:00:00+01:00",
+                "2026-01-01T01:00:00+01:00",
+            ),
+            answers(
+                "SELECT now() - now() AT TIME ZONE 'Asia/Tokyo' = INTERVAL '0 hours'",
+                "false",
+                "true",
+            ),
+            answers(
+                "SELECT to_timestamp(1e300)",
+                "2262-04-11T23:47:16.854775807",
+                "error: are no time of the years 1677 to 2262",
+            ),
+        ]),
+    },
+    Correction {
         name: "integer-beside-float",
         fault: "A BIGINT beside a FLOAT keeps 24 bits, in comparisons, CASE and UNION.",
         issue: None,
@@ -722,7 +767,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "list-sums",
         fault: "`array_sum` and `array_avg` calculate in DOUBLE.",
         issue: None,
-        files: &["functions/src/numbers/lists.rs"],
+        files: &["functions/src/nested/sums.rs"],
         parts: &["function array_avg", "function array_sum"],
         evidence: Evidence::Answers(&[answers(
             "SELECT array_sum([9007199254740993, 1])",
@@ -1082,16 +1127,10 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
     },
     Correction {
         name: "time-functions",
-        fault: "`date_trunc` converts to nanoseconds, `date_bin` and `date_part` are null beyond their range, and \
-            `to_timestamp` clamps a number beyond the range of timestamps.",
+        fault: "`date_trunc` converts to nanoseconds, and `date_bin` and `date_part` are null beyond their range.",
         issue: None,
         files: &["sql/src/times.rs"],
-        parts: &[
-            "function date_bin",
-            "function date_part",
-            "function date_trunc",
-            "function to_timestamp",
-        ],
+        parts: &["function date_bin", "function date_part", "function date_trunc"],
         evidence: Evidence::Answers(&[
             answers(
                 "SELECT date_trunc('day', CAST('1500-01-01 10:00:00' AS TIMESTAMP(6)))",
@@ -1102,11 +1141,6 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
                 "SELECT date_part('year', CAST(9000000000000 AS TIMESTAMP(0)))",
                 "∅",
                 "error: `date_part` knows the years",
-            ),
-            answers(
-                "SELECT to_timestamp(1e300)",
-                "2262-04-11T23:47:16.854775807",
-                "error: are no time of the years 1677 to 2262",
             ),
         ]),
     },
@@ -1205,10 +1239,6 @@ pub(crate) const ADDITIONS: &[(&str, &str)] = &[
     ("function regexp_match", "computed once for each text of a batch"),
     ("function to_char", "patterns of PostgreSQL, and of numbers"),
     ("function to_date", "patterns of PostgreSQL"),
-    ("function to_timestamp_micros", "patterns of PostgreSQL"),
-    ("function to_timestamp_millis", "patterns of PostgreSQL"),
-    ("function to_timestamp_nanos", "patterns of PostgreSQL"),
-    ("function to_timestamp_seconds", "patterns of PostgreSQL"),
     ("planner Multiples", "a number times an interval"),
     ("planner Quotients", "`/` of two integers is a DOUBLE"),
     ("rule AsOfJoins", "ASOF joins"),
@@ -1221,6 +1251,10 @@ pub(crate) const ADDITIONS: &[(&str, &str)] = &[
     ("rule KnownToJoins", "estimates of sources for joins"),
     ("rule SetsOfColumns", "grouping sets keep their names when types are settled"),
     ("rule SingleDistinctToGroupBy, left out", "DistinctCounts calls it"),
+    (
+        "setting datafusion.sql_parser.default_null_ordering",
+        "nulls last in both directions, as DuckDB and ClickHouse have it",
+    ),
     ("setting datafusion.execution.batch_size", "smaller batches for a small budget"),
     ("setting datafusion.execution.sort_in_place_threshold_bytes", "a share of the budget"),
     ("setting datafusion.execution.sort_spill_reservation_bytes", "a share of the budget"),

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +45,15 @@ pub(super) enum At {
     Local(PathBuf),
 }
 
+/// Treatment of a symbolic link that a walk or a pattern meets. A link that is named by itself is always followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// The link is followed.
+    Followed,
+    /// A file by itself, which holds a path.
+    Counted,
+}
+
 /// A file or an object that a URL means.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
@@ -54,6 +64,8 @@ pub(super) struct Found {
     pub(super) size: u64,
     /// When it was last written, in nanoseconds since 1970; 0 if nobody said.
     pub(super) modified_ns: i128,
+    /// Device and inode of a file that has several names.
+    pub(super) shared: Option<(u64, u64)>,
     pub(super) at: At,
 }
 
@@ -64,16 +76,21 @@ impl Found {
             below: below.to_owned(),
             size: listed.size,
             modified_ns: listed.modified.timestamp_nanos_opt().map_or(0, i128::from),
+            shared: None,
             at: At::Key { bucket: Arc::clone(bucket), listed },
         }
     }
 
-    fn of_path(path: PathBuf, named: Named, below: String) -> Result<Found> {
-        // A link to nowhere is there by itself.
-        let metadata = std::fs::metadata(&path).or_else(|_| path.symlink_metadata());
+    fn of_path(path: PathBuf, named: Named, below: String, links: Links) -> Result<Found> {
+        let metadata = match links {
+            // A link to nowhere is there by itself.
+            Links::Followed => std::fs::metadata(&path).or_else(|_| path.symlink_metadata()),
+            Links::Counted => path.symlink_metadata(),
+        };
         let metadata = metadata.map_err(|error| Error::io("read", &path, error))?;
         let (size, modified_ns) = (metadata.len(), ns_of(&metadata));
-        Ok(Found { named, below, size, modified_ns, at: At::Local(path) })
+        let shared = (metadata.nlink() > 1).then(|| (metadata.dev(), metadata.ino()));
+        Ok(Found { named, below, size, modified_ns, shared, at: At::Local(path) })
     }
 
     /// Its URL or path as it is told of: what a terminal would obey is made visible.
@@ -117,11 +134,17 @@ pub(super) type Each<'a> = &'a mut dyn FnMut(Found) -> Result<()>;
 #[derive(Debug)]
 pub(super) struct Stores {
     settings: Settings,
+    links: Links,
 }
 
 impl Stores {
     pub(super) fn new(settings: &Settings) -> Stores {
-        Stores { settings: settings.clone() }
+        Stores { settings: settings.clone(), links: Links::Followed }
+    }
+
+    /// The same, for which symbolic links are such.
+    pub(super) fn with_links(self, links: Links) -> Stores {
+        Stores { links, ..self }
     }
 
     pub(super) fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
@@ -136,7 +159,7 @@ impl Stores {
     /// those of `each`.
     pub(super) fn find(&self, url: &str, each: Each<'_>) -> Result<()> {
         match Location::parse(url)? {
-            None => find_local(url, &self.settings, each),
+            None => find_local(url, self.links, &self.settings, each),
             Some(Location::S3 { bucket, key }) => {
                 let bucket = self.bucket(&bucket)?;
                 find_keys(&bucket, &key, &self.settings, each)
@@ -174,6 +197,7 @@ impl Stores {
                     below: below.to_owned(),
                     size: object.size(),
                     modified_ns: object.modified_ns(),
+                    shared: None,
                     at: At::Web(object),
                 })?;
             }
@@ -405,12 +429,12 @@ pub(super) fn local_pattern(url: &str) -> Result<String> {
     Ok(from_home(local_path(url)?))
 }
 
-fn find_local(url: &str, settings: &Settings, each: Each<'_>) -> Result<()> {
+fn find_local(url: &str, links: Links, settings: &Settings, each: Each<'_>) -> Result<()> {
     let cancel = &settings.cancel;
     let pattern = local_pattern(url)?;
     // A file whose name holds pattern characters is still a file.
     if Path::new(&pattern).symlink_metadata().is_ok() {
-        return expand_local(Path::new(&pattern), None, cancel, each);
+        return expand_local(Path::new(&pattern), None, links, cancel, each);
     }
     if !settings.may_be_several(&pattern) {
         return Err(Error::NotFound { path: url.into(), hint: nearest_name(&pattern) });
@@ -433,7 +457,7 @@ fn find_local(url: &str, settings: &Settings, each: Each<'_>) -> Result<()> {
                 ));
             }
         } else {
-            expand_local(Path::new(&alternative), Some(&root), cancel, &mut |found| {
+            expand_local(Path::new(&alternative), Some(&root), links, cancel, &mut |found| {
                 if let At::Local(path) = found.at {
                     paths.push(path);
                 }
@@ -451,7 +475,7 @@ fn find_local(url: &str, settings: &Settings, each: Each<'_>) -> Result<()> {
         check(cancel)?;
         let text = path.to_string_lossy();
         let below = text.strip_prefix(&root).unwrap_or(last_part(&text)).to_owned();
-        each(Found::of_path(path, Named::Pattern, below)?)?;
+        each(Found::of_path(path, Named::Pattern, below, links)?)?;
     }
     Ok(())
 }
@@ -479,7 +503,13 @@ pub(super) fn nearest_name(path: &str) -> Option<String> {
 }
 
 /// A file, or all that is below a folder.
-fn expand_local(path: &Path, root: Option<&str>, cancel: &Cancel, each: Each<'_>) -> Result<()> {
+fn expand_local(
+    path: &Path,
+    root: Option<&str>,
+    links: Links,
+    cancel: &Cancel,
+    each: Each<'_>,
+) -> Result<()> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -495,35 +525,35 @@ fn expand_local(path: &Path, root: Option<&str>, cancel: &Cancel, each: Each<'_>
     let named = if root.is_some() { Named::Pattern } else { Named::One };
     if metadata.is_dir() {
         let named = if root.is_some() { Named::Pattern } else { Named::Folder };
-        return walk(path, "", &mut HashSet::new(), cancel, &mut |path, below| {
-            each(Found::of_path(path, named, below)?)
+        return walk(path, "", links, &mut HashSet::new(), cancel, &mut |path, below| {
+            each(Found::of_path(path, named, below, links)?)
         });
     }
     let below = last_part(&path.to_string_lossy()).to_owned();
-    each(Found::of_path(path.to_owned(), named, below)?)
+    each(Found::of_path(path.to_owned(), named, below, Links::Followed)?)
 }
 
-/// Walks over all files below a folder, hidden ones too; links are followed, once.
+/// Walks over all files below a folder, hidden ones too. A link that leads back up is not followed.
 fn walk(
     folder: &Path,
     below: &str,
+    links: Links,
     above: &mut HashSet<(u64, u64)>,
     cancel: &Cancel,
     each: &mut dyn FnMut(PathBuf, String) -> Result<()>,
 ) -> Result<()> {
-    use std::os::unix::fs::MetadataExt;
     let failed = |error| Error::io("read", folder, error);
     let metadata = std::fs::metadata(folder).map_err(failed)?;
     let identity = (metadata.dev(), metadata.ino());
     if !above.insert(identity) {
         return Ok(()); // A link back up.
     }
-    for (name, is_folder) in names_in(folder)? {
+    for (name, is_folder) in names_with(folder, links)? {
         check(cancel)?;
         let path = folder.join(&name);
         let below = format!("{below}{}", name.to_string_lossy());
         if is_folder {
-            walk(&path, &format!("{below}/"), above, cancel, each)?;
+            walk(&path, &format!("{below}/"), links, above, cancel, each)?;
         } else {
             each(path, below)?;
         }
@@ -532,15 +562,20 @@ fn walk(
     Ok(())
 }
 
-/// The names in a folder and whether each is one itself, in the order that keys would have.
+/// The names in a folder and whether each is one itself, in the order that keys would have. What a link leads to is
+/// what it is.
 pub(super) fn names_in(folder: &Path) -> Result<Vec<(std::ffi::OsString, bool)>> {
+    names_with(folder, Links::Followed)
+}
+
+fn names_with(folder: &Path, links: Links) -> Result<Vec<(std::ffi::OsString, bool)>> {
     let failed = |error| Error::io("read", folder, error);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let kind = entry.file_type().map_err(failed)?;
-        // What a link leads to is what it is.
-        let is_folder = kind.is_dir() || kind.is_symlink() && entry.path().is_dir();
+        let is_followed = kind.is_symlink() && links == Links::Followed;
+        let is_folder = kind.is_dir() || is_followed && entry.path().is_dir();
         names.push((entry.file_name(), is_folder));
     }
     let key = |(name, is_folder): &(std::ffi::OsString, bool)| {

@@ -1,7 +1,7 @@
 //! How objects become files.
 //!
 //! Each is written beside its name (`partial`) and gets it when all is there: the size is the object's, and
-//! so is the MD5 sum where the ETag is one. Of a large object the blocks arrive at once and are written in
+//! so is the MD5 sum where the server documents that the ETag is one. Of a large object the blocks arrive at once and are written in
 //! order, so that what is there is a beginning: a run that is stopped, or killed, is gone on with from the
 //! last block that is known to be right, if the object is still of the same version.
 
@@ -22,7 +22,7 @@ use super::many::{self, Copied, Done};
 use super::partial::{BLOCK_BYTES, PREFIX, Partial, sweep};
 use super::read::{Pieces, SMALL_BYTES};
 use super::{
-    Settings, Targets, check, digest, hex, may_pass, md5_in, named, ns_of, refused, regular,
+    Settings, Targets, Verify, check, digest, hex, may_pass, md5_in, named, ns_of, refused, regular,
 };
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -53,12 +53,14 @@ pub struct GetOptions {
     pub skip_existing: bool,
     /// How many files at once; at least 1.
     pub at_once: usize,
+    /// Selection of the ETags that are compared with the MD5 sum of the bytes that arrived.
+    pub verify: Verify,
 }
 
 impl Default for GetOptions {
     fn default() -> Self {
-        let at_once = AT_ONCE_DEFAULT;
-        GetOptions { output: None, overwrite: false, skip_existing: false, at_once }
+        let (at_once, verify) = (AT_ONCE_DEFAULT, Verify::default());
+        GetOptions { output: None, overwrite: false, skip_existing: false, at_once, verify }
     }
 }
 
@@ -71,8 +73,12 @@ impl Default for GetOptions {
 pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result<Copied> {
     for url in urls {
         if Location::parse(url)?.is_none() {
+            let message = match std::fs::exists(url) {
+                Ok(false) => format!("`{url}` is neither a URL nor a file on this machine"),
+                _ => format!("`{url}` is on this machine already"),
+            };
             return Err(refused(
-                format!("`{url}` is on this machine already"),
+                message,
                 "`tidemill get` fetches from s3:// and https://, `tidemill put` brings files to s3://, and \
                  cp copies files here",
             ));
@@ -200,7 +206,9 @@ impl Run<'_> {
         if !there.is_file() || there.len() != found.size {
             return Ok(false);
         }
+        let verify = self.options.verify;
         if let At::Key { bucket, listed } = &found.at
+            && verify != Verify::Never
             && found.size <= BLOCK_BYTES
             && let Some(expected) = listed.e_tag.as_deref().and_then(md5_in)
         {
@@ -228,9 +236,14 @@ impl Run<'_> {
     }
 
     fn write(&self, found: &Found, object: &Arc<Object>, target: &Path) -> Result<Done> {
-        // A web server may take anything for an ETag.
-        let tag = found.e_tag().filter(|_| matches!(found.at, At::Key { .. }));
-        let mut sum = tag.and_then(md5_in).map(|expected| (Sum::default(), expected));
+        let expected = match &found.at {
+            At::Key { bucket, listed } => {
+                self.options.verify.expected(bucket, listed.e_tag.as_deref())
+            }
+            // A web server may take anything for an ETag.
+            At::Web(_) | At::Local(_) => None,
+        };
+        let mut sum = expected.map(|expected| (Sum::default(), expected));
         // What is known of a version that nobody names is known of no other.
         let is_gone_on = object.size() > BLOCK_BYTES && !object.is_stream();
         let version = object
@@ -347,7 +360,11 @@ impl Run<'_> {
         }
         Err(corrupt(
             format!("the MD5 sum of what arrived is {arrived}, and its ETag {expected}"),
-            Some("run again; if it stays so, the object is damaged where it is".into()),
+            Some(
+                "run again; if it stays so, the object is damaged where it is, or its ETag is no MD5 sum: \
+                 --no-verify compares none"
+                    .into(),
+            ),
         ))
     }
 

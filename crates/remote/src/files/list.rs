@@ -12,8 +12,8 @@ use serde::Serialize;
 use tidemill_base::cancel::Cancel;
 
 use super::find::{
-    At, Found, Pages, Stores, folder_of, folder_prefix, head, is_marker, last_part, local_pattern,
-    names_in, nearest_name, not_there, stands_for_several,
+    At, Found, Links, Pages, Stores, folder_of, folder_prefix, head, is_marker, last_part,
+    local_pattern, names_in, nearest_name, not_there, stands_for_several,
 };
 use super::{Entry, Kind, Settings, Sum, check, ns_of, time, time_of_ns};
 use crate::Fetch;
@@ -527,7 +527,9 @@ impl Default for UsageOptions {
 /// Takes one sum after another.
 pub type EachUsage<'a> = &'a mut dyn FnMut(Usage) -> io::Result<()>;
 
-/// Sums what is below the folders of a URL, each after those in it, and at last below all that was named.
+/// Sums what is below the folders of a URL, each after those in it, and at last below all that was named. Of files of this
+/// machine a symbolic link is one by itself, and one with several names counts once, where it is met first, as in GNU's
+/// `du`. A link that is named by itself is what it leads to.
 ///
 /// # Errors
 /// Those of [`ls`].
@@ -537,8 +539,9 @@ pub fn du(
     settings: &Settings,
     each: EachUsage<'_>,
 ) -> Result<()> {
-    let mut sums = Sums { base: None, open: vec![Open::default()], depth: options.depth, each };
-    Stores::new(settings).find(url, &mut |found| {
+    let open = vec![Open::default()];
+    let mut sums = Sums { base: None, open, shared: HashSet::new(), depth: options.depth, each };
+    Stores::new(settings).with_links(Links::Counted).find(url, &mut |found| {
         check(&settings.cancel)?;
         sums.add(&found)
     })?;
@@ -565,6 +568,8 @@ struct Sums<'a> {
     base: Option<String>,
     /// The folders that the last file was in, outermost first: the named one, and those below it.
     open: Vec<Open>,
+    /// Files with several names that were counted.
+    shared: HashSet<(u64, u64)>,
     depth: usize,
     each: EachUsage<'a>,
 }
@@ -585,7 +590,8 @@ impl Sums<'_> {
         for (at, _) in folder.match_indices('/').filter(|(at, _)| *at >= known) {
             self.open.push(Open { path: folder[..=at].to_owned(), ..Open::default() });
         }
-        if let Some(open) = self.open.last_mut() {
+        let is_counted = found.shared.is_some_and(|identity| !self.shared.insert(identity));
+        if let Some(open) = self.open.last_mut().filter(|_| !is_counted) {
             open.files += 1;
             open.bytes += found.size;
         }

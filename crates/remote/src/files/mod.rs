@@ -220,6 +220,30 @@ fn md5_in(e_tag: &str) -> Option<String> {
     is_md5.then(|| digits.to_ascii_lowercase())
 }
 
+/// Selection of the ETags that are compared with the MD5 sum of a copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Those that look like an MD5 sum, of servers that document that they are one: AWS.
+    #[default]
+    Documented,
+    /// All that look like an MD5 sum.
+    Always,
+    /// None.
+    Never,
+}
+
+impl Verify {
+    /// Returns the MD5 sum that an ETag of a bucket is to be, if it is one.
+    fn expected(self, bucket: &Bucket, e_tag: Option<&str>) -> Option<String> {
+        let is_compared = match self {
+            Verify::Documented => bucket.documents_md5(),
+            Verify::Always => true,
+            Verify::Never => false,
+        };
+        e_tag.filter(|_| is_compared).and_then(md5_in)
+    }
+}
+
 /// Refuses an option that has no place among files as they are.
 fn refused(message: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::usage_hint(message, hint)

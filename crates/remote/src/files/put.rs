@@ -26,7 +26,7 @@ use super::begun::{Begun, Known};
 use super::find::{At, Found, Named, Stores};
 use super::get::{AT_ONCE_DEFAULT, Sum};
 use super::many::{self, Copied, Done};
-use super::{Settings, Targets, check, digest, may_pass, md5_in, ns_of, refused, regular};
+use super::{Settings, Targets, Verify, check, digest, may_pass, md5_in, ns_of, refused, regular};
 use crate::Fetch;
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -55,13 +55,20 @@ pub struct PutOptions {
     /// How long the server is waited for once the run is to end: for the name of an upload that is being begun, and
     /// until it is thrown away. Default: 0.4 seconds. What takes longer is left to the next run.
     pub patience: Duration,
+    /// Selection of the ETags that are compared with the MD5 sum of the bytes that were sent.
+    pub verify: Verify,
 }
 
 impl Default for PutOptions {
     fn default() -> Self {
-        let at_once = AT_ONCE_DEFAULT;
-        let patience = PATIENCE_DEFAULT;
-        PutOptions { overwrite: false, skip_existing: false, at_once, home: None, patience }
+        PutOptions {
+            overwrite: false,
+            skip_existing: false,
+            at_once: AT_ONCE_DEFAULT,
+            home: None,
+            patience: PATIENCE_DEFAULT,
+            verify: Verify::default(),
+        }
     }
 }
 
@@ -360,8 +367,10 @@ impl Run<'_> {
         let modified_s = i128::from(there.last_modified.timestamp());
         let is_older = modified_s < source.modified_ns.div_euclid(1_000_000_000);
         let is_small = source.size <= PART_BYTES as u64;
-        let sum = there.e_tag.as_deref().and_then(md5_in);
-        let Some(sum) = sum.filter(|_| is_small || is_older) else { return Ok(!is_older) };
+        let verify = self.options.verify;
+        let is_compared = verify != Verify::Never && (is_small || is_older);
+        let sum = there.e_tag.as_deref().filter(|_| is_compared).and_then(md5_in);
+        let Some(sum) = sum else { return Ok(!is_older) };
         if source.md5(self.cancel())? == sum {
             return Ok(true);
         }
@@ -398,7 +407,7 @@ impl Run<'_> {
 
     /// Whether what is there is what was sent, as far as an ETag tells.
     fn is_right(&self, key: &str, size: u64, e_tag: Option<&str>, sum: &str) -> Result<()> {
-        let told = e_tag.and_then(md5_in);
+        let told = self.options.verify.expected(&self.bucket, e_tag);
         if told.as_deref().is_none_or(|told| told == sum) {
             return Ok(());
         }

@@ -44,6 +44,8 @@ pub(super) enum Fault {
     None,
     /// An answer of this status.
     Status(u16),
+    /// The refusal of an archived object.
+    Archived,
     /// A body that ends after so many bytes.
     Cut(usize),
     /// A bit of the body's first byte is another.
@@ -238,6 +240,11 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
                 refused(if flying.is_multiple_of(2) { 503 } else { 429 }, "SlowDown")
             }
             Fault::Status(status) => refused(status, "SlowDown"),
+            Fault::Archived => answer(
+                403,
+                "<Error><Code>InvalidObjectState</Code><Message>The operation is not valid for the object's \
+                 storage class</Message><StorageClass>DEEP_ARCHIVE</StorageClass></Error>",
+            ),
             Fault::Stall => {
                 let mut is_over = shared.is_over.lock();
                 while !*is_over {

@@ -93,6 +93,44 @@ fn send(
 // What is there.
 
 #[test]
+fn a_link_counts_as_itself_and_a_file_with_two_names_once() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::create_dir_all(root.join("a")).unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(root.join("a/data"), bytes(1000)).unwrap();
+    std::fs::write(elsewhere.join("large"), bytes(5000)).unwrap();
+    std::fs::hard_link(root.join("a/data"), root.join("again")).unwrap();
+    symlink("a/data", root.join("file")).unwrap();
+    symlink(&elsewhere, root.join("folder")).unwrap();
+    symlink("nowhere", root.join("gone")).unwrap();
+    symlink("..", root.join("a/up")).unwrap();
+    symlink(&root, folder.path().join("named")).unwrap();
+    let sums = |url: &Path| {
+        let mut sums = Vec::new();
+        let options = UsageOptions::default();
+        du(url.to_str().unwrap(), options, &Settings::default(), &mut |usage| {
+            sums.push((usage.files, usage.bytes));
+            Ok(())
+        })
+        .map(|()| sums)
+    };
+    // A link's bytes are those of its path.
+    let in_a = 1000 + "..".len() as u64;
+    let links = ["a/data", elsewhere.to_str().unwrap(), "nowhere"];
+    let all = in_a + links.iter().map(|path| path.len() as u64).sum::<u64>();
+    let expected = vec![(2, in_a), (5, all)];
+    assert_eq!(sums(&root).unwrap(), expected);
+    // One that is named by itself is what it leads to.
+    assert_eq!(sums(&folder.path().join("named")).unwrap(), expected);
+    assert_eq!(sums(&root.join("file")).unwrap(), [(1, 1000)]);
+    // A pattern names the links themselves.
+    assert_eq!(sums(&root.join("f*e")).unwrap(), [(1, "a/data".len() as u64)]);
+}
+
+#[test]
 fn a_folder_is_listed_by_itself_and_a_pattern_by_what_it_matches() {
     let empty: &[u8] = b"";
     let keys = [
@@ -266,6 +304,26 @@ fn a_server_that_is_overloaded_is_asked_again_and_then_named() {
     server.rule(|_| Fault::Status(403));
     let message = tidemill_base::Error::from(listed(&server, "s3://b/", false).unwrap_err());
     assert!(message.to_string().contains("s3:ListBucket"), "{message}");
+}
+
+#[test]
+fn an_archived_object_is_said_to_want_restoring() {
+    let server = Server::with(&[("x/a.csv", b"1"), ("x/b.csv", b"2")]);
+    server.rule(|request| match request.method.as_str() {
+        "GET" if request.key == "x/b.csv" => Fault::Archived,
+        _ => Fault::None,
+    });
+    let mut out = Vec::new();
+    let urls = ["s3://b/x/*".to_owned()];
+    let read = cat(&urls, 0..u64::MAX, &settings(&server), &mut |bytes| out.write_all(bytes));
+    let message = tidemill_base::Error::from(read.unwrap_err()).to_string();
+    for part in [
+        "cannot read `s3://b/x/b.csv`",
+        "it is archived (storage class DEEP_ARCHIVE) and has to be restored before it is read",
+        "hint: aws s3api restore-object --bucket b --key 'x/b.csv' --restore-request Days=7",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 // What is read out.
@@ -443,10 +501,50 @@ fn a_body_that_is_another_than_its_sum_is_refused() {
     let server = Server::with(&[("a", b"hello")]);
     server.rule(|request| if request.method == "GET" { Fault::Flip } else { Fault::None });
     let folder = tempfile::tempdir().unwrap();
-    let damaged = fetch(&server, "s3://b/a", &folder.path().join("a"), GetOptions::default());
+    let always = GetOptions { verify: Verify::Always, ..GetOptions::default() };
+    let damaged = fetch(&server, "s3://b/a", &folder.path().join("a"), always);
     let message = tidemill_base::Error::from(damaged.unwrap_err()).to_string();
     assert!(message.contains("`s3://b/a` is damaged: the MD5 sum of what arrived"), "{message}");
+    assert!(message.contains("--no-verify"), "{message}");
     assert_eq!(names(folder.path()), [""; 0]);
+    // The server is not AWS: its ETag may be anything.
+    for (name, verify) in [("b", Verify::Documented), ("c", Verify::Never)] {
+        let options = GetOptions { verify, ..GetOptions::default() };
+        fetch(&server, "s3://b/a", &folder.path().join(name), options).unwrap();
+    }
+    assert_eq!(names(folder.path()), ["b", "c"]);
+}
+
+#[test]
+fn an_etag_that_is_another_sum_is_another_object_unless_none_is_compared() {
+    let server = Server::with(&[("a", b"hello")]);
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("a");
+    // Other bytes of the same size.
+    std::fs::write(&path, "hallo").unwrap();
+    let written_at = |seconds| {
+        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    };
+    let get = |verify| {
+        let options = GetOptions { verify, skip_existing: true, ..GetOptions::default() };
+        fetch(&server, "s3://b/a", &path, options).map(|copied| copied.skipped)
+    };
+    // By its time, which is later than the object's.
+    written_at(4_000_000_000);
+    assert_eq!(get(Verify::Never).unwrap(), 1);
+    for verify in [Verify::Documented, Verify::Always] {
+        assert!(matches!(get(verify), Err(Error::Exists { .. })));
+    }
+    written_at(60);
+    let put = |verify| {
+        let options = PutOptions { verify, skip_existing: true, ..PutOptions::default() };
+        send(&server, &path, "s3://b/a", home.path(), options).map(|copied| copied.skipped)
+    };
+    assert_eq!(put(Verify::Never).unwrap(), 1);
+    for verify in [Verify::Documented, Verify::Always] {
+        assert!(matches!(put(verify), Err(Error::Exists { .. })));
+    }
 }
 
 /// A rule that raises the flag once all before has been written, at the request for what begins there.
@@ -950,7 +1048,8 @@ fn what_has_no_place_is_refused_with_what_to_do() {
         text(put(&[path.into()], url, &PutOptions::default(), &settings).unwrap_err())
     };
     for (message, expected) in [
-        (get("here.csv"), "is on this machine already"),
+        (get("Cargo.toml"), "is on this machine already"),
+        (get("no/such.csv"), "`no/such.csv` is neither a URL nor a file on this machine"),
         (get("https://h/*.csv"), "does not list its files"),
         (put("a", "there.csv"), "cp copies"),
         (put("a", "https://h/x"), "a web server takes no files"),

@@ -1,6 +1,6 @@
 //! CSV and TSV.
 //!
-//! **CSV** is RFC 4180 with a header line and LF: a field is quoted if it holds the
+//! **CSV** is RFC 4180 with LF and a header line, unless that is left out: a field is quoted if it holds the
 //! delimiter, a quote, CR or LF. A null is an empty field, or the null text if one is given;
 //! a string that would read as null (the empty string, or one equal to the null text) is
 //! quoted. One case is ambiguous, as everywhere: in a file of one column and no null text, a
@@ -27,8 +27,12 @@ pub(super) const CSV: Delimited = Delimited { name: "csv", suffixes: &["csv"], d
 pub(super) const TSV: Delimited = Delimited { name: "tsv", suffixes: &["tsv"], delimiter: b'\t' };
 
 impl Delimited {
-    fn records(&self, null: Option<&str>) -> Records {
-        Records { delimiter: self.delimiter, null: null.unwrap_or_default().to_owned() }
+    fn records(&self, encoding: &Encoding) -> Records {
+        Records {
+            delimiter: self.delimiter,
+            null: encoding.null.clone().unwrap_or_default(),
+            has_header: encoding.header,
+        }
     }
 }
 
@@ -53,8 +57,12 @@ impl FileFormat for Delimited {
         text::refuse_textless(self.name, schema)
     }
 
-    fn lines(&self, null: Option<&str>) -> Option<Box<dyn LineFormat>> {
-        Some(Box::new(self.records(null)))
+    fn has_header(&self) -> bool {
+        true
+    }
+
+    fn lines(&self, encoding: &Encoding) -> Option<Box<dyn LineFormat>> {
+        Some(Box::new(self.records(encoding)))
     }
 
     fn encoder(
@@ -63,7 +71,7 @@ impl FileFormat for Delimited {
         schema: &SchemaRef,
         encoding: &Encoding,
     ) -> Result<Box<dyn Encoder>, EncodeError> {
-        Ok(Box::new(Lines::new(self.records(encoding.null.as_deref()), out, schema)))
+        Ok(Box::new(Lines::new(self.records(encoding), out, schema)))
     }
 }
 
@@ -71,10 +79,14 @@ impl FileFormat for Delimited {
 struct Records {
     delimiter: u8,
     null: String,
+    has_header: bool,
 }
 
 impl LineFormat for Records {
     fn header(&self, schema: &Schema, out: &mut Vec<u8>) {
+        if !self.has_header {
+            return;
+        }
         for (i, field) in schema.fields().iter().enumerate() {
             if i > 0 {
                 out.push(self.delimiter);

@@ -43,7 +43,7 @@ impl FileFormat for Json {
         text::refuse_textless(self.name(), schema)
     }
 
-    fn lines(&self, _: Option<&str>) -> Option<Box<dyn LineFormat>> {
+    fn lines(&self, _: &Encoding) -> Option<Box<dyn LineFormat>> {
         Some(Box::new(Objects))
     }
 

@@ -127,9 +127,13 @@ pub(crate) trait FileFormat: Send + Sync {
     /// [`Error::Usage`].
     fn check(&self, schema: &SchemaRef) -> Result<()>;
 
-    /// How its rows are written as lines, with `null` where there is no value; none where bytes cannot be
-    /// appended to what is there.
-    fn lines(&self, _null: Option<&str>) -> Option<Box<dyn LineFormat>> {
+    /// Returns whether a file may begin with the columns' names, or without them.
+    fn has_header(&self) -> bool {
+        false
+    }
+
+    /// Returns the writer of its rows as lines; none for a format whose files cannot be appended to.
+    fn lines(&self, _encoding: &Encoding) -> Option<Box<dyn LineFormat>> {
         None
     }
 
@@ -154,6 +158,8 @@ pub(crate) struct Encoding {
     pub(crate) is_stream: bool,
     /// What a null looks like in text.
     pub(crate) null: Option<String>,
+    /// True if text begins with the columns' names.
+    pub(crate) header: bool,
     /// What errors call the output.
     pub(crate) name: String,
     /// In bytes.
@@ -280,9 +286,14 @@ impl OutputFormat {
         self.definition().check(schema)
     }
 
+    /// Returns whether a file may begin with the columns' names, or without them.
+    pub(crate) fn has_header(self) -> bool {
+        self.definition().has_header()
+    }
+
     /// How its rows are written as lines, if they are.
-    pub(crate) fn lines(self, null: Option<&str>) -> Option<Box<dyn LineFormat>> {
-        self.definition().lines(null)
+    pub(crate) fn lines(self, encoding: &Encoding) -> Option<Box<dyn LineFormat>> {
+        self.definition().lines(encoding)
     }
 
     /// Begins a file.

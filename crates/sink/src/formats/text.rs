@@ -80,6 +80,10 @@ impl FileFormat for Text {
         true
     }
 
+    fn has_header(&self) -> bool {
+        true
+    }
+
     fn check(&self, schema: &SchemaRef) -> Result<()> {
         refuse_textless(self.name(), schema)
     }
@@ -90,7 +94,7 @@ impl FileFormat for Text {
         schema: &SchemaRef,
         encoding: &Encoding,
     ) -> Result<Box<dyn Encoder>, EncodeError> {
-        Ok(Box::new(TextTable::new(buffered(out), schema, encoding.null.as_deref())))
+        Ok(Box::new(TextTable::new(buffered(out), schema, encoding)))
     }
 }
 
@@ -105,6 +109,7 @@ struct TextTable {
     out: BufWriter<Out>,
     estimates: Estimates,
     null: String,
+    has_header: bool,
     names: Vec<String>,
     right: Vec<bool>,
     window: Window,
@@ -124,14 +129,14 @@ enum Window {
 }
 
 impl TextTable {
-    /// A table with `null` (or `NULL`) where there is no value.
-    fn new(out: BufWriter<Out>, schema: &SchemaRef, null: Option<&str>) -> Self {
+    fn new(out: BufWriter<Out>, schema: &SchemaRef, encoding: &Encoding) -> Self {
         let estimates = Estimates::new(schema);
         let schema = Arc::clone(estimates.schema());
         TextTable {
             out,
             estimates,
-            null: null.unwrap_or("NULL").to_owned(),
+            null: encoding.null.as_deref().unwrap_or("NULL").to_owned(),
+            has_header: encoding.header,
             names: schema.fields().iter().map(|field| escaped(field.name())).collect(),
             right: schema
                 .fields()
@@ -167,17 +172,20 @@ impl TextTable {
         if self.names.is_empty() {
             return Ok(());
         }
-        let mut widths: Vec<usize> = self.names.iter().map(|name| name.width()).collect();
+        let name_width = |name: &String| if self.has_header { name.width() } else { 0 };
+        let mut widths: Vec<usize> = self.names.iter().map(name_width).collect();
         for row in cells.chunks(self.names.len()) {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width().min(WIDTH_MAX));
             }
         }
-        line(&mut self.line, &self.names, &widths, &self.right);
-        self.out.write_all(self.line.as_bytes())?;
-        let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
-        line(&mut self.line, &rule, &widths, &self.right);
-        self.out.write_all(self.line.as_bytes())?;
+        if self.has_header {
+            line(&mut self.line, &self.names, &widths, &self.right);
+            self.out.write_all(self.line.as_bytes())?;
+            let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+            line(&mut self.line, &rule, &widths, &self.right);
+            self.out.write_all(self.line.as_bytes())?;
+        }
         for row in cells.chunks(self.names.len()) {
             line(&mut self.line, row, &widths, &self.right);
             self.out.write_all(self.line.as_bytes())?;

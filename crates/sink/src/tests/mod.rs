@@ -126,6 +126,7 @@ fn stream<W: Write + Send + 'static>(
         codec: codec_of(None, format, None, false)?,
         is_stream: true,
         null: null.map(str::to_owned),
+        header: true,
         name: "a stream".into(),
         memory_limit: 128 << 20,
         threads: 2,
@@ -539,6 +540,34 @@ fn an_empty_result_is_a_file_with_a_header_and_no_partitioned_file() {
     assert_eq!(written.files, 0);
     let expected = [("x.csv".to_owned(), "day,state,users,delay,note\n".to_owned())];
     assert_eq!(tree(temp.path()), expected.into_iter().collect());
+}
+
+#[test]
+fn files_without_a_header_are_their_rows() {
+    let temp = tempfile::tempdir().unwrap();
+    let headless = |pattern: &str| SinkSpec { header: false, ..template(&temp, pattern) };
+    let rows = flights().project(&[1, 2]).unwrap().slice(0, 2);
+    run(&headless("x.csv"), std::slice::from_ref(&rows), 1 << 20).unwrap();
+    run(&headless("out/{state}.tsv"), std::slice::from_ref(&rows), 1 << 20).unwrap();
+    run(&headless("none.csv"), &[rows.slice(0, 0)], 1 << 20).unwrap();
+    let text = SinkSpec { format: Some(OutputFormat::Text), ..headless("x.txt") };
+    run(&text, std::slice::from_ref(&rows), 1 << 20).unwrap();
+    let files = tree(temp.path());
+    let found: Vec<(&str, &str)> =
+        files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let expected = [
+        ("none.csv", ""),
+        ("out/", ""),
+        ("out/NY.tsv", "NY\t\n"),
+        ("out/TX.tsv", "TX\t1\n"),
+        ("x.csv", "TX,1\nNY,\n"),
+        ("x.txt", "TX     1\nNY  NULL\n"),
+    ];
+    assert_eq!(found, expected);
+    for pattern in ["x.json", "x.parquet", "x.arrow"] {
+        let error = run(&headless(pattern), std::slice::from_ref(&rows), 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("has no header that could be left out"), "{error}");
+    }
 }
 
 #[test]

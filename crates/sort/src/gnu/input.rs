@@ -168,6 +168,35 @@ pub(super) fn open(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
+/// Inputs that end in NUL bytes without a line end, as a power failure leaves files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NulTail {
+    /// The first of them.
+    path: PathBuf,
+    /// Number of NUL bytes at its end.
+    nuls: usize,
+    /// Number of further inputs.
+    more: u64,
+}
+
+impl std::fmt::Display for NulTail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let NulTail { path, nuls, more } = self;
+        let s = if *nuls == 1 { "" } else { "s" };
+        let others = match more {
+            0 => String::new(),
+            1 => ", and another input does as well".to_owned(),
+            more => format!(", and {more} more inputs do as well"),
+        };
+        write!(
+            f,
+            "warning: `{}` ends in {nuls} NUL byte{s} without a line end, as a power failure leaves files{others}; they \
+             are sorted as a line, or as the end of one",
+            path.display()
+        )
+    }
+}
+
 /// Cuts inputs into blocks of whole records.
 pub(super) struct Blocks {
     block_bytes: usize,
@@ -177,16 +206,42 @@ pub(super) struct Blocks {
     limit_bytes: usize,
     /// The beginning of the next block.
     rest: Vec<u8>,
+    nul_tail: Option<NulTail>,
 }
 
 impl Blocks {
     pub(super) fn lines(block_bytes: usize, terminator: u8, limit_bytes: usize) -> Self {
-        Blocks { block_bytes, terminator: Some(terminator), size: 1, limit_bytes, rest: Vec::new() }
+        let terminator = Some(terminator);
+        let rest = Vec::new();
+        Blocks { block_bytes, terminator, size: 1, limit_bytes, rest, nul_tail: None }
     }
 
     pub(super) fn records(block_bytes: usize, size: usize) -> Self {
         let block_bytes = (block_bytes / size).max(1) * size;
-        Blocks { block_bytes, terminator: None, size, limit_bytes: size, rest: Vec::new() }
+        let rest = Vec::new();
+        Blocks { block_bytes, terminator: None, size, limit_bytes: size, rest, nul_tail: None }
+    }
+
+    /// The inputs so far that end in NUL bytes.
+    pub(super) fn nul_tail(&self) -> Option<&NulTail> {
+        self.nul_tail.as_ref()
+    }
+
+    /// Looks whether an input ends in NUL bytes, by its last block. Where a line has NULs elsewhere, they are data.
+    fn note_nul_tail(&mut self, path: &Path, block: &[u8]) {
+        let Some(terminator) = self.terminator.filter(|terminator| *terminator != 0) else {
+            return;
+        };
+        let start = memchr::memrchr(terminator, block).map_or(0, |end| end + 1);
+        let last = &block[start..];
+        let nuls = last.iter().rev().take_while(|byte| **byte == 0).count();
+        if nuls == 0 || memchr::memchr(0, last) != Some(last.len() - nuls) {
+            return;
+        }
+        match &mut self.nul_tail {
+            Some(tail) => tail.more += 1,
+            none => *none = Some(NulTail { path: path.to_path_buf(), nuls, more: 0 }),
+        }
     }
 
     /// The next block into `block`; `false` at the end of the input. The last line of an input
@@ -213,6 +268,7 @@ impl Blocks {
                         found: block.len() % self.size,
                     });
                 }
+                self.note_nul_tail(path, block);
                 return Ok(!block.is_empty());
             }
             let Some(terminator) = self.terminator else { return Ok(true) };

@@ -110,7 +110,7 @@ pub struct Io<'a> {
     pub stdin: Box<dyn Read + Send + 'a>,
     /// Written without `-o`.
     pub stdout: Box<dyn Write + 'a>,
-    /// Told which line is out of order, and what `--explain` says.
+    /// Told which line is out of order, which input ends in NUL bytes, and what `--explain` says.
     pub stderr: Box<dyn Write + 'a>,
     /// Stops the command from another thread.
     pub cancel: Cancel,
@@ -511,7 +511,8 @@ fn feed_all<O: Order>(
         Ok(())
     };
     let Some(tasks) = options.map_tasks else {
-        return feed(sorter, options.threads(), read, take);
+        feed::<_, _, Error>(sorter, options.threads(), read, take)?;
+        return warn_of_nuls(&reader, io);
     };
     let (mut number, mut bytes) = (0, 0);
     let read_placed = |block: &mut Vec<u8>| {
@@ -534,7 +535,13 @@ fn feed_all<O: Order>(
         number += 1;
         Ok(Some(place))
     };
-    feed_tasks(sorter, options.threads(), read_placed, take)
+    feed_tasks::<_, _, Error>(sorter, options.threads(), read_placed, take)?;
+    warn_of_nuls(&reader, io)
+}
+
+/// Says that inputs end in NUL bytes. They are sorted, as GNU sort does it.
+fn warn_of_nuls(reader: &Blocks, io: &mut Io<'_>) -> Result<(), Error> {
+    reader.nul_tail().map_or(Ok(()), |tail| tell(io, tail))
 }
 
 /// A source of a merge: lines that some reader has.

@@ -32,6 +32,7 @@ use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
 use tidemill_base::types::is_possible;
 
 use super::batches::{self, Plain};
+use super::shown_columns::ShownColumns;
 use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
@@ -39,6 +40,8 @@ use crate::error::{Error, Result};
 use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
+/// Maximum nesting of a schema.
+const FIELD_DEPTH_MAX: usize = 64;
 /// A writer aligns by at most so much.
 const PADDING_BYTES_MAX: usize = 256;
 /// Before the first message of a file.
@@ -122,6 +125,7 @@ impl TypedFormat for Arrow {
 struct Layout {
     /// The columns as Arrow's decoder wants them, with the numbers of their dictionaries.
     schema: SchemaRef,
+    shown: ShownColumns,
     /// None for what is read from front to back.
     footer: Option<Footer>,
     /// The batches that the footer names, of which only their bytes are known.
@@ -136,7 +140,11 @@ struct Footer {
 
 impl FileMetadata for Layout {
     fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.shown.schema()
+    }
+
+    fn note(&self) -> Option<&str> {
+        self.shown.note()
     }
 
     fn chunks(&self) -> Option<&[Chunk]> {
@@ -178,7 +186,8 @@ fn inspect(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layou
         }
     };
     let stream = Stream::begin(input, file)?;
-    Ok(Layout { schema: stream.schema, footer: None, chunks: Vec::new() })
+    let shown = ShownColumns::new(&stream.schema, file.shown());
+    Ok(Layout { schema: stream.schema, shown, footer: None, chunks: Vec::new() })
 }
 
 fn footer(open: &OpenFile, path: &str) -> Result<Layout> {
@@ -238,7 +247,8 @@ fn parsed_footer(bytes: &[u8], start: u64, path: &str) -> Result<Layout> {
     let batches = batches.collect::<Result<Vec<MessageSpan>>>()?;
     let chunk = |place: &MessageSpan| Chunk { rows: 1, bytes: place.bytes() };
     let chunks = batches.iter().map(chunk).collect();
-    Ok(Layout { schema, footer: Some(Footer { dictionaries, batches }), chunks })
+    let shown = ShownColumns::new(&schema, path);
+    Ok(Layout { schema, shown, footer: Some(Footer { dictionaries, batches }), chunks })
 }
 
 /// The columns, if they are ones that can be read.
@@ -252,6 +262,9 @@ fn readable(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Result<Sc
     if schema.fields().is_none() {
         return Err(corrupt(path, Some(offset), "its schema has no list of fields"));
     }
+    if let Some((name, bits)) = unknown_integer(schema) {
+        return Err(unknown_width(path, &name, bits));
+    }
     let schema = unwinding(|| Ok(fb_to_schema(schema)))
         .map_err(|_| corrupt(path, Some(offset), "its schema has a type that is not known"))?;
     match schema.fields().iter().find(|field| !is_possible(field.data_type())) {
@@ -263,6 +276,28 @@ fn readable(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Result<Sc
             Err(corrupt(path, Some(offset), reason))
         }
     }
+}
+
+/// Finds a column whose integers have a width that Arrow does not support, and returns the width in bits.
+pub(super) fn unknown_integer(schema: arrow_ipc::Schema<'_>) -> Option<(String, i32)> {
+    fn bits(field: arrow_ipc::Field<'_>, depth: usize) -> Option<i32> {
+        let own = field.type_as_int().map(|own| own.bitWidth());
+        let own = own.filter(|bits| !matches!(bits, 8 | 16 | 32 | 64));
+        let depth = depth.checked_sub(1)?;
+        own.or_else(|| field.children()?.iter().find_map(|inner| bits(inner, depth)))
+    }
+    schema.fields()?.iter().find_map(|field| {
+        let bits = bits(field, FIELD_DEPTH_MAX)?;
+        Some((field.name().unwrap_or_default().to_owned(), bits))
+    })
+}
+
+/// The error for a column of integers with an unsupported width.
+pub(super) fn unknown_width(path: &str, name: &str, bits: i32) -> Error {
+    Error::usage_hint(
+        format!("`{path}` cannot be read: column `{name}` is of integers of {bits} bits"),
+        "write it with the column as DECIMAL(38, 0), BIGINT or text",
+    )
 }
 
 /// Arrow's decoder panics on some damaged messages: that is the file's fault, not ours.
@@ -299,7 +334,8 @@ fn stored_batches(
     let (file, watch) = (&reading.piece.file, &reading.watch);
     let chunks = reading.piece.row_groups.clone().unwrap_or_default();
     let columns = batches::places(&reading.columns);
-    let wanted = Wanted::new(Arc::clone(&layout.schema), columns, file.shown());
+    let wanted =
+        Wanted::new(Arc::clone(&layout.schema), layout.shown.clone(), columns, file.shown());
     if let (Some(footer), None) = (&layout.footer, &stdin) {
         let open = OpenFile::open(file, Access::Random, watch)?;
         let places: Vec<MessageSpan> =
@@ -340,6 +376,7 @@ fn stored_batches(
 /// What is read of each batch.
 struct Wanted {
     schema: SchemaRef,
+    shown: ShownColumns,
     /// By position, in order.
     columns: Vec<usize>,
     has_dictionaries: bool,
@@ -347,12 +384,12 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(schema: SchemaRef, mut columns: Vec<usize>, path: &str) -> Self {
+    fn new(schema: SchemaRef, shown: ShownColumns, mut columns: Vec<usize>, path: &str) -> Self {
         columns.sort_unstable();
         columns.dedup();
         let has_dictionaries =
             columns.iter().any(|column| holds_dictionary(schema.field(*column).data_type()));
-        Wanted { schema, columns, has_dictionaries, path: path.into() }
+        Wanted { schema, shown, columns, has_dictionaries, path: path.into() }
     }
 
     /// Makes arrays of a batch's body.
@@ -367,6 +404,14 @@ impl Wanted {
         let damaged = |reason: String| corrupt(&self.path, Some(offset), reason);
         let rows = usize::try_from(batch.length())
             .map_err(|_| damaged(format!("a batch of {} rows", batch.length())))?;
+        // Nothing else is decoded of a batch whose rows are only counted.
+        if let Some(first) = batch.nodes().into_iter().flatten().next()
+            && first.length() != batch.length()
+        {
+            let reason =
+                format!("a batch of {rows} rows whose first column has {}", first.length());
+            return Err(damaged(reason));
+        }
         if self.columns.is_empty() {
             let none = Arc::new(Schema::empty());
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -383,7 +428,9 @@ impl Wanted {
             .with_projection(Some(&self.columns))
             .read_record_batch()
         });
-        decoded.map_err(|error| damaged(format!("a batch cannot be read ({})", told(&error))))
+        let decoded = decoded
+            .map_err(|error| damaged(format!("a batch cannot be read ({})", told(&error))))?;
+        self.shown.present(decoded, &self.columns)
     }
 }
 

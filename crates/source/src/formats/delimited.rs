@@ -4,15 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use tidemill_base::coverage::grouped;
 use tidemill_text::csv::{self, CsvDecoder};
 use tidemill_text::infer::{Commas, DayOrder, TextKind};
-use tidemill_text::{Decode, cut, infer, values};
+use tidemill_text::{Decode, Decoded, Options, cut, infer, values};
 
 use super::inferred::{nothing_to_infer, refuse_unreadable};
-use super::{Decoding, FileFormat, Kind, TextFormat};
+use super::{Decoding, FileFormat, Format, Kind, TextFormat};
 use crate::columns::{Collected, Columns, Layouts, Shown};
 use crate::dialect::{Dialect, Takes};
 use crate::error::{Error, Result};
+use crate::fault::{
+    ENCODING_HINT, Fault, Invisible, Whence, holed_file_hint, likely_header_hint,
+};
 use crate::sample::{Header, SPREAD_FILES, Sample, names_of};
 use crate::{SourceFile, SourceSpec};
 
@@ -64,6 +68,22 @@ impl TextFormat for Delimited {
         let csv::Sniffed { dialect, suspect } = csv::sniff(&sample.dialect, given, &text);
         sample.dialect = dialect;
         let shown = sample.files[file].shown();
+        let is_said = options.header.is_some() || options.skip_lines.is_some();
+        if !is_said
+            && options.header_row.is_none()
+            && let Some(line) = csv::header_below_titles(&sample.dialect, given, &text)
+        {
+            // A line that says what stands between fields is not in the text.
+            let line = line + u64::from(sample.separator.is_some());
+            sample.likely_header = Some(line);
+            let note = format!(
+                "the first record of `{shown}` is taken for the names of its columns, and line {line} looks more like \
+                 them; {}",
+                likely_header_hint(line)
+            );
+            sample.notes.push(note);
+            return Ok(());
+        }
         let note = match suspect {
             None => return Ok(()),
             Some(csv::Suspect::Byte(byte)) => {
@@ -145,7 +165,10 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
 
     let mut shown: Vec<Shown> = Vec::new();
     let mut marked: Vec<Marked> = Vec::new();
+    // Records of the sample, those among them that have all fields, and the first that was looked at.
+    let (mut record_count, mut fitting_count, mut first_record) = (0, 0, None);
     let mut take = |collected: &Collected, file: usize, inference: &infer::csv::Inference| {
+        fitting_count += inference.fitting();
         shown.resize(collected.names().len(), Shown::default());
         for (column, (kind, values)) in collected.columns_of(file).iter().zip(inference.kinds()) {
             shown[*column].add(file, kind, values);
@@ -158,6 +181,11 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         }
         for (column, commas) in collected.columns_of(file).iter().zip(inference.commas()) {
             marked[*column].commas.merge(commas);
+        }
+        let kinds = inference.kinds().zip(inference.trimmed());
+        for (column, ((kind, _), trimmed)) in collected.columns_of(file).iter().zip(kinds) {
+            marked[*column].has_spaces |= trimmed.is_some();
+            marked[*column].trimmed.merge(trimmed.unwrap_or(kind));
         }
     };
     // The beginning of the source.
@@ -178,11 +206,19 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
             }
             let fields = collected.columns_of(file.index).len();
             current = Some((file.index, infer::csv::Inference::new(&dialect, fields)));
+            let mut start = file.records_at.get().copied().unwrap_or(0);
             if dialect.header {
                 block = &block[used..];
+                start += used as u64;
+            }
+            if first_record.is_none() && fields > 0 {
+                first_record = refused_record(&dialect, fields, block)
+                    .map(|(at, fault)| (file.index, start + at as u64, fault));
             }
         }
-        Ok(current.as_mut().map_or(0, |(_, inference)| inference.add(block)))
+        let records = current.as_mut().map_or(0, |(_, inference)| inference.add(block));
+        record_count += records;
+        Ok(records)
     })?;
     if let Some((index, inference)) = current.take() {
         take(&collected, index, &inference);
@@ -190,7 +226,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     sample.notes.extend(again);
     if collected.is_empty() {
         let lacking = if sample.has_header { "header" } else { "record" };
-        return nothing_to_infer(spec, sample, lacking);
+        return nothing_to_infer(spec, sample, lacking, "blank lines, if any");
     }
     if may_differ {
         // The beginnings of others.
@@ -225,6 +261,25 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
             }
         }
     }
+    if let (true, Some((file, offset, malformed))) =
+        (record_count > 0 && fitting_count == 0, first_record)
+    {
+        let MalformedRecord { fault, may_be_comment, invisible } = malformed;
+        let whence = Whence {
+            format: Format::Csv,
+            log: &sample.log,
+            other: None,
+            may_be_comment,
+            likely_header: sample.likely_header,
+            invisible,
+        };
+        sample.refused = Some(RefusedSample {
+            file: Arc::clone(&sample.files[file]),
+            record_count,
+            offset,
+            fault: Fault::of(fault, &whence),
+        });
+    }
     shown.resize(collected.names().len(), Shown::default());
     let fields = collected.names().iter().zip(&shown).map(|(name, shown)| shown.field(name));
     let fields: Vec<FieldRef> = fields.collect();
@@ -232,6 +287,71 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let shown_by = shown.iter().map(Shown::file).collect();
     let clashes = vec![None; fields.len()];
     Ok(collected.finish(fields, shown_by, clashes))
+}
+
+/// A malformed record at the beginning of a sample.
+struct MalformedRecord {
+    fault: tidemill_text::Fault,
+    may_be_comment: bool,
+    invisible: Option<Invisible>,
+}
+
+/// Returns the place of the first record of a block, and what is wrong with it, if it is malformed.
+fn refused_record(
+    dialect: &Dialect,
+    fields: usize,
+    block: &[u8],
+) -> Option<(usize, MalformedRecord)> {
+    let mut decoder = CsvDecoder::new(dialect, fields, Vec::new(), Options::default()).ok()?;
+    let first = decoder.next_record(block, 0);
+    let mut out = Decoded::default();
+    decoder.decode(&block[first.clone()], &mut out);
+    let bad = out.bad.into_iter().next()?;
+    let start = first.start + bad.range.start;
+    let record = &block[start..first.start + bad.range.end];
+    let may_be_comment = dialect.comment.is_none() && record.starts_with(b"#");
+    let invisible = Invisible::of(record);
+    Some((start, MalformedRecord { fault: bad.fault, may_be_comment, invisible }))
+}
+
+/// A sample whose records are all malformed: they show no types.
+#[derive(Debug)]
+pub(crate) struct RefusedSample {
+    /// The file of the first record.
+    file: Arc<SourceFile>,
+    record_count: u64,
+    /// Offset of the first record, and why it is refused.
+    offset: u64,
+    fault: Fault,
+}
+
+impl RefusedSample {
+    /// Returns the message and the hint, which declares `column` as an example.
+    pub(crate) fn explain(&self, column: &str) -> (String, String) {
+        let line = self.file.line_at(self.offset).ok().filter(|line| *line > 0);
+        let place = match line {
+            Some(line) => format!("line {line} (byte {})", self.offset),
+            None => format!("byte {}", self.offset),
+        };
+        let records = match self.record_count {
+            1 => "the only record of the sample is".to_owned(),
+            count => format!("all {} records of the sample are", grouped(count)),
+        };
+        let message = format!(
+            "`{}`: {records} malformed, so no value shows the type of a column: {place}: {}",
+            self.file.shown, self.fault.reason
+        );
+        let declared = format!(
+            "--schema '{} BIGINT' declares the type of a column (job file: source.schema); --delimiter, --quote and \
+             --header-row say how the file is written",
+            in_sql(column)
+        );
+        let hint = match &self.fault.hint {
+            Some(own) => format!("{own}; {declared}"),
+            None => declared,
+        };
+        (message, hint)
+    }
 }
 
 /// What a column's values are without words that mostly mean no value.
@@ -247,6 +367,9 @@ struct Marked {
     order: DayOrder,
     /// And as numbers with commas.
     commas: Commas,
+    /// True if some have spaces around them, and the kind that all are without.
+    has_spaces: bool,
+    trimmed: TextKind,
 }
 
 impl Marked {
@@ -283,12 +406,30 @@ fn marked_columns(
             let file = files.first()?.shown().to_owned();
             return Some(MarkedColumn { name: field.name().clone(), is: Is::Dates(formats), file });
         }
+        if marked.count == 0 && marked.others.is_partly_zoned() {
+            let file = files.first()?.shown().to_owned();
+            return Some(MarkedColumn { name: field.name().clone(), is: Is::PartlyZoned, file });
+        }
         let reading = marked.commas.reading(&in_sql(field.name()));
         if !reading.is_empty() {
             let file = files.first()?.shown().to_owned();
             return Some(MarkedColumn {
                 name: field.name().clone(),
                 is: Is::Commas(reading),
+                file,
+            });
+        }
+        let trimmed = marked.trimmed.data_type().filter(|other| *other != DataType::Utf8View);
+        if let Some(trimmed) = trimmed.filter(|_| marked.has_spaces) {
+            let call = format!(
+                "CAST(trim({}) AS {})",
+                in_sql(field.name()),
+                tidemill_text::sql_type(&trimmed)
+            );
+            let file = files.first()?.shown().to_owned();
+            return Some(MarkedColumn {
+                name: field.name().clone(),
+                is: Is::Spaced(vec![call]),
                 file,
             });
         }
@@ -320,8 +461,12 @@ enum Is {
     },
     /// Dates that are written otherwise, and the formats that read them.
     Dates(Vec<String>),
+    /// Times of which only some state a zone.
+    PartlyZoned,
     /// Numbers with commas, and what reads them.
     Commas(Vec<String>),
+    /// Numbers, times or Booleans with spaces around them, and what reads them.
+    Spaced(Vec<String>),
 }
 
 /// What is said of such columns.
@@ -331,7 +476,8 @@ pub(crate) fn said_of_marked<'a>(
     let mut names = Vec::new();
     let mut words: Vec<&str> = Vec::new();
     let mut first = None;
-    let (mut dates, mut numbers) = (Vec::new(), Vec::new());
+    let (mut dates, mut times, mut numbers, mut spaced) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for column in columns {
         let (others, own) = match &column.is {
             Is::Words { others, words } => (others, words),
@@ -339,8 +485,16 @@ pub(crate) fn said_of_marked<'a>(
                 dates.push((column, formats));
                 continue;
             }
+            Is::PartlyZoned => {
+                times.push((column, ()));
+                continue;
+            }
             Is::Commas(reading) => {
                 numbers.push((column, reading));
+                continue;
+            }
+            Is::Spaced(reading) => {
+                spaced.push((column, reading));
                 continue;
             }
         };
@@ -352,8 +506,13 @@ pub(crate) fn said_of_marked<'a>(
             }
         }
     }
-    let mut said: Vec<String> =
-        said_of_dates(&dates).into_iter().chain(said_of_commas(&numbers)).collect();
+    let said = [
+        dates_note(&dates),
+        partly_zoned_note(&times),
+        commas_note(&numbers),
+        spaces_note(&spaced),
+    ];
+    let mut said: Vec<String> = said.into_iter().flatten().collect();
     let Some(file) = first else { return (!said.is_empty()).then(|| said.join("\n")) };
     let more = names.len().saturating_sub(4);
     names.truncate(4);
@@ -374,7 +533,7 @@ pub(crate) fn said_of_marked<'a>(
 }
 
 /// What is said of dates that are written otherwise.
-fn said_of_dates(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
+fn dates_note(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
     let (first, formats) = columns.first()?;
     let name = in_sql(&first.name);
     let calls: Vec<String> =
@@ -388,8 +547,31 @@ fn said_of_dates(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
     ))
 }
 
+/// Returns the note about columns of times of which only some state a zone.
+fn partly_zoned_note(columns: &[(&MarkedColumn, ())]) -> Option<String> {
+    let (first, ()) = columns.first()?;
+    Some(format!(
+        "`{}`: read as text, because only some of the times state a time zone: {}; {}::TIMESTAMPTZ makes times of it, \
+         in UTC where they state none",
+        first.file,
+        some_names(columns),
+        in_sql(&first.name),
+    ))
+}
+
+/// Returns the warning about values with spaces around them.
+fn spaces_note(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
+    let (first, reading) = columns.first()?;
+    Some(format!(
+        "`{}`: read as text for the spaces around its values: {}; {} reads it without them",
+        first.file,
+        some_names(columns),
+        reading.join(" or "),
+    ))
+}
+
 /// What is said of numbers with commas.
-fn said_of_commas(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
+fn commas_note(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
     let (first, reading) = columns.first()?;
     Some(format!(
         "`{}`: read as text for the commas in its numbers: {}; {} makes numbers of it{}",
@@ -425,16 +607,23 @@ pub(crate) fn check_header(dialect: &Dialect, file: &SourceFile, block: &[u8]) -
     if !dialect.header {
         return Ok(());
     }
+    let first = file.records_at.get().copied().unwrap_or(0);
+    if let Some((at, nuls)) = csv::first_nuls(dialect, block) {
+        let s = if nuls == 1 { "" } else { "s" };
+        return Err(Error::Corrupt {
+            path: file.shown().to_owned(),
+            offset: Some(first + at as u64),
+            reason: format!("its header begins with {nuls} NUL byte{s}"),
+            hint: Some(holed_file_hint()),
+        });
+    }
     let Some(at) = csv::first_fault(dialect, block) else { return Ok(()) };
-    let line = 1 + memchr::memchr_iter(b'\n', &block[..at]).count();
+    let line = file.skip_lines + 1 + memchr::memchr_iter(b'\n', &block[..at]).count() as u64;
     Err(Error::Corrupt {
         path: file.shown().to_owned(),
-        offset: Some(at as u64),
+        offset: Some(first + at as u64),
         reason: format!("its header, line {line}, is not valid UTF-8"),
-        hint: Some(
-            "text is read as UTF-8; convert it: iconv -f WINDOWS-1252 -t UTF-8, or whatever it is in"
-                .into(),
-        ),
+        hint: Some(ENCODING_HINT.into()),
     })
 }
 

@@ -1,12 +1,16 @@
 //! What formats share whose columns a sample shows.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use tidemill_base::redact::shown;
+use tidemill_base::types::UNQUOTED_NAME;
+use tidemill_text::FaultKind;
 
 use crate::columns::{Columns, ShownBy};
 use crate::error::{Error, Result};
+use crate::fault::holed_file_hint;
 use crate::sample::Sample;
 use crate::{SourceFile, SourceSpec};
 
@@ -23,25 +27,56 @@ pub(super) fn note(
     }
 }
 
-/// Columns that every file has by their names.
-pub(super) fn found_by_name(fields: Vec<FieldRef>, shown_by: &ShownBy) -> Columns {
+/// Columns that every file has by their names; `is_sampled` says that not all records were looked at.
+pub(super) fn found_by_name(
+    fields: Vec<FieldRef>,
+    shown_by: &ShownBy,
+    is_sampled: bool,
+) -> Columns {
     let shown_by = fields.iter().map(|field| shown_by.of(field)).collect();
-    Columns { shown_by, ..Columns::uniform(fields) }
+    Columns { shown_by, is_sampled, ..Columns::uniform(fields) }
 }
 
 /// Gives columns that are found by their names the types that the user has for them.
 ///
 /// # Errors
-/// [`Error::Usage`] for a type that is not read from text.
+/// [`Error::Usage`] for a type that is not read from text, and for a name without quotes that a key of the sample has in
+/// another case: SQL ignores the case of such a name, and a column of the name itself would be null in every record.
 pub(super) fn settle_by_name(columns: &mut Columns, wanted: &Schema, format: &str) -> Result<()> {
+    let sampled_fields = columns.fields.clone();
     // A key may come only behind the sample.
     for field in wanted.fields() {
-        if !columns.fields.iter().any(|own| own.name() == field.name()) {
-            columns.push(Arc::clone(field));
+        let is_shown = |own: &FieldRef| own.name() == field.name();
+        if columns.fields.iter().any(is_shown) {
+            continue;
         }
+        let is_other_case = |own: &&FieldRef| is_same_but_case(own.name(), field.name());
+        if field.metadata().contains_key(UNQUOTED_NAME)
+            && let Some(other) = sampled_fields.iter().find(is_other_case)
+        {
+            let name = field.name();
+            return Err(Error::usage_hint(
+                format!("--schema: unknown column `{name}`; did you mean `{}`?", other.name()),
+                format!("--schema '\"{name}\" …', in quotes, names a key of that very spelling"),
+            ));
+        }
+        columns.push(without_metadata(field));
     }
     columns.override_types(wanted)?;
     refuse_unreadable(columns, format, tidemill_text::is_readable)
+}
+
+/// Returns true for names that differ in case at most.
+fn is_same_but_case(one: &str, other: &str) -> bool {
+    one.to_lowercase() == other.to_lowercase()
+}
+
+/// Returns a field of a schema as a column of a source, which has no notes of how its name was written.
+fn without_metadata(field: &FieldRef) -> FieldRef {
+    match field.metadata().is_empty() {
+        true => Arc::clone(field),
+        false => Arc::new(field.as_ref().clone().with_metadata(HashMap::new())),
+    }
 }
 
 /// Refuses a column of a type that is not read from text.
@@ -60,26 +95,48 @@ pub(super) fn refuse_unreadable(
     }
 }
 
+/// Returns the error of a source of which no record is `noun`; `fault` is what is wrong with the first one, in the file
+/// `path`.
+pub(super) fn unreadable(path: String, noun: &str, fault: &tidemill_text::Fault) -> Error {
+    let hint = match fault.kind {
+        FaultKind::LeadingNuls { .. } => holed_file_hint(),
+        _ => "--source-format names another format (job file: source.format)".into(),
+    };
+    Error::Corrupt {
+        path,
+        offset: None,
+        reason: format!("its records are not {noun} ({fault})"),
+        hint: Some(hint),
+    }
+}
+
 /// The columns of no data: those that the user names.
 ///
 /// # Errors
 /// [`Error::Usage`] where nobody names any: nothing is damaged, and nothing tells the columns. `lacking` is what
-/// tells them in this format.
+/// tells them in this format, `filling` what a file without it may hold.
 pub(super) fn nothing_to_infer(
     spec: &SourceSpec,
-    sample: &Sample<'_>,
+    sample: &mut Sample<'_>,
     lacking: &str,
+    filling: &str,
 ) -> Result<Columns> {
     if let Some(schema) = &spec.schema {
-        return Ok(Columns::uniform(schema.fields().to_vec()));
+        return Ok(Columns::uniform(schema.fields().iter().map(without_metadata).collect()));
+    }
+    if let Some(nuls) = sample.nuls.take() {
+        return Err(nuls);
     }
     let files = sample.files;
     let of_no_bytes = |file: &Arc<SourceFile>| file.size() == 0 && !file.is_stream();
     let what = match files {
         [one] if of_no_bytes(one) => format!("`{}` is empty: 0 bytes", one.shown()),
-        [one] => {
-            format!("`{}` is empty: there is nothing in it but blank lines, if any", one.shown())
-        }
+        [one] if one.skip_lines > 0 => format!(
+            "`{}` has nothing behind its first {} lines, which are skipped",
+            one.shown(),
+            one.skip_lines
+        ),
+        [one] => format!("`{}` is empty: there is nothing in it but {filling}", one.shown()),
         several if several.iter().all(of_no_bytes) => {
             format!("all {} files of `{}` are empty: 0 bytes", several.len(), shown(&spec.url))
         }

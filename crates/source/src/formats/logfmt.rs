@@ -4,10 +4,10 @@ use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::logfmt::{self, LogfmtDecoder};
 use tidemill_text::{Decode, cut};
 
-use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name};
+use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name, unreadable};
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Columns, ShownBy};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sample::Sample;
 use crate::{SourceFile, SourceSpec};
 
@@ -39,6 +39,10 @@ impl TextFormat for Logfmt {
         settle_by_name(columns, wanted, NAME)
     }
 
+    fn has_keys(&self) -> bool {
+        true
+    }
+
     fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
         let (columns, options) = of.by_name();
         Ok(Box::new(LogfmtDecoder::new(columns, options)?))
@@ -49,12 +53,17 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let mut inference = logfmt::Inference::default();
     let mut shown_by = ShownBy::default();
     let mut current: Option<usize> = None;
+    let mut first_fault = None;
     let looked_at = sample.each_block(cut::Grammar::LINES, |file, block| {
         if current != Some(file.index) {
             note(&mut shown_by, current, || inference.fields());
             current = Some(file.index);
         }
-        Ok(inference.add(block))
+        let records = inference.add(block);
+        if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
+            first_fault = Some((file.shown.to_string(), fault.clone()));
+        }
+        Ok(records)
     })?;
     note(&mut shown_by, current, || inference.fields());
     inference.settle();
@@ -69,7 +78,10 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         shown_by.note(file, &inference.fields());
     }
     match inference.fields() {
-        fields if fields.is_empty() => nothing_to_infer(spec, sample, "record"),
-        fields => Ok(found_by_name(fields, &shown_by)),
+        fields if fields.is_empty() => match first_fault.filter(|_| spec.schema.is_none()) {
+            None => nothing_to_infer(spec, sample, "record", "blank lines, if any"),
+            Some((path, fault)) => Err(unreadable(path, "logfmt", &fault)),
+        },
+        fields => Ok(found_by_name(fields, &shown_by, !sample.is_all)),
     }
 }

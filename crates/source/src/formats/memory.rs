@@ -8,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 
 use super::batches::{self, Plain};
+use super::shown_columns::ShownColumns;
 use super::{Batches, Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Layouts};
 use crate::error::{Error, Result};
@@ -46,14 +47,21 @@ impl TypedFormat for Memory {
                 GivenBatches::Held(batches) => batches.iter().map(chunk).collect(),
                 GivenBatches::Stream(_) => Vec::new(),
             };
-            Ok(Box::new(GivenMetadata { schema: Arc::clone(&given.schema), chunks }))
+            let shown = ShownColumns::new(&given.schema, file.shown());
+            Ok(Box::new(GivenMetadata { shown, chunks }))
         })
     }
 
     fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
         let file = &reading.piece.file;
         let chunks = reading.piece.row_groups.clone().unwrap_or_default();
+        let shown = reading.metadata_as::<GivenMetadata>()?.shown.clone();
         let batches = given_batches(given(file)?, chunks, file)?;
+        let batches = batches.map(move |batch| {
+            let (batch, bytes) = batch?;
+            let places: Vec<usize> = (0..batch.num_columns()).collect();
+            Ok((shown.present(batch, &places)?, bytes))
+        });
         Ok(batches::reader(reading, Plain(batches)))
     }
 }
@@ -61,13 +69,17 @@ impl TypedFormat for Memory {
 /// The batches, where they can be read any number of times.
 #[derive(Debug)]
 struct GivenMetadata {
-    schema: SchemaRef,
+    shown: ShownColumns,
     chunks: Vec<Chunk>,
 }
 
 impl FileMetadata for GivenMetadata {
     fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.shown.schema()
+    }
+
+    fn note(&self) -> Option<&str> {
+        self.shown.note()
     }
 
     fn chunks(&self) -> Option<&[Chunk]> {
@@ -151,7 +163,7 @@ fn given_batches(given: &Arc<Given>, chunks: Vec<usize>, file: &SourceFile) -> R
             let Some(stream) = stream.lock().take() else {
                 return Err(Error::usage_hint(
                     format!("`{}` is a stream and can be read only once", file.shown()),
-                    "give a table instead: pyarrow.table(stream)",
+                    "give a table instead: pyarrow.table(stream), or frame.collect() of a lazy frame",
                 ));
             };
             let name = file.shown().to_owned();

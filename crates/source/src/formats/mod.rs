@@ -27,9 +27,9 @@ use crate::compression::Compression;
 use crate::dialect::{Dialect, Takes};
 use crate::error::{Error, Result};
 use crate::input::{ByteInput, Watch};
+use crate::log_names::is_log_name;
 use crate::options::ReadOptions;
 use crate::sample::Sample;
-use crate::stream::{Opened, as_it_is};
 use crate::{Piece, SourceFile, SourceSpec, Split};
 use batches::WantedColumn;
 
@@ -48,6 +48,7 @@ mod memory;
 pub(crate) mod parquet;
 mod registered;
 pub(crate) mod rowfile;
+mod shown_columns;
 mod syslog;
 
 pub use memory::Given;
@@ -83,7 +84,7 @@ formats! {
     Csv = delimited::CSV,
     /// Delimited text, tab unless told otherwise.
     Tsv = delimited::TSV,
-    /// JSON lines: one object per line.
+    /// JSON: objects, one per line or in any other sequence.
     Json = json::Json,
     /// Access logs of web servers, in the Common or Combined Log Format.
     AccessLog = access_log::AccessLog,
@@ -171,9 +172,14 @@ pub(crate) trait TextFormat: Send + Sync {
         Takes::default()
     }
 
-    /// What is made of a file's bytes before records are found in them.
-    fn opened(&self) -> Opened {
-        as_it_is
+    /// Returns whether columns are found by keys that records have, so that one may have a key that no column has.
+    fn has_keys(&self) -> bool {
+        false
+    }
+
+    /// Returns whether records may also follow each other without line ends, as JSON texts do.
+    fn is_sequence(&self) -> bool {
+        false
     }
 
     /// Whether a file cannot be cut, though text mostly can.
@@ -379,6 +385,11 @@ pub(crate) trait FileMetadata: Any + Debug + Send + Sync {
     fn offset(&self, _chunk: usize) -> u64 {
         0
     }
+
+    /// A message for the user about the file: renamed columns.
+    fn note(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// A row group or some of its rows, a block, a batch.
@@ -435,8 +446,14 @@ impl Format {
     /// The format that a file's name tells, if it tells one.
     ///
     /// A name is read from the right: a compression suffix (`.gz .zst .bz2 .xz`) is set aside, then
-    /// the last suffix decides.
+    /// the last suffix decides. Where it is none of a format's, the name of a log, a rotated one too
+    /// (`access.log.1`, `messages-20261128`), tells plain lines, as `.log` does.
     pub fn from_path(path: &str) -> Option<Self> {
+        Self::from_suffix(path).or_else(|| is_log_name(path).then_some(Format::Lines))
+    }
+
+    /// The format that the last suffix of a file's name tells, a compression's set aside.
+    pub fn from_suffix(path: &str) -> Option<Self> {
         let suffix = suffix(path)?;
         let added = || with_suffix(&suffix).map(Format::Registered);
         Self::of_suffix(&suffix).or_else(added)
@@ -546,7 +563,10 @@ mod tests {
             ("a.ipc", Some(Format::Arrow)),
             ("a.avro", Some(Format::Avro)),
             ("access.log.bz2", Some(Format::Lines)),
-            ("access.log.1", None),
+            ("access.log.1", Some(Format::Lines)),
+            ("messages-20261128.gz", Some(Format::Lines)),
+            ("access.log.1.csv", Some(Format::Csv)),
+            ("data.1", None),
             ("a.gz", None),
             ("noext", None),
         ] {

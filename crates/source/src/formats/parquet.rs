@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
@@ -51,7 +51,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use tidemill_base::compact;
 use tidemill_remote::reader::Reader;
 use tidemill_remote::{Claims, Fetch};
-use tidemill_text::Predicate;
+use tidemill_text::{Predicate, sql_type};
 
 use super::batches::{WantedColumn, misfit, plain};
 use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat, kept};
@@ -62,7 +62,14 @@ use crate::split::share;
 use crate::unify::{adapted, with_nulls_within};
 use crate::{FileLocation, Piece, SourceFile};
 
+mod footer;
 mod pages;
+mod statistics;
+pub(super) mod stored_types;
+mod thrift;
+
+use footer::{Footer, load};
+use stored_types::{Misfit, MisfitKind};
 
 /// The least that one read brings, the end of its column chunk apart.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -176,10 +183,14 @@ impl TypedFormat for Parquet {
     }
 }
 
-/// A file's footer.
+/// A file's footer, and the parts of its row groups.
 #[derive(Debug)]
 struct ParquetFile {
+    /// The footer with the column types as Arrow's reader decodes them.
     metadata: ArrowReaderMetadata,
+    /// The column types as the source shows them.
+    shown: SchemaRef,
+    note: Option<String>,
     chunks: Vec<Chunk>,
     /// What each of them is of.
     parts: Vec<Part>,
@@ -198,7 +209,11 @@ struct Part {
 
 impl FileMetadata for ParquetFile {
     fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        &self.shown
+    }
+
+    fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     fn chunks(&self) -> Option<&[Chunk]> {
@@ -216,7 +231,8 @@ impl FileMetadata for ParquetFile {
 
 impl ParquetFile {
     /// A file whose row groups are each cut into `parts_max` at most.
-    fn new(metadata: ArrowReaderMetadata, parts_max: u64) -> Self {
+    fn new(footer: Footer, parts_max: u64) -> Self {
+        let Footer { metadata, shown, note } = footer;
         let (mut chunks, mut parts) = (Vec::new(), Vec::new());
         for (group, known) in metadata.metadata().row_groups().iter().enumerate() {
             let rows = u64::try_from(known.num_rows()).unwrap_or(0);
@@ -229,7 +245,14 @@ impl ParquetFile {
                 parts.push(Part { group, rows });
             }
         }
-        Self { metadata, chunks, parts, parts_max, pages: OnceLock::new() }
+        Self { metadata, shown, note, chunks, parts, parts_max, pages: OnceLock::new() }
+    }
+
+    /// The type to convert a column to; `None` if it is decoded as its shown type.
+    fn conversion(&self, column: &WantedColumn) -> Option<DataType> {
+        let decoded = self.metadata.schema().fields().get(column.place)?.data_type();
+        let shown = self.shown.fields().get(column.place)?.data_type();
+        (decoded != shown).then(|| stored_types::target(shown, column.field.data_type()))
     }
 
     /// What a piece is of.
@@ -347,28 +370,28 @@ fn columns(files: &[Arc<SourceFile>], layouts: Layouts) -> Result<Columns> {
                 hint: Some("its writer may not have finished; write it again".into()),
             });
         }
-        let metadata = load(file, tail)?;
-        let own: Vec<FieldRef> = metadata.schema().fields().iter().map(plain).collect();
+        let footer = load(file, tail)?;
+        let own: Vec<FieldRef> = footer.shown.fields().iter().map(plain).collect();
         if files.len() < PARTS_WANTED && matches!(file.place, FileLocation::Local(_)) {
-            few.push((file, metadata));
+            few.push((file, footer));
         } else {
-            let _ = file.metadata.set(Arc::new(ParquetFile::new(metadata, 1)));
+            let _ = file.metadata.set(Arc::new(ParquetFile::new(footer, 1)));
         }
         gathered.add(file, own, layouts)?;
     }
     let group_count: usize =
-        few.iter().map(|(_, metadata)| metadata.metadata().num_row_groups()).sum();
+        few.iter().map(|(_, footer)| footer.metadata.metadata().num_row_groups()).sum();
     let parts_max = (PARTS_WANTED / group_count.max(1)).max(1) as u64;
-    for (file, metadata) in few {
-        let _ = file.metadata.set(Arc::new(ParquetFile::new(metadata, parts_max)));
+    for (file, footer) in few {
+        let _ = file.metadata.set(Arc::new(ParquetFile::new(footer, parts_max)));
     }
     Ok(gathered.finish())
 }
 
 /// Looks at a file whose row groups are each cut into `parts_max` at most.
 fn look(file: &SourceFile, parts_max: u64) -> Result<()> {
-    let metadata = load(file, None)?;
-    let _ = file.metadata.set(Arc::new(ParquetFile::new(metadata, parts_max)));
+    let footer = load(file, None)?;
+    let _ = file.metadata.set(Arc::new(ParquetFile::new(footer, parts_max)));
     Ok(())
 }
 
@@ -411,20 +434,6 @@ impl<'a> Tails<'a> {
     }
 }
 
-fn load(file: &SourceFile, tail: Option<(u64, Bytes)>) -> Result<ArrowReaderMetadata> {
-    let open = Arc::new(OpenFile::open(file, Access::Random, &file.watch())?);
-    let mut reader = Positioned::new(open.clone(), None, &[]);
-    reader.tail = tail;
-    let options = ArrowReaderOptions::new();
-    let metadata = unwinding(|| ArrowReaderMetadata::load(&reader, options))
-        .map_err(|error| reader.corrupt(&error, "the footer"))?;
-    let fields: Fields = metadata.schema().fields().iter().map(as_views).collect();
-    let wanted = Arc::new(Schema::new_with_metadata(fields, metadata.schema().metadata().clone()));
-    let options = ArrowReaderOptions::new().with_schema(wanted);
-    // Where a column cannot be had as views it is read as it is.
-    Ok(ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).unwrap_or(metadata))
-}
-
 /// Arrow's Parquet reader panics on some damaged pages: that is the file's fault, not ours.
 /// A reader that has panicked is not used again.
 fn unwinding<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
@@ -432,41 +441,12 @@ fn unwinding<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Par
         .unwrap_or_else(|_| Err(ParquetError::General("the decoder gave up".into())))
 }
 
-/// The field with text as Utf8View and bytes as BinaryView.
-fn as_views(field: &FieldRef) -> FieldRef {
-    let view = |data_type: &DataType| match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
-        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
-        _ => None,
-    };
-    let data_type = match field.data_type() {
-        DataType::Dictionary(_, values) => view(values),
-        DataType::Struct(fields) => Some(DataType::Struct(fields.iter().map(as_views).collect())),
-        DataType::List(item) => Some(DataType::List(as_views(item))),
-        DataType::LargeList(item) => Some(DataType::LargeList(as_views(item))),
-        DataType::Map(entries, sorted) => match entries.data_type() {
-            DataType::Struct(pair) if pair.len() == 2 => {
-                // Keys stay as they are: SQL compares them with Utf8 literals.
-                let pair: Fields = vec![pair[0].clone(), as_views(&pair[1])].into();
-                let entries = entries.as_ref().clone().with_data_type(DataType::Struct(pair));
-                Some(DataType::Map(Arc::new(entries), *sorted))
-            }
-            _ => None,
-        },
-        other => view(other),
-    };
-    match data_type {
-        Some(data_type) => Arc::new(field.as_ref().clone().with_data_type(data_type)),
-        None => field.clone(),
-    }
-}
-
 /// Reads the wanted columns of some row groups.
 struct ParquetReader {
     reader: RowGroups,
     input: Positioned,
     /// The wanted columns, their places being those among the reader's columns.
-    columns: Vec<WantedColumn>,
+    columns: Vec<ReadColumn>,
     schema: Arc<Schema>,
     watch: Watch,
     bytes: u64,
@@ -477,6 +457,13 @@ struct ParquetReader {
     rows_done: u64,
     bytes_told: u64,
     late: Option<Late>,
+}
+
+/// A column of a reader.
+struct ReadColumn {
+    wanted: WantedColumn,
+    /// The target of [`stored_types::converted`]; `None` if the column is decoded as its shown type.
+    conversion: Option<DataType>,
 }
 
 /// Rows that predicates left.
@@ -494,7 +481,7 @@ struct Late {
 
 impl ParquetReader {
     fn open(known: &ParquetFile, reading: Reading<'_>) -> Result<Self> {
-        let Reading { piece, mut columns, predicates, options, watch, .. } = reading;
+        let Reading { piece, columns, predicates, options, watch, .. } = reading;
         let file = &piece.file;
         let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
         let metadata = known.metadata_for(piece);
@@ -504,7 +491,11 @@ impl ParquetReader {
         let coded = with_codes(metadata, &columns)
             .map_err(|error| Error::Internal(format!("codes of `{}`: {error}", file.shown)))?;
         let metadata = coded.as_ref().unwrap_or(metadata);
-        let mut read: Vec<usize> = columns.iter().map(|column| column.place).collect();
+        let mut columns: Vec<ReadColumn> = columns
+            .into_iter()
+            .map(|wanted| ReadColumn { conversion: known.conversion(&wanted), wanted })
+            .collect();
+        let mut read: Vec<usize> = columns.iter().map(|column| column.wanted.place).collect();
         read.sort_unstable();
         read.dedup();
         let (mut bytes, mut rows) = (0, 0);
@@ -515,6 +506,9 @@ impl ParquetReader {
         if let Some(own) = &piece.rows {
             bytes = share(bytes, own, rows);
             rows = parts.iter().map(|part| part.rows.end - part.rows.start).sum();
+        }
+        if read.is_empty() {
+            check_row_counts(&open, metadata.metadata(), &parts, &watch)?;
         }
         let mask = ProjectionMask::roots(metadata.parquet_schema(), read.iter().copied());
         let wanted = wanted_chunks(metadata.metadata(), &parts, &mask);
@@ -562,14 +556,14 @@ impl ParquetReader {
                 && !(0..columns.len()).all(is_tested);
             if is_first {
                 let mut places: Vec<usize> =
-                    tests.iter().map(|test| columns[test.column].place).collect();
+                    tests.iter().map(|test| columns[test.column].wanted.place).collect();
                 places.sort_unstable();
                 places.dedup();
                 let first =
                     ProjectionMask::roots(metadata.parquet_schema(), places.iter().copied());
                 let reader = open(first, all.clone())?;
                 let kept = Tests { tests, columns: &columns, places, input: &input, watch: &watch };
-                late = kept.kept(reader)?;
+                late = kept.kept(reader, piece, rows)?;
                 options.leave_many.fetch_or(late.is_none(), Ordering::Relaxed);
             }
             let selection = match &late {
@@ -578,10 +572,11 @@ impl ParquetReader {
             };
             RowGroups::Together(Box::new(open(mask, selection)?))
         };
-        for column in &mut columns {
-            column.place = read.partition_point(|other| *other < column.place);
+        for ReadColumn { wanted, .. } in &mut columns {
+            wanted.place = read.partition_point(|other| *other < wanted.place);
         }
-        let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
+        let fields = columns.iter().map(|column| column.wanted.field.clone());
+        let fields: Vec<FieldRef> = fields.collect();
         let schema = Arc::new(Schema::new(fields));
         Ok(Self {
             reader,
@@ -627,6 +622,13 @@ impl PieceReader for ParquetReader {
         let Some(batch) = next.map_err(|error| self.input.bad_page(&error))? else {
             self.tell(self.rows);
             self.input.open.verify()?;
+            let (read, expected) = match &self.late {
+                Some(late) => (late.given, late.kept),
+                None => (self.rows_done, self.rows),
+            };
+            if read != expected {
+                return Err(row_count_mismatch(&self.input, &self.piece, read, expected));
+            }
             if let Some(late) = &mut self.late {
                 late.count(0, self.rows);
             }
@@ -639,11 +641,17 @@ impl PieceReader for ParquetReader {
             })?,
             None => self.rows_done + batch.num_rows() as u64,
         };
+        if self.rows_done > self.rows {
+            return Err(row_count_mismatch(&self.input, &self.piece, self.rows_done, self.rows));
+        }
         self.tell(self.rows_done);
+        let row_number = |row: usize| self.row_number(row).0;
         let columns = self
             .columns
             .iter()
-            .map(|wanted| as_wanted(batch.column(wanted.place), wanted, &self.input))
+            .map(|column| {
+                as_wanted(batch.column(column.wanted.place), column, &self.input, &row_number)
+            })
             .collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
@@ -652,10 +660,16 @@ impl PieceReader for ParquetReader {
     }
 }
 
-/// A column as the source shows it.
-fn as_wanted(column: &ArrayRef, wanted: &WantedColumn, input: &Positioned) -> Result<ArrayRef> {
+/// Converts a decoded column to its type in the source. `row_number` maps rows of the batch to rows of the file.
+fn as_wanted(
+    column: &ArrayRef,
+    of: &ReadColumn,
+    input: &Positioned,
+    row_number: &dyn Fn(usize) -> u64,
+) -> Result<ArrayRef> {
+    let wanted = &of.wanted;
     // A field that may not be null comes without the nulls of the struct that it is in.
-    let column = with_nulls_within(column)?;
+    let mut column = with_nulls_within(column)?;
     if let Some(coded) = column.as_any_dictionary_opt()
         && coded.values().is_empty()
         && column.null_count() < column.len()
@@ -665,19 +679,105 @@ fn as_wanted(column: &ArrayRef, wanted: &WantedColumn, input: &Positioned) -> Re
         return Err(input.bad_page(&error));
     }
     let exactly = wanted.shown_by.is_some();
+    if let Some(shown) = &of.conversion {
+        column = stored_types::converted(&column, shown, exactly)
+            .map_err(|misfit| bad_value(misfit, wanted, input, row_number))?;
+    }
     adapted(&column, wanted.field.data_type(), exactly)
         .map_err(|reason| misfit(wanted, input.open.path(), &reason))
 }
 
-fn is_tested(columns: &[WantedColumn], predicate: &Predicate) -> bool {
+/// The error for a value outside of the type of its column.
+fn bad_value(
+    misfit: Misfit,
+    wanted: &WantedColumn,
+    input: &Positioned,
+    row_number: &dyn Fn(usize) -> u64,
+) -> Error {
+    let (path, name) = (input.open.path(), wanted.field.name());
+    let row = misfit.row.map(|row| format!(", row {}", row_number(row))).unwrap_or_default();
+    let place = format!("column `{name}`{row}");
+    match misfit.kind {
+        MisfitKind::Arrow(error) => error.into(),
+        MisfitKind::OutOfRange(reason) => Error::Corrupt {
+            path: path.to_string(),
+            offset: None,
+            reason: format!("{place}: {reason}"),
+            hint: Some("leave the column out, or write the file again without such values".into()),
+        },
+        MisfitKind::Finer(unit) => {
+            let kind = sql_type(&DataType::Timestamp(unit, None));
+            Error::usage_hint(
+                format!("{place} of `{path}`: it has more digits than {kind}"),
+                format!(
+                    "--schema '{name} TIMESTAMP' reads nanoseconds, --schema '{name} {kind}' cuts \
+                     them off"
+                ),
+            )
+        }
+    }
+}
+
+/// The error for a piece whose pages do not have the number of rows in the footer.
+fn row_count_mismatch(input: &Positioned, piece: &Piece, found: u64, expected: u64) -> Error {
+    if let Err(error) = input.open.verify() {
+        return error;
+    }
+    let (first, _) = piece.row_number(0);
+    Error::Corrupt {
+        path: input.open.path().to_string(),
+        offset: None,
+        reason: format!(
+            "its pages have {found} rows from row {first} on, and its footer says {expected}"
+        ),
+        hint: Some("it is not as it was written; write or fetch it again".into()),
+    }
+}
+
+/// Compares the footer's row counts with the page headers of one column, for reads without columns (`count(*)`), which
+/// decode no page. Remote files are not checked, because each header would be a request.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the counts differ.
+fn check_row_counts(
+    open: &Arc<OpenFile>,
+    metadata: &Arc<ParquetMetaData>,
+    parts: &[Part],
+    watch: &Watch,
+) -> Result<()> {
+    if open.remote().is_some() {
+        return Ok(());
+    }
+    let input = Positioned::new(Arc::clone(open), Some(metadata), &[]);
+    for index in parts.iter().filter(|part| part.rows.start == 0).map(|part| part.group) {
+        watch.cancel.check()?;
+        let Some(group) = metadata.row_groups().get(index) else { continue };
+        let Some((column, found)) = pages::rows_by_headers(&input, group) else { continue };
+        let expected = group.num_rows();
+        if i64::try_from(found) != Ok(expected) {
+            return Err(Error::Corrupt {
+                path: open.path().to_string(),
+                offset: None,
+                reason: format!(
+                    "row group {index} has {found} rows in the pages of column `{column}`, and its \
+                     footer says {expected}"
+                ),
+                hint: Some("it is not as it was written; write or fetch it again".into()),
+            });
+        }
+    }
+    open.verify()
+}
+
+fn is_tested(columns: &[ReadColumn], predicate: &Predicate) -> bool {
     let column = columns.get(predicate.column);
-    column.is_some_and(|column| kept::is_tested(column.field.data_type()))
+    column.is_some_and(|column| kept::is_tested(column.wanted.field.data_type()))
 }
 
 /// What rows have to satisfy.
 struct Tests<'a> {
     tests: Vec<&'a Predicate>,
-    columns: &'a [WantedColumn],
+    columns: &'a [ReadColumn],
     /// The places of the columns that are tested, in the file's order.
     places: Vec<usize>,
     input: &'a Positioned,
@@ -685,8 +785,13 @@ struct Tests<'a> {
 }
 
 impl Tests<'_> {
-    /// The rows that do; none where these are not few.
-    fn kept(&self, mut reader: ParquetRecordBatchReader) -> Result<Option<Late>> {
+    /// The rows of a piece of `expected` that do; none where these are not few.
+    fn kept(
+        &self,
+        mut reader: ParquetRecordBatchReader,
+        piece: &Piece,
+        expected: u64,
+    ) -> Result<Option<Late>> {
         let mut late = Late::default();
         let mut rows: u64 = 0;
         let mut keep = Vec::new();
@@ -697,9 +802,10 @@ impl Tests<'_> {
             keep.clear();
             keep.resize(batch.num_rows(), true);
             for test in &self.tests {
-                let wanted = &self.columns[test.column];
-                let place = self.places.partition_point(|place| *place < wanted.place);
-                let column = as_wanted(batch.column(place), wanted, self.input)?;
+                let tested = &self.columns[test.column];
+                let place = self.places.partition_point(|place| *place < tested.wanted.place);
+                let row_number = |row: usize| piece.row_number(rows + row as u64).0;
+                let column = as_wanted(batch.column(place), tested, self.input, &row_number)?;
                 kept::keep(&column, &test.test, &mut keep);
             }
             let places = keep.iter().zip(rows..).filter(|(keep, _)| **keep);
@@ -710,6 +816,9 @@ impl Tests<'_> {
             if rows >= TRIED_ROWS && are_many {
                 return Ok(None);
             }
+        }
+        if rows != expected {
+            return Err(row_count_mismatch(self.input, piece, rows, expected));
         }
         Ok(Some(late))
     }
@@ -1012,13 +1121,13 @@ impl Positioned {
     /// What is wrong with the page that was read last.
     fn bad_page(&self, error: &ParquetError) -> Error {
         let at = self.last_page.load(Ordering::Relaxed);
-        let columns = self.metadata.iter().flat_map(|metadata| metadata.row_groups());
-        let column = columns
+        let groups = self.metadata.iter().flat_map(|metadata| metadata.row_groups());
+        let column = groups
             .flat_map(|group| group.columns())
             .find(|column| extent(column).is_some_and(|(start, end)| (start..end).contains(&at)));
-        let Some(column) = column else { return self.corrupt(error, "a page") };
+        let Some(column) = column else { return self.corrupt_part(error, "a page", true) };
         let name = column.column_path().parts().join(".");
-        match self.corrupt(error, &format!("a page of column `{name}`")) {
+        match self.corrupt_part(error, &format!("a page of column `{name}`"), true) {
             Error::Corrupt { path, reason, .. } => Error::Corrupt {
                 path,
                 offset: Some(at),
@@ -1032,10 +1141,18 @@ impl Positioned {
     }
 
     fn corrupt(&self, error: &ParquetError, what: &str) -> Error {
+        self.corrupt_part(error, what, false)
+    }
+
+    /// The error for `what`, a page or another part of the file.
+    fn corrupt_part(&self, error: &ParquetError, what: &str, is_page: bool) -> Error {
         if let Some(error) = self.error.lock().take() {
             return error;
         }
         if let Err(error) = self.open.verify() {
+            return error;
+        }
+        if let Some(error) = footer::encryption(self, is_page) {
             return error;
         }
         let text = error.to_string();

@@ -335,3 +335,102 @@ fn what_is_no_whole_stream_is_told_apart() {
         assert!(error.contains(expected) && error.contains("a.arrows"), "{error}");
     }
 }
+
+/// Arrow UUIDs, also in a list, and a repeated column name.
+fn uuids() -> RecordBatch {
+    let extension = [("ARROW:extension:name".to_owned(), "arrow.uuid".to_owned())];
+    let uuid = |name: &str| {
+        Field::new(name, DataType::FixedSizeBinary(16), true)
+            .with_metadata(extension.clone().into())
+    };
+    let values = [Some([0xab; 16]), None, Some([1; 16])].into_iter();
+    let values = FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 16).unwrap();
+    let item = Arc::new(uuid("item"));
+    let offsets = arrow::buffer::OffsetBuffer::from_lengths([0, 2, 1]);
+    let lists = ListArray::new(Arc::clone(&item), offsets, Arc::new(values.clone()), None);
+    let fields = vec![
+        uuid("u"),
+        Field::new("n", DataType::Int64, true),
+        Field::new("l", DataType::List(item), true),
+        Field::new("n", DataType::Int64, true),
+        // Bytes without the extension type.
+        Field::new("f", DataType::FixedSizeBinary(16), true),
+    ];
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(values.clone()),
+        Arc::new(Int64Array::from(vec![1, 2, 3])),
+        Arc::new(lists),
+        Arc::new(Int64Array::from(vec![4, 5, 6])),
+        Arc::new(values),
+    ];
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+}
+
+#[test]
+fn uuids_are_text_and_repeated_names_get_numbers() {
+    let batch = uuids();
+    let files = folder(&[
+        ("a.arrow", &as_file(std::slice::from_ref(&batch), None)),
+        ("a.arrows", &as_stream(std::slice::from_ref(&batch), None)),
+    ]);
+    let given = SourceSpec {
+        url: "df".into(),
+        given: Some(Arc::new(Given::table(batch.schema(), vec![batch]))),
+        ..SourceSpec::default()
+    };
+    let (one, other) = (
+        "abababab-abab-abab-abab-abababababab".to_owned(),
+        "01010101-0101-0101-0101-010101010101".to_owned(),
+    );
+    let lists = ["[]".to_owned(), format!("[{one}, ∅]"), format!("[{other}]")];
+    for source in [spec(&files, "a.arrow"), spec(&files, "a.arrows"), given] {
+        let source = Arc::new(Source::open(&source).unwrap());
+        let kinds: Vec<_> = types(&source).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(kinds, ["u", "n", "l", "n_1", "f"]);
+        assert_eq!(source.schema().field(0).data_type(), &DataType::Utf8View);
+        assert_eq!(source.schema().field(4).data_type(), &DataType::FixedSizeBinary(16));
+        // A projection in another order.
+        let options = ReadOptions { projection: Some(vec![3, 0, 2]), ..ReadOptions::default() };
+        let rows = all(&source, 1 << 20, &options).unwrap();
+        let expected = [
+            ["4", one.as_str(), lists[0].as_str()],
+            ["5", "∅", lists[1].as_str()],
+            ["6", other.as_str(), lists[2].as_str()],
+        ];
+        assert_eq!(rows, expected);
+        let told = source.warning().unwrap();
+        assert!(told.contains("of columns of one name the second `n` is `n_1`"), "{told}");
+    }
+}
+
+#[test]
+fn row_count_of_a_batch_is_checked_against_its_first_column() {
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![7; 5]));
+    let batch = RecordBatch::try_from_iter([("n", values)]).unwrap();
+    let options = ReadOptions { projection: Some(vec![]), ..ReadOptions::default() };
+    let count = |source: &Arc<Source>| -> Result<u64> {
+        let mut rows = 0;
+        for split in source.splits()? {
+            for batch in source.read(&split, &options)? {
+                rows += batch?.num_rows() as u64;
+            }
+        }
+        Ok(rows)
+    };
+    for bytes in
+        [as_file(std::slice::from_ref(&batch), None), as_stream(std::slice::from_ref(&batch), None)]
+    {
+        let (mut refused, five) = (0, 5_i64.to_le_bytes());
+        for at in (0..bytes.len() - 8).filter(|at| bytes[*at..at + 8] == five) {
+            let mut changed = bytes.clone();
+            changed[at] = 6;
+            let files = folder(&[("a.arrow", &changed)]);
+            match open(&files, "a.arrow").and_then(|source| count(&source)) {
+                Ok(rows) => assert_eq!(rows, 5, "byte {at}"),
+                Err(Error::Corrupt { .. }) => refused += 1,
+                Err(other) => panic!("byte {at}: {other:?}"),
+            }
+        }
+        assert!(refused >= 2, "{refused}");
+    }
+}

@@ -1,5 +1,7 @@
 //! How text is written, where nobody says: what a sample shows, and what the user is told of it.
 
+use arrow::datatypes::{Schema, TimeUnit};
+
 use super::*;
 
 /// A source of one file, and the folder that it is in.
@@ -162,7 +164,7 @@ fn what_is_wrong_with_a_record_is_said_with_what_helps() {
             &["the line does not match the pattern of --log-format\n", "all of a line"][..],
             "byte 1)",
         ),
-        (told("x.log", "10.0.0.1 - - [10/Oct\n", &log("combined")), &["all of a line"], "jq"),
+        (told("x.log", "10.0.0.1 - - [10/Oct\n", &log("combined")), &["all of a line"], "jq -c"),
         (
             told(
                 "x.log",
@@ -391,4 +393,89 @@ fn a_name_that_is_in_a_header_again_gets_a_number() {
         "{warning}"
     );
     assert_eq!(rows(&source), text(&[&["1", "2", "∅"], &["3", "5", "4"]]));
+}
+
+/// The values of a column `v`, one record each.
+fn records_of(format: Format, values: impl Iterator<Item = &'static str>) -> String {
+    let line = |value: &str| match format {
+        Format::Json => format!("{{\"v\":\"{value}\"}}\n"),
+        Format::Logfmt => format!("v={value}\n"),
+        _ => format!("{value}\n"),
+    };
+    let header = if format == Format::Csv { "v\n" } else { "" };
+    header.to_owned() + &values.map(line).collect::<String>()
+}
+
+#[test]
+fn time_without_a_zone_behind_a_zoned_sample_is_a_located_error() {
+    let (usual, other) = ("2026-01-01T00:00:00Z", "2026-01-01T05:00:00");
+    // More than a sample.
+    let count = 60_000;
+    let declared = |spec: &mut SourceSpec| {
+        let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        spec.schema = Some(Arc::new(Schema::new(vec![Field::new("v", utc, true)])));
+    };
+    for (name, format, line) in [
+        ("x.csv", Format::Csv, count + 2),
+        ("x.logfmt", Format::Logfmt, count + 1),
+        ("x.json", Format::Json, count + 1),
+    ] {
+        let written = records_of(format, std::iter::repeat_n(usual, count).chain([other]));
+        let (_folder, source) = opened(name, written.as_bytes(), |_| {}).unwrap();
+        assert_eq!(types(&source)[0].1.to_string(), "Timestamp(µs, \"UTC\")");
+        for target in [1 << 16, 1 << 30] {
+            let told = message(read(&source, target, &ReadOptions::default()));
+            let line = format!("line {line}");
+            for part in [
+                name,
+                &line,
+                "expected a timestamp with a time zone, to microseconds, found `2026-01-01T05:00:00`, which states none",
+                "--schema 'v TIMESTAMP(6) WITH TIME ZONE' reads such times as UTC, --schema 'v TEXT' keeps",
+                "--max-bad",
+            ] {
+                assert!(told.contains(part), "`{part}` is not in: {told}");
+            }
+        }
+        let (_folder, source) = opened(name, written.as_bytes(), declared).unwrap();
+        assert_eq!(rows(&source).last().unwrap(), &["2026-01-01T05:00:00Z"]);
+        // The other way round.
+        let written = records_of(format, std::iter::repeat_n(other, count).chain([usual]));
+        let (_folder, source) = opened(name, written.as_bytes(), |_| {}).unwrap();
+        assert_eq!(rows(&source).last().unwrap(), &["2026-01-01T00:00:00"]);
+        let ahead = "2026-01-01T00:00:00+01:00";
+        let written = records_of(format, std::iter::repeat_n(other, count).chain([ahead]));
+        let (_folder, source) = opened(name, written.as_bytes(), |_| {}).unwrap();
+        let told = message(read(&source, 1 << 20, &ReadOptions::default()));
+        assert!(told.contains("--schema 'v TIMESTAMP WITH TIME ZONE'"), "{told}");
+    }
+}
+
+#[test]
+fn csv_column_of_times_with_and_without_offsets_is_text_with_a_warning() {
+    let said = |_: &mut SourceSpec| {};
+    let (_folder, source) =
+        opened("o.csv", b"ts\n2026-03-01T10:00:00+02:00\n2026-03-01T08:30:00-01:00\n", said)
+            .unwrap();
+    assert_eq!(source.warning(), None);
+    assert_eq!(rows(&source), text(&[&["2026-03-01T08:00:00Z"], &["2026-03-01T09:30:00Z"]]));
+    let mixed = b"a,ts\n1,2026-03-01T10:00:00+02:00\n2,\n3,2026-03-01T08:30:00\n";
+    let (_folder, source) = opened("m.csv", mixed, said).unwrap();
+    let told = source.warning_of(|name| name == "ts").unwrap();
+    for part in ["m.csv`: read as text", "state a time zone: `ts`;", "ts::TIMESTAMPTZ makes times"]
+    {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(source.warning_of(|name| name == "a"), None);
+    // With a value that is no time, the cast would fail.
+    let (_folder, source) =
+        opened("x.csv", b"ts\n2026-03-01T10:00:00+02:00\n2026-03-01T08:30:00\nsoon\n", said)
+            .unwrap();
+    assert_eq!(source.warning(), None);
+    let declared = |spec: &mut SourceSpec| {
+        let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        spec.schema = Some(Arc::new(Schema::new(vec![Field::new("ts", utc, true)])));
+    };
+    let (_folder, source) = opened("m.csv", mixed, declared).unwrap();
+    assert_eq!(source.warning(), None);
+    assert_eq!(rows(&source)[2], ["3", "2026-03-01T08:30:00Z"]);
 }

@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, DataType, DuplicateTreatment, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectNamePart, TypedString, UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    ObjectNamePart, TimezoneInfo, TypedString, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr_mut;
@@ -37,12 +37,27 @@ const SCALARS: &[(&str, &str)] = &[
     ("week(ts)", "date_part('week', ts)"),
     ("weekofyear(ts)", "date_part('week', ts)"),
     ("toisoweek(ts)", "date_part('week', ts)"),
-    ("yearweek(ts)", "date_part('isoyear', ts) * 100 + date_part('week', ts)"),
+    ("yearweek(ts)", "date_field('yearweek', ts)"),
     ("isoyear(ts)", "date_part('isoyear', ts)"),
     ("toisoyear(ts)", "date_part('isoyear', ts)"),
-    ("century(ts)", "CAST(ceil(date_part('year', ts) / 100.0) AS BIGINT)"),
-    ("decade(ts)", "date_part('year', ts) // 10"),
-    ("era(ts)", "CASE WHEN date_part('year', ts) > 0 THEN 1 ELSE 0 END"),
+    ("millennium(ts)", "date_field('millennium', ts)"),
+    ("century(ts)", "date_field('century', ts)"),
+    ("decade(ts)", "date_field('decade', ts)"),
+    ("era(ts)", "date_field('era', ts)"),
+    ("timezone_hour(ts)", "date_field('timezone_hour', ts)"),
+    ("timezone_minute(ts)", "date_field('timezone_minute', ts)"),
+    ("date_part('millennium', ts)", "date_field('millennium', ts)"),
+    ("date_part('century', ts)", "date_field('century', ts)"),
+    ("date_part('decade', ts)", "date_field('decade', ts)"),
+    ("date_part('era', ts)", "date_field('era', ts)"),
+    ("date_part('yearweek', ts)", "date_field('yearweek', ts)"),
+    ("date_part('julian', ts)", "date_field('julian', ts)"),
+    ("date_part('weekday', ts)", "date_field('dow', ts)"),
+    ("date_part('dayofweek', ts)", "date_field('dow', ts)"),
+    ("date_part('dayofyear', ts)", "date_field('doy', ts)"),
+    ("date_part('timezone', ts)", "date_field('timezone', ts)"),
+    ("date_part('timezone_hour', ts)", "date_field('timezone_hour', ts)"),
+    ("date_part('timezone_minute', ts)", "date_field('timezone_minute', ts)"),
     ("toyyyymm(ts)", "date_part('year', ts) * 100 + date_part('month', ts)"),
     (
         "toyyyymmdd(ts)",
@@ -78,6 +93,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("tosecond(ts)", "date_part('second', ts)"),
     ("millisecond(ts)", "date_part('millisecond', ts)"),
     ("microsecond(ts)", "date_part('microsecond', ts)"),
+    ("nanosecond(ts)", "date_field('nanosecond', ts)"),
     // Times.
     ("date(x)", "CAST(x AS DATE)"),
     ("todate(x)", "CAST(x AS DATE)"),
@@ -148,6 +164,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("tostartoffifteenminutes(ts)", "date_bin(INTERVAL '15 minutes', ts)"),
     ("timeslot(ts)", "date_bin(INTERVAL '30 minutes', ts)"),
     ("tostartofinterval(ts, span)", "date_bin(span, ts)"),
+    ("timezone(ts)", "date_field('timezone', ts)"),
     ("timezone(zone, ts)", "CAST(ts AT TIME ZONE zone AS TIMESTAMP)"),
     ("totimezone(ts, zone)", "CAST(ts AS TIMESTAMPTZ) AT TIME ZONE zone"),
     (
@@ -170,9 +187,11 @@ const SCALARS: &[(&str, &str)] = &[
     ("trunc(ts, 'mon')", "CAST(date_trunc('month', ts) AS DATE)"),
     ("trunc(ts, 'mm')", "CAST(date_trunc('month', ts) AS DATE)"),
     ("trunc(ts, 'week')", "CAST(date_trunc('week', ts) AS DATE)"),
-    ("getdate()", "now()"),
-    ("sysdate()", "now()"),
-    ("current_datetime()", "now()"),
+    ("getdate()", "CAST(now() AS TIMESTAMP)"),
+    ("sysdate()", "CAST(now() AS TIMESTAMP)"),
+    ("current_datetime()", "CAST(now() AS TIMESTAMP)"),
+    ("localtimestamp()", "CAST(now() AS TIMESTAMP)"),
+    ("current_localtimestamp()", "CAST(now() AS TIMESTAMP)"),
     ("version()", concat!("'Tidemill ", env!("CARGO_PKG_VERSION"), "'")),
     ("clock_timestamp()", "now()"),
     ("transaction_timestamp()", "now()"),
@@ -182,7 +201,11 @@ const SCALARS: &[(&str, &str)] = &[
     ("today()", "current_date()"),
     ("curdate()", "current_date()"),
     ("yesterday()", "current_date() - INTERVAL '1 day'"),
-    ("fromunixtimestamp(n)", "from_unixtime(n)"),
+    ("ago(span)", "now() - CAST(span AS INTERVAL)"),
+    ("to_decades(n)", "n * INTERVAL '10 years'"),
+    ("to_centuries(n)", "n * INTERVAL '100 years'"),
+    ("to_millennia(n)", "n * INTERVAL '1000 years'"),
+    ("fromunixtimestamp(n)", "CAST(from_unixtime(n) AS TIMESTAMP)"),
     ("to_epoch(ts)", "date_part('epoch', ts)"),
     // Conditions.
     ("if(c, x, y)", "CASE WHEN c THEN x ELSE y END"),
@@ -265,7 +288,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("lengthutf8(x)", "character_length(x)"),
     ("element_at(map, key)", "map[key]"),
     ("space(n)", "repeat(' ', n)"),
-    ("ord(x)", "ascii(x)"),
+    ("ord(x)", "CASE WHEN x = '' THEN CAST(-1 AS INT) ELSE ascii(x) END"),
     ("char(n)", "chr(n)"),
     ("like(x, pattern)", "x LIKE pattern"),
     ("notlike(x, pattern)", "x NOT LIKE pattern"),
@@ -309,31 +332,19 @@ const SCALARS: &[(&str, &str)] = &[
         "quote_nullable(x)",
         "CASE WHEN x IS NULL THEN 'NULL' ELSE concat('''', replace(CAST(x AS TEXT), '''', ''''''), '''') END",
     ),
-    ("unicode(x)", "ascii(x)"),
+    ("unicode(x)", "CASE WHEN x = '' THEN CAST(-1 AS INT) ELSE ascii(x) END"),
     // The file that a record is of: a hidden column, by the name that data hardly has.
     ("input_file_name()", "\"$path\""),
-    ("parse_filename(x)", "substring_index(x, '/', -1)"),
-    ("parse_dirname(x)", "CASE WHEN strpos(x, '/') > 0 THEN split_part(x, '/', 1) ELSE '' END"),
-    ("parse_dirpath(x)", "regexp_replace(x, '/?[^/]*$', '')"),
-    (
-        "parse_path(x)",
-        "CASE WHEN starts_with(x, '/') THEN array_concat(make_array('/'), string_to_array(substr(x, 2), '/')) ELSE string_to_array(x, '/') END",
-    ),
     ("levenshteindistance(x, y)", "levenshtein(x, y)"),
     ("editdistance(x, y)", "levenshtein(x, y)"),
     ("editdistanceutf8(x, y)", "levenshtein(x, y)"),
-    (
-        "hamming(x, y)",
-        "array_length(array_filter(generate_series(1, length(x)), letter -> substr(x, letter, 1) <> substr(y, letter, 1)))",
-    ),
-    (
-        "mismatches(x, y)",
-        "array_length(array_filter(generate_series(1, length(x)), letter -> substr(x, letter, 1) <> substr(y, letter, 1)))",
-    ),
-    (
-        "bytehammingdistance(x, y)",
-        "array_length(array_filter(generate_series(1, length(x)), letter -> substr(x, letter, 1) <> substr(y, letter, 1)))",
-    ),
+    ("bytehammingdistance(x, y)", "hamming(x, y)"),
+    ("dameraulevenshteindistance(x, y)", "damerau_levenshtein(x, y)"),
+    ("jarosimilarity(x, y)", "jaro_similarity(x, y)"),
+    ("jarowinklersimilarity(x, y)", "jaro_winkler_similarity(x, y)"),
+    ("regexp_replace(x, pattern, other, 'c')", "regexp_replace(x, pattern, other)"),
+    ("regexp_replace(x, pattern, other, 'l')", "regexp_replace(x, regexp_escape(pattern), other)"),
+    ("regexp_split_to_table(x, pattern)", "unnest(regexp_split_to_array(x, pattern))"),
     ("empty(x)", "length(x) = 0"),
     ("notempty(x)", "length(x) > 0"),
     ("len(x)", "length(x)"),
@@ -523,6 +534,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("moduloorzero(n, m)", "coalesce(n % nullif(m, 0), 0)"),
     ("pmod(n, m)", "CASE WHEN n % m < 0 THEN (n % m + m) % m ELSE n % m END"),
     ("positivemodulo(n, m)", "(n % m + abs(m)) % abs(m)"),
+    ("fdiv(n, m)", "floor(CAST(n AS DOUBLE) / CAST(m AS DOUBLE))"),
     ("fmod(n, m)", "CAST(n AS DOUBLE) % CAST(m AS DOUBLE)"),
     ("max2(n, m)", "greatest(n, m)"),
     ("min2(n, m)", "least(n, m)"),
@@ -565,24 +577,21 @@ const SCALARS: &[(&str, &str)] = &[
     ("getbit(n, m)", "(n >> m) & 1"),
     ("generateuuidv4()", "uuid()"),
     ("gen_random_uuid()", "uuid()"),
+    ("uuidv4()", "uuid()"),
     ("random(k)", "random()"),
     ("rand(k)", "random()"),
     ("randcanonical()", "random()"),
     ("randn()", "sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random())"),
     ("randn(k)", "sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random())"),
-    ("to_base(n, 16)", "to_hex(n)"),
-    ("to_base(n, 2)", "bin(n)"),
     ("truncate(n)", "trunc(n)"),
     ("truncate(n, k)", "trunc(n, k)"),
-    (
-        "equi_width_bins(n, m, k, c)",
-        "array_transform(generate_series(1, k), bin -> n + (m - n) * bin // k)",
-    ),
     // Lists, structs and maps.
     ("list_value(x, …)", "make_array(x, …)"),
+    ("array_value(x, …)", "make_array(x, …)"),
     ("array()", "make_array()"),
     ("array(x, …)", "make_array(x, …)"),
     ("array_pack(x, …)", "make_array(x, …)"),
+    ("array_value(x, …)", "make_array(x, …)"),
     ("explode(list)", "unnest(list)"),
     (
         "explode_outer(list)",
@@ -594,7 +603,9 @@ const SCALARS: &[(&str, &str)] = &[
     ("list_min(list)", "array_min(list)"),
     ("list_count(list)", "array_length(array_compact(list))"),
     ("list_unique(list)", "array_length(array_distinct(array_compact(list)))"),
+    ("array_unique(list)", "array_length(array_distinct(array_compact(list)))"),
     ("list_apply(list, f)", "array_transform(list, f)"),
+    ("list_comprehension(list, f)", "array_transform(list, f)"),
     ("array_apply(list, f)", "array_transform(list, f)"),
     ("apply(list, f)", "array_transform(list, f)"),
     ("transform(list, f)", "array_transform(list, f)"),
@@ -618,6 +629,8 @@ const SCALARS: &[(&str, &str)] = &[
     ("arraymax(f, list)", "array_max(array_transform(list, f))"),
     ("arrayproduct(f, list)", "array_product(array_transform(list, f))"),
     ("arrayproduct(list)", "array_product(list)"),
+    ("arrayfold(f, list, start)", "list_reduce(list, f, start)"),
+    ("aggregate(list, start, f)", "list_reduce(list, f, start)"),
     ("list_first(list)", "list[1]"),
     ("array_first(list)", "list[1]"),
     ("list_last(list)", "list[-1]"),
@@ -689,145 +702,9 @@ const SCALARS: &[(&str, &str)] = &[
         "array_grade_up(list)",
         "array_transform(array_sort(arrays_zip(list, generate_series(1, array_length(list)))), entry -> entry['2'])",
     ),
-    (
-        "list_dot_product(list, other)",
-        "array_sum(array_transform(generate_series(1, array_length(list)), place -> list[place] * other[place]))",
-    ),
-    (
-        "list_inner_product(list, other)",
-        "array_sum(array_transform(generate_series(1, array_length(list)), place -> list[place] * other[place]))",
-    ),
-    (
-        "arraydotproduct(list, other)",
-        "array_sum(array_transform(generate_series(1, array_length(list)), place -> list[place] * other[place]))",
-    ),
-    (
-        "list_cosine_similarity(list, other)",
-        "array_sum(array_transform(generate_series(1, array_length(list)), place -> list[place] * other[place])) / sqrt(array_sum(array_transform(list, item -> item * item)) * array_sum(array_transform(other, item -> item * item)))",
-    ),
+    ("arraydotproduct(list, other)", "list_inner_product(list, other)"),
     ("l2distance(list, other)", "array_distance(list, other)"),
     ("list_pack(x, …)", "make_array(x, …)"),
-    (
-        "list_bool_and(list)",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
-    ),
-    (
-        "list_bool_or(list)",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
-    ),
-    (
-        "list_median(list)",
-        "array_transform(make_array(array_sort(array_compact(list))), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) // 2] + items[CAST(array_length(items) AS BIGINT) // 2 + 1]) / 2.0)[1]",
-    ),
-    (
-        "list_var_pop(list)",
-        "array_transform(make_array(array_avg(list)), mean -> array_avg(array_transform(list, item -> power(item - mean, 2.0))))[1]",
-    ),
-    (
-        "list_stddev_pop(list)",
-        "sqrt(array_transform(make_array(array_avg(list)), mean -> array_avg(array_transform(list, item -> power(item - mean, 2.0))))[1])",
-    ),
-    (
-        "list_var_samp(list)",
-        "array_transform(make_array(array_avg(list)), mean -> array_sum(array_transform(list, item -> power(item - mean, 2.0))))[1] / nullif(array_length(array_compact(list)) - 1, 0)",
-    ),
-    (
-        "list_stddev_samp(list)",
-        "sqrt(array_transform(make_array(array_avg(list)), mean -> array_sum(array_transform(list, item -> power(item - mean, 2.0))))[1] / nullif(array_length(array_compact(list)) - 1, 0))",
-    ),
-    ("list_string_agg(list)", "array_to_string(list, ',')"),
-    ("list_aggregate(list, 'sum')", "array_sum(list)"),
-    ("list_aggregate(list, 'min')", "array_min(list)"),
-    ("list_aggregate(list, 'max')", "array_max(list)"),
-    ("list_aggregate(list, 'avg')", "array_avg(list)"),
-    ("list_aggregate(list, 'mean')", "array_avg(list)"),
-    ("list_aggregate(list, 'product')", "array_product(list)"),
-    ("list_aggregate(list, 'count')", "array_length(array_compact(list))"),
-    ("list_aggregate(list, 'first')", "list[1]"),
-    ("list_aggregate(list, 'last')", "list[-1]"),
-    ("list_aggregate(list, 'string_agg')", "array_to_string(list, ',')"),
-    (
-        "list_aggregate(list, 'bool_and')",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
-    ),
-    (
-        "list_aggregate(list, 'bool_or')",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
-    ),
-    (
-        "list_aggregate(list, 'mode')",
-        "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
-    ),
-    ("list_aggregate(list, 'string_agg', separator)", "array_to_string(list, separator)"),
-    ("array_aggregate(list, 'sum')", "array_sum(list)"),
-    ("array_aggregate(list, 'min')", "array_min(list)"),
-    ("array_aggregate(list, 'max')", "array_max(list)"),
-    ("array_aggregate(list, 'avg')", "array_avg(list)"),
-    ("array_aggregate(list, 'mean')", "array_avg(list)"),
-    ("array_aggregate(list, 'product')", "array_product(list)"),
-    ("array_aggregate(list, 'count')", "array_length(array_compact(list))"),
-    ("array_aggregate(list, 'first')", "list[1]"),
-    ("array_aggregate(list, 'last')", "list[-1]"),
-    ("array_aggregate(list, 'string_agg')", "array_to_string(list, ',')"),
-    (
-        "array_aggregate(list, 'bool_and')",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
-    ),
-    (
-        "array_aggregate(list, 'bool_or')",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
-    ),
-    (
-        "array_aggregate(list, 'mode')",
-        "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
-    ),
-    ("array_aggregate(list, 'string_agg', separator)", "array_to_string(list, separator)"),
-    ("list_aggr(list, 'sum')", "array_sum(list)"),
-    ("list_aggr(list, 'min')", "array_min(list)"),
-    ("list_aggr(list, 'max')", "array_max(list)"),
-    ("list_aggr(list, 'avg')", "array_avg(list)"),
-    ("list_aggr(list, 'mean')", "array_avg(list)"),
-    ("list_aggr(list, 'product')", "array_product(list)"),
-    ("list_aggr(list, 'count')", "array_length(array_compact(list))"),
-    ("list_aggr(list, 'first')", "list[1]"),
-    ("list_aggr(list, 'last')", "list[-1]"),
-    ("list_aggr(list, 'string_agg')", "array_to_string(list, ',')"),
-    (
-        "list_aggr(list, 'bool_and')",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
-    ),
-    (
-        "list_aggr(list, 'bool_or')",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
-    ),
-    (
-        "list_aggr(list, 'mode')",
-        "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
-    ),
-    ("list_aggr(list, 'string_agg', separator)", "array_to_string(list, separator)"),
-    ("array_aggr(list, 'sum')", "array_sum(list)"),
-    ("array_aggr(list, 'min')", "array_min(list)"),
-    ("array_aggr(list, 'max')", "array_max(list)"),
-    ("array_aggr(list, 'avg')", "array_avg(list)"),
-    ("array_aggr(list, 'mean')", "array_avg(list)"),
-    ("array_aggr(list, 'product')", "array_product(list)"),
-    ("array_aggr(list, 'count')", "array_length(array_compact(list))"),
-    ("array_aggr(list, 'first')", "list[1]"),
-    ("array_aggr(list, 'last')", "list[-1]"),
-    ("array_aggr(list, 'string_agg')", "array_to_string(list, ',')"),
-    (
-        "array_aggr(list, 'bool_and')",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> NOT item)) = 0 END",
-    ),
-    (
-        "array_aggr(list, 'bool_or')",
-        "CASE WHEN array_length(array_compact(list)) > 0 THEN array_length(array_filter(list, item -> item)) > 0 END",
-    ),
-    (
-        "array_aggr(list, 'mode')",
-        "array_transform(array_sort(array_transform(array_distinct(array_compact(list)), item -> named_struct('n', -CAST(array_length(array_positions(list, item)) AS BIGINT), 'place', array_position(list, item), 'item', item))), entry -> entry['item'])[1]",
-    ),
-    ("array_aggr(list, 'string_agg', separator)", "array_to_string(list, separator)"),
     ("arrayreduce('sum', list)", "array_sum(list)"),
     ("arrayreduce('min', list)", "array_min(list)"),
     ("arrayreduce('max', list)", "array_max(list)"),
@@ -1335,7 +1212,28 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
     if let Some(made) = of_its_own(&name, &arguments) {
         return beside(call, made, 0).map(Some);
     }
+    if reads_instants(&name, &arguments) {
+        let zoned = DataType::Timestamp(None, TimezoneInfo::WithTimeZone);
+        return Ok(Some(cast(Expr::Function(call.clone()), zoned)));
+    }
     by_a_row(call, &name, &arguments)
+}
+
+/// Returns whether a call reads text by formats that are written out and of which one has an offset or a zone. A format
+/// that is calculated may have one, too, but not before types are settled: such a call returns a TIMESTAMP of UTC.
+fn reads_instants(name: &str, arguments: &[&Expr]) -> bool {
+    let has_zone = |format: &Expr| match format {
+        Expr::Value(value) => {
+            let format = value.value.clone().into_string();
+            format.is_some_and(|format| tidemill_functions::reads_instants(name, &format))
+        }
+        _ => false,
+    };
+    let formats = arguments.get(1..).unwrap_or_default();
+    formats.iter().any(|format| match format {
+        Expr::Array(list) => list.elem.iter().any(has_zone),
+        format => has_zone(format),
+    })
 }
 
 /// The refusal of a union, or an intersection, of three columns and more.
@@ -1883,10 +1781,20 @@ fn with_names(call: &Function, name: &str) -> Option<Expr> {
         } => Some((name, expr)),
         _ => None,
     };
+    let text = |name: &Ident| Expr::value(Value::SingleQuotedString(name.value.clone()));
+    if let (
+        "struct_update" | "struct_insert",
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(of)), rest @ ..],
+    ) = (name, list.args.as_slice())
+    {
+        let fields = rest.iter().map(named).collect::<Option<Vec<(&Ident, &Expr)>>>()?;
+        let all = fields.into_iter().flat_map(|(name, expr)| [text(name), expr.clone()]);
+        let all: Vec<Expr> = std::iter::once(of.clone()).chain(all).collect();
+        return (all.len() > 1).then(|| call_of(name, all));
+    }
     let fields = list.args.iter().map(named).collect::<Option<Vec<(&Ident, &Expr)>>>()?;
     match name {
         "struct_pack" if !fields.is_empty() => {
-            let text = |name: &Ident| Expr::value(Value::SingleQuotedString(name.value.clone()));
             let all = fields.into_iter().flat_map(|(name, expr)| [text(name), expr.clone()]);
             Some(call_of("named_struct", all.collect()))
         }
@@ -1958,6 +1866,14 @@ fn typed_as(time: &Expr) -> Option<DataType> {
 /// Calls that take units of time, conditions in pairs, the names of aggregates, or any number of values.
 fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     match (name, arguments) {
+        // Several fields, and one that differs from row to row.
+        ("date_part", [Expr::Array(fields), time]) => {
+            let fields = fields.elem.iter().chain([*time]).cloned().collect();
+            Some(call_of("date_parts", fields))
+        }
+        ("date_part", [field, _]) if text(field).is_none() && !is_placeholder(field) => {
+            Some(call_of("date_part_named", vec![(*field).clone(), arguments[1].clone()]))
+        }
         ("date_add" | "dateadd" | "adddate" | "timestampadd", [unit, n, to])
             if unit_of(unit).is_some() =>
         {
@@ -2015,6 +1931,22 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             if text(separator).is_some_and(|text| text.len() > 1 && text.contains('\\')) =>
         {
             Some(call_of("regexp_split_to_array", vec![(*x).clone(), (*separator).clone()]))
+        }
+        // DuckDB's names of groups: a list is no constant where the type of the struct is settled.
+        ("regexp_extract" | "regexp_extract_all", [x, pattern, list, options @ ..])
+            if options.len() < 2 && items(list).is_some() =>
+        {
+            let names = items(list)?;
+            if names.is_empty() || names.iter().any(|name| text(name).is_none()) {
+                return None;
+            }
+            let options = match options {
+                [options] => (*options).clone(),
+                _ => Expr::value(Value::SingleQuotedString(String::new())),
+            };
+            let mut all = vec![(*x).clone(), (*pattern).clone(), options];
+            all.extend(names);
+            Some(call_of(&format!("{name}_groups"), all))
         }
         // PostgreSQL's name of all that is found.
         ("regexp_replace", [_, _, to, ..]) if text(to).is_some_and(|to| to.contains("\\&")) => {
@@ -2189,6 +2121,10 @@ fn is_digest(call: &Function) -> bool {
     name_of(call).is_some_and(|name| DIGESTS.contains(&name.as_str()))
 }
 
+fn is_placeholder(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(ValueWithSpan { value: Value::Placeholder(_), span: _ }))
+}
+
 /// A literal's text.
 fn text(expr: &Expr) -> Option<&str> {
     match expr {
@@ -2295,6 +2231,12 @@ mod tests {
             ("year(a)", "date_part('year', a)"),
             ("IF(a > 1, b, c)", "CASE WHEN (a > 1) THEN b ELSE c END"),
             ("mod(a + 1, 3)", "((a + 1) % 3)"),
+            (
+                "regexp_extract_all(a, b, ['k', 'v'], 'i')",
+                "regexp_extract_all_groups(a, b, 'i', 'k', 'v')",
+            ),
+            ("regexp_extract(a, b, ['k'])", "regexp_extract_groups(a, b, '', 'k')"),
+            ("regexp_extract(a, b, [c])", "regexp_extract(a, b, [c])"),
             ("countIf(a > 1)", "count(*) FILTER (WHERE (a > 1))"),
             ("count_if(a) FILTER (WHERE b)", "count(*) FILTER (WHERE (a) AND (b))"),
             ("sumIf(a, b)", "sum(a) FILTER (WHERE b)"),
@@ -2373,8 +2315,8 @@ mod tests {
             ("date_diff('day', a, b)", "date_diff('day', a, b)"),
             ("DATEDIFF(day, a, b)", "date_diff('day', a, b)"),
             ("multiIf(a, 1, b, 2, 3)", "CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END"),
-            ("list_aggregate(a, 'sum')", "array_sum(a)"),
-            ("list_aggregate(a, b)", "list_aggregate(a, b)"),
+            ("list_aggregate(a, 'sum')", "list_aggregate(a, 'sum')"),
+            ("date_part('julian', a)", "date_field('julian', a)"),
             ("list_value(1, 2)", "make_array(1, 2)"),
             ("tuple(1, a)", "struct(1, a)"),
             ("year(2)(a)", "year(2)(a)"),

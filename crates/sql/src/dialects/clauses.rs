@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Fetch, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator,
     LimitClause, NamedWindowDefinition, NamedWindowExpr, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SetExpr, SetOperator, Top, TopQuantity, Value, ValueWithSpan, VisitorMut,
-    WindowSpec, WindowType,
+    SelectItem, SetExpr, Top, TopQuantity, Value, ValueWithSpan, VisitorMut, WindowSpec,
+    WindowType,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr_mut;
@@ -48,18 +48,6 @@ pub(super) fn of_query(query: &mut Query) {
     }
     first_of_each(query);
     share_or_ties(query);
-    minus(&mut query.body);
-}
-
-/// `MINUS` as `EXCEPT`.
-fn minus(body: &mut SetExpr) {
-    if let SetExpr::SetOperation { op, left, right, .. } = body {
-        if *op == SetOperator::Minus {
-            *op = SetOperator::Except;
-        }
-        minus(left);
-        minus(right);
-    }
 }
 
 /// `FETCH FIRST 3 ROWS WITH TIES` as `QUALIFY rank() OVER (ORDER BY …) <= 3`; `FETCH FIRST 20 PERCENT ROWS ONLY` as

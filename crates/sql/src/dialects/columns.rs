@@ -16,10 +16,10 @@ use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     Cte, ExceptSelectItem, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, LambdaFunction, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind,
-    Query, RenameSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    Statement, TableFactor, TableWithJoins, Value, ValueWithSpan, Visitor, VisitorMut,
-    WildcardAdditionalOptions, With,
+    FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, LambdaFunction, ObjectName,
+    ObjectNamePart, OrderByExpr, OrderByKind, Query, RenameSelectItem, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Value,
+    ValueWithSpan, Visitor, VisitorMut, WildcardAdditionalOptions, With,
 };
 use futures::executor::block_on;
 use regex::Regex;
@@ -30,8 +30,10 @@ use tidemill_planning::{planned, walk, walk_expr, walk_expr_mut, walk_mut};
 use super::calls::{both, in_brackets, name_of};
 use super::hidden::{Unhidden, hidden_of, name_hidden};
 use super::parsed;
-use crate::messages::Told;
+use super::set_operations::sides_of;
+use crate::messages::{Told, different_columns};
 use crate::names::{self, folded};
+use crate::using::qualifier;
 
 /// The function that stands for several columns.
 const COLUMNS: &str = "columns";
@@ -153,7 +155,8 @@ impl VisitorMut for Selects<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let done = self.patterns(select).and_then(|()| self.aliases(select));
+        let done = self.check_sides(select);
+        let done = done.and_then(|()| self.patterns(select)).and_then(|()| self.aliases(select));
         match done {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -181,8 +184,54 @@ impl Selects<'_> {
     /// The columns of what is read that a `*` stands for.
     fn shown_columns_of(&self, from: &[TableWithJoins]) -> Result<Vec<Column>> {
         let hidden = self.hidden_of(from);
-        let mut columns = self.columns_of(from)?;
+        let mut columns = match from.iter().any(merges_columns).then(|| qualifiers_of(from)) {
+            Some(Some(sources)) => self.columns_of_joined(from, &sources)?,
+            _ => self.columns_of(from)?,
+        };
         columns.retain(|column| !is_one_of(column, &hidden));
+        Ok(columns)
+    }
+
+    /// Returns the columns of joined sources in the order of the sources. A column that a join is USING, or that a
+    /// NATURAL join has in common, is that of the first source which has it. (The planner's `*` takes it from the source
+    /// whose name sorts first, whose value is null where a LEFT JOIN finds no match.)
+    fn columns_of_joined(
+        &self,
+        from: &[TableWithJoins],
+        sources: &[Vec<Ident>],
+    ) -> Result<Vec<Column>> {
+        let mut columns = self.columns_where(&mut |body| {
+            if let SetExpr::Select(select) = body {
+                let star = |source: &Ident| {
+                    let name = ObjectName::from(vec![source.clone()]);
+                    let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
+                    SelectItem::QualifiedWildcard(kind, WildcardAdditionalOptions::default())
+                };
+                select.projection = sources.iter().flatten().map(star).collect();
+                select.from = from.to_vec();
+            }
+        })?;
+        for (from, sources) in from.iter().zip(sources) {
+            let mut before: Vec<String> = sources.iter().take(1).map(folded).collect();
+            for (join, source) in from.joins.iter().zip(sources.iter().skip(1).map(folded)) {
+                let is_of =
+                    |column: &Column, source: &String| column.table.as_ref() == Some(source);
+                let names: BTreeSet<String> = match constraint_of(join) {
+                    Some(JoinConstraint::Using(names)) => {
+                        names.iter().map(|name| folded(&last_part(name))).collect()
+                    }
+                    Some(JoinConstraint::Natural) => {
+                        let of_sources = columns
+                            .iter()
+                            .filter(|column| before.iter().any(|source| is_of(column, source)));
+                        of_sources.map(|column| column.name.clone()).collect()
+                    }
+                    _ => BTreeSet::new(),
+                };
+                columns.retain(|column| !is_of(column, &source) || !names.contains(&column.name));
+                before.push(source);
+            }
+        }
         Ok(columns)
     }
 
@@ -237,6 +286,21 @@ impl Selects<'_> {
         Ok(columns.collect())
     }
 
+    /// Refuses an INTERSECT ALL and an EXCEPT ALL of different numbers of columns: the planner would name the UNION that is made of
+    /// it.
+    fn check_sides(&self, select: &Select) -> Result<()> {
+        let Some((operator, sides)) = select.from.first().and_then(|from| sides_of(&from.relation))
+        else {
+            return Ok(());
+        };
+        let [left, right] = sides.map(|side| self.columns_where(&mut |body| body.clone_from(side)));
+        match (left, right) {
+            (Ok(left), Ok(right)) if left.len() != right.len() => Err(different_columns(operator)),
+            // What else is wrong, the planner says itself.
+            _ => Ok(()),
+        }
+    }
+
     /// `ORDER BY ALL` as the numbers of the columns.
     fn order_by_all(&mut self, query: &mut Query) -> Result<()> {
         let Some(order) = &mut query.order_by else { return Ok(()) };
@@ -263,10 +327,14 @@ impl Selects<'_> {
         });
         let has_star = select.projection.iter().any(|item| star(item).is_some());
         let hides = has_star && !self.hidden_of(&select.from).is_empty();
+        let has_bare_star = select.projection.iter().filter_map(star).any(|(of, _)| of.is_none());
+        let merges = has_bare_star
+            && select.from.iter().any(merges_columns)
+            && qualifiers_of(&select.from).is_some();
         let in_where = select.selection.as_ref().is_some_and(|expr| first_call(expr).is_some());
         let tables = names_of(&select.from);
         let of_fields = select.projection.iter().any(|item| is_of_fields(item, &tables));
-        if !in_list && !in_where && !hides && !of_fields {
+        if !in_list && !in_where && !hides && !merges && !of_fields {
             return Ok(());
         }
         self.changed = true;
@@ -304,7 +372,9 @@ impl Selects<'_> {
                         let own = self.shown_columns_of_star(item, &select.from)?;
                         items.extend(of_star(None, options, &own, true)?);
                     }
-                    Some((of, options)) if hides || is_by_pattern(options) => {
+                    Some((of, options))
+                        if hides || is_by_pattern(options) || merges && of.is_none() =>
+                    {
                         items.extend(of_star(of, options, &columns, false)?);
                     }
                     _ => items.push(item.clone()),
@@ -612,7 +682,7 @@ fn star(item: &SelectItem) -> Option<(Option<String>, &WildcardAdditionalOptions
 }
 
 /// What the sources of a FROM are called; nothing is said of those within brackets.
-fn names_of(from: &[TableWithJoins]) -> BTreeSet<String> {
+pub(super) fn names_of(from: &[TableWithJoins]) -> BTreeSet<String> {
     let factors = from.iter().flat_map(|from| {
         std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation))
     });
@@ -624,6 +694,37 @@ fn names_of(from: &[TableWithJoins]) -> BTreeSet<String> {
         _ => None,
     };
     factors.filter_map(name).collect()
+}
+
+/// Returns the condition of an inner or left join.
+fn constraint_of(join: &Join) -> Option<&JoinConstraint> {
+    match &join.join_operator {
+        JoinOperator::Join(on)
+        | JoinOperator::Inner(on)
+        | JoinOperator::Left(on)
+        | JoinOperator::LeftOuter(on) => Some(on),
+        _ => None,
+    }
+}
+
+/// Returns whether an inner or left join makes one column of two that have the same name.
+fn merges_columns(from: &TableWithJoins) -> bool {
+    let is_merging = |join| {
+        matches!(constraint_of(join), Some(JoinConstraint::Using(_) | JoinConstraint::Natural))
+    };
+    from.joins.iter().any(is_merging)
+}
+
+/// Returns the names of all sources, if each has one and no join but inner and left ones is among them.
+fn qualifiers_of(from: &[TableWithJoins]) -> Option<Vec<Vec<Ident>>> {
+    let of_joins = |from: &TableWithJoins| {
+        let joined = from.joins.iter().map(|join| match &join.join_operator {
+            JoinOperator::CrossJoin(_) => qualifier(&join.relation),
+            _ => constraint_of(join).and_then(|_| qualifier(&join.relation)),
+        });
+        std::iter::once(qualifier(&from.relation)).chain(joined).collect()
+    };
+    from.iter().map(of_joins).collect()
 }
 
 /// Whether it is `x.*` where `x` is the name of no source.

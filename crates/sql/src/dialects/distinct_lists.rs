@@ -41,7 +41,7 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         return None;
     }
     let is_descending = options.asc == Some(false);
-    let nulls_first = options.nulls_first.unwrap_or(is_descending);
+    let nulls_first = options.nulls_first == Some(true);
     let mut inner = Function {
         name: ObjectName::from(Ident::new("array_agg")),
         within_group: Vec::new(),

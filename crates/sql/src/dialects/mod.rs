@@ -7,12 +7,15 @@
 //! ([`syntax`](crate::syntax), [`unknown_functions`](crate::unknown_functions)).
 //!
 //! - [`tokens`], [`spellings`]: what the parser does not read.
+//! - [`comprehensions`]: `[x * 2 FOR x IN list IF x > 1]`.
 //! - [`calls`], [`operators`]: functions and operators.
 //! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
 //! - [`distinct_lists`]: lists of different values, sorted.
 //! - [`laterals`]: rows of lists in FROM.
 //! - [`outer_using`]: `FULL JOIN … USING`.
 //! - [`samples`]: `TABLESAMPLE`, `USING SAMPLE`.
+//! - [`set_operations`]: `INTERSECT ALL`, `EXCEPT ALL`, `MINUS`.
+//! - [`values_rows`]: `VALUES` with subqueries.
 //! - [`tables`]: `read_csv('a.csv')`, `range(10)`, lists of files.
 //! - [`pivots`], [`turned`]: `PIVOT` and `UNPIVOT`.
 //! - [`columns`]: what needs the columns of the sources: `COLUMNS('^d')`, names of a select list in its WHERE.
@@ -23,8 +26,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Statement,
-    TableFactor, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    Query, Select, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -38,6 +41,7 @@ use crate::syntax::Spoken;
 pub mod calls;
 mod clauses;
 mod columns;
+pub(crate) mod comprehensions;
 pub(crate) mod copies;
 mod distinct_lists;
 mod hidden;
@@ -46,16 +50,20 @@ mod operators;
 mod outer_using;
 mod pivots;
 mod samples;
+mod scalar_subqueries;
+mod set_operations;
 mod spellings;
 mod tables;
 mod tokens;
 mod turned;
 mod types;
+mod values_rows;
 
 pub(crate) use columns::stands_for_columns;
 pub use columns::{names_columns_by_pattern, write_out};
 pub use hidden::{SourceColumns, Sources, Unhidden, named_hidden};
-pub use samples::{Sample, without_records};
+pub use laterals::ENTRY_COLUMN;
+pub use samples::{RowSample, Sample, without_records};
 pub use tables::{CalledSource, ROW_MAKERS, makes_rows};
 pub use turned::{values_wanted, with_values};
 
@@ -64,7 +72,8 @@ pub use turned::{values_wanted, with_values};
 /// # Errors
 /// As the parser.
 pub(crate) fn parsed(sql: &str) -> std::result::Result<Vec<Statement>, ParserError> {
-    let tokens = tokens::mended(spellings::read(turned::read(parsed_tokens(sql)?)));
+    let tokens = comprehensions::read(parsed_tokens(sql)?);
+    let tokens = tokens::mended(spellings::read(turned::read(tokens)));
     let mut parser = Parser::new(&Spoken).with_tokens_with_locations(tokens);
     let mut statements = Vec::new();
     // The parser's own loop ends at a word END, too, and forgets what follows.
@@ -102,6 +111,14 @@ fn written(text: &str) -> Result<Expr> {
     parsed.map_err(|error| Error::Internal(format!("{text}: {error}")))
 }
 
+/// A query in SQL's words.
+fn written_query(text: &str) -> Result<Box<Query>> {
+    let tokens = parsed_tokens(text).map_err(ParserError::from);
+    let query = tokens
+        .and_then(|tokens| Parser::new(&Spoken).with_tokens_with_locations(tokens).parse_query());
+    query.map_err(|error| Error::Internal(format!("{text}: {error}")))
+}
+
 /// Sources that a statement calls like functions, by the names that their tables have in it.
 pub type CalledSources = HashMap<String, CalledSource>;
 
@@ -110,7 +127,8 @@ pub type CalledSources = HashMap<String, CalledSource>;
 /// # Errors
 /// [`Error::Usage`] for what is said beside a function that it does not take.
 pub(crate) fn translate(statement: &mut Statement) -> Result<CalledSources> {
-    let mut clauses = Clauses { called: CalledSources::new(), named: 0, refused: None };
+    let mentioned = laterals::MentionedNames::of(statement);
+    let mut clauses = Clauses { called: CalledSources::new(), mentioned, named: 0, refused: None };
     walk_mut(statement, &mut clauses);
     let mut translation = Translation::default();
     walk_mut(statement, &mut translation);
@@ -123,6 +141,7 @@ pub(crate) fn translate(statement: &mut Statement) -> Result<CalledSources> {
 /// The first walk: clauses and tables.
 struct Clauses {
     called: CalledSources,
+    mentioned: laterals::MentionedNames,
     /// How many subqueries in FROM have been given names.
     named: usize,
     refused: Option<Error>,
@@ -146,13 +165,18 @@ impl VisitorMut for Clauses {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         clauses::of_query(query);
         laterals::of_query(query);
-        ControlFlow::Continue(())
+        let done = values_rows::translate(&mut query.body)
+            .and_then(|()| set_operations::translate(&mut query.body));
+        self.unless_refused(done)
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(translated) = rows_among(expr).or_else(|| rows_compared(expr)) {
+        if let Some(translated) = rows_among(expr, false).or_else(|| rows_compared(expr)) {
             self.unless_refused(copies::refuse_copies(expr, &translated))?;
             *expr = translated;
+        }
+        if let Expr::Subquery(query) = expr {
+            scalar_subqueries::take_first_row(query);
         }
         // `EXISTS (SELECT FROM t)`, as PostgreSQL has it.
         if let Expr::Exists { subquery, .. } = expr
@@ -166,11 +190,15 @@ impl VisitorMut for Clauses {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for condition in [&mut select.selection, &mut select.having].into_iter().flatten() {
+            translate_conditions(condition);
+        }
         tables::name_rows(select);
         tables::name_subqueries(select, &mut self.named);
+        set_operations::name_subqueries(select);
         outer_using::write_out(select);
         let done = samples::of_one_source(select)
-            .and_then(|()| laterals::of_select(select))
+            .and_then(|()| laterals::of_select(select, &self.mentioned))
             .and_then(|()| clauses::of_select(select));
         self.unless_refused(done)
     }
@@ -252,18 +280,72 @@ fn rows_compared(expr: &Expr) -> Option<Expr> {
     })
 }
 
-/// `(a, b) IN (SELECT x, y …)` as EXISTS, which is true where it is true; NOT IN, where a null counts, stays.
-fn rows_among(expr: &Expr) -> Option<Expr> {
-    let Expr::InSubquery { expr, subquery, negated: false } = expr else { return None };
-    let Expr::Tuple(values) = expr.as_ref() else { return None };
+/// The values of a row: `(a, b)`, or `row(a, b)`.
+fn row_values(expr: &Expr) -> Option<Vec<&Expr>> {
+    match expr {
+        Expr::Tuple(values) => Some(values.iter().collect()),
+        Expr::Nested(inner) => row_values(inner),
+        Expr::Function(call) if calls::name_of(call).as_deref() == Some("row") => {
+            let FunctionArguments::List(list) = &call.args else { return None };
+            let values = list.args.iter().map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
+                _ => None,
+            });
+            values.collect::<Option<Vec<_>>>().filter(|values| values.len() > 1)
+        }
+        _ => None,
+    }
+}
+
+/// `(a, b) IN (SELECT x, y …)` by EXISTS, as a condition of rows, which takes null for false, or as a value.
+fn rows_among(expr: &Expr, is_condition: bool) -> Option<Expr> {
+    let Expr::InSubquery { expr, subquery, negated } = expr else { return None };
+    let values = row_values(expr)?;
     let names: Vec<String> = (1..=values.len()).map(|place| format!("tidemill_{place}")).collect();
     let pairs = values.iter().zip(&names).map(|(value, name)| format!("({value}) = {name}"));
-    let condition = pairs.collect::<Vec<_>>().join(" AND ");
-    let text = format!(
-        "EXISTS (SELECT 1 FROM ({subquery}) AS tidemill_rows ({}) WHERE {condition})",
-        names.join(", ")
-    );
+    let is_equal = pairs.collect::<Vec<_>>().join(" AND ");
+    let exists = |condition: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM ({subquery}) AS tidemill_rows ({}) WHERE {condition})",
+            names.join(", ")
+        )
+    };
+    let is_among = exists(&is_equal);
+    let text = match (is_condition, negated) {
+        (true, false) => is_among,
+        _ => {
+            // Of few rows and few values: a comparison that is unknown is no key of a join.
+            let null = |values: Vec<String>| {
+                let nulls = values.iter().map(|value| format!("{value} IS NULL"));
+                let nulls = nulls.collect::<Vec<_>>().join(" OR ");
+                exists(&format!("({nulls}) AND ({is_equal}) IS NULL"))
+            };
+            let values = values.iter().map(|value| format!("({value})")).collect();
+            format!(
+                "CASE WHEN {is_among} THEN {} WHEN {} OR {} THEN NULL ELSE {negated} END",
+                !negated,
+                null(names.clone()),
+                null(values),
+            )
+        }
+    };
     written(&text).ok()
+}
+
+/// Writes the rows among those of subqueries that are conditions of their own, or joined by AND.
+fn translate_conditions(condition: &mut Expr) {
+    match condition {
+        Expr::Nested(inner) => translate_conditions(inner),
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            translate_conditions(left);
+            translate_conditions(right);
+        }
+        condition => {
+            if let Some(translated) = rows_among(condition, true) {
+                *condition = translated;
+            }
+        }
+    }
 }
 
 /// The second walk: expressions, and the names that columns keep.

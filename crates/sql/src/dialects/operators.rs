@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_planning::walk_expr_mut;
 
-use super::calls::{call_of, in_brackets, translated as translated_call};
+use super::calls::{call_of, in_brackets};
 use super::types;
 use crate::names::folded;
 
@@ -65,16 +65,28 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             let none = Expr::value(Value::SingleQuotedString(String::new()));
             Some(call_of("coalesce", vec![found, none]))
         }
+        // Fields that DataFusion's `date_part` lacks.
         Expr::Extract { field, syntax: _, expr } => {
-            let name = match field {
-                DateTimeField::Century => "century",
-                DateTimeField::Decade => "decade",
-                _ => return None,
-            };
-            match call_of(name, vec![*expr.clone()]) {
-                Expr::Function(call) => translated_call(&call).ok().flatten(),
-                _ => None,
-            }
+            const FIELDS: [&str; 13] = [
+                "millennium",
+                "millenium",
+                "century",
+                "decade",
+                "era",
+                "yearweek",
+                "julian",
+                "weekday",
+                "dayofweek",
+                "dayofyear",
+                "timezone",
+                "timezone_hour",
+                "timezone_minute",
+            ];
+            let name = field.to_string().to_lowercase();
+            let named = Expr::value(Value::SingleQuotedString(name.clone()));
+            FIELDS
+                .contains(&name.as_str())
+                .then(|| call_of("date_field", vec![named, *expr.clone()]))
         }
         // `INTERVAL (n) HOUR`, which is n times an hour.
         Expr::Interval(Interval {
@@ -92,11 +104,6 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
                 fractional_seconds_precision: None,
             });
             Some(in_brackets(beside(value, BinaryOperator::Multiply, &one)))
-        }
-        Expr::Identifier(name)
-            if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("localtimestamp") =>
-        {
-            Some(call_of("now", Vec::new()))
         }
         Expr::InUnnest { expr, array_expr, negated } => {
             let has = call_of("array_has", vec![*array_expr.clone(), *expr.clone()]);
@@ -137,10 +144,17 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             if let Some(bytes) = types::bytes_of(expr, data_type) {
                 return Some(bytes);
             }
+            let own = types::ours(data_type);
+            let (digits, data_type) = match (decimal_digits(expr), own) {
+                (Some(digits), own) if types::is_decimal(data_type) => {
+                    (Some(digits), own.unwrap_or_else(|| data_type.clone()))
+                }
+                (_, own) => (None, own?),
+            };
             Some(Expr::Cast {
                 kind: kind.clone(),
-                expr: expr.clone(),
-                data_type: types::ours(data_type)?,
+                expr: digits.map_or_else(|| expr.clone(), Box::new),
+                data_type,
                 array: false,
                 format: None,
             })
@@ -209,7 +223,7 @@ fn at_places(name: &str, expr: &Expr, places: &ValueWithSpan) -> Expr {
     in_brackets(beside(&whole, BinaryOperator::Divide, &shift()))
 }
 
-/// A function in which `s.a` is the field of a struct that is its parameter.
+/// A function in which `s.a` is the field of a struct that is its parameter, and `[x]` a call.
 fn of_fields(function: &LambdaFunction) -> Option<Expr> {
     struct Fields<'a> {
         parameters: Vec<&'a Ident>,
@@ -220,6 +234,14 @@ fn of_fields(function: &LambdaFunction) -> Option<Expr> {
         type Break = ();
 
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            // The planner does not know parameters within the brackets of a list.
+            if let Expr::Array(list) = expr
+                && !list.elem.is_empty()
+            {
+                *expr = call_of("make_array", std::mem::take(&mut list.elem));
+                self.changed = true;
+                return ControlFlow::Continue(());
+            }
             let Expr::CompoundIdentifier(parts) = expr else { return ControlFlow::Continue(()) };
             let Some((first, fields)) = parts.split_first() else {
                 return ControlFlow::Continue(());
@@ -228,7 +250,16 @@ fn of_fields(function: &LambdaFunction) -> Option<Expr> {
                 let mut made = Expr::Identifier(first.clone());
                 for field in fields {
                     let name = Expr::value(Value::SingleQuotedString(folded(field)));
-                    made = call_of("get_field", vec![made, name]);
+                    made = match field.value.is_empty() {
+                        // The planner alone knows fields whose name is empty.
+                        true => Expr::CompoundFieldAccess {
+                            root: Box::new(made),
+                            access_chain: vec![AccessExpr::Subscript(Subscript::Index {
+                                index: name,
+                            })],
+                        },
+                        false => call_of("get_field", vec![made, name]),
+                    };
                 }
                 *expr = made;
                 self.changed = true;
@@ -273,10 +304,49 @@ fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
             let after = beside(start, BinaryOperator::Lt, to);
             Some(in_brackets(beside(&before, BinaryOperator::And, &after)))
         }
+        // An address in a range, or a range in one at least as wide (`<<=` of PostgreSQL), where a range stands in the SQL.
+        BinaryOperator::PGBitwiseShiftLeft if is_prefix(right) => {
+            Some(call_of("is_subnet_of", vec![right.clone(), left.clone()]))
+        }
+        BinaryOperator::PGBitwiseShiftRight if is_prefix(left) => {
+            Some(call_of("is_subnet_of", vec![left.clone(), right.clone()]))
+        }
         BinaryOperator::PGStartsWith => Some(call_of("starts_with", both())),
         BinaryOperator::PGOverlap => Some(call_of("array_has_any", both())),
         _ => None,
     }
+}
+
+/// Returns the text of a number with a point, whose digits a cast to DECIMAL takes as they are written: as a DOUBLE 1.005
+/// is less than that.
+fn decimal_digits(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Nested(inner) => decimal_digits(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match decimal_digits(expr)? {
+            Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. })
+                if !text.starts_with('-') =>
+            {
+                Some(Expr::value(Value::SingleQuotedString(format!("-{text}"))))
+            }
+            _ => None,
+        },
+        Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. })
+            if text.contains('.') && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') =>
+        {
+            Some(Expr::value(Value::SingleQuotedString(text.clone())))
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a text in the SQL is a range of addresses: `'10.0.0.0/8'`.
+fn is_prefix(expr: &Expr) -> bool {
+    let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) = expr else {
+        return false;
+    };
+    text.split_once('/').is_some_and(|(address, bits)| {
+        address.parse::<std::net::IpAddr>().is_ok() && bits.parse::<u8>().is_ok()
+    })
 }
 
 pub(super) fn cast(expr: Expr, data_type: DataType) -> Expr {

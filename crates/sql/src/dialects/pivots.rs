@@ -112,10 +112,14 @@ fn pivoted(
     }
     let mut items = vec![all_but(used)];
     for value in values {
-        let is_value = Expr::BinaryOp {
-            left: Box::new(Expr::Nested(Box::new(column.clone()))),
-            op: BinaryOperator::Eq,
-            right: Box::new(Expr::Nested(Box::new(value.expr.clone()))),
+        let of_column = Box::new(Expr::Nested(Box::new(column.clone())));
+        let is_value = match &value.expr {
+            Expr::Value(ValueWithSpan { value: Value::Null, .. }) => Expr::IsNull(of_column),
+            other => Expr::BinaryOp {
+                left: of_column,
+                op: BinaryOperator::Eq,
+                right: Box::new(Expr::Nested(Box::new(other.clone()))),
+            },
         };
         for aggregate in aggregates {
             let Expr::Function(call) = &aggregate.expr else {

@@ -2,7 +2,7 @@
 //!
 //! All are written as the first of them before they are parsed. By rows (`BERNOULLI`, and where nothing is said)
 //! each row is in the sample or not by a number that its place and the seed make; by blocks (`SYSTEM`) each split
-//! is. The seed is 42 unless a statement says another: the same statement over the same files takes the same
+//! is. A number of rows (`USING SAMPLE 50 ROWS`, `reservoir(50)`) is drawn from all of them. The seed is 42 unless a statement says another: the same statement over the same files takes the same
 //! rows, whatever the threads and the memory.
 
 use std::hash::{Hash, Hasher};
@@ -32,6 +32,39 @@ pub struct Sample {
     pub by_split: bool,
     /// What chooses among samples of this size.
     pub seed: u64,
+}
+
+/// A number of rows of a source, drawn without replacement: all rows where there are fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowSample {
+    /// The number.
+    pub rows: u64,
+    /// The seed, which chooses among samples of this size.
+    pub seed: u64,
+}
+
+impl std::fmt::Display for RowSample {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RESERVOIR ({} ROWS) REPEATABLE ({})", self.rows, self.seed)
+    }
+}
+
+/// The sample that a clause asks for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum AskedSample {
+    /// A share of the rows, or of the splits.
+    Share(Sample),
+    /// A number of rows.
+    Rows(RowSample),
+}
+
+impl std::fmt::Display for AskedSample {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AskedSample::Share(sample) => write!(f, "{sample}"),
+            AskedSample::Rows(sample) => write!(f, "{sample}"),
+        }
+    }
 }
 
 impl Eq for Sample {}
@@ -428,15 +461,15 @@ fn end_of_from(tokens: &[TokenWithSpan]) -> Option<usize> {
     Some(tokens.iter().rposition(|token| !space(token)).map_or(tokens.len(), |at| at + 1))
 }
 
-/// What a clause says.
+/// Returns the sample that a clause asks for.
 ///
 /// # Errors
-/// [`Error::Usage`] for a number of rows, and a share that is none.
-pub(super) fn of_clause(kind: &TableSampleKind) -> Result<Sample> {
+/// [`Error::Usage`] for a share or a number of rows that is none.
+pub(super) fn of_clause(kind: &TableSampleKind) -> Result<AskedSample> {
     let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) =
         kind;
     let TableSample { modifier: _, name, quantity, seed, bucket, offset } = sample.as_ref();
-    let form = "TABLESAMPLE (10 PERCENT), BERNOULLI by rows, SYSTEM by splits, REPEATABLE (seed)";
+    let form = "TABLESAMPLE (10 PERCENT), (50 ROWS), BERNOULLI by rows, SYSTEM by splits, REPEATABLE (seed)";
     let refused =
         |what: &str| Error::usage_hint(format!("a sample {what}"), format!("it is {form}"));
     if bucket.is_some() {
@@ -446,16 +479,6 @@ pub(super) fn of_clause(kind: &TableSampleKind) -> Result<Sample> {
         return Err(refused("with an offset is not supported"));
     }
     let Some(quantity) = quantity else { return Err(refused("has a size")) };
-    if quantity.unit == Some(TableSampleUnit::Rows) {
-        return Err(Error::usage_hint(
-            "a sample of a number of rows is not supported",
-            "take a share, TABLESAMPLE (1 PERCENT); or the first rows, LIMIT 100",
-        ));
-    }
-    let percent = number(&quantity.value).filter(|percent| (0.0..=100.0).contains(percent));
-    let Some(percent) = percent else {
-        return Err(refused(&format!("of `{}` percent is none", quantity.value)));
-    };
     let seed = match seed {
         None => SEED,
         Some(seed) => match seed.value.value.to_string().parse() {
@@ -467,15 +490,35 @@ pub(super) fn of_clause(kind: &TableSampleKind) -> Result<Sample> {
         },
     };
     let by_split = matches!(name, Some(TableSampleMethod::System | TableSampleMethod::Block));
-    Ok(Sample { percent, by_split, seed })
+    if quantity.unit == Some(TableSampleUnit::Rows) {
+        let Some(rows) = number_text(&quantity.value).and_then(|number| number.parse().ok()) else {
+            return Err(refused(&format!("of `{}` rows is none", quantity.value)));
+        };
+        if by_split {
+            return Err(Error::usage_hint(
+                "a SYSTEM sample takes splits, whose rows nobody has counted",
+                format!(
+                    "TABLESAMPLE reservoir({rows} ROWS) takes rows, SYSTEM (10 PERCENT) splits"
+                ),
+            ));
+        }
+        return Ok(AskedSample::Rows(RowSample { rows, seed }));
+    }
+    let percent = number_text(&quantity.value).and_then(|number| number.parse().ok());
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    let Some(percent) = percent else {
+        return Err(refused(&format!("of `{}` percent is none", quantity.value)));
+    };
+    Ok(AskedSample::Share(Sample { percent, by_split, seed }))
 }
 
-fn number(expr: &Expr) -> Option<f64> {
+/// The digits of a number that is written out.
+fn number_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ }) => {
-            number.to_string().parse().ok()
+            Some(number.to_string())
         }
-        Expr::Nested(inner) => number(inner),
+        Expr::Nested(inner) => number_text(inner),
         _ => None,
     }
 }

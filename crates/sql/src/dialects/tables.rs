@@ -13,14 +13,14 @@ use tidemill_base::redact::shown;
 use tidemill_planning::walk_expr_mut;
 
 use super::calls::{call_of, in_brackets, of_two};
-use super::samples::{self, Sample};
+use super::samples::{self, AskedSample, RowSample, Sample};
 use super::tokens::FILES;
 use super::{CalledSources, laterals, walk_conditions_and_keys};
 use crate::datafusion_names::tables as names;
 use crate::names::folded;
 
 /// A source that is called like a function.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CalledSource {
     /// Its paths, URLs and patterns.
     pub urls: Vec<String>,
@@ -36,8 +36,12 @@ pub struct CalledSource {
     pub file_row_number: bool,
     /// Which part of it is read; all by default.
     pub sample: Option<Sample>,
+    /// The number of its rows that are drawn; all by default.
+    pub row_sample: Option<RowSample>,
     /// The table that is sampled, where it is not called like a function: a file, or a source with a name.
     pub table: Option<String>,
+    /// True for `glob('logs/*.csv')`, whose rows are the names of the files and not their records.
+    pub lists_files: bool,
 }
 
 /// Functions that read files, and the format that each reads.
@@ -61,8 +65,15 @@ const READERS: [(&str, Option<&str>); 17] = [
     (FILES, None),
 ];
 
+/// The function that lists files.
+const GLOB: &str = "glob";
+
+/// Our options that are numbers.
+const LINES: &str = "skip_lines";
+const HEADER_ROW: &str = "header_row";
+
 /// What readers' options are called here.
-const OPTIONS: [(&str, &str); 13] = [
+const OPTIONS: [(&str, &str); 18] = [
     ("delim", "delimiter"),
     ("sep", "delimiter"),
     ("separator", "delimiter"),
@@ -73,6 +84,11 @@ const OPTIONS: [(&str, &str); 13] = [
     ("quote_char", "quote"),
     ("escape", "escape"),
     ("comment", "comment"),
+    ("skip", LINES),
+    ("skip_rows", LINES),
+    ("skiprows", LINES),
+    ("skip_lines", LINES),
+    ("header_row", HEADER_ROW),
     ("nullstr", "null"),
     ("null_values", "null"),
     ("log_format", "log_format"),
@@ -203,7 +219,7 @@ pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> 
 }
 
 /// Gives what is read of a table a name of its own.
-fn sampled(table: &mut TableFactor, sample: Sample, called: &mut CalledSources) -> Result<()> {
+fn sampled(table: &mut TableFactor, asked: AskedSample, called: &mut CalledSources) -> Result<()> {
     let TableFactor::Table { name, alias, args: None, .. } = table else {
         return Err(Error::usage_hint(
             format!("`{table}` is no source to take a sample of"),
@@ -211,20 +227,21 @@ fn sampled(table: &mut TableFactor, sample: Sample, called: &mut CalledSources) 
         ));
     };
     let [ObjectNamePart::Identifier(own)] = name.0.as_mut_slice() else { return Ok(()) };
+    let (sample, row_sample) = match asked {
+        AskedSample::Share(sample) => (Some(sample), None),
+        AskedSample::Rows(sample) => (None, Some(sample)),
+    };
     let source = match called.get(&own.value) {
-        Some(source) => CalledSource { sample: Some(sample), ..source.clone() },
+        Some(source) => CalledSource { sample, row_sample, ..source.clone() },
         None => CalledSource {
             urls: vec![own.value.clone()],
-            format: None,
-            options: Vec::new(),
-            schema: None,
-            filename: None,
-            file_row_number: false,
-            sample: Some(sample),
+            sample,
+            row_sample,
             table: Some(own.value.clone()),
+            ..CalledSource::default()
         },
     };
-    let of_sample = format!("{} TABLESAMPLE {sample}", shown(&own.value));
+    let of_sample = format!("{} TABLESAMPLE {asked}", shown(&own.value));
     called.insert(of_sample.clone(), source);
     if alias.is_none() {
         let name = Ident { value: shown(&own.value), ..own.clone() };
@@ -270,6 +287,10 @@ fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
         return Ok(());
     }
     let function = function.value.to_lowercase();
+    if let Some(entries) = laterals::entries_table(&function, args, alias.clone())? {
+        *table = entries;
+        return Ok(());
+    }
     if let Some((list, column)) = laterals::list_of(&function, args) {
         let alias = named_items(alias.clone(), column);
         *table = TableFactor::UNNEST {
@@ -315,15 +336,18 @@ fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
             *table = rows_of(list.clone(), alias.take(), "unnest");
         }
         _ => {
-            let Some((_, format)) = READERS.iter().find(|(reader, _)| *reader == function) else {
-                return Ok(());
+            let reader = READERS.iter().find(|(reader, _)| *reader == function);
+            let source = match (function.as_str(), reader) {
+                (GLOB, _) => listing(args)?,
+                (_, Some((_, format))) => source(&function, args, *format)?,
+                (_, None) => return Ok(()),
             };
-            let source = source(&function, args, *format)?;
             let urls: Vec<String> = source.urls.iter().map(|url| shown(url)).collect();
             let plain = match urls.as_slice() {
                 [one] => one.clone(),
                 several => format!("[{}]", several.join(", ")),
             };
+            let plain = if source.lists_files { format!("{GLOB}({plain})") } else { plain };
             let numbered = (2..).map(|number| format!("{plain} ({number})"));
             let mut free = std::iter::once(plain.clone()).chain(numbered);
             let free = free.find(|other| called.get(other).is_none_or(|other| *other == source));
@@ -344,8 +368,13 @@ fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
     Ok(())
 }
 
+/// Returns whether a table function reads files.
+pub(super) fn reads_files(function: &str) -> bool {
+    READERS.iter().any(|(reader, _)| reader.eq_ignore_ascii_case(function))
+}
+
 /// The arguments, none of which has a name.
-fn positional(args: &[FunctionArg]) -> Option<Vec<Expr>> {
+pub(super) fn positional(args: &[FunctionArg]) -> Option<Vec<Expr>> {
     let expr = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
         _ => None,
@@ -446,21 +475,12 @@ fn source(
     args: &[FunctionArg],
     format: Option<&'static str>,
 ) -> Result<CalledSource> {
-    let mut source = CalledSource {
-        urls: Vec::new(),
-        format,
-        options: Vec::new(),
-        schema: None,
-        filename: None,
-        file_row_number: false,
-        sample: None,
-        table: None,
-    };
+    let mut source = CalledSource { format, ..CalledSource::default() };
     let refused = |what: &str| {
         Error::usage_hint(
             format!("`{what}` in {function}(…) is not understood"),
-            "it takes a file or a list of files in single quotes, and delim, header, quote, escape, comment, \
-             nullstr, types, filename; flags say the rest (`tidemill query --help`)",
+            "it takes a file or a list of files in single quotes, and delim, header, skip, header_row, quote, \
+             escape, comment, nullstr, types, filename; flags say the rest (`tidemill query --help`)",
         )
     };
     for (at, arg) in args.iter().enumerate() {
@@ -511,10 +531,23 @@ fn source(
             }
             Some(name) => {
                 let ours = OPTIONS.iter().find(|(theirs, _)| *theirs == name);
-                let (Some((_, ours)), Some(value)) = (ours, text(value)) else {
+                let is_number = ours.is_some_and(|(_, ours)| [LINES, HEADER_ROW].contains(ours));
+                let values = match value {
+                    Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. })
+                        if is_number =>
+                    {
+                        Some(vec![number.to_string()])
+                    }
+                    // Several spellings of null.
+                    list @ Expr::Array(_) if ours.is_some_and(|(_, ours)| *ours == "null") => {
+                        texts(list)
+                    }
+                    other => text(other).map(|value| vec![value]),
+                };
+                let (Some((_, ours)), Some(values)) = (ours, values) else {
                     return Err(refused(&arg.to_string()));
                 };
-                source.options.push((ours, value));
+                source.options.extend(values.into_iter().map(|value| (*ours, value)));
             }
         }
     }
@@ -522,6 +555,22 @@ fn source(
         true => Err(refused("()")),
         false => Ok(source),
     }
+}
+
+/// The files that `glob` is asked for.
+fn listing(args: &[FunctionArg]) -> Result<CalledSource> {
+    let urls = match positional(args).as_deref() {
+        Some([patterns]) => texts(patterns).filter(|urls| !urls.is_empty()),
+        _ => None,
+    };
+    let Some(urls) = urls else {
+        let given: Vec<String> = args.iter().map(ToString::to_string).collect();
+        return Err(Error::usage_hint(
+            format!("`{GLOB}({})` is not understood", given.join(", ")),
+            "it takes a pattern, a folder or a list of them in single quotes: glob('logs/*.csv')",
+        ));
+    };
+    Ok(CalledSource { urls, lists_files: true, ..CalledSource::default() })
 }
 
 /// The columns of `{'zip': 'VARCHAR', 'n': 'INT'}` and their types, as `--schema` has them.

@@ -15,7 +15,7 @@ use crate::syntax::Spoken;
 pub(super) const FILES: &str = "tidemill_files";
 
 /// Functions that take functions: an arrow within their brackets makes one.
-const TAKE_FUNCTIONS: [&str; 44] = [
+const TAKE_FUNCTIONS: [&str; 46] = [
     "array_any_match",
     "array_filter",
     "array_first",
@@ -30,6 +30,8 @@ const TAKE_FUNCTIONS: [&str; 44] = [
     "apply",
     "filter",
     "transform",
+    "array_reduce",
+    "list_comprehension",
     "list_reduce",
     "list_sort",
     "reduce",
@@ -270,8 +272,8 @@ fn ends_parameters(tokens: &[TokenWithSpan]) -> bool {
     }
 }
 
-/// Whether a value may end in a token.
-fn ends_a_value(token: Option<&Token>) -> bool {
+/// Returns whether a value may end in a token.
+pub(super) fn ends_a_value(token: Option<&Token>) -> bool {
     match token {
         Some(Token::Word(word)) => word.keyword == Keyword::NoKeyword || word.quote_style.is_some(),
         Some(Token::Number(..) | Token::RParen | Token::RBracket) => true,

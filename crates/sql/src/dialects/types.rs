@@ -5,7 +5,12 @@ use datafusion::sql::sqlparser::ast::{
     Value,
 };
 
-/// What a type is called here, where it is another database's.
+/// Returns whether it is a decimal type.
+pub(super) fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_))
+}
+
+/// Returns the name that a type of another database has here.
 pub(super) fn ours(of: &DataType) -> Option<DataType> {
     use DataType::*;
     let decimal = || Decimal(ExactNumberInfo::PrecisionAndScale(38, 0));
@@ -72,9 +77,9 @@ pub(super) fn ours(of: &DataType) -> Option<DataType> {
                 "byte" => TinyInt(None),
                 "inet" | "cidr" | "ipv4" | "ipv6" | "macaddr" | "json" | "jsonb" | "bpchar"
                 | "name" => Text,
-                "timestamp_ntz" | "timestamp_s" | "timestamp_ms" | "timestamp_us" => {
-                    Timestamp(None, TimezoneInfo::None)
-                }
+                "timestamp_ntz" | "timestamp_us" => Timestamp(None, TimezoneInfo::None),
+                "timestamp_s" => Timestamp(Some(0), TimezoneInfo::None),
+                "timestamp_ms" => Timestamp(Some(3), TimezoneInfo::None),
                 "timestamp_ns" => Timestamp(Some(9), TimezoneInfo::None),
                 "timestamp_ltz" => Timestamp(None, TimezoneInfo::WithTimeZone),
                 "int1" => TinyInt(None),

@@ -218,9 +218,7 @@ fn name_as_written(query: &mut Query) {
             expr = inner;
         }
         let is_named = match expr {
-            Expr::Identifier(_)
-            | Expr::CompoundIdentifier(_)
-            | Expr::CompoundFieldAccess { .. } => true,
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
             // As its column is.
             Expr::Subquery(_) => true,
             // Of a struct it is several columns, which take no name together.

@@ -275,13 +275,6 @@ impl Walk<'_> {
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 match (op, set_quantifier) {
                     (SetOperator::Minus, _) => return refused("MINUS", "write EXCEPT"),
-                    (SetOperator::Intersect | SetOperator::Except, SetQuantifier::All) => {
-                        return refused(
-                            format!("{op} ALL"),
-                            "without ALL each row is looked at once; to count how often it occurs, GROUP \
-                             BY all columns on both sides and join them",
-                        );
-                    }
                     (
                         SetOperator::Intersect | SetOperator::Except,
                         SetQuantifier::ByName

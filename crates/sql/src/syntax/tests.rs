@@ -320,7 +320,7 @@ fn types_are_honoured_or_refused_by_name() {
         "FLOAT(53)",
         "DOUBLE(10,2)",
         "TIMESTAMP(2)",
-        "TIME(3)",
+        "TIME(4)",
         "UUID",
         "JSON",
         "BLOB",

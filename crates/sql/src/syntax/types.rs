@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::error::Result;
 
 use super::{Walk, refused};
+use crate::cast_times::arrow_type;
 
 impl Walk<'_> {
     pub(super) fn data_type(&self, data_type: &DataType) -> Result<()> {
@@ -18,6 +19,9 @@ impl Walk<'_> {
 /// Checks that a type is one that is known, and that nothing said of it is dropped.
 fn honoured(data_type: &DataType) -> Result<()> {
     match data_type {
+        DataType::Custom(name, modifiers) if arrow_type(&name.to_string(), modifiers).is_some() => {
+            Ok(())
+        }
         DataType::Boolean
         | DataType::Bool
         | DataType::Text
@@ -72,8 +76,8 @@ fn honoured(data_type: &DataType) -> Result<()> {
             Some(_) => refused(data_type, "a TIMESTAMP has 0, 3, 6 or 9 digits of a second"),
         },
         DataType::Time(precision, _) => match precision {
-            None => Ok(()),
-            Some(_) => refused(data_type, "write TIME"),
+            None | Some(0 | 3 | 6 | 9) => Ok(()),
+            Some(_) => refused(data_type, "a TIME has 0, 3, 6 or 9 digits of a second"),
         },
         DataType::Interval { fields, precision } => match (fields, precision) {
             (None, None) => Ok(()),

@@ -26,6 +26,7 @@ mod seen;
 mod sketches;
 mod stored;
 mod sums;
+mod times;
 mod unique;
 mod values;
 mod waiting;
@@ -62,6 +63,7 @@ use seen::Seen;
 use sketches::{Sketches, Travelling};
 use stored::UnionOf;
 use sums::{DecimalSum, FloatSums, IntegerSum};
+use times::Times;
 use unique::UniqueOf;
 use values::Values;
 
@@ -373,6 +375,9 @@ pub(crate) trait StateColumn: Send {
 /// Where the aggregate's argument has a type that its state cannot hold, which planning has
 /// ruled out (see [`supports`]).
 pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
+    if times::over_numbers(aggregate).is_some() {
+        return Ok(Box::new(Times::new(aggregate)?));
+    }
     let output = aggregate.output.data_type().clone();
     Ok(match &aggregate.function {
         Function::Count => Box::new(Count::new(output)),
@@ -468,6 +473,9 @@ fn moments<N: Summed, const SUMS: usize>(aggregate: &Aggregate) -> Box<dyn State
 
 /// Whether the aggregate's state can hold values of its argument's type.
 pub fn supports(aggregate: &Aggregate) -> bool {
+    if times::over_numbers(aggregate).is_some() {
+        return true;
+    }
     let argument = &aggregate.argument_type;
     match &aggregate.function {
         Function::Count | Function::Collect { .. } | Function::FirstRows(_) => true,

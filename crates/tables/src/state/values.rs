@@ -7,10 +7,11 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
-    ArrowNativeType, DataType, Decimal128Type, Field, Float32Type, Float64Type,
+    ArrowNativeType, DataType, Decimal128Type, DecimalType, Field, FieldRef, Float32Type,
+    Float64Type,
 };
 use tidemill_base::error::Result;
-use tidemill_sql::percentiles::{percentile, percentile_of};
+use tidemill_sql::percentiles::{percentile, percentile_of, time_at};
 use tidemill_sql::{Told, floats};
 
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
@@ -19,8 +20,17 @@ use crate::value;
 
 /// Values of which there is a median.
 pub(super) trait Middling: ArrowPrimitiveType {
-    /// What lies between two values, as DataFusion has it: of decimals the lower of two neighbours.
-    fn between(left: Self::Native, right: Self::Native) -> Self::Native;
+    /// The mean of two values in the answer's type; none where it does not fit. If `is_wider`, the
+    /// answer has one digit more behind its point than the values.
+    fn between(left: Self::Native, right: Self::Native, is_wider: bool) -> Option<Self::Native>;
+    /// Returns whether an answer fits its type.
+    fn fits(_answer: Self::Native, _of: &DataType) -> bool {
+        true
+    }
+    /// Returns the percentile of whole numbers, rounded once, or `None` for floats and for none.
+    fn whole_percentile(_values: &[Self::Native], _share: f64) -> Option<Self::Native> {
+        None
+    }
     /// The order of values; NaN is the largest.
     fn order(left: &Self::Native, right: &Self::Native) -> std::cmp::Ordering;
     /// The value as a float, if it is one.
@@ -32,9 +42,9 @@ pub(super) trait Middling: ArrowPrimitiveType {
 macro_rules! float {
     ($of:ty) => {
         impl Middling for $of {
-            fn between(left: Self::Native, right: Self::Native) -> Self::Native {
+            fn between(left: Self::Native, right: Self::Native, _: bool) -> Option<Self::Native> {
                 let sum = left + right;
-                if sum.is_finite() { sum / 2.0 } else { left / 2.0 + right / 2.0 }
+                Some(if sum.is_finite() { sum / 2.0 } else { left / 2.0 + right / 2.0 })
             }
 
             fn order(left: &Self::Native, right: &Self::Native) -> std::cmp::Ordering {
@@ -51,12 +61,32 @@ float!(Float32Type);
 float!(Float64Type);
 
 impl Middling for Decimal128Type {
-    fn between(left: i128, right: i128) -> i128 {
-        // Towards zero, also where their sum has more than 128 bits.
-        match left.checked_add(right) {
-            Some(sum) => sum / 2,
-            None => left / 2 + right / 2 + (left % 2 + right % 2) / 2,
+    fn between(left: i128, right: i128, is_wider: bool) -> Option<i128> {
+        // Halves of the values first: their sum may have more than 128 bits.
+        let (half, rest) = (left / 2 + right / 2, left % 2 + right % 2);
+        match is_wider {
+            true => half.checked_mul(10)?.checked_add(rest * 5),
+            // Times have no half units, and decimals no 39th place: half a unit is rounded away from zero.
+            false => {
+                let sum = left.checked_add(right)?;
+                Some((sum + sum.signum()) / 2)
+            }
         }
+    }
+
+    fn fits(answer: i128, of: &DataType) -> bool {
+        match of {
+            DataType::Decimal128(precision, _) => {
+                Decimal128Type::is_valid_decimal_precision(answer, *precision)
+            }
+            _ => true,
+        }
+    }
+
+    fn whole_percentile(values: &[i128], share: f64) -> Option<i128> {
+        // Times are numbers of 64 bits.
+        let mut units: Vec<i64> = values.iter().filter_map(|it| i64::try_from(*it).ok()).collect();
+        time_at(&mut units, share).map(i128::from)
     }
 
     fn order(left: &i128, right: &i128) -> std::cmp::Ordering {
@@ -69,6 +99,7 @@ impl Middling for Decimal128Type {
 pub(super) struct Values<T: Middling> {
     /// What is answered of them, where nothing else shares them.
     function: Function,
+    output: FieldRef,
     argument: DataType,
     values: Vec<T::Native>,
     /// None while there is one group alone.
@@ -77,8 +108,13 @@ pub(super) struct Values<T: Middling> {
 
 impl<T: Middling> Values<T> {
     pub(super) fn new(aggregate: &Aggregate) -> Self {
-        let (function, argument) = (aggregate.function.clone(), aggregate.argument_type.clone());
-        Values { function, argument, values: Vec::new(), groups: Vec::new() }
+        Values {
+            function: aggregate.function.clone(),
+            output: Arc::clone(&aggregate.output),
+            argument: aggregate.argument_type.clone(),
+            values: Vec::new(),
+            groups: Vec::new(),
+        }
     }
 
     /// Where each group's values begin, and all values by group; leaves an empty column.
@@ -201,18 +237,22 @@ impl<T: Middling> StateColumn for Values<T> {
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
         let (offsets, mut values) = self.by_group(group_count);
-        self.answer(&self.function, &offsets, &mut values)
+        self.answer(&self.function, &self.output, &offsets, &mut values)
     }
 
     fn finish_shared(&mut self, group_count: usize, of: &[&Aggregate]) -> Result<Vec<ArrayRef>> {
         let (offsets, mut values) = self.by_group(group_count);
-        of.iter().map(|of| self.answer(&of.function, &offsets, &mut values)).collect()
+        of.iter().map(|of| self.answer(&of.function, &of.output, &offsets, &mut values)).collect()
     }
 
     fn answer_in_place(&mut self) -> Result<Option<ArrayRef>> {
-        let median = median::<T>(&mut self.values);
+        let is_wider = self.output.data_type() != &self.argument;
+        let median = match median::<T>(&mut self.values, is_wider) {
+            Some(median) => Some(self.checked(median, &self.output)?),
+            None => None,
+        };
         let median = PrimitiveArray::<T>::from_iter([median]);
-        Ok(Some(Arc::new(median.with_data_type(self.argument.clone()))))
+        Ok(Some(Arc::new(median.with_data_type(self.output.data_type().clone()))))
     }
 
     fn bytes(&self) -> usize {
@@ -228,9 +268,19 @@ impl<T: Middling> Values<T> {
     fn answer(
         &self,
         function: &Function,
+        output: &FieldRef,
         offsets: &[usize],
         values: &mut [T::Native],
     ) -> Result<ArrayRef> {
+        if let (Function::Percentile { share }, DataType::Decimal128(_, _)) =
+            (function, &self.argument)
+        {
+            let answers = offsets
+                .windows(2)
+                .map(|ends| T::whole_percentile(&values[ends[0]..ends[1]], *share));
+            let answers = PrimitiveArray::<T>::from_iter(answers);
+            return Ok(Arc::new(answers.with_data_type(output.data_type().clone())));
+        }
         if let Function::Percentile { share } = function {
             let answers = offsets.windows(2).map(|ends| {
                 let floats: Option<Vec<f64>> =
@@ -245,20 +295,36 @@ impl<T: Middling> Values<T> {
             let answers: Float64Array = answers.collect::<Result<_>>()?;
             return value::cast_to(&(Arc::new(answers) as ArrayRef), &self.argument);
         }
+        let is_wider = output.data_type() != &self.argument;
         let group_count = offsets.len() - 1;
         let mut medians = Vec::with_capacity(group_count);
         let mut present = Vec::with_capacity(group_count);
         for ends in offsets.windows(2) {
-            let median = median::<T>(&mut values[ends[0]..ends[1]]);
+            let median = median::<T>(&mut values[ends[0]..ends[1]], is_wider);
             present.push(median.is_some());
-            medians.push(median.unwrap_or_default());
+            medians.push(match median {
+                Some(median) => self.checked(median, output)?,
+                None => T::Native::default(),
+            });
         }
         let medians = PrimitiveArray::<T>::new(medians.into(), Some(NullBuffer::from(present)));
-        Ok(Arc::new(medians.with_data_type(self.argument.clone())))
+        Ok(Arc::new(medians.with_data_type(output.data_type().clone())))
+    }
+
+    /// A median that fits the type of the answer.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`] for one that does not: of values of 37 whole digits and more.
+    fn checked(&self, median: Option<T::Native>, output: &FieldRef) -> Result<T::Native> {
+        median
+            .filter(|median| T::fits(*median, output.data_type()))
+            .ok_or_else(|| super::overflow(output.name(), output.data_type()))
     }
 }
 
-fn median<T: Middling>(values: &mut [T::Native]) -> Option<T::Native> {
+/// The median of values; none of no values, and a mean of none where it does not fit its type.
+#[allow(clippy::option_option)]
+fn median<T: Middling>(values: &mut [T::Native], is_wider: bool) -> Option<Option<T::Native>> {
     if values.is_empty() {
         return None;
     }
@@ -266,7 +332,7 @@ fn median<T: Middling>(values: &mut [T::Native]) -> Option<T::Native> {
     let is_even = values.len().is_multiple_of(2);
     let (below, upper, _) = values.select_nth_unstable_by(middle, T::order);
     match below.iter().max_by(|left, right| T::order(left, right)) {
-        Some(lower) if is_even => Some(T::between(*lower, *upper)),
-        _ => Some(*upper),
+        Some(lower) if is_even => Some(T::between(*lower, *upper, is_wider)),
+        _ => Some(T::between(*upper, *upper, is_wider)),
     }
 }

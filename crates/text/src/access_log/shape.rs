@@ -164,6 +164,10 @@ impl Shape {
             }
             at = line.end;
             let line = &text[lines::trim(text, line)];
+            // What is left of it behind a hole says nothing of others.
+            if line.first() == Some(&0) {
+                continue;
+            }
             let found = split(line, &mut pieces).and_then(|()| {
                 join_clients(line, &mut pieces, 1);
                 Record::new(line, &pieces)

@@ -92,7 +92,7 @@ fn model_pieces(line: &str) -> Option<Vec<String>> {
 fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
     let line = std::str::from_utf8(line).ok()?;
     let mut pieces = model_pieces(line)?;
-    while pieces.len() > 1 && pieces[0].ends_with(',') {
+    while pieces.len() > 1 && (pieces[0].ends_with(',') || pieces[1].starts_with(',')) {
         let next = pieces.remove(1);
         pieces[0] = format!("{} {next}", pieces[0]);
     }
@@ -632,7 +632,14 @@ fn a_site_is_before_the_client_or_the_record_is_malformed() {
 #[test]
 fn a_list_of_clients_is_one_value() {
     let rest = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 7 \"-\" \"u\"\n";
-    let lists = ["1.2.3.4", "1.2.3.4, 5.6.7.8", "1.2.3.4, 5.6.7.8, 9.9.9.9", "::1, unknown"];
+    let lists = [
+        "1.2.3.4",
+        "1.2.3.4, 5.6.7.8",
+        "1.2.3.4, 5.6.7.8, 9.9.9.9",
+        "::1, unknown",
+        "1.2.3.4 , 5.6.7.8",
+        "1.2.3.4 ,5.6.7.8 ,::1",
+    ];
     for (site, names) in [("", &["ip", "user"][..]), ("b.com:80 ", &["ip", "user", "host"])] {
         for users in [["-", "-"], ["ann", "John Smith"]] {
             for repeated in [1, 40] {

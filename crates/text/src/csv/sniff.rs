@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use super::{Grammar, split};
+use super::{Grammar, header_below_titles, split};
 use crate::cut::{State, next_record};
 use crate::dialect::Dialect;
 
@@ -57,11 +57,35 @@ pub enum Suspect {
 #[must_use]
 pub fn sniff(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
     let text = &text[..text.len().min(BYTES_MAX)];
+    let found = sniff_all(said, given, text);
+    // A title above the header may have delimiters within its quotes (`"Sales, all"`). Read by other quotes it may have
+    // as many fields as the records by chance.
+    let is_requoted = (found.dialect.quote, found.dialect.escape) != (said.quote, said.escape);
+    if is_requoted
+        && has_sound_quotes(said, given, text)
+        && header_below_titles(said, given, text).is_some()
+    {
+        return sniff_all(said, Given { quote: true, escape: true, ..given }, text);
+    }
+    found
+}
+
+fn sniff_all(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
     let found = separated(said, given, text);
     match requoted(&found.dialect, given, text) {
         Some(dialect) => Sniffed { dialect, ..found },
         None => found,
     }
+}
+
+/// Returns whether there are quotes in a text, and all of them are around fields, with one of the delimiters that there
+/// may be.
+fn has_sound_quotes(said: &Dialect, given: Given, text: &[u8]) -> bool {
+    let others = [b'\t', b';', b'|'].into_iter().filter(|_| !given.delimiter);
+    std::iter::once(said.delimiter).chain(others).any(|delimiter| {
+        let odd = Oddities::of(&Dialect { delimiter, ..said.clone() }, text);
+        odd.quoted > 0 && odd.torn + odd.bare + odd.unclosed == 0
+    })
 }
 
 /// What stands between fields; how quotes are written only where that alone makes records fit.
@@ -388,6 +412,11 @@ mod tests {
         check("a,b\n\"x \\\", y\",3\n\"x \\\", z\",3\n", ", escape \\");
         // As it always was.
         check("a,b\n'1','2'\n", ",");
+        // A title with a delimiter in its quotes; other quotes would be in none of the fields.
+        check("\"Umsatz, gesamt\"\nname,betrag\n\"Meier\",2\n\"Huber\",4\n", ",");
+        check("\"Umsatz; gesamt\"\nname;betrag\n\"Meier\";2\n\"Huber\";4\n", ",");
+        check("\"Sales, all\"\nname,amount\n'Meier',2\n'Huber',4\n", ",");
+        check("'Sales, all',x\nname,amount\nother,one\n", ", quote '");
     }
 
     #[test]

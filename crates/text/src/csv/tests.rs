@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
@@ -89,7 +89,10 @@ fn check(
         prop_assert_eq!(out.bad.len(), bad.len());
     }
     prop_assert_eq!(out.rows as usize, expected.len());
-    prop_assert_eq!(rows(&out.batches), expected);
+    // To `csv_core`, nothing in quotes is nothing.
+    let mut found = rows(&out.batches);
+    found.iter_mut().flatten().for_each(|value| _ = value.take_if(|value| value.is_empty()));
+    prop_assert_eq!(found, expected);
     prop_assert!(out.batches.iter().all(|batch| batch.num_rows() <= batch_rows));
     Ok(())
 }
@@ -105,6 +108,45 @@ proptest! {
         check(&dialect, text, &[0, 1, 2], batch_rows)?;
         check(&dialect, text, &[2], 8192)?;
         check(&dialect, text, &[], 8192)?;
+    }
+
+    #[test]
+    fn nothing_in_quotes_is_an_empty_text_and_nothing_without_them_is_null(
+        values in prop::collection::vec(0usize..6, 0..400),
+        batch_rows in 1usize..50, crlf: bool,
+    ) {
+        const WRITTEN: [&str; 6] = ["", "\"\"", "a", "\"a\"", "\"NA\"", "\"\"\"\""];
+        let read = [None, Some(""), Some("a"), Some("a"), None, Some("\"")];
+        let end = if crlf { "\r\n" } else { "\n" };
+        let mut text = String::new();
+        for value in &values {
+            text += &format!("x,{},{}{end}", WRITTEN[*value], WRITTEN[*value]);
+        }
+        let dialect = Dialect { nulls: vec!["NA".into()], ..Dialect::default() };
+        for kind in [DataType::Utf8View, DataType::Utf8, DataType::LargeUtf8, DataType::BinaryView] {
+            let columns = vec![(1, Arc::new(Field::new("v", kind.clone(), true)))];
+            let options = Options { batch_rows, ..Options::default() };
+            let found = decode(&dialect, 3, columns, options, text.as_bytes());
+            let found: Vec<Option<String>> = found.batches.iter().flat_map(|batch| {
+                let texts = arrow_cast::cast(batch.column(0), &DataType::Utf8View).unwrap();
+                let texts: Vec<_> = texts.as_string_view().iter().map(|v| v.map(str::to_owned)).collect();
+                texts
+            }).collect();
+            let expected: Vec<Option<String>> =
+                values.iter().map(|value| read[*value].map(str::to_owned)).collect();
+            prop_assert_eq!(found, expected, "{}", kind);
+        }
+        // A filter sees the same.
+        for (test, keeps) in [(Test::IsNull, [0, 4].as_slice()), (Test::IsNotNull, &[1, 2, 3, 5]),
+            (Test::Compare(Comparison::Equal, Constant::Text(String::new())), &[1])]
+        {
+            let columns = vec![(1, Arc::new(Field::new("v", DataType::Utf8View, true)))];
+            let predicates = vec![Predicate { column: 0, test }];
+            let options = Options { batch_rows, predicates, ..Options::default() };
+            let found = decode(&dialect, 3, columns, options, text.as_bytes());
+            let kept: usize = found.batches.iter().map(|batch| batch.num_rows()).sum();
+            prop_assert_eq!(kept, values.iter().filter(|value| keeps.contains(value)).count());
+        }
     }
 
     #[test]
@@ -238,4 +280,215 @@ fn windows_and_blocks_do_not_show() {
     check_windows(record, |options, text| {
         decode(&Dialect::default(), 3, text_columns(&[0, 1, 2]), options, text)
     });
+}
+
+/// A column whose type was inferred takes only numbers that it does not change; one whose type is
+/// declared takes every spelling.
+#[test]
+fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
+    let column =
+        |data_type: &DataType| vec![(0, Arc::new(Field::new("n", data_type.clone(), true)))];
+    let decode_as = |data_type: &DataType, is_inferred: bool, options: Options, text: &str| {
+        let inferred = if is_inferred { vec![0] } else { Vec::new() };
+        let options = Options { inferred, ..options };
+        decode(&Dialect::default(), 1, column(data_type), options, text.as_bytes())
+    };
+    let (int, uint, float) = (DataType::Int64, DataType::UInt64, DataType::Float64);
+    // Behind many usual values, so that the fast parsers meet it, too.
+    for usual in [0, 1, 7, 100] {
+        for (data_type, value, name) in [
+            (&int, "01234", "a BIGINT"),
+            (&int, "-07", "a BIGINT"),
+            (&int, "-0", "a BIGINT"),
+            (&int, "00000000000000000000000007", "a BIGINT"),
+            (&int, "\"007\"", "a BIGINT"),
+            (&uint, "007", "a BIGINT UNSIGNED"),
+            (&float, "01.5", "a DOUBLE"),
+            (&float, ".5", "a DOUBLE"),
+            (&float, "5.", "a DOUBLE"),
+            (&float, "12345e67", "a DOUBLE"),
+            (&float, "1234e5678", "a DOUBLE"),
+            (&float, "9007199254740993", "a DOUBLE"),
+            (&float, "nan", "a DOUBLE"),
+        ] {
+            let text = format!("{}{value}\n{}", "12\n".repeat(usual), "0\n".repeat(20));
+            let found = decode_as(data_type, true, Options::default(), &text);
+            let faults: Vec<_> = found.bad.iter().map(|bad| bad.fault.to_string()).collect();
+            let shown = value.trim_matches('"');
+            let expected = match shown {
+                "9007199254740993" => {
+                    format!("a DOUBLE holds no integer `{shown}`, only one close to it")
+                }
+                _ => format!("expected {name}, found `{shown}`, whose spelling {name} would lose"),
+            };
+            assert_eq!(faults, [expected]);
+            assert_eq!(found.rows, usual as u64 + 20);
+            let lax = Options { mismatch_is_null: true, ..Options::default() };
+            let found = decode_as(data_type, true, lax, &text);
+            assert_eq!((found.rows, found.bad.len()), (usual as u64 + 21, 0));
+            assert!(found.batches[0].column(0).is_null(usual), "{value}");
+            let declared = decode_as(data_type, false, Options::default(), &text);
+            assert_eq!((declared.rows, declared.bad.len()), (usual as u64 + 21, 0), "{value}");
+            assert!(declared.batches[0].column(0).is_valid(usual), "{value}");
+        }
+    }
+}
+
+/// A predicate does not decide what it would have to read as another number.
+#[test]
+fn predicates_keep_values_that_are_no_canonical_numbers() {
+    let column = vec![(0, Arc::new(Field::new("n", DataType::Int64, true)))];
+    let predicates =
+        vec![Predicate { column: 0, test: Test::Compare(Comparison::Equal, Constant::Int(5)) }];
+    for (inferred, rows, bad) in [(vec![0], 1, 1), (vec![], 1, 0)] {
+        let options = Options { predicates: predicates.clone(), inferred, ..Options::default() };
+        let found = decode(&Dialect::default(), 1, column.clone(), options, b"5\n007\n8\n");
+        let kept: usize = found.batches.iter().map(|batch| batch.num_rows()).sum();
+        assert_eq!((kept, found.bad.len()), (rows, bad));
+    }
+}
+
+/// A sample in which some times state no zone is text; behind the sample such a time is refused, not read as UTC.
+#[test]
+fn inferred_columns_of_a_zone_refuse_times_without_one() {
+    let zoned = |zone: &str, unit| DataType::Timestamp(unit, Some(zone.into()));
+    let decode_as = |data_type: &DataType, is_inferred: bool, options: Options, text: &str| {
+        let columns = vec![(0, Arc::new(Field::new("t", data_type.clone(), true)))];
+        let inferred = if is_inferred { vec![0] } else { Vec::new() };
+        let options = Options { inferred, ..options };
+        decode(&Dialect::default(), 1, columns, options, text.as_bytes())
+    };
+    let usual_value = "2026-01-01T00:00:00Z\n";
+    for usual in [0, 1, 7, 100] {
+        for (value, is_refused) in [
+            ("2026-01-01T05:00:00", true),
+            ("2026-01-01 05:00:00", true),
+            ("2026-01-01T05:00:00.25", true),
+            ("\"2026-01-01T05:00:00\"", true),
+            ("2026-01-01", true),
+            ("2026-01-01T05:00:00Z", false),
+            ("2026-01-01T05:00:00+02:00", false),
+            ("2026-01-01 05:00:00.5-03:00", false),
+            ("\"2026-01-01T05:00:00Z\"", false),
+        ] {
+            let text = format!("{}{value}\n{}", usual_value.repeat(usual), usual_value.repeat(20));
+            let data_type = zoned("UTC", TimeUnit::Microsecond);
+            let found = decode_as(&data_type, true, Options::default(), &text);
+            let faults: Vec<_> = found.bad.iter().map(|bad| bad.fault.to_string()).collect();
+            let expected = format!(
+                "expected a timestamp with a time zone, to microseconds, found `{}`, which states none",
+                value.trim_matches('"')
+            );
+            let expected = if is_refused { vec![expected] } else { Vec::new() };
+            assert_eq!(faults, expected, "{value}");
+            assert_eq!(found.rows, usual as u64 + 20 + u64::from(!is_refused), "{value}");
+            let lax = Options { mismatch_is_null: true, ..Options::default() };
+            let found = decode_as(&data_type, true, lax, &text);
+            assert_eq!((found.rows, found.bad.len()), (usual as u64 + 21, 0), "{value}");
+            assert_eq!(found.batches[0].column(0).is_null(usual), is_refused, "{value}");
+            for (zone, unit) in
+                [("UTC", TimeUnit::Nanosecond), ("Europe/Berlin", TimeUnit::Millisecond)]
+            {
+                let data_type = zoned(zone, unit);
+                let found = decode_as(&data_type, true, Options::default(), &text);
+                assert_eq!(found.bad.len(), usize::from(is_refused), "{value}");
+                let declared = decode_as(&data_type, false, Options::default(), &text);
+                assert_eq!((declared.rows, declared.bad.len()), (usual as u64 + 21, 0), "{value}");
+            }
+            let naive = DataType::Timestamp(TimeUnit::Microsecond, None);
+            let text = text.replace(usual_value, "2026-01-01T00:00:00\n");
+            let found = decode_as(&naive, true, Options::default(), &text);
+            let is_offset = value.contains("00-") || value.contains('+') || value.contains("5-");
+            assert_eq!(found.bad.len(), usize::from(is_offset), "{value}");
+        }
+    }
+    let predicates = vec![Predicate { column: 0, test: Test::IsNull }];
+    let options = Options { predicates, inferred: vec![0], ..Options::default() };
+    let columns = vec![(0, Arc::new(Field::new("t", zoned("UTC", TimeUnit::Microsecond), true)))];
+    let text = b"2026-01-01T00:00:00Z\n2026-01-01T05:00:00\n\"\"\n";
+    let found = decode(&Dialect::default(), 1, columns, options, text);
+    assert_eq!((found.rows, found.bad.len()), (2, 1));
+}
+
+/// There is no empty number, so that files in which all fields are quoted have nulls in such columns.
+#[test]
+fn nothing_in_quotes_is_null_in_columns_that_are_no_text() {
+    let types = [
+        DataType::Int64,
+        DataType::UInt64,
+        DataType::Float64,
+        DataType::Boolean,
+        DataType::Date32,
+        DataType::Timestamp(arrow_schema::TimeUnit::Microsecond, None),
+        DataType::Decimal128(10, 2),
+        DataType::Time64(arrow_schema::TimeUnit::Microsecond),
+    ];
+    for data_type in types {
+        let columns = vec![(0, Arc::new(Field::new("n", data_type.clone(), true)))];
+        for inferred in [vec![], vec![0]] {
+            let options = Options { inferred, ..Options::default() };
+            let text = b"\"\",a\n,b\n";
+            let found = decode(&Dialect::default(), 2, columns.clone(), options, text);
+            assert_eq!((found.rows, found.bad.len()), (2, 0), "{data_type}");
+            assert_eq!(found.batches[0].column(0).null_count(), 2, "{data_type}");
+        }
+        for (test, rows) in [(Test::IsNull, 2), (Test::IsNotNull, 0)] {
+            let predicates = vec![Predicate { column: 0, test }];
+            let options = Options { predicates, ..Options::default() };
+            let text = b"\"\",a\n,b\n";
+            let found = decode(&Dialect::default(), 2, columns.clone(), options, text);
+            let kept: usize = found.batches.iter().map(|batch| batch.num_rows()).sum();
+            assert_eq!(kept, rows, "{data_type}");
+        }
+    }
+}
+
+/// Records whose quotes contradict a dialect that nobody stated, alone and amid records in which nothing is odd.
+#[test]
+fn records_whose_quotes_contradict_an_unstated_dialect_are_refused() {
+    let swallowed = |lines, fields| Some(FaultKind::SwallowedLines { lines, fields });
+    let escaped = Some(FaultKind::EscapedQuote);
+    for (delimiter, fields, record, fault) in [
+        // An opening quote that is plain text, up to the next one.
+        (b'\t', 3, "2\t\"Rome\t1945\n3\tB\t1950\n4\t\"Second\t1951\n", swallowed(3, 3)),
+        (b'\t', 3, "2\t\"Rome\t1945\r\n3\tB\t1950\r\n4\tC\"\t1951\r\n", swallowed(3, 3)),
+        (b'\t', 2, "2\t\"Rome\n3\t\"Second\n", swallowed(2, 2)),
+        (b',', 3, "2,\"Rome,1945\n3,B,1950\n4,\"Second,1951\n", swallowed(3, 3)),
+        (b',', 2, "2,\"Rome\n3,The \"Best\" of\n", swallowed(2, 2)),
+        // Fields with line ends.
+        (b',', 3, "1,Bob,\"12 Main St\nSpringfield, IL, 62701\"\n", None),
+        (b'\t', 2, "1\t\"a\nb\tc\"\n", None),
+        (b'\t', 3, "1\tBob\t\"a\nb\"\n", None),
+        (b',', 1, "\"a\n\"b\n", None),
+        // Quotes behind backslashes.
+        (b',', 2, "2,\"say \\\"hi\\\"\"\n", escaped.clone()),
+        (b';', 2, "\"\\\"hi\\\" he said\";2\n", escaped.clone()),
+        (b',', 2, "2,\"say \"hi\"\"\n", None),
+        (b',', 2, "2,\"C:\\dir\\\"\n", None),
+        (b',', 2, "2,\"a\\\\\"b\"c\"\n", None),
+        (b',', 2, "2,say \\\"hi\\\"\n", None),
+        (b',', 2, "2,\"{\"\"k\\\"\": 1}\"\n", None),
+    ] {
+        let plain = |records: usize| {
+            let line = vec!["x"; fields].join(&char::from(delimiter).to_string());
+            format!("{line}\n").repeat(records)
+        };
+        for (before, behind) in [(0, 0), (1, 0), (3, 200), (20_000, 1)] {
+            for checks_quotes in [true, false] {
+                let dialect = Dialect { delimiter, checks_quotes, ..Dialect::default() };
+                for places in [&[0][..], &[]] {
+                    let text = format!("{}{record}{}", plain(before), plain(behind));
+                    let columns = text_columns(places);
+                    let out =
+                        decode(&dialect, fields, columns, Options::default(), text.as_bytes());
+                    let found: Vec<_> = out.bad.into_iter().map(|bad| bad.fault.kind).collect();
+                    let expected: Vec<_> =
+                        fault.clone().filter(|_| checks_quotes).into_iter().collect();
+                    assert_eq!(found, expected, "{record} {before} {behind}");
+                    let rows = before + behind + usize::from(expected.is_empty());
+                    assert_eq!(out.rows as usize, rows, "{record} {before} {behind}");
+                }
+            }
+        }
+    }
 }

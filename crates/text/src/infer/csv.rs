@@ -29,16 +29,20 @@ pub struct Inference {
     nulls: Nulls,
     kinds: Vec<TextKind>,
     counts: Vec<u64>,
+    /// Records with as many fields.
+    fitting: u64,
     /// Per field, what is known of it besides, once it had one of the [`MARKERS`].
     marked: Vec<Option<Box<Marked>>>,
     orders: Vec<DayOrder>,
     commas: Vec<Commas>,
+    /// Per field, what its values are without the spaces around them, once it had one with spaces.
+    trimmed: Vec<Option<Box<TextKind>>>,
 }
 
 /// Words that mostly mean that there is no value.
-const MARKERS: [&str; 22] = [
+const MARKERS: [&str; 23] = [
     "NA", "N/A", "n/a", "na", "#N/A", "-", "--", "null", "NULL", "Null", "none", "None", "NONE",
-    "nil", "\\N", "?", ".", "missing", "unknown", "(null)", "<null>", "#NULL!",
+    "nil", "nan", "\\N", "?", ".", "missing", "unknown", "(null)", "<null>", "#NULL!",
 ];
 
 /// Whether a word mostly means that there is no value.
@@ -67,14 +71,16 @@ impl Inference {
             nulls: Nulls::new(&dialect.nulls, true),
             kinds: vec![TextKind::default(); fields],
             counts: vec![0; fields],
+            fitting: 0,
             marked: vec![None; fields],
             orders: vec![DayOrder::default(); fields],
             commas: vec![Commas::default(); fields],
+            trimmed: vec![None; fields],
         }
     }
 
     /// Takes a block of whole records and returns how many it holds. Records with another
-    /// number of fields are left to the reading, which reports them.
+    /// number of fields, or with NUL bytes in front, are left to the reading, which reports them.
     pub fn add(&mut self, block: &[u8]) -> u64 {
         let grammar = Grammar::delimited(&self.dialect);
         let (mut fields, mut unquoted) = (Vec::new(), Vec::new());
@@ -87,13 +93,20 @@ impl Inference {
             at = range.end;
             records += 1;
             let record = &block[range];
+            // What is left of it behind a hole shows no type.
+            if record.first() == Some(&0) {
+                continue;
+            }
             split(grammar, record, &mut fields);
             if fields.len() != self.kinds.len() {
                 continue;
             }
+            self.fitting += 1;
             let kinds = self.kinds.iter_mut().zip(&mut self.counts);
             let kinds = kinds.zip(&mut self.marked).zip(&mut self.orders).zip(&mut self.commas);
-            for (((((kind, count), marked), order), commas), field) in kinds.zip(&fields) {
+            let kinds = kinds.zip(&mut self.trimmed);
+            for ((((((kind, count), marked), order), commas), trimmed), field) in kinds.zip(&fields)
+            {
                 let mut value = &record[field.clone()];
                 if let Some(quote) = self.dialect.quote
                     && value.first() == Some(&quote)
@@ -123,6 +136,13 @@ impl Inference {
                         }
                         _ => {}
                     }
+                    let bare = text.trim_matches(' ');
+                    if bare.len() < text.len() && trimmed.is_none() {
+                        *trimmed = Some(Box::new(*kind));
+                    }
+                    if let Some(trimmed) = trimmed {
+                        trimmed.add(bare);
+                    }
                     kind.add(text);
                     order.add(text);
                     commas.add(text);
@@ -130,6 +150,12 @@ impl Inference {
                 }
             }
         }
+    }
+
+    /// Number of records that had as many fields as there are columns.
+    #[must_use]
+    pub fn fitting(&self) -> u64 {
+        self.fitting
     }
 
     /// Per field, what its values have in common, and how many there were that are not null.
@@ -154,6 +180,11 @@ impl Inference {
         &self.commas
     }
 
+    /// Per field, what its values have in common without the spaces around them, if some have spaces.
+    pub fn trimmed(&self) -> impl Iterator<Item = Option<&TextKind>> {
+        self.trimmed.iter().map(Option::as_deref)
+    }
+
     /// The columns.
     #[must_use]
     pub fn fields(&self, names: &[String]) -> Vec<FieldRef> {
@@ -170,12 +201,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn record_behind_nuls_shows_no_type() {
+        let mut inference = Inference::new(&Dialect::default(), 2);
+        assert_eq!(inference.add(b"\0\0x,y\n1,2\n\0\0\n3,4\n\0"), 5);
+        assert_eq!(inference.fitting(), 2);
+        let names = ["a".to_owned(), "b".to_owned()];
+        for field in inference.fields(&names) {
+            assert_eq!(field.data_type(), &arrow_schema::DataType::Int64);
+        }
+    }
+
+    #[test]
     fn quotes_nulls_and_records_that_do_not_fit_are_seen_through() {
         let dialect =
             Dialect { nulls: vec!["NA".into()], comment: Some(b'#'), ..Dialect::default() };
         let mut inference = Inference::new(&dialect, 3);
         let text = b"\"1\",NA,\"a,\n\"\"b\"\n# x,y,z\n\n2,,true\r\nx,y\n3,2013-01-01,c";
-        assert_eq!(inference.add(text), 4);
+        assert_eq!((inference.add(text), inference.fitting()), (4, 3));
         let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
         let found: Vec<_> =
             inference.fields(&names).iter().map(|f| f.data_type().to_string()).collect();

@@ -5,10 +5,10 @@
 //! | `true`, `false` | Boolean |
 //! | integers; with some beyond i64 | Int64; UInt64 if none is negative |
 //! | numbers | Float64 |
-//! | text, all of it dates, or dates with times | Date32, Timestamp(µs) |
+//! | text, all of it dates, dates with times, or times of day | Date32, Timestamp(µs), Time64(µs) |
 //! | text; scalars of several kinds | Utf8View |
 //! | arrays | List |
-//! | objects | Struct; Map if there are more than 200 keys and their values have one type |
+//! | objects | Struct; Map if there are more than 200 keys and their values have one type that rounds none of them |
 //! | null only | Utf8View |
 //! | objects or arrays mixed with something else | Utf8View, these as they are written |
 //!
@@ -27,7 +27,8 @@ use hashbrown::HashMap;
 use super::TextKind;
 use crate::fault::{Fault, FaultKind};
 use crate::json::grammar::{Cursor, Inside, Scalar, is_white};
-use crate::json::{check, unescape};
+use crate::json::{check, first_of_line, is_blank, stripped, unescape};
+use crate::values;
 
 /// An object with more distinct keys than this is a map, if its values allow it: DuckDB's
 /// threshold.
@@ -45,6 +46,8 @@ struct Shape {
     negative: bool,
     beyond_i64: bool,
     float: bool,
+    /// An integer that a double would round.
+    rounded: bool,
     text: Option<TextKind>,
     items: Option<Box<Shape>>,
     object: Option<Box<Object>>,
@@ -182,6 +185,7 @@ impl Shape {
     }
 
     fn add_number(&mut self, text: &str) {
+        self.rounded |= values::rounds_as_double(text);
         match text.parse::<i64>() {
             // A zero that has a sign is a float's.
             Ok(int) if text != "-0" => {
@@ -198,11 +202,12 @@ impl Shape {
         let mut number = Self::default();
         number.add_number(text);
         // Whatever else there is, floats and other numbers are floats.
-        self.float
+        let keeps_kind = self.float
             || !number.float
                 && (self.int || !number.int)
                 && (self.negative || !number.negative)
-                && (self.beyond_i64 || !number.beyond_i64)
+                && (self.beyond_i64 || !number.beyond_i64);
+        keeps_kind && (self.rounded || !number.rounded)
     }
 
     fn merge(&mut self, other: &Shape) {
@@ -211,6 +216,7 @@ impl Shape {
         self.negative |= other.negative;
         self.beyond_i64 |= other.beyond_i64;
         self.float |= other.float;
+        self.rounded |= other.rounded;
         if let Some(text) = &other.text {
             self.text.get_or_insert_default().merge(text);
         }
@@ -258,6 +264,7 @@ impl Shape {
                     self.negative |= other.negative;
                     self.beyond_i64 |= other.beyond_i64;
                     self.float |= other.float;
+                    self.rounded |= other.rounded;
                 }
                 (false, Some(text)) => {
                     let mut wider = *text;
@@ -290,6 +297,13 @@ impl Shape {
         shapes.iter().filter(|shape| **shape).count() > 1
             || self.items.as_ref().is_some_and(|items| items.conflicts())
             || self.object.as_ref().is_some_and(|o| o.keys.iter().any(|key| key.shape.conflicts()))
+    }
+
+    /// Returns whether its type would round an integer somewhere in it.
+    fn rounds(&self) -> bool {
+        self.rounded && self.is_number() && self.scalar_type() == DataType::Float64
+            || self.items.as_ref().is_some_and(|items| items.rounds())
+            || self.object.as_ref().is_some_and(|o| o.keys.iter().any(|key| key.shape.rounds()))
     }
 
     fn data_type(&self) -> DataType {
@@ -490,14 +504,14 @@ impl Confirmation<'_> {
         let mut end = first + count;
         let is_float = text.get(end) == Some(&b'.');
         // Zeros with a sign and integers of more digits may be floats.
-        let is_short = (1..=18).contains(&count)
+        let is_short = (1..=values::EXACT_DIGITS).contains(&count)
             && (text[first] != b'0' || (count == 1 && (is_float || !is_negative)));
         if is_float {
             end += 1 + digits(end + 1);
         }
         if !is_short || text[end - 1] == b'.' || matches!(text.get(end), Some(b'.' | b'e' | b'E')) {
             return self.cursor.scalar().is_ok_and(|(_, token)| {
-                shape.float || std::str::from_utf8(token).is_ok_and(|t| shape.covers_number(t))
+                std::str::from_utf8(token).is_ok_and(|t| shape.covers_number(t))
             });
         }
         self.cursor.at = end;
@@ -527,7 +541,7 @@ impl Object {
             self.keys.iter().for_each(|key| values.merge(&key.shape));
             let kinds = [values.boolean, values.is_number(), values.text.is_some()];
             let mixed = kinds.iter().filter(|kind| **kind).count() > 1;
-            if !mixed && !values.conflicts() {
+            if !mixed && !values.conflicts() && !values.rounds() {
                 return map(values.data_type());
             }
         }
@@ -565,6 +579,8 @@ pub struct Inference {
     objects: u64,
     first_fault: Option<Fault>,
     buffer: Vec<u8>,
+    /// True if a line may hold several records.
+    joined: bool,
     /// Nothing is confirmed: every record is read for what is new.
     #[cfg(test)]
     careful: bool,
@@ -580,9 +596,18 @@ impl Inference {
             objects: 0,
             first_fault: None,
             buffer: Vec::new(),
+            joined: false,
             #[cfg(test)]
             careful: false,
         }
+    }
+
+    /// Takes several records in a line too, as
+    /// [`JsonDecoder::with_joined_records`](crate::json::JsonDecoder::with_joined_records).
+    #[must_use]
+    pub fn with_joined_records(mut self) -> Self {
+        self.joined = true;
+        self
     }
 
     /// Whether there are more keys than [`COLUMNS_MAX`], not counting those of objects within.
@@ -598,21 +623,32 @@ impl Inference {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            records += 1;
-            match self.add_line(line) {
-                Ok(()) => self.objects += 1,
-                Err(fault) => {
-                    self.first_fault.get_or_insert(fault);
+            if self.confirms(line) {
+                (records, self.objects) = (records + 1, self.objects + 1);
+                continue;
+            }
+            let mut rest = line;
+            while !(rest.is_empty() || self.joined && is_blank(rest)) {
+                let mut record = rest;
+                if self.joined {
+                    (record, rest) = rest.split_at(first_of_line(rest));
+                    record = stripped(record).1;
+                } else {
+                    rest = &[];
+                }
+                records += 1;
+                match self.add_record(record) {
+                    Ok(()) => self.objects += 1,
+                    Err(fault) => {
+                        self.first_fault.get_or_insert(fault);
+                    }
                 }
             }
         }
         records
     }
 
-    fn add_line(&mut self, line: &[u8]) -> Result<(), Fault> {
-        if self.confirms(line) {
-            return Ok(());
-        }
+    fn add_record(&mut self, line: &[u8]) -> Result<(), Fault> {
         // Nothing is taken of a record that is none.
         check(line)?;
         let mut cursor = Cursor::new(line, true);
@@ -765,6 +801,59 @@ mod tests {
     }
 
     #[test]
+    fn no_key_of_many_rounds_the_integers_of_another() {
+        // As with few keys: 2^53 + 1 is between two doubles.
+        for (odd, other, is_map) in [
+            ("9007199254740993", "1.5", false),
+            ("-9007199254740993", "1e0", false),
+            ("18446744073709551615", "-1", false),
+            ("18446744073709551617", "0.5", false),
+            ("[9007199254740993]", "[1.5]", false),
+            ("{\"n\":9007199254740993}", "{\"n\":1.5}", false),
+            ("{\"n\":[{\"m\":9007199254740993}]}", "{\"n\":[{\"m\":1.5}]}", false),
+            ("9007199254740993", "1", true),
+            ("9007199254740992", "1.5", true),
+            ("-9007199254740994", "1.5", true),
+            ("18446744073709551615", "1", true),
+            ("900719925474099.3", "1.5", true),
+            ("{\"n\":9007199254740993}", "{\"m\":1.5}", true),
+        ] {
+            for (keys, at) in [(201, 0), (201, 200), (1000, 7), (5000, 4999)] {
+                let pair = |key| format!("\"k{key}\":{}", if key == at { odd } else { other });
+                let pairs: Vec<_> = (0..keys).map(pair).collect();
+                let text = format!("{{\"c\":{{{}}}}}\n", pairs.join(","));
+                let found = infer(&text).swap_remove(0).1;
+                assert_eq!(found.starts_with("Map("), is_map, "{odd} {other} {keys}");
+                if !is_map {
+                    let alone = infer(&format!("{{\"c\":{odd}}}\n")).swap_remove(0).1;
+                    assert!(found.contains(&format!("\"k{at}\": {alone}")), "{found}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_file_that_shows_both_kinds_of_numbers_makes_no_map_round() {
+        let of = |value: &str| {
+            let pairs: Vec<_> = (0..300).map(|key| format!("\"k{key}\":{value}")).collect();
+            let mut inference = Inference::new(&[]);
+            inference.add(format!("{{\"c\":{{{}}}}}\n", pairs.join(",")).as_bytes());
+            inference
+        };
+        for (first, second, is_map) in [
+            ("9007199254740993", "1.5", false),
+            ("1", "1.5", true),
+            ("1.5", "9007199254740993", false),
+        ] {
+            let mut inference = of(first);
+            inference.settle();
+            inference.widen(&of(second));
+            let found = inference.fields().swap_remove(0);
+            assert_eq!(matches!(found.data_type(), DataType::Map(..)), is_map, "{first} {second}");
+        }
+    }
+
+    #[test]
     fn the_last_of_two_values_counts_and_escapes_are_read() {
         let text = r#"{"a": "x", "b\u0021": 1, "a": 1, "t": "2013\u002d01-01", "n": "N\u0041"}"#;
         let found = infer(text);
@@ -807,11 +896,15 @@ mod tests {
             (r#"{"a":1}"#, r#"{"b":null}"#, false),
             (r#"{"a":1}"#, r#"{"a":-1}"#, false),
             (r#"{"a":1}"#, r#"{"a":-0}"#, false),
-            (r#"{"a":1}"#, r#"{"a":9223372036854775807}"#, true),
+            (r#"{"a":1}"#, r#"{"a":9007199254740992}"#, true),
+            (r#"{"a":[1,9007199254740993]}"#, r#"{"a":[9223372036854775807]}"#, true),
             (r#"{"a":1}"#, r#"{"a":9223372036854775808}"#, false),
             (r#"{"a":1}"#, r#"{"a":1.0}"#, false),
             (r#"{"a":1}"#, r#"{"a":1e1}"#, false),
-            (r#"{"a":0.5}"#, r#"{"a":-18446744073709551615}"#, true),
+            (r#"{"a":0.5}"#, r#"{"a":-18446744073709551616}"#, true),
+            (r#"{"a":0.5}"#, r#"{"a":-18446744073709551615}"#, false),
+            (r#"{"a":0.5}"#, r#"{"a":9007199254740993}"#, false),
+            (r#"{"a":[0.5,9007199254740993]}"#, r#"{"a":[9007199254740995]}"#, true),
             (r#"{"a":0.5}"#, r#"{"a":-0.5e-1}"#, true),
             (r#"{"a":0.5}"#, r#"{"a":00.5}"#, false),
             (r#"{"a":0.5}"#, r#"{"a":5.}"#, false),

@@ -12,6 +12,7 @@
 
 use arrow_schema::{DataType, TimeUnit};
 
+use crate::canonical::{is_canonical_float, is_canonical_integer, is_canonical_time, is_special};
 use crate::values;
 
 mod commas;
@@ -39,8 +40,12 @@ pub struct TextKind {
     date: bool,
     naive: bool,
     zoned: bool,
+    /// All values are dates or times, of a zone or not.
+    temporal: bool,
     time_seen: bool,
     nanos: bool,
+    /// All values are canonical times of day.
+    clock: bool,
 }
 
 impl Default for TextKind {
@@ -55,8 +60,10 @@ impl Default for TextKind {
             date: true,
             naive: true,
             zoned: true,
+            temporal: true,
             time_seen: false,
             nanos: false,
+            clock: true,
         }
     }
 }
@@ -65,14 +72,14 @@ impl TextKind {
     /// Takes a value that is not null.
     pub fn add(&mut self, text: &str) {
         self.seen = true;
-        let first = text.as_bytes().first().copied().unwrap_or(0);
         if self.boolean && values::boolean(text).is_none() {
             self.boolean = false;
         }
         if self.int || self.uint || self.float {
-            self.add_number(text, first);
+            self.add_number(text);
         }
-        if self.date || self.naive || self.zoned {
+        self.clock = self.clock && is_canonical_time(text.as_bytes());
+        if self.temporal {
             match values::date_time(text) {
                 Some(written) => {
                     self.date &= !written.has_time;
@@ -81,38 +88,26 @@ impl TextKind {
                     self.time_seen |= written.has_time;
                     self.nanos |= written.nanos % 1000 != 0;
                 }
-                None => (self.date, self.naive, self.zoned) = (false, false, false),
+                None => {
+                    (self.date, self.naive, self.zoned) = (false, false, false);
+                    self.temporal = false;
+                }
             }
         }
     }
 
-    fn add_number(&mut self, text: &str, first: u8) {
-        // `00501` is a name made of digits, and so is `+4930`.
-        let unsigned = text.strip_prefix('-').unwrap_or(text);
-        let bytes = unsigned.as_bytes();
-        let padded = bytes.len() > 1 && bytes[0] == b'0' && bytes[1].is_ascii_digit();
-        let plain = !unsigned.is_empty() && bytes.iter().all(u8::is_ascii_digit);
-        if padded || first == b'+' {
-            (self.int, self.uint, self.float) = (false, false, false);
-            return;
-        }
-        if plain {
+    fn add_number(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        if is_canonical_integer(bytes) {
+            self.int &= bytes.len() < 19 || text.parse::<i64>().is_ok();
+            self.uint &= bytes[0] != b'-' && (bytes.len() < 20 || text.parse::<u64>().is_ok());
+            self.float &= is_canonical_float(bytes);
             self.number_seen = true;
-            // As a float, an integer of so many digits would lose the last ones.
-            let fits = bytes.len() < 19 || text.parse::<i64>().is_ok();
-            self.int &= fits;
-            self.float &= fits;
-            self.uint &= first != b'-' && (bytes.len() < 20 || text.parse::<u64>().is_ok());
             return;
         }
         (self.int, self.uint) = (false, false);
-        let special =
-            matches!(unsigned, "NaN" | "nan" | "inf" | "Inf" | "INF" | "infinity" | "Infinity");
-        let number =
-            bytes.iter().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
-                && values::accepts(text, &DataType::Float64);
-        self.number_seen |= number;
-        self.float &= number || special;
+        self.float &= is_canonical_float(bytes);
+        self.number_seen |= self.float && !is_special(bytes);
     }
 
     /// The narrowest type of all values, if there was one.
@@ -136,6 +131,8 @@ impl TextKind {
             DataType::Timestamp(unit, None)
         } else if self.zoned && self.time_seen {
             DataType::Timestamp(unit, Some("UTC".into()))
+        } else if self.clock {
+            DataType::Time64(TimeUnit::Microsecond)
         } else {
             DataType::Utf8View
         })
@@ -151,7 +148,7 @@ impl TextKind {
 
     /// Whether it is mere text to [`temporal_type`](Self::temporal_type), whatever values come.
     pub(crate) fn is_never_temporal(&self) -> bool {
-        self.seen && !(self.date || self.naive || self.zoned)
+        self.seen && !(self.date || self.naive || self.zoned || self.clock)
     }
 
     /// Whether one more value would leave all that [`temporal_type`](Self::temporal_type) goes by
@@ -161,6 +158,12 @@ impl TextKind {
         let before = dates;
         dates.add(text);
         dates == before
+    }
+
+    /// Returns whether all values are dates or times of which some state a zone and others none.
+    #[must_use]
+    pub fn is_partly_zoned(&self) -> bool {
+        self.seen && self.temporal && !self.naive && !self.zoned
     }
 
     /// Takes what values elsewhere show, unless it would make text of what is none: numbers and
@@ -185,14 +188,18 @@ impl TextKind {
         self.date &= other.date;
         self.naive &= other.naive;
         self.zoned &= other.zoned;
+        self.temporal &= other.temporal;
         self.time_seen |= other.time_seen;
         self.nanos |= other.nanos;
+        self.clock &= other.clock;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 
     #[test]
     fn the_narrowest_type_that_holds_every_value_is_chosen() {
@@ -206,7 +213,18 @@ mod tests {
             (&["9223372036854775808", "-1"], DataType::Utf8View),
             (&["18446744073709551616"], DataType::Utf8View),
             (&["1", "2.5"], DataType::Float64),
-            (&["1e5", ".5", "5."], DataType::Float64),
+            (&["1e5", "0.5", "5.0"], DataType::Float64),
+            (&[".5"], DataType::Utf8View),
+            (&["5."], DataType::Utf8View),
+            (&["1", "-0"], DataType::Float64),
+            (&["007"], DataType::Utf8View),
+            (&["12345e67"], DataType::Utf8View),
+            (&["123e4567", "1234e5678"], DataType::Utf8View),
+            (&["9007199254740993", "7"], DataType::Int64),
+            (&["9007199254740993", "7.5"], DataType::Utf8View),
+            (&["9007199254740992", "7.5"], DataType::Float64),
+            (&["1", "nan"], DataType::Utf8View),
+            (&["1.5", "inf", "-inf", "NaN"], DataType::Float64),
             (&["1", "NaN"], DataType::Float64),
             (&["NaN"], DataType::Utf8View),
             (&["00501", "12345"], DataType::Utf8View),
@@ -218,7 +236,12 @@ mod tests {
             (&["2013-01-01T10:00:00Z", "2013-01-01T10:00:00+02:00"], micros(Some("UTC"))),
             (&["2013-01-01T10:00:00Z", "2013-01-01T10:00:00"], DataType::Utf8View),
             (&["2013-01-01T10:00:00.123456789"], DataType::Timestamp(TimeUnit::Nanosecond, None)),
-            (&["10:00:00"], DataType::Utf8View),
+            (&["10:00:00"], TIME),
+            (&["10:00:00", "23:59:59.25"], TIME),
+            (&["10:00:00", "10:00"], DataType::Utf8View),
+            (&["10:00:00", "2013-01-01 10:00:00"], DataType::Utf8View),
+            (&["24:00:00"], DataType::Utf8View),
+            (&["10:00:00.1234567"], DataType::Utf8View),
             (&["2013-02-30"], DataType::Utf8View),
             (&["-", "1"], DataType::Utf8View),
             (&["1.2.3.4"], DataType::Utf8View),
@@ -233,6 +256,30 @@ mod tests {
             }
         }
         assert_eq!(TextKind::default().data_type(), None);
+    }
+
+    #[test]
+    fn times_with_and_without_a_zone_are_told_from_other_text() {
+        for (texts, expected) in [
+            (&["2013-01-01T10:00:00Z", "2013-01-01T10:00:00"][..], true),
+            (&["2013-01-01T10:00:00", "2013-01-01T10:00:00+02:00"], true),
+            (&["2013-01-01", "2013-01-01T10:00:00+02:00"], true),
+            (&["2013-01-01T10:00:00Z", "2013-01-01T10:00:00+02:00"], false),
+            (&["2013-01-01T10:00:00", "2013-01-01"], false),
+            (&["2013-01-01T10:00:00Z", "2013-01-01T10:00:00", "x"], false),
+            (&["x", "2013-01-01T10:00:00Z", "2013-01-01T10:00:00"], false),
+            (&[], false),
+        ] {
+            let kind = |texts: &[&str]| {
+                let mut kind = TextKind::default();
+                texts.iter().for_each(|text| kind.add(text));
+                kind
+            };
+            assert_eq!(kind(texts).is_partly_zoned(), expected, "{texts:?}");
+            let mut merged = TextKind::default();
+            texts.iter().for_each(|text| merged.merge(&kind(&[text])));
+            assert_eq!(merged.is_partly_zoned(), expected, "{texts:?}");
+        }
     }
 
     #[test]
@@ -252,6 +299,9 @@ mod tests {
             (&["true"], &["1"], Some(DataType::Boolean)),
             (&["2013-01-01"], &["2013-01-01 10:00:00"], micros(None)),
             (&["2013-01-01 10:00:00Z"], &["2013-01-01 10:00:00"], micros(Some("UTC"))),
+            (&["10:00:00"], &["10:00:00.5"], Some(TIME)),
+            (&["10:00:00"], &["10:00"], Some(TIME)),
+            (&[], &["10:00:00"], Some(TIME)),
             (&[], &[], None),
         ] {
             let kind = |texts: &[&str]| {

@@ -30,6 +30,7 @@ use super::order::Ending;
 use super::plan::{Object, Wanted};
 use super::walk::Walk;
 use crate::column::{Column, Node};
+use crate::keys::{KeyId, KeyTally};
 use crate::span::Span;
 
 /// What all records of a kind have in common.
@@ -53,6 +54,8 @@ struct Pattern {
     missing: Vec<Path>,
     /// The places of the brackets of objects without members.
     empty: Vec<u32>,
+    /// Keys that no column has, each with the place of its colon and its length up to that.
+    unknown: Vec<(KeyId, u32, usize)>,
 }
 
 /// The column of a value: its place among the columns, its place among the parts of that …
@@ -69,6 +72,8 @@ struct Word {
 #[derive(Default)]
 pub(super) struct Alike {
     pattern: Option<Pattern>,
+    /// The generation of the tally's keys of which the pattern is.
+    generation: u64,
     /// How much went wrong of late, in records.
     wrong: u32,
     /// Records of another pattern, one behind the other.
@@ -94,6 +99,14 @@ const KINDS_MAX: usize = 1 << 12;
 const KEY_BYTES_MAX: usize = 256;
 
 impl Alike {
+    /// Forgets a pattern whose indices in the tally are no longer valid: to be called before each window.
+    pub(super) fn begin(&mut self, tally: &KeyTally) {
+        if self.generation != tally.generation() {
+            self.generation = tally.generation();
+            self.pattern = None;
+        }
+    }
+
     /// Takes the records from `place` on that are of the pattern, `rows_max` at most, into columns of
     /// `before` rows; how many there were, and how many places of the index they take.
     pub(super) fn take(
@@ -177,6 +190,7 @@ impl Pattern {
             objects: Vec::new(),
             missing: Vec::new(),
             empty: empty.map(|(_, at)| at).collect(),
+            unknown: Vec::new(),
         };
         let end = pattern.object(walk, wanted, open, 0, &mut Vec::new())?;
         (kinds.get(end + 1) == Some(&b'\n')).then_some(pattern)
@@ -272,7 +286,12 @@ impl Pattern {
             self.short.push((word(ending.word), ending.mask));
         }
         let is_alike = wanted.endings.iter().any(|other| ending.is_like(other));
-        if len > 8 && (key.is_some() || is_alike) {
+        if key.is_none() && wanted.is_unknown(&quoted[1..len - 2]) {
+            let mut tally = walk.tally.borrow_mut();
+            let key = tally.key(&wanted.place, &quoted[1..len - 2]);
+            self.unknown.push((key, colon, len - 1));
+        }
+        if len > 8 && (key.is_some() || is_alike || wanted.known.is_some()) {
             // All of it is looked at.
             for (chunk, at) in quoted[..len - 1].as_chunks::<8>().0.iter().zip((0..).step_by(8)) {
                 let before = u32::try_from(len - 1 - at).ok()?;
@@ -350,6 +369,12 @@ impl Pattern {
         for path in &self.missing {
             if let Some(column) = column(columns, path) {
                 (0..taken).for_each(|_| column.push_null());
+            }
+        }
+        if taken > 0 {
+            for (key, colon, len) in &self.unknown {
+                let at = walk.position(place + *colon as usize).saturating_sub(*len);
+                walk.tally.borrow_mut().add(*key, taken as u64, at);
             }
         }
         taken

@@ -67,7 +67,7 @@ impl Step {
 
 /// Not wanted, and no wanted key ends as it does.
 const NOT_WANTED: u32 = u32::MAX;
-/// Not wanted, but a wanted key ends as it does.
+/// Not wanted, but a wanted key ends as it does, or it is counted: it is looked up each time.
 const ALIKE: u32 = u32::MAX - 1;
 
 /// What one step foretells.
@@ -85,6 +85,8 @@ pub(super) struct Seen<'a> {
     pub(super) quoted: &'a [u8],
     /// Which one it is, if it is wanted.
     pub(super) wanted: Option<usize>,
+    /// No column has it, which is counted.
+    pub(super) unknown: bool,
     /// Its value is wanted to be no scalar.
     pub(super) nested: bool,
 }
@@ -169,6 +171,12 @@ impl Order {
         self.steps.get(step..step + len).unwrap_or_default()
     }
 
+    /// The keys of the steps from one on.
+    #[inline(always)]
+    pub(super) fn names(&self, step: usize) -> &[Box<[u8]>] {
+        self.names.get(step..).unwrap_or_default()
+    }
+
     /// Which of the next steps it is that the key whose last eight bytes, its colon included,
     /// are `word`, may be that of, and what is known of it then.
     #[inline(always)]
@@ -233,7 +241,7 @@ impl Order {
         let is_short = seen.quoted.len() <= 8;
         let key = match seen.wanted {
             Some(key) => u32::try_from(key).unwrap_or(ALIKE).min(ALIKE),
-            None if is_alike => ALIKE,
+            None if is_alike || seen.unknown => ALIKE,
             None => NOT_WANTED,
         };
         let at = step.min(self.steps.len());
@@ -282,6 +290,19 @@ impl Order {
             step.run = run;
         }
     }
+}
+
+/// Returns whether the text up to a colon, which ends as a quoted key does that has its colon, is all of the key.
+#[inline(always)]
+pub(super) fn is_named(text: &[u8], colon: usize, quoted: &[u8]) -> bool {
+    let Some(found) = (colon + 1).checked_sub(quoted.len()).and_then(|start| text.get(start..))
+    else {
+        return false;
+    };
+    // The last eight bytes were compared.
+    let (chunks, found) = (quoted.as_chunks::<8>().0, found.as_chunks::<8>().0);
+    quoted.len() <= 8
+        || found.len() >= chunks.len() && chunks.iter().zip(found).all(|(one, other)| one == other)
 }
 
 /// The last eight bytes of a quoted key with its colon, the last one on top, and which bits of

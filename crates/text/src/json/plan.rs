@@ -7,9 +7,13 @@
 //! wanted costs a load, a multiplication and another load. One that is wanted is compared by its
 //! word, and by the rest if it is longer.
 
-use arrow_schema::{DataType, FieldRef, Fields};
+use std::sync::Arc;
+
+use arrow_schema::{DataType, FieldRef};
 
 use super::order::{Ending, Order};
+use super::repeats::RepeatFinder;
+use crate::keys::{KnownKeys, ObjectPlace, quoted_step};
 
 /// What is wanted of a value.
 pub(super) enum Wanted {
@@ -20,17 +24,38 @@ pub(super) enum Wanted {
     /// The items of an array.
     List(Box<Wanted>),
     /// All keys of an object.
-    Map(Box<Wanted>),
+    Map(Box<Entries>),
+}
+
+/// The entries of an object that is read as a map.
+pub(super) struct Entries {
+    pub(super) value: Wanted,
+    pub(super) repeats: RepeatFinder,
 }
 
 impl Wanted {
-    fn of(data_type: &DataType) -> Wanted {
+    /// Returns the plan for a value of which these keys are known. `objects` counts the objects of the plan.
+    fn of(
+        data_type: &DataType,
+        known: Option<Arc<KnownKeys>>,
+        place: ObjectPlace,
+        objects: &mut usize,
+    ) -> Wanted {
+        let part =
+            |part: &str| ObjectPlace { path: format!("{}{part}", place.path), ..place.clone() };
         match data_type {
-            DataType::Struct(fields) => Wanted::Struct(Box::new(Object::new(fields))),
-            DataType::List(item) => Wanted::List(Box::new(Wanted::of(item.data_type()))),
+            DataType::Struct(fields) => {
+                let fields: Vec<FieldRef> = fields.iter().cloned().collect();
+                Wanted::Struct(Box::new(Object::within(&fields, known, part("."), objects)))
+            }
+            DataType::List(item) => {
+                let item = Wanted::of(item.data_type(), known, part("[]"), objects);
+                Wanted::List(Box::new(item))
+            }
             DataType::Map(entries, _) => match entries.data_type() {
                 DataType::Struct(pair) if pair.len() == 2 => {
-                    Wanted::Map(Box::new(Wanted::of(pair[1].data_type())))
+                    let value = Wanted::of(pair[1].data_type(), known, part("[]"), objects);
+                    Wanted::Map(Box::new(Entries { value, repeats: RepeatFinder::default() }))
                 }
                 _ => Wanted::Leaf,
             },
@@ -74,14 +99,36 @@ pub(super) struct Object {
     pub(super) endings: Vec<Ending>,
     /// How its keys have come so far.
     pub(super) order: Order,
+    /// The keys for which there are columns, where others are counted.
+    pub(super) known: Option<Arc<KnownKeys>>,
+    /// Places of its keys.
+    pub(super) place: ObjectPlace,
 }
 
 impl Object {
-    pub(super) fn new(fields: &Fields) -> Self {
-        Self::of(&fields.iter().cloned().collect::<Vec<_>>())
+    /// A record's columns; its keys that are not `known` are counted.
+    pub(super) fn of(columns: &[FieldRef], known: Option<Arc<KnownKeys>>) -> Self {
+        Self::within(columns, known, ObjectPlace::default(), &mut 0)
     }
 
-    pub(super) fn of(fields: &[FieldRef]) -> Self {
+    fn within(
+        fields: &[FieldRef],
+        known: Option<Arc<KnownKeys>>,
+        place: ObjectPlace,
+        objects: &mut usize,
+    ) -> Self {
+        let place = ObjectPlace { number: *objects, ..place };
+        *objects += 1;
+        let plan = |field: &FieldRef| {
+            let nested = known.as_ref().and_then(|known| known.within(field.name()));
+            let within = ObjectPlace {
+                path: format!("{}{}", place.path, quoted_step(field.name())),
+                column: Some(place.column.clone().unwrap_or_else(|| field.name().as_str().into())),
+                ..place
+            };
+            Wanted::of(field.data_type(), nested, within, objects)
+        };
+        let plans = fields.iter().map(plan).collect();
         let names: Vec<Box<[u8]>> =
             fields.iter().map(|field| [b"\"", field.name().as_bytes()].concat().into()).collect();
         let key = |name: &[u8]| {
@@ -97,13 +144,15 @@ impl Object {
             endings: names.iter().map(|name| ending(name)).collect(),
             keys,
             names,
-            plans: fields.iter().map(|field| Wanted::of(field.data_type())).collect(),
+            plans,
             table: vec![0; 1 << bits].into(),
             tail,
             shift: 64 - bits,
             stamp: 0,
             found: 0,
             order: Order::default(),
+            known,
+            place,
         };
         for place in 0..object.keys.len() {
             let counted = u32::try_from(place + 1).unwrap_or(0);
@@ -158,6 +207,11 @@ impl Object {
     pub(super) fn is(&self, place: usize, text: &[u8], end: usize) -> bool {
         let key = &self.keys[place];
         word_before(text, end) & key.mask == key.word && self.begins(place, text, end)
+    }
+
+    /// Returns whether a key that is not wanted is counted, as no column has it.
+    pub(super) fn is_unknown(&self, name: &[u8]) -> bool {
+        self.known.as_ref().is_some_and(|known| !known.contains(name))
     }
 
     /// The same of a key that was unescaped.

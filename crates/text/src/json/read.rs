@@ -1,11 +1,17 @@
 //! One record, read byte by byte: what says exactly what is wrong with it.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::ops::Range;
+
+use hashbrown::HashMap;
 
 use super::grammar::{Cursor, Scalar, is_white, kind};
 use super::plan::{Object, Wanted};
+use super::sequence::MISSING_COMMA;
 use crate::column::{Column, Node};
 use crate::fault::{Fault, FaultKind, shown};
+use crate::keys::KeyTally;
 use crate::span::Span;
 use crate::values::{describe, is_text};
 
@@ -26,6 +32,8 @@ pub(super) struct Reader<'a> {
     /// Whose path is wanted: that of the value which starts here.
     sought: Option<usize>,
     pub(super) found: Option<String>,
+    /// The tally of keys that no column has.
+    tally: Option<&'a RefCell<KeyTally>>,
 }
 
 impl<'a> Reader<'a> {
@@ -41,7 +49,13 @@ impl<'a> Reader<'a> {
             mismatch: None,
             sought: None,
             found: None,
+            tally: None,
         }
+    }
+
+    /// Notes the keys that no column has.
+    pub(super) fn counting(self, tally: &'a RefCell<KeyTally>) -> Self {
+        Self { tally: Some(tally), ..self }
     }
 
     /// A reader that notes in `found` the path of the value whose span starts at `at`.
@@ -58,13 +72,20 @@ impl<'a> Reader<'a> {
         if let Err(error) = std::str::from_utf8(self.cursor.text) {
             return Err(Fault::new(error.valid_up_to(), FaultKind::Utf8 { field: None }));
         }
+        if self.cursor.text == [MISSING_COMMA] {
+            let reason = "expected a comma between two records of an array".to_owned();
+            return Err(Fault::new(0, FaultKind::Syntax(reason)));
+        }
         let first = self.cursor.peek_in("a value")?;
         let is_object = first == b'{';
         let start = self.cursor.at;
-        if first == b']' {
-            // So begins, too, what `ArrayRecords` finds behind its array.
-            let found = "text behind the end of an array".to_owned();
-            let expected = "an object".to_owned();
+        let odd = match first {
+            b',' => Some("a comma with no record before it"),
+            b'}' | b']' => Some("a closing bracket that nothing opened"),
+            _ => None,
+        };
+        if let Some(found) = odd {
+            let (expected, found) = ("an object".to_owned(), found.to_owned());
             return Err(Fault::new(start, FaultKind::Shape { expected, found }));
         }
         if is_object {
@@ -106,10 +127,18 @@ impl<'a> Reader<'a> {
                 let key = self.cursor.key()?;
                 let raw = &self.cursor.text[key.start..key.end];
                 let mut name = Vec::new();
-                let place =
-                    if super::unescape(raw, &mut name) { wanted.find_name(&name) } else { None };
+                let is_sound = super::unescape(raw, &mut name);
+                let place = if is_sound { wanted.find_name(&name) } else { None };
                 match place {
-                    None => self.cursor.skip()?,
+                    None => {
+                        let name = if is_sound { &name[..] } else { raw };
+                        if let Some(tally) = self.tally.filter(|_| wanted.is_unknown(name)) {
+                            let mut tally = tally.borrow_mut();
+                            let id = tally.key(&wanted.place, name);
+                            tally.note(id, self.base + key.start - 1);
+                        }
+                        self.cursor.skip()?;
+                    }
                     Some(place) => {
                         if let Some(at) = suspects.iter().position(|(of, _)| *of == place) {
                             self.forgive(suspects.swap_remove(at).1);
@@ -188,7 +217,8 @@ impl<'a> Reader<'a> {
                 }
                 ends.push(count, true);
             }
-            (Wanted::Map(plan), Node::Map { ends, key: keys, value, .. }) if first == b'{' => {
+            (Wanted::Map(entries), Node::Map { ends, key: keys, value, .. }) if first == b'{' => {
+                let replaced = self.replaced_members();
                 let mut count = ends.items();
                 self.cursor.at += 1;
                 if self.cursor.peek_in("an object")? == b'}' {
@@ -207,12 +237,16 @@ impl<'a> Reader<'a> {
                         let Node::Leaf { spans, .. } = &mut keys.node else {
                             return Err(Cursor::not_json(key_at, "keys are text"));
                         };
-                        spans.push(self.text_span(key.start, key.end, key.has_escapes));
                         self.path.push('.');
                         self.path.push_str(&shown(&String::from_utf8_lossy(raw)));
-                        self.value(plan, value)?;
+                        if replaced.binary_search(&key_at).is_ok() {
+                            self.skip_strictly()?;
+                        } else {
+                            spans.push(self.text_span(key.start, key.end, key.has_escapes));
+                            self.value(&mut entries.value, value)?;
+                            count += 1;
+                        }
                         self.path.truncate(depth);
-                        count += 1;
                         if !self.cursor.goes_on(b'}')? {
                             break;
                         }
@@ -255,6 +289,39 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Returns the places of the keys, in ascending order, that the object which comes next has once more behind them. Of
+    /// an object that is no JSON it returns any places: its record is refused.
+    fn replaced_members(&self) -> Vec<usize> {
+        let mut cursor = self.cursor.clone();
+        let (mut last, mut replaced) = (HashMap::new(), Vec::new());
+        let mut look = || -> Result<(), Fault> {
+            cursor.at += 1;
+            if cursor.peek_in("an object")? == b'}' {
+                return Ok(());
+            }
+            loop {
+                cursor.peek();
+                let at = cursor.at;
+                let key = cursor.key()?;
+                let raw = &cursor.text[key.start..key.end];
+                let mut name = Vec::with_capacity(raw.len());
+                let name = match key.has_escapes && super::unescape(raw, &mut name) {
+                    true => Cow::Owned(name),
+                    false => Cow::Borrowed(raw),
+                };
+                replaced.extend(last.insert(name, at));
+                cursor.skip()?;
+                if !cursor.goes_on(b'}')? {
+                    return Ok(());
+                }
+            }
+        };
+        // What is wrong is found again by the reading.
+        _ = look();
+        replaced.sort_unstable();
+        replaced
+    }
+
     /// Skips a value, all of which has to be JSON.
     fn skip_strictly(&mut self) -> Result<(), Fault> {
         let strict = std::mem::replace(&mut self.cursor.strict, true);
@@ -265,12 +332,13 @@ impl<'a> Reader<'a> {
 
     /// A null, or a value of another shape than the column's.
     fn other_shape(&mut self, column: &mut Column, first: u8) -> Result<(), Fault> {
-        column.push_null();
         let start = self.cursor.at;
         if first == b'n' && self.cursor.clone().token().is_ok_and(|token| token == b"null") {
+            column.push_null();
             self.cursor.at += 4;
             return Ok(());
         }
+        column.push_mismatch(self.base + start);
         if self.mismatch_is_null {
             return self.cursor.skip();
         }

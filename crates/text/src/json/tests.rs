@@ -1,7 +1,8 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType as T, Field};
 use proptest::prelude::*;
@@ -9,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::fault::FaultKind;
+use crate::keys::{quoted_step, shortened};
 use crate::values;
 use crate::{Decode, Decoded, Options, describe::sql_type};
 
@@ -57,6 +59,9 @@ fn cell(array: &ArrayRef, row: usize) -> Value {
         T::Boolean => json!(array.as_boolean().value(row)),
         T::Utf8 => json!(array.as_string::<i32>().value(row)),
         T::Utf8View => json!(array.as_string_view().value(row)),
+        T::Timestamp(arrow_schema::TimeUnit::Microsecond, _) => {
+            json!(array.as_primitive::<TimestampMicrosecondType>().value(row))
+        }
         T::Struct(fields) => {
             let columns = fields.iter().zip(array.as_struct().columns());
             columns.map(|(field, column)| (field.name().clone(), cell(column, row))).collect()
@@ -70,8 +75,8 @@ fn cell(array: &ArrayRef, row: usize) -> Value {
             let mut entries = Map::new();
             for at in 0..pairs.len() {
                 let key = pairs.column(0).as_string::<i32>().value(at).to_owned();
-                // A map keeps a key that comes twice; the last counts.
-                entries.insert(key, cell(pairs.column(1), at));
+                let other = entries.insert(key, cell(pairs.column(1), at));
+                assert_eq!(other, None, "a map has a key once");
             }
             entries.iter().map(|(key, value)| json!([key, value])).collect()
         }
@@ -175,7 +180,17 @@ fn decode_with(
     decoder.decode(text, &mut again);
     assert_eq!(found, rows(&again.batches));
     assert_eq!((&out.bad, out.rows), (&again.bad, again.rows));
+    out.unknown.sort_by(|one, other| (one.at, &one.path).cmp(&(other.at, &other.path)));
+    again.unknown.sort_by(|one, other| (one.at, &one.path).cmp(&(other.at, &other.path)));
+    assert_eq!((&out.unknown, out.unknown_others), (&again.unknown, again.unknown_others));
     (found, out)
+}
+
+/// The keys of columns, and others for which there are columns, if keys are counted at all.
+fn known(columns: &[FieldRef], others: &[&str], counts: bool) -> Option<Arc<KnownKeys>> {
+    let others = others.iter().map(|name| field(name, T::Utf8View));
+    let all: Vec<FieldRef> = columns.iter().cloned().chain(others).collect();
+    counts.then(|| Arc::new(KnownKeys::new(&all, |_| true)))
 }
 
 fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> (Vec<Value>, Decoded) {
@@ -231,7 +246,8 @@ fn write(value: &Value, choices: &mut Choices, white: bool, out: &mut String) {
                 if choices.below(30) == 0 {
                     // The last of several counts.
                     write_text(key, choices, out);
-                    out.push_str(":null,");
+                    let others = [":null,", ":17,", ":\"x\",", ":[1],", ":{},"];
+                    out.push_str(others[choices.below(5) as usize]);
                     blank(choices, out);
                 }
                 write_text(key, choices, out);
@@ -428,7 +444,8 @@ proptest! {
         if last {
             text.truncate(text.trim_end_matches('\n').len());
         }
-        let options = Options { batch_rows, strict, mismatch_is_null, ..Options::default() };
+        let known = known(&columns(), &["a", "b", "c", "d", "é"], true);
+        let options = Options { batch_rows, strict, mismatch_is_null, known, ..Options::default() };
         let (found, out) = decode(columns(), options, text.as_bytes());
         let all: Vec<Option<Value>> = documents.iter().map(|document| {
             columns().iter()
@@ -439,21 +456,32 @@ proptest! {
         prop_assert_eq!(out.bad.len(), all.len() - good.len());
         let [found, good] = [found, good].map(|rows| settled(rows.into()));
         prop_assert_eq!(found, good, "{}", text);
+        let mut unknown = BTreeMap::new();
+        let read = documents.iter().zip(&all).filter(|(_, row)| row.is_some());
+        read.for_each(|(document, _)| count_unknown(document, &columns(), "", &mut unknown));
+        let counted: BTreeMap<String, u64> =
+            out.unknown.iter().map(|key| (key.path.clone(), key.count)).collect();
+        // Now and then a key is written twice.
+        prop_assert!(counted.keys().eq(unknown.keys()), "{}", text);
+        prop_assert!(unknown.iter().all(|(key, count)| counted[key] >= *count), "{}", text);
+        prop_assert!(out.unknown.iter().all(|key| text.as_bytes()[key.at] == b'"'));
     }
 
     #[test]
     fn the_fast_path_and_the_careful_one_agree(
         documents in documents(), seed: u64, white: bool, changes in changes(), strict: bool,
-        mismatch_is_null: bool, batch_rows in 1usize..20
+        mismatch_is_null: bool, batch_rows in 1usize..20, counts: bool
     ) {
         let text = mutate(&lines(&documents, seed, white), &changes);
-        let options = Options { strict, mismatch_is_null, batch_rows, ..Options::default() };
+        let known = known(&columns(), &["a", "b", "c"], counts);
+        let options = Options { strict, mismatch_is_null, batch_rows, known, ..Options::default() };
         for columns in [columns(), columns()[4..6].to_vec(), vec![]] {
             let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), &text);
             let (slow, slow_out) = decode_with(true, columns, options.clone(), &text);
             prop_assert_eq!(fast, slow);
             prop_assert_eq!(fast_out.rows, slow_out.rows);
             prop_assert_eq!(fast_out.bad, slow_out.bad);
+            prop_assert_eq!(fast_out.unknown, slow_out.unknown);
             // Line by line, so that one window's fault does not hide another.
         }
         let options = Options { strict, ..Options::default() };
@@ -522,32 +550,87 @@ proptest! {
     }
 
     #[test]
-    fn an_array_is_read_as_its_items_are(
-        documents in documents(), pretty: bool, seed: u64, cuts in prop::collection::vec(0.0..1.0f64, 0..6)
+    fn records_are_found_whatever_is_between_them_and_however_they_come(
+        documents in documents(), seed: u64, cuts in prop::collection::vec(0.0..1.0f64, 0..6)
     ) {
-        let mut text = if pretty {
-            serde_json::to_string_pretty(&documents).unwrap()
-        } else {
-            let mut text = String::new();
-            write(&Value::from(documents.clone()), &mut Choices(seed | 1), true, &mut text);
-            text
-        }.into_bytes();
-        let len = text.len();
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| (cut * len as f64) as usize).collect();
-        cuts.sort_unstable();
-        let mut records = ArrayRecords::new();
-        let mut start = 0;
-        for end in cuts.into_iter().chain([len]) {
-            records.rewrite(&mut text[start..end]);
-            start = end;
-        }
-        prop_assert!(records.is_closed());
-        let (found, out) = decode(columns(), Options::default(), &text);
-        let (expected, expected_out) =
+        let (text, expected) = sequence(&documents, seed);
+        let (found, broken) = scanned(&text, &pieces(text.len(), cuts));
+        prop_assert_eq!(broken, None);
+        prop_assert_eq!(&found, &expected, "{}", String::from_utf8_lossy(&text));
+        let (rows, out) = decode(columns(), Options::default(), &as_lines(&text, &found));
+        let (model, model_out) =
             decode(columns(), Options::default(), lines(&documents, seed, false).as_bytes());
-        let [found, expected] = [found, expected].map(|rows| settled(rows.into()));
-        prop_assert_eq!(found, expected);
-        prop_assert_eq!(out.bad.len(), expected_out.bad.len());
+        let [rows, model] = [rows, model].map(|rows| settled(rows.into()));
+        prop_assert_eq!(rows, model);
+        prop_assert_eq!(out.bad.len(), model_out.bad.len());
+    }
+
+    #[test]
+    fn no_byte_of_a_broken_sequence_is_lost(
+        documents in documents(), seed: u64, changes in changes(),
+        cuts in prop::collection::vec(0.0..1.0f64, 0..6)
+    ) {
+        let (text, _) = sequence(&documents, seed);
+        let text = mutate(std::str::from_utf8(&text).unwrap(), &changes);
+        let (found, broken) = scanned(&text, &[text.len()]);
+        prop_assert_eq!(&scanned(&text, &pieces(text.len(), cuts)), &(found.clone(), broken));
+        let mut at = 0;
+        let end = broken.unwrap_or(text.len() as u64);
+        for record in found.into_iter().chain(std::iter::once(end..end)) {
+            let record = record.start as usize..record.end as usize;
+            prop_assert!(at <= record.start && record.start <= record.end);
+            for byte in &text[at..record.start] {
+                prop_assert!(b" \t\r\n\x1e,[]".contains(byte), "{byte} in {:?}", text);
+            }
+            at = record.end;
+        }
+    }
+
+    #[test]
+    fn records_that_share_a_line_are_read_as_on_lines_of_their_own(
+        documents in documents(), seed: u64, changes in changes(), strict: bool
+    ) {
+        let mut choices = Choices(seed | 1);
+        let mut text = String::new();
+        for document in &documents {
+            text.push_str(["", "\x1e", " \x1e ", ""][choices.below(4) as usize]);
+            write(document, &mut choices, true, &mut text);
+            text.push_str(["", ",", " , \n", "\n", ",\x1e\n", "\r\n"][choices.below(6) as usize]);
+        }
+        // A comma belongs to the record before it in its line.
+        let options = Options { strict, ..Options::default() };
+        let (found, out) = decode_joined(false, options.clone(), text.as_bytes());
+        let (model, model_out) =
+            decode(columns(), options.clone(), lines(&documents, seed, false).as_bytes());
+        let [rows, model] = [found, model].map(|rows| settled(rows.into()));
+        prop_assert_eq!(rows, model, "{}", text);
+        prop_assert_eq!(out.bad.len(), model_out.bad.len());
+        // Broken or not, the careful way agrees, and lines cost no other line.
+        let text = mutate(&text, &changes);
+        let (fast, fast_out) = decode_joined(false, options.clone(), &text);
+        let (slow, slow_out) = decode_joined(true, options.clone(), &text);
+        prop_assert_eq!(&fast, &slow);
+        prop_assert_eq!(&fast_out.bad, &slow_out.bad);
+        let mut count = 0;
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            count += decode_joined(false, options.clone(), line).0.len();
+        }
+        prop_assert_eq!(count, fast.len());
+    }
+
+    #[test]
+    fn a_layout_stays_what_the_first_record_told(
+        documents in documents(), seed: u64, changes in changes(), at in 0.0..1.0f64
+    ) {
+        let (text, _) = sequence(&documents, seed);
+        let text = mutate(std::str::from_utf8(&text).unwrap(), &changes);
+        let at = (text.len() as f64 * at) as usize;
+        let all = layout(&text, true);
+        prop_assert!(all.is_some());
+        if let Some(early) = layout(&text[..at], false) {
+            prop_assert_eq!(Some(early), layout(&text, false));
+            prop_assert_eq!(Some(early), all);
+        }
     }
 
     #[test]
@@ -873,7 +956,13 @@ fn faults_name_their_place() {
         (b"{\"z\": [1,]}", None, 9, "not valid JSON: expected a value at byte 10"),
         (b"[{\"a\": 1}]", None, 0, "expected an object, found an array"),
         (b"17", None, 0, "expected an object, found a number"),
-        (b"]{\"a\": 1}", None, 0, "expected an object, found text behind the end of an array"),
+        (
+            b"]{\"a\": 1}",
+            None,
+            0,
+            "expected an object, found a closing bracket that nothing opened",
+        ),
+        (b",{\"a\": 1}", None, 0, "expected an object, found a comma with no record before it"),
         (b"nope", None, 0, "not valid JSON: expected a value at byte 1"),
         (b"{\"z\": \"\xff\"}", None, 7, "the record is not valid UTF-8 from its byte 8 on"),
     ];
@@ -930,6 +1019,77 @@ fn of_a_key_that_comes_twice_the_last_value_counts() {
     assert_eq!(found, [json!([2, [3], "2", {"x": "5"}]), json!([7, null, "7", null])]);
 }
 
+#[test]
+fn of_a_key_that_comes_twice_in_a_map_the_last_value_counts() {
+    let columns = || {
+        vec![
+            field("m", map(T::Int64)),
+            field("mm", map(map(T::Utf8View))),
+            field("lm", list(map(object(vec![field("x", T::Float64)])))),
+        ]
+    };
+    let many = |last: &str| {
+        let pairs: Vec<_> = (0..250).rev().map(|key| format!("\"k{key}\":{key}")).collect();
+        format!("{{\"m\":{{{},{last}}}}}", pairs.join(","))
+    };
+    for (line, expected) in [
+        (r#"{"m":{"a":1,"b":2,"a":3}}"#.to_owned(), json!([[["b", 2], ["a", 3]], null, null])),
+        // Of the value that is replaced only the grammar counts, and escapes in keys are read.
+        (r#"{"m":{"a":"x","\u0061":[{}],"a":3}}"#.into(), json!([[["a", 3]], null, null])),
+        (r#"{"m":{"a":1,"\u0061":null}}"#.into(), json!([[["a", null]], null, null])),
+        (r#"{"m":{"a":1},"m":{"b":2,"b":3}}"#.into(), json!([[["b", 3]], null, null])),
+        (
+            r#"{"mm":{"a":{"x":"1","y":"2","x":"3"},"b":{},"a":{"z":"4","z":"5"}}}"#.into(),
+            json!([null, [["b", []], ["a", [["z", "5"]]]], null]),
+        ),
+        (
+            r#"{"lm":[{"a":{"x":1},"a":{"x":2,"x":3}},null,{"":{},"":null}]}"#.into(),
+            json!([null, null, [[["a", {"x": 3.0}]], null, [["", null]]]]),
+        ),
+    ] {
+        let text = format!("{{}}\n{line}\n{{}}\n");
+        for careful in [false, true] {
+            let (found, out) = decode_with(careful, columns(), Options::default(), text.as_bytes());
+            assert!(out.bad.is_empty(), "{line} {:?}", out.bad);
+            let [found, expected] = [&found[1], &expected].map(ordered);
+            assert_eq!(found, expected, "{line}");
+        }
+    }
+    for (last, count, value) in [
+        ("\"k1\":7", 250, 7),
+        ("\"k250\":7", 251, 1),
+        ("\"\\u006b1\":8", 250, 8),
+        ("\"k1\":\"x\",\"k1\":9", 250, 9),
+    ] {
+        let (found, out) = decode(columns(), Options::default(), many(last).as_bytes());
+        assert!(out.bad.is_empty(), "{last} {:?}", out.bad);
+        let entries = found[0][0].as_array().unwrap();
+        assert_eq!(entries.len(), count, "{last}");
+        assert!(entries.contains(&json!(["k1", value])), "{last}");
+    }
+    for (line, reason) in [
+        (r#"{"m":{"a":01,"a":1}}"#, "a malformed number"),
+        (r#"{"m":{"a":1,"a":"x"}}"#, "expected a BIGINT, found `x`"),
+        (r#"{"m":{"a":1,"a"}}"#, "expected `:`"),
+    ] {
+        let (_, out) = decode(columns(), Options::default(), line.as_bytes());
+        assert!(out.bad[0].fault.to_string().contains(reason), "{}", out.bad[0].fault);
+    }
+}
+
+/// The same with the entries of maps in order.
+fn ordered(value: &Value) -> Value {
+    let Value::Array(items) = value else { return value.clone() };
+    let mut items: Vec<Value> = items.iter().map(ordered).collect();
+    if items
+        .iter()
+        .all(|item| item.as_array().is_some_and(|pair| pair.first().is_some_and(Value::is_string)))
+    {
+        items.sort_by_key(Value::to_string);
+    }
+    items.into()
+}
+
 /// Members as one program writes them, each with the values that it may have.
 const HABITS: [(&str, &[&str]); 16] = [
     ("\"id\"", &["1", "2", "-30", "null", "12345678901", "1.5", "{}", "\"4\""]),
@@ -971,6 +1131,9 @@ const HABITS: [(&str, &[&str]); 16] = [
     ("\"dst_ip_addr\" ", &["\"9\""]),
     ("\"last\"", &["1e3", "01", "-", "1.", "\"\\q\"", "7"]),
 ];
+
+/// Keys of these for which there are columns besides the habitual ones.
+const HABITS_KNOWN: &[&str] = &["tags", "src_ip_addr", "x", "last", "xid"];
 
 /// Lines of members that mostly come in one order; `rare` in 64 of the choices are unusual.
 fn habitual_lines(count: usize, rare: u64, seed: u64) -> String {
@@ -1026,21 +1189,24 @@ proptest! {
 
     #[test]
     fn whatever_order_keys_are_in_the_careful_way_agrees(
-        rare in 0u64..16, seed: u64, strict: bool, mismatch_is_null: bool, few in 0usize..8
+        rare in 0u64..16, seed: u64, strict: bool, mismatch_is_null: bool, few in 0usize..8,
+        counts: bool
     ) {
         let text = habitual_lines(60, rare, seed);
-        let options = Options { strict, mismatch_is_null, ..Options::default() };
         let columns = habitual_columns()[few.min(7)..].to_vec();
+        let known = known(&habitual_columns(), HABITS_KNOWN, counts);
+        let options = Options { strict, mismatch_is_null, known, ..Options::default() };
         let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), text.as_bytes());
         let (slow, slow_out) = decode_with(true, columns, options, text.as_bytes());
         prop_assert_eq!(fast, slow, "{}", text);
         prop_assert_eq!(fast_out.bad, slow_out.bad, "{}", text);
+        prop_assert_eq!(fast_out.unknown, slow_out.unknown, "{}", text);
     }
 }
 
 /// Lines that are alike: the same members, whose values are of the same shape.
 fn lines_alike(count: usize, places: &[u64], spaces: bool) -> String {
-    let mut choices = Choices(places.iter().fold(7, |seed, place| seed * 31 + place));
+    let mut choices = Choices(places.iter().fold(7, |seed, place| seed.wrapping_mul(31) + place));
     let keys: Vec<&str> = places
         .iter()
         .map(|place| HABITS[(*place % 16) as usize].0)
@@ -1073,7 +1239,8 @@ proptest! {
     #[test]
     fn records_that_are_alike_are_what_the_careful_way_makes_of_them(
         places in prop::collection::vec(0u64..16, 1..16), twice: bool, spaces: bool,
-        changes in changes(), mismatch_is_null: bool, batch_rows in 1usize..60, few in 0usize..8
+        changes in changes(), mismatch_is_null: bool, batch_rows in 1usize..60, few in 0usize..8,
+        counts: bool
     ) {
         let mut places = places;
         if !twice {
@@ -1081,15 +1248,138 @@ proptest! {
             places.dedup();
         }
         let plain = lines_alike(40, &places, spaces);
-        let options = Options { mismatch_is_null, batch_rows, ..Options::default() };
         let columns = habitual_columns()[few.min(7)..].to_vec();
+        let known = known(&habitual_columns(), HABITS_KNOWN, counts);
+        let options = Options { mismatch_is_null, batch_rows, known, ..Options::default() };
         for text in [plain.as_bytes(), &mutate(&plain, &changes)] {
             let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), text);
             let (slow, slow_out) = decode_with(true, columns.clone(), options.clone(), text);
             prop_assert_eq!(fast, slow, "{}", String::from_utf8_lossy(text));
             prop_assert_eq!(fast_out.bad, slow_out.bad, "{}", String::from_utf8_lossy(text));
+            prop_assert_eq!(fast_out.unknown, slow_out.unknown, "{}", String::from_utf8_lossy(text));
         }
     }
+}
+
+/// Counts the keys that no column has, in a document without a key that comes twice.
+fn count_unknown(
+    value: &Value,
+    fields: &[FieldRef],
+    path: &str,
+    unknown: &mut BTreeMap<String, u64>,
+) {
+    let Value::Object(members) = value else { return };
+    for (key, value) in members {
+        let is_other = path.is_empty() && ["a", "b", "c", "d", "é"].contains(&key.as_str());
+        match fields.iter().find(|field| field.name() == key) {
+            Some(field) => {
+                let path = format!("{path}{}", quoted_step(key));
+                count_unknown_within(value, field.data_type(), &path, unknown);
+            }
+            None if is_other => {}
+            None => {
+                *unknown.entry(shortened(&format!("{path}{}", quoted_step(key)))).or_default() += 1
+            }
+        }
+    }
+}
+
+fn count_unknown_within(
+    value: &Value,
+    data_type: &T,
+    path: &str,
+    unknown: &mut BTreeMap<String, u64>,
+) {
+    match (data_type, value) {
+        (T::Struct(fields), _) => count_unknown(value, fields, &format!("{path}."), unknown),
+        (T::List(item), Value::Array(items)) => items.iter().for_each(|it| {
+            count_unknown_within(it, item.data_type(), &format!("{path}[]"), unknown)
+        }),
+        _ => {}
+    }
+}
+
+#[test]
+fn keys_that_no_column_has_are_counted_however_like_others_they_are() {
+    let columns = vec![
+        field("id", T::Int64),
+        field("s", object(vec![field("n", T::Int64), field("old_status", T::Utf8View)])),
+    ];
+    let known = || {
+        let old = ["old_status", "a longer name of a key: old_status", "l", "m"];
+        known(&columns, &old, true)
+    };
+    let wanted = [columns.clone(), columns[..1].to_vec(), vec![], columns[1..].to_vec()];
+    let line = |id: usize, status: &str, long: &str, inner: &str| {
+        format!(
+            "{{\"id\":{id},\"{status}\":\"x\",\"s\":{{\"n\":1,\"{inner}\":\"y\"}},\
+             \"a longer name of a key: {long}\":2,\"m\":{{\"zz\":1}}}}\n"
+        )
+    };
+    let mut text = String::new();
+    for id in 0..900 {
+        let name = |at: usize| if id >= at { "new_status" } else { "old_status" };
+        text += &line(id, name(300), name(500), name(700));
+        // Something else now and then, and in the end no two are alike.
+        if id % 100 == 50 {
+            text += "{\"id\":1,\"old\\u005fstatus\":3,\"new\\u005fstatus\":3,\"l\":[{\"z\":1}]}\n";
+        }
+    }
+    for wanted in wanted {
+        for careful in [false, true] {
+            let options = Options { known: known(), ..Options::default() };
+            let (_, out) = decode_with(careful, wanted.clone(), options, text.as_bytes());
+            let mut expected = vec![
+                ("new_status", 600 + 9, text.find("\"new\\u005f").unwrap()),
+                (
+                    "a longer name of a key: new_status",
+                    400,
+                    text.find("\"a longer name of a key: new_status").unwrap(),
+                ),
+            ];
+            if wanted.iter().any(|field| field.name() == "s") {
+                let at = text.find("{\"n\":1,\"new_status\"").unwrap() + 7;
+                expected.push(("s.new_status", 200, at));
+            }
+            let found: Vec<_> =
+                out.unknown.iter().map(|key| (key.path.as_str(), key.count, key.at)).collect();
+            assert_eq!(found, expected, "{wanted:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_of_refused_records_and_of_values_that_nobody_reads_are_not_counted() {
+    let columns = vec![field("a", T::Int64), field("s", object(vec![field("n", T::Int64)]))];
+    let closed = Arc::new(KnownKeys::new(&columns, |place| place != 1));
+    for (line, expected) in [
+        ("{\"a\":1,\"z\":1}", vec![("z", 1)]),
+        ("{\"a\":\"x\",\"z\":1}", vec![]),
+        ("{\"z\":1,\"a\":1", vec![]),
+        ("{\"z\":1,\"z\":2}", vec![("z", 2)]),
+        ("{\"s\":{\"z\":1,\"n\":2}}", vec![("s.z", 1)]),
+        ("{\"s\":{\"z\":1,\"n\":\"x\"}}", vec![]),
+        ("{\"y\":{\"z\":1}}", vec![("y", 1)]),
+        ("{\"\\q\":1}", vec![("\\q", 1)]),
+        ("{\"\":1}", vec![("", 1)]),
+    ] {
+        // Other records of the block count as they are.
+        let text = format!("{{\"a\":1,\"y\":1}}\n{line}\n{{\"a\":1,\"y\":1}}\n");
+        for careful in [false, true] {
+            let options = Options { known: known(&columns, &["y"], true), ..Options::default() };
+            let (_, out) = decode_with(careful, columns.clone(), options, text.as_bytes());
+            let found: Vec<_> =
+                out.unknown.iter().map(|key| (key.path.as_str(), key.count)).collect();
+            let expected: Vec<_> =
+                expected.iter().filter(|(path, _)| *path != "y").copied().collect();
+            assert_eq!(found, expected, "{line}");
+        }
+    }
+    // Of what is declared nobody is told.
+    let options = Options { known: Some(closed), ..Options::default() };
+    let (_, out) = decode(columns, options, b"{\"s\":{\"z\":1}}\n{\"t\":1}");
+    let found: Vec<_> = out.unknown.iter().map(|key| key.path.as_str()).collect();
+    assert_eq!(found, ["t"]);
 }
 
 #[test]
@@ -1318,34 +1608,253 @@ fn a_value_cut_off_is_told_from_one_that_is_wrong() {
     }
 }
 
+/// A text of objects with anything allowed between them, and where they are.
+fn sequence(documents: &[Value], seed: u64) -> (Vec<u8>, Vec<Range<u64>>) {
+    let mut choices = Choices(seed | 1);
+    let (mut text, mut records, mut in_array) = (String::new(), Vec::new(), false);
+    let white = |choices: &mut Choices, text: &mut String| {
+        text.push_str(["", "", " ", "\n", "\r\n", "\t \n\n"][choices.below(6) as usize]);
+    };
+    for (index, document) in documents.iter().enumerate() {
+        white(&mut choices, &mut text);
+        if in_array && choices.below(4) == 0 {
+            text.push(']');
+            in_array = false;
+            white(&mut choices, &mut text);
+        }
+        match choices.below(4) {
+            _ if in_array => text.push(','),
+            0 if index > 0 => text.push(','),
+            1 if !in_array => text.push(SEPARATOR as char),
+            2 if !in_array => {
+                text.push('[');
+                in_array = true;
+            }
+            _ => {}
+        }
+        white(&mut choices, &mut text);
+        let start = text.len() as u64;
+        match choices.below(3) {
+            0 => text.push_str(&serde_json::to_string_pretty(document).unwrap()),
+            1 => {
+                let mut object = String::new();
+                write(document, &mut choices, true, &mut object);
+                text.push_str(object.trim());
+            }
+            _ => text.push_str(&document.to_string()),
+        }
+        records.push(start..text.len() as u64);
+    }
+    white(&mut choices, &mut text);
+    if in_array {
+        text.push(']');
+    }
+    (text.into_bytes(), records)
+}
+
+fn pieces(len: usize, cuts: Vec<f64>) -> Vec<usize> {
+    let mut ends: Vec<usize> = cuts.iter().map(|cut| (cut * len as f64) as usize).collect();
+    ends.sort_unstable();
+    ends.push(len);
+    ends
+}
+
+fn scanned(text: &[u8], ends: &[usize]) -> (Vec<Range<u64>>, Option<u64>) {
+    let (mut scanner, mut records, mut start) = (Scanner::new(0), Vec::new(), 0);
+    for &end in ends {
+        // A limit is only a pause.
+        while start < end && scanner.broken_at().is_none() {
+            let max = records.len() + 2;
+            start += scanner.scan(&text[start..end], &mut records, max);
+        }
+    }
+    let broken = scanner.finish(&mut records);
+    (records, broken)
+}
+
+/// Records on lines of their own.
+fn as_lines(text: &[u8], records: &[Range<u64>]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for record in records {
+        let record = &text[record.start as usize..record.end as usize];
+        lines.extend(record.is_empty().then_some(MISSING_COMMA));
+        lines.extend(record.iter().map(|byte| if *byte == b'\n' { b'\r' } else { *byte }));
+        lines.push(b'\n');
+    }
+    lines
+}
+
+fn decode_joined(careful: bool, options: Options, text: &[u8]) -> (Vec<Value>, Decoded) {
+    let decoder = JsonDecoder::new(columns(), &[], options).unwrap();
+    let mut decoder = decoder.with_joined_records();
+    decoder.decoder.tokenizer_mut().careful = careful;
+    let mut out = Decoded::default();
+    decoder.decode(text, &mut out);
+    (rows(&out.batches), out)
+}
+
 #[test]
-fn what_is_wrong_with_an_array_is_refused_as_a_record() {
-    for (text, good, bad, closed) in [
+fn what_is_no_record_of_a_sequence_is_refused_and_costs_no_other() {
+    for (text, good, bad, is_closed) in [
+        ("", 0, 0, true),
+        ("{}{}", 2, 0, true),
+        ("{} {}\t{}", 3, 0, true),
+        ("{},\n{},\n", 2, 0, true),
+        ("{}\n,{}", 2, 0, true),
+        (",{}", 1, 1, true),
+        ("{},,{}", 2, 1, true),
+        ("{},\n,{}", 2, 1, true),
+        ("\x1e{}\n\x1e{}\n", 2, 0, true),
+        ("\x1e\x1e{}\n", 1, 0, true),
+        ("\x1e{\"a\":\x1e{}\n", 1, 1, true),
+        ("\x1e{\"a\":\"\x1e{}\n\x1e{\"\\\x1e{}", 2, 2, true),
+        ("{}x {}", 0, 1, true),
+        ("{}x {}\n{}", 1, 1, true),
+        ("x{} {}\r\n{}", 1, 1, true),
+        ("{}} {}", 0, 1, true),
+        ("{}\n}\n{}", 2, 1, true),
+        ("{}]{}", 0, 1, true),
+        ("x {}\n\"a b\" {}", 2, 2, true),
+        ("{\"a\":[1}{}", 0, 1, true),
+        ("{\"a\":1}, \"b\": {\"c\":1}}\n{}", 2, 1, true),
+        ("{\"a\":{\"b\":2]}{}", 1, 1, true),
+        ("{\"a\":1 {}{}", 0, 1, true),
+        ("{}{\"a\":", 1, 1, true),
         ("[]", 0, 0, true),
         (" \n[ \n ]\n", 0, 0, true),
         ("[{},{}]", 2, 0, true),
-        ("[{},\n,{}]", 1, 1, true),
+        ("[{},\n,{}]", 2, 1, true),
         ("[{},]", 1, 1, true),
-        ("[,{}]", 0, 1, true),
-        ("[{}]{}", 1, 1, true),
-        ("[{}]\n{}\n{}", 1, 1, true),
-        ("{}\n{}", 0, 1, false),
-        ("[{} {}]", 0, 1, true),
+        ("[,{}]", 1, 1, true),
+        ("[{}]{}", 2, 0, true),
+        ("[{}]\n{}\n[{}]", 3, 0, true),
+        ("[{}],[{}],", 2, 0, true),
+        ("[{} {}]", 2, 1, true),
+        ("[{}{},{}\n{}]", 4, 2, true),
+        ("[{}][{}]{}", 3, 0, true),
+        ("[{}x,\n{}]", 1, 1, true),
+        // A record that is cut off ends where a line begins with another.
+        ("{\"a\":0},\n{\"a\":1,\"b\":\"x\",\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
+        ("{\"a\":0},\n{\"a\":1,\"b\":\"x\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
+        ("{\"a\":0},\n{\"a\":1,\"b\":\"x\\\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
+        ("{\"a\":0},\n{\"a\":1,\"b\":{\"c\":[1],\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
+        ("{\"a\":0},\n{\"a\":1,\"b\":12\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
+        ("{\"a\":0},\n{\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
+        ("{\"a\":0},\n{\"a\"\n{\"a\":2},\n{\n{\n{\"a\":3},\n", 3, 3, true),
+        ("[\n{\"a\":0},\n{\"a\":1,\"b\":\"x\",\n{\"a\":2},\n{\"a\":3}\n]", 3, 1, true),
+        // It may be the value of a key, or an item of a list.
+        ("{\"a\":0},\n{\"a\":1,\"b\":\n{\"a\":2},\n{\"a\":3},\n", 2, 1, true),
+        ("{\"a\":0},\n{\"a\":1,\"b\":\n\t\n{\"a\":2},\n\"c\":[\n{},\n{}\n]},\n", 2, 0, true),
+        // Further in it is not told from one within the record.
+        ("{\"a\":0},\n{\"a\":1,\n {\"a\":2},\n {\"a\":3},\n", 1, 1, true),
         ("[1,[{}],\"a,b\",{}]", 1, 3, true),
         ("[{\"a\":\"\n\"},{}]", 1, 1, true),
         ("[{\"a\":\"\\\n\"},{}]", 1, 1, true),
         ("[{\"a\":\",]}\\\"\"},{}]", 2, 0, true),
-        ("[{}},{}]", 1, 1, true),
+        ("[{}},{}]", 0, 1, false),
+        ("[{}},{}\n,{}]", 1, 1, true),
+        ("[7}, {}\n]", 0, 1, true),
         ("[{},{\"a\":", 1, 1, false),
+        ("[{},\x1e{}]", 1, 0, false),
+        ("[{}", 1, 0, false),
     ] {
-        let mut bytes = text.as_bytes().to_vec();
-        let mut records = ArrayRecords::new();
-        bytes.iter_mut().for_each(|byte| records.rewrite(std::slice::from_mut(byte)));
-        assert_eq!(records.is_closed(), closed, "{text}");
-        let (found, out) = decode(vec![], Options::default(), &bytes);
-        let shown = String::from_utf8_lossy(&bytes);
-        assert_eq!((found.len(), out.bad.len()), (good as usize, bad), "{text} {shown}");
-        assert_eq!(out.rows, good, "{text} {shown}");
+        let ends: Vec<usize> = (1..=text.len()).collect();
+        let (records, broken) = scanned(text.as_bytes(), &ends);
+        assert_eq!(broken.is_none(), is_closed, "{text}");
+        let lines = as_lines(text.as_bytes(), &records);
+        let (found, out) = decode(vec![], Options::default(), &lines);
+        assert_eq!((found.len(), out.bad.len()), (good, bad), "{text:?} {records:?}");
+    }
+}
+
+#[test]
+fn records_of_a_line_are_told_apart() {
+    for (line, good, bad) in [
+        ("{}", 1, 0),
+        ("{}{}", 2, 0),
+        ("{} {} ", 2, 0),
+        ("{},", 1, 0),
+        ("{} , {} ,", 2, 0),
+        ("{},{}", 2, 0),
+        ("\x1e{}", 1, 0),
+        ("\x1e {}\x1e{}\x1e", 2, 0),
+        ("\x1e", 0, 0),
+        ("{\"a\":\x1e{}", 1, 1),
+        (",", 0, 1),
+        (",{}", 0, 1),
+        ("{},,", 0, 1),
+        ("{},,{}", 0, 1),
+        ("{}x{}", 0, 1),
+        ("{}}", 0, 1),
+        ("{}[{}]", 0, 1),
+        ("[{},{}]", 0, 1),
+        ("{\"a\":1,", 0, 1),
+        ("{}{", 1, 1),
+        ("{", 0, 1),
+    ] {
+        for behind in ["", "\n", "\r\n", "\n{}"] {
+            let text = format!("{line}{behind}");
+            let good = good + usize::from(behind.ends_with('}'));
+            for careful in [false, true] {
+                let (found, out) = decode_joined(careful, Options::default(), text.as_bytes());
+                assert_eq!((found.len(), out.bad.len()), (good, bad), "{text:?}");
+            }
+            let mut inference = crate::infer::json::Inference::new(&[]).with_joined_records();
+            let records = inference.add(text.as_bytes());
+            assert_eq!(
+                (inference.objects(), records),
+                (good as u64, (good + bad) as u64),
+                "{text:?}"
+            );
+        }
+        // Alone, an object has its line to itself.
+        let (found, _) = decode(vec![], Options::default(), line.as_bytes());
+        assert_eq!(found.len(), usize::from(line == "{}"), "{line:?}");
+    }
+    let text = b" \x1e{\"a\": 1},\x1e{\"a\": x}";
+    let (_, out) = decode_joined(false, Options::default(), text);
+    let bad = &out.bad[0];
+    assert_eq!((bad.range.clone(), bad.fault.at), (12..20, 6));
+    assert_eq!(text[bad.range.start + bad.fault.at], b'x');
+}
+
+#[test]
+fn the_first_record_tells_the_layout() {
+    use Layout::{Lines, Sequence};
+    for (text, early, all) in [
+        ("", None, Lines),
+        (" \n", None, Lines),
+        ("{", None, Lines),
+        ("{}", None, Lines),
+        ("{} \t", None, Lines),
+        ("{}\n", Some(Lines), Lines),
+        ("\n{} \r\n[", Some(Lines), Lines),
+        ("{\"a\":1}\n{\n", Some(Lines), Lines),
+        ("{}{", Some(Sequence), Sequence),
+        ("{} {", Some(Sequence), Sequence),
+        ("{},", Some(Sequence), Sequence),
+        ("{}[", Some(Sequence), Sequence),
+        ("{}\x1e", Some(Sequence), Sequence),
+        ("\x1e", Some(Sequence), Sequence),
+        (" \n[", Some(Sequence), Sequence),
+        ("{\n", None, Lines),
+        ("{\n\"a\": 1", None, Sequence),
+        ("{\n\"a\": 1\n}", Some(Sequence), Sequence),
+        ("{\"a\": [{\"b\": 1},\n {}]}", Some(Sequence), Sequence),
+        // Broken lines, and one that was cut off before a separator.
+        ("{\"a\": 1\n{", Some(Lines), Lines),
+        ("{\"a\": [1,\n{}\n{}\n", Some(Lines), Lines),
+        ("{\"a\": \"x\n", Some(Lines), Lines),
+        ("{\"a\": 1\x1e{}", Some(Sequence), Sequence),
+        ("{\"a\" 1", None, Lines),
+        ("{\"a\" 1 \x1e", Some(Sequence), Sequence),
+        ("{\"a\" 1\n\x1e", Some(Lines), Lines),
+        ("{}x\n", Some(Lines), Lines),
+        ("a,b\n", Some(Lines), Lines),
+        ("7\n", Some(Lines), Lines),
+    ] {
+        assert_eq!(layout(text.as_bytes(), false), early, "{text:?}");
+        assert_eq!(layout(text.as_bytes(), true), Some(all), "{text:?}");
     }
 }
 
@@ -1379,6 +1888,128 @@ fn other_types_are_read_as_in_every_format() {
     assert_eq!(keys.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("xA"), Some("12")]);
     let faults: Vec<_> = out.bad.iter().map(|bad| bad.fault.column.clone().unwrap()).collect();
     assert_eq!(faults, ["t", "u", "n"]);
+}
+
+#[test]
+fn inferred_doubles_hold_their_numbers_or_refuse_them() {
+    let columns = || {
+        let inner = object(vec![field("n", T::Float64)]);
+        vec![
+            field("m", map(T::Float64)),
+            field("l", map(list(inner.clone()))),
+            field("f", T::Float64),
+            field("s", inner),
+            field("fs", list(T::Float64)),
+        ]
+    };
+    const ALL: [usize; 5] = [0, 1, 2, 3, 4];
+    for (line, column, value) in [
+        ("{\"m\":{\"a\":9007199254740993}}", Some("m.a"), "9007199254740993"),
+        ("{\"m\":{\"b\":1,\"a\":-9007199254740993}}", Some("m.a"), "-9007199254740993"),
+        ("{\"m\":{\"a\":\"9007199254740993\"}}", Some("m.a"), "9007199254740993"),
+        ("{\"m\":{\"a\":18446744073709551617}}", Some("m.a"), "18446744073709551617"),
+        ("{\"l\":{\"a\":[{},{\"n\":9007199254740993}]}}", Some("l.a[1].n"), "9007199254740993"),
+        ("{\"f\":9007199254740993}", Some("f"), "9007199254740993"),
+        ("{\"f\":18446744073709551615}", Some("f"), "18446744073709551615"),
+        ("{\"s\":{\"n\":9007199254740993}}", Some("s.n"), "9007199254740993"),
+        ("{\"fs\":[0.5,9007199254740993]}", Some("fs[1]"), "9007199254740993"),
+        ("{\"f\":1e400}", Some("f"), "1e400"),
+        ("{\"s\":{\"n\":-1.5E+309}}", Some("s.n"), "-1.5E+309"),
+        ("{\"fs\":[1e-400]}", Some("fs[0]"), "1e-400"),
+        ("{\"m\":{\"a\":9007199254740992}}", None, ""),
+        ("{\"m\":{\"a\":9007199254740994,\"b\":-0}}", None, ""),
+        ("{\"m\":{\"a\":1000000000000000000000}}", None, ""),
+        ("{\"m\":{\"a\":9007199254740993.0,\"b\":0.1}}", None, ""),
+        ("{\"f\":9007199254740992}", None, ""),
+        ("{\"f\":18446744073709551616}", None, ""),
+        ("{\"f\":0.1000000000000000055511151231257827}", None, ""),
+        ("{\"f\":-0.0e-400,\"fs\":[5e-324,1.7976931348623157e308]}", None, ""),
+    ] {
+        for (inferred, mismatch_is_null) in [(true, false), (true, true), (false, false)] {
+            let inferred = if inferred { ALL.to_vec() } else { vec![] };
+            let is_refused = column.is_some() && !inferred.is_empty() && !mismatch_is_null;
+            let options = Options { inferred, mismatch_is_null, ..Options::default() };
+            // Many records fill a window.
+            let text = format!("{}{line}\n", "{\"f\":0.5}\n".repeat(100));
+            for careful in [false, true] {
+                let (found, out) =
+                    decode_with(careful, columns(), options.clone(), text.as_bytes());
+                assert_eq!(found.len(), 101 - usize::from(is_refused), "{line}");
+                let Some(bad) = out.bad.first() else { continue };
+                assert_eq!(bad.fault.column.as_deref(), column, "{line}");
+                let value = value.to_owned();
+                let kind = match value.contains(['e', 'E']) {
+                    true => FaultKind::WrongType { expected: T::Float64, value },
+                    false => FaultKind::Rounded { value },
+                };
+                assert_eq!(bad.fault.kind, kind, "{line}");
+            }
+        }
+    }
+    let options = Options { inferred: ALL.to_vec(), mismatch_is_null: true, ..Options::default() };
+    let text = "{\"m\":{\"a\":9007199254740993,\"b\":0.5},\"fs\":[1e400,1]}";
+    let (found, out) = decode(columns(), options, text.as_bytes());
+    assert_eq!(found[0][0], json!([["a", null], ["b", 0.5]]));
+    assert_eq!(found[0][4], json!([null, 1.0]));
+    assert_eq!(out.mismatches.iter().map(|column| column.count).sum::<u64>(), 2);
+}
+
+#[test]
+fn predicate_keeps_rows_whose_number_no_double_holds() {
+    use crate::filter::{Comparison, Constant, Predicate, Test};
+    let line = |value: &str| format!("{{\"f\":{value}}}\n");
+    for value in ["9007199254740993", "1e400", "1e-400"] {
+        for (comparison, constant) in [
+            (Comparison::NotEqual, 9007199254740992.0),
+            (Comparison::Equal, 0.5),
+            (Comparison::Less, -1.0),
+        ] {
+            let test = Test::Compare(comparison, Constant::Float(constant));
+            let predicates = vec![Predicate { column: 0, test }];
+            let options = Options { inferred: vec![0], predicates, ..Options::default() };
+            let text = line("0.5") + &line(value) + &line("9007199254740992");
+            let (_, out) = decode(vec![field("f", T::Float64)], options, text.as_bytes());
+            assert_eq!(out.bad.len(), 1, "{value} {constant}");
+            assert_eq!(out.rows, 2, "{value} {constant}");
+        }
+    }
+}
+
+#[test]
+fn inferred_times_of_a_zone_state_their_zone_at_any_depth() {
+    let zoned = || T::Timestamp(arrow_schema::TimeUnit::Microsecond, Some("UTC".into()));
+    let columns = || {
+        let inner = object(vec![field("t", zoned())]);
+        vec![
+            field("t", zoned()),
+            field("o", inner.clone()),
+            field("l", list(inner)),
+            field("m", map(zoned())),
+        ]
+    };
+    for (line, column) in [
+        ("{\"t\":\"2026-01-01T05:00:00\"}", Some("t")),
+        ("{\"t\":\"2026-01-01\"}", Some("t")),
+        ("{\"o\":{\"t\":\"2026-01-01T05:00:00\"}}", Some("o.t")),
+        ("{\"l\":[{},{\"t\":\"2026-01-01T05:00:00\"}]}", Some("l[1].t")),
+        ("{\"m\":{\"a\":\"2026-01-01T05:00:00\"}}", Some("m.a")),
+        ("{\"t\":\"2026-01-01T05:00:00Z\",\"o\":{\"t\":\"2026-01-01T05:00:00+02:00\"}}", None),
+    ] {
+        for is_inferred in [true, false] {
+            let inferred = if is_inferred { vec![0, 1, 2, 3] } else { vec![] };
+            let options = Options { inferred, ..Options::default() };
+            let text = format!("{{}}\n{line}\n{{}}\n");
+            let (found, out) = decode(columns(), options, text.as_bytes());
+            let column = column.filter(|_| is_inferred);
+            assert_eq!(found.len(), if column.is_some() { 2 } else { 3 }, "{line}");
+            let at_fault = out.bad.iter().map(|bad| bad.fault.column.as_deref());
+            assert_eq!(
+                at_fault.collect::<Vec<_>>(),
+                column.map(Some).into_iter().collect::<Vec<_>>(),
+                "{line}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -1429,5 +2060,78 @@ fn broken_lines_among_many_cost_no_other_line() {
         assert_eq!(fast_out.bad.len(), expected);
         assert_eq!(fast, slow);
         assert_eq!((fast_out.bad, fast_out.rows), (slow_out.bad, slow_out.rows));
+    }
+}
+
+/// In an inferred column a value behind the sample is refused that would have made another type of the column
+/// within it; a declared type reads it.
+#[test]
+fn strings_in_inferred_columns_of_numbers_and_booleans_are_refused() {
+    for (data_type, usual, value, declared) in [
+        (T::Int64, "1", "\"007\"", json!(7)),
+        (T::Int64, "1", "\"7\"", json!(7)),
+        (T::Int64, "1", "\"+1\"", json!(1)),
+        (T::Int64, "1", "-0", json!(0)),
+        (T::Float64, "1.5", "\"1.5\"", json!(1.5)),
+        (T::Float64, "1.5", "\"9007199254740993\"", json!(9007199254740992.0)),
+        (T::Boolean, "true", "\"TRUE\"", json!(true)),
+        (T::Boolean, "true", "\"false\"", json!(false)),
+    ] {
+        let part = |data_type: &T| object(vec![field("p", data_type.clone())]);
+        for (column, wrap) in [
+            (data_type.clone(), "@"),
+            (part(&data_type), "{\"p\": @}"),
+            (list(data_type.clone()), "[@, @]"),
+            (list(part(&data_type)), "[{\"p\": @}]"),
+            (map(data_type.clone()), "{\"k\": @}"),
+        ] {
+            let line = |value: &str| format!("{{\"v\": {}}}\n", wrap.replace('@', value));
+            for (before, behind) in [(0, 0), (40, 1), (5000, 40)] {
+                let usual_before = line(usual).repeat(before);
+                let text = format!("{usual_before}{}{}", line(value), line(usual).repeat(behind));
+                let columns = || vec![field("v", column.clone())];
+                let inferred = Options { inferred: vec![0], ..Options::default() };
+                let out = decode(columns(), inferred.clone(), text.as_bytes()).1;
+                assert_eq!((out.rows, out.bad.len()), ((before + behind) as u64, 1), "{text}");
+                assert_eq!(out.bad[0].range.start, usual_before.len());
+                let told = out.bad[0].fault.to_string();
+                let starts = ["expected a", "a DOUBLE holds no integer"];
+                assert!(starts.iter().any(|start| told.starts_with(start)), "{told}");
+                let nulls = Options { mismatch_is_null: true, ..inferred };
+                let (rows, out) = decode(columns(), nulls, text.as_bytes());
+                assert_eq!((rows.len(), out.bad.len()), (before + behind + 1, 0), "{text}");
+                let (rows, out) = decode(columns(), Options::default(), text.as_bytes());
+                assert_eq!((rows.len(), out.bad.len()), (before + behind + 1, 0), "{text}");
+                if wrap == "@" {
+                    assert_eq!(rows[before][0], declared, "{text}");
+                }
+            }
+        }
+    }
+}
+
+/// A predicate does not decide what the column refuses, and a null string is null.
+#[test]
+fn predicates_keep_strings_that_an_inferred_column_refuses() {
+    use crate::{Comparison, Constant, Predicate, Test};
+    let test = Test::Compare(Comparison::Greater, Constant::Int(8));
+    let predicates = vec![Predicate { column: 0, test }];
+    for (inferred, mismatch_is_null, rows, bad) in
+        [(vec![0], false, 1, 1), (vec![0], true, 1, 0), (vec![], false, 2, 0)]
+    {
+        let predicates = predicates.clone();
+        let options = Options { inferred, predicates, mismatch_is_null, ..Options::default() };
+        let text = b"{\"v\": 9}\n{\"v\": \"10\"}\n{\"v\": \"NA\"}\n{\"v\": 3}\n{\"v\": 8}\n";
+        let columns = vec![field("v", T::Int64)];
+        let mut decoder = JsonDecoder::new(columns, &["NA".to_owned()], options).unwrap();
+        let mut out = Decoded::default();
+        decoder.decode(text, &mut out);
+        let kept: usize = out.batches.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!((kept, out.bad.len()), (rows, bad));
+        assert!(
+            out.bad.iter().all(|bad| {
+                bad.fault.to_string() == "expected a BIGINT, found a string `\"10\"`"
+            })
+        );
     }
 }

@@ -4,10 +4,13 @@
 //! opening bracket) and returns the place of what comes behind it. Stage 1 has seen that there
 //! is exactly one value between `:` and what follows, and at most one between brackets.
 
+use std::cell::RefCell;
+
 use super::grammar::{self, Scalar, is_white};
-use super::order::{Guess, Seen, Shape, Step};
+use super::order::{Guess, Seen, Shape, Step, is_named};
 use super::plan::{Object, Wanted};
 use crate::column::{Column, Node};
+use crate::keys::KeyTally;
 use crate::simd::BLOCK;
 use crate::span::Span;
 use crate::values::is_text;
@@ -26,6 +29,27 @@ pub(super) struct Walk<'a> {
     pub(super) base: usize,
     pub(super) strict: bool,
     pub(super) mismatch_is_null: bool,
+    /// The notes of keys that no column has.
+    pub(super) tally: &'a RefCell<KeyTally>,
+}
+
+/// The key of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Wanted(usize),
+    /// One of a column that is not wanted.
+    Other,
+    /// One that no column has; it was noted.
+    Unknown,
+}
+
+impl Key {
+    fn wanted(self) -> Option<usize> {
+        match self {
+            Key::Wanted(key) => Some(key),
+            Key::Other | Key::Unknown => None,
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -116,7 +140,8 @@ impl Walk<'_> {
                         self.leaf(wanted, columns, expected, place)
                     }
                     Some(expected) if expected.begins_run() && !self.strict => {
-                        self.run(wanted.order.run(step), place)
+                        let names = wanted.known.as_ref().map(|_| wanted.order.names(step));
+                        self.run(wanted.order.run(step), names, place)
                     }
                     _ => (0, 0),
                 };
@@ -133,7 +158,7 @@ impl Walk<'_> {
                 }
                 let before = step;
                 let key = if !wanted.order.learns() {
-                    self.key(wanted, place)?
+                    self.key(wanted, place)?.wanted()
                 } else if let Some((ahead, key)) = self.guess(wanted, step, place) {
                     step = ahead + 1;
                     key
@@ -163,9 +188,9 @@ impl Walk<'_> {
     }
 
     /// How many of the members behind `place` are those of the run, with scalars for values,
-    /// and what comes behind them.
+    /// and what comes behind them. Where keys are counted that no column has, `names` are those of the run.
     #[inline(always)]
-    fn run(&self, run: &[Step], place: usize) -> (usize, u8) {
+    fn run(&self, run: &[Step], names: Option<&[Box<[u8]>]>, place: usize) -> (usize, u8) {
         // A comma or bracket first, and for each member its colon and what comes behind it.
         let Some(entries) = self.index.get(place..=place + 2 * run.len()) else { return (0, 0) };
         let (first, last) = (entries[0] as usize, entries[2 * run.len()] as usize);
@@ -174,7 +199,15 @@ impl Walk<'_> {
         }
         for (taken, (step, pair)) in run.iter().zip(entries[1..].chunks_exact(2)).enumerate() {
             // SAFETY: positions ascend, so these are within `first..=last`.
-            match unsafe { self.difference(step, pair[0], pair[1]) } {
+            let (difference, next) = unsafe { self.difference(step, pair[0], pair[1]) };
+            if difference == 0
+                && !step.is_short
+                && let Some(names) = names
+                && !names.get(taken).is_some_and(|it| is_named(self.text, pair[0] as usize, it))
+            {
+                return (taken, b',');
+            }
+            match (difference, next) {
                 (0, b',') => {}
                 (0, b'}') => return (taken + 1, b'}'),
                 _ => return (taken, b','),
@@ -267,6 +300,13 @@ impl Walk<'_> {
         let word = u64::from_le_bytes(word.try_into().ok()?);
         let (step, guess) = wanted.order.guess(step, word)?;
         let key = match guess {
+            Guess::NotWanted if wanted.known.is_some() => {
+                let name = wanted.order.names(step).first()?;
+                if !is_named(self.text, colon, name) {
+                    return None;
+                }
+                None
+            }
             Guess::NotWanted => None,
             Guess::Wanted(key) if wanted.is(key, self.text, colon - 1) => Some(key),
             Guess::Wanted(_) => return None,
@@ -282,7 +322,8 @@ impl Walk<'_> {
         step: &mut usize,
         place: usize,
     ) -> Option<Option<usize>> {
-        let key = self.key(wanted, place)?;
+        let found = self.key(wanted, place)?;
+        let (key, unknown) = (found.wanted(), found == Key::Unknown);
         let (start, end) = self.between(place);
         let colon = self.position(place + 1);
         let is_plain = end == colon && !self.has_backslash(start, end);
@@ -290,7 +331,7 @@ impl Walk<'_> {
             let quoted = &self.text[start..=colon];
             let alone = key.filter(|key| wanted.twin(*key).is_none());
             let nested = alone.is_some_and(|key| !matches!(wanted.plans[key], Wanted::Leaf));
-            let seen = Seen { quoted, wanted: alone, nested };
+            let seen = Seen { quoted, wanted: alone, unknown, nested };
             *step = wanted.order.learn(*step, seen, &wanted.endings);
         }
         Some(key)
@@ -298,7 +339,7 @@ impl Walk<'_> {
 
     /// Which of the wanted keys the one behind `place` is.
     #[inline(always)]
-    fn key(&self, wanted: &Object, place: usize) -> Option<Option<usize>> {
+    fn key(&self, wanted: &Object, place: usize) -> Option<Key> {
         let colon = self.position(place + 1);
         if self.backslashes.is_some() && self.has_backslash(self.position(place), colon) {
             return self.escaped_key(wanted, place);
@@ -308,17 +349,39 @@ impl Walk<'_> {
         while self.text[end] != b'"' {
             end -= 1;
         }
-        Some(wanted.find(self.text, end))
+        match wanted.find(self.text, end) {
+            Some(key) => Some(Key::Wanted(key)),
+            None if wanted.known.is_none() => Some(Key::Other),
+            None => {
+                let (start, _) = self.between(place);
+                Some(self.other_key(wanted, &self.text[start + 1..end], start))
+            }
+        }
+    }
+
+    /// A key that is not wanted, whose opening quote is at `at`.
+    fn other_key(&self, wanted: &Object, name: &[u8], at: usize) -> Key {
+        if !wanted.is_unknown(name) {
+            return Key::Other;
+        }
+        let mut tally = self.tally.borrow_mut();
+        let key = tally.key(&wanted.place, name);
+        tally.note(key, at);
+        Key::Unknown
     }
 
     #[cold]
-    fn escaped_key(&self, wanted: &Object, place: usize) -> Option<Option<usize>> {
+    fn escaped_key(&self, wanted: &Object, place: usize) -> Option<Key> {
         let (start, end) = self.between(place);
+        let raw = &self.text[start + 1..end - 1];
         let mut name = Vec::with_capacity(end - start);
-        if !super::unescape(&self.text[start + 1..end - 1], &mut name) {
-            return if self.strict { None } else { Some(None) };
+        if !super::unescape(raw, &mut name) {
+            return if self.strict { None } else { Some(self.other_key(wanted, raw, start)) };
         }
-        Some(wanted.find_name(&name))
+        match wanted.find_name(&name) {
+            Some(key) => Some(Key::Wanted(key)),
+            None => Some(self.other_key(wanted, &name, start)),
+        }
     }
 
     #[inline(always)]
@@ -433,7 +496,7 @@ impl Walk<'_> {
                 ends.push(count, true);
                 Some(place + 1)
             }
-            (Wanted::Map(plan), Node::Map { ends, key, value, .. }) if byte == b'{' => {
+            (Wanted::Map(entries), Node::Map { ends, key, value, .. }) if byte == b'{' => {
                 let (mut place, mut count) = (open, ends.items());
                 if self.byte(open + 1) == b'}' {
                     if !self.is_empty(open) {
@@ -448,13 +511,18 @@ impl Walk<'_> {
                             return None;
                         }
                         spans.push(self.span(place)?);
-                        place = self.value(plan, value, colon)?;
+                        place = self.value(&mut entries.value, value, colon)?;
                         count += 1;
                         match self.byte(place) {
                             b',' => {}
                             b'}' => break,
                             _ => return None,
                         }
+                    }
+                    let Node::Leaf { spans, .. } = &key.node else { return None };
+                    let keys = spans.get(spans.len() - (count - ends.items())..)?;
+                    if entries.repeats.has_repeats(self.text, keys) {
+                        return None;
                     }
                 }
                 ends.push(count, true);
@@ -486,7 +554,7 @@ impl Walk<'_> {
         if !self.mismatch_is_null {
             return None;
         }
-        column.push_null();
+        column.push_mismatch(self.between(before).0);
         self.skip(before)
     }
 

@@ -330,12 +330,22 @@ fn times_say_how_they_are_written() {
 
 #[test]
 fn a_list_of_clients_is_one_field() {
-    let clients = ["1.2.3.4", "1.2.3.4, 5.6.7.8", "1.2.3.4, 5.6.7.8, ::1", "-"];
+    let clients = [
+        "1.2.3.4",
+        "1.2.3.4, 5.6.7.8",
+        "1.2.3.4, 5.6.7.8, ::1",
+        "1.2.3.4 , 5.6.7.8",
+        "1.2.3.4 ,5.6.7.8,::1",
+        "-",
+    ];
     for description in [
         "%{X-Forwarded-For}i %l %u %>s",
         "%200{x-forwarded-for}i %l %u %>s",
         "$http_x_forwarded_for $remote_user $ident $status",
         "$proxy_add_x_forwarded_for $remote_user $ident $status",
+        "%h %l %u %>s",
+        "%a %l %u %>s",
+        "$remote_addr $remote_user $ident $status",
     ] {
         let text: String = clients.iter().map(|list| format!("{list} - ann 200\n")).collect();
         let out = as_text(description, text.as_bytes(), 8192);
@@ -343,6 +353,32 @@ fn a_list_of_clients_is_one_field() {
         let found: Vec<_> = rows(&out.batches).into_iter().map(|row| row[0].clone()).collect();
         let expected = clients.map(|list| Some(list.to_owned()).filter(|list| list != "-"));
         assert_eq!(found, expected, "{description}");
+    }
+    // A comma of the description ends a client.
+    for (description, line, expected) in [
+        ("$remote_addr, $status", "1.2.3.4, 200\n", "1.2.3.4"),
+        ("$remote_addr , $status", "1.2.3.4 , 200\n", "1.2.3.4"),
+        ("$remote_addr,$status", "1.2.3.4,200\n", "1.2.3.4"),
+        ("$remote_addr - $remote_user [$status]", "1.2.3.4, ::1 - ann [200]\n", "1.2.3.4, ::1"),
+    ] {
+        let out = as_text(description, line.as_bytes(), 8192);
+        assert!(out.bad.is_empty(), "{description}: {:?}", out.bad);
+        assert_eq!(rows(&out.batches)[0][0].as_deref(), Some(expected), "{description}");
+    }
+}
+
+#[test]
+fn a_list_of_clients_is_one_field_of_the_combined_format() {
+    let behind = r#"[10/Oct/2026:13:55:36 -0700] "GET /a HTTP/1.1" 200 23 "-" "c""#;
+    for clients in ["10.0.0.1, 10.0.0.2", "10.0.0.1 , 10.0.0.2", "10.0.0.1 ,10.0.0.2"] {
+        for (user, expected) in [("-", None), ("ann b", Some("ann b"))] {
+            let line = format!("{clients} - {user} {behind}\n");
+            let out = as_text("combined", line.as_bytes(), 8192);
+            assert!(out.bad.is_empty(), "{line}: {:?}", out.bad);
+            let row = rows(&out.batches).remove(0);
+            let found: Vec<Option<&str>> = row[..3].iter().map(Option::as_deref).collect();
+            assert_eq!(found, [Some(clients), None, expected], "{line}");
+        }
     }
 }
 

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::filter::{Comparison, Constant, Predicate, Test};
+use crate::keys::quoted_step;
 use crate::lines::tests::{check_windows, decode_with, rows};
-use crate::{Decoded, Options};
+use crate::{Decoded, Options, UnknownKey};
 
 fn text_columns(names: &[&str]) -> Vec<FieldRef> {
     let field = |name: &&str| Arc::new(Field::new(*name, DataType::Utf8View, true));
@@ -21,6 +22,9 @@ type Value = Result<Option<String>, ()>;
 
 /// The pairs of a line, by the module's documentation.
 fn model(line: &str) -> Option<Vec<(String, Value)>> {
+    if line.starts_with('\0') {
+        return None;
+    }
     let mut pairs = Vec::new();
     let mut rest = line.trim_start_matches([' ', '\t']);
     while !rest.is_empty() {
@@ -77,8 +81,27 @@ fn check(text: &[u8], batch_rows: usize) -> Result<(), TestCaseError> {
     let lines: Vec<_> = lines.filter(is_blank).collect();
     for names in [&["a", "msg", "long_key_name"][..], &["b", "a", "b"], &["msg"], &[]] {
         let expected: Vec<_> = lines.iter().filter_map(|line| model_row(line, names)).collect();
-        let options = Options { batch_rows, ..Options::default() };
+        let known: Vec<FieldRef> = text_columns(&[names, &["b", "other"]].concat());
+        let known = Arc::new(KnownKeys::new(&known, |_| true));
+        let options = Options { batch_rows, known: Some(known), ..Options::default() };
         let out = decode(text_columns(names), options, text);
+        // Line by line, as the model has them.
+        let mut unknown = std::collections::BTreeMap::<String, u64>::new();
+        for line in lines.iter().filter(|line| model_row(line, names).is_some()) {
+            let pairs = model(std::str::from_utf8(line).unwrap()).unwrap_or_default();
+            for (key, _) in pairs {
+                if !names.contains(&key.as_str()) && key != "b" && key != "other" {
+                    *unknown.entry(quoted_step(&key).into_owned()).or_default() += 1;
+                }
+            }
+        }
+        let mut counted = std::collections::BTreeMap::new();
+        for UnknownKey { path, count, at, .. } in &out.unknown {
+            // A key has no quotes of its own.
+            prop_assert!(text[*at..].starts_with(path.trim_matches('"').as_bytes()));
+            *counted.entry(path.clone()).or_default() += *count;
+        }
+        prop_assert_eq!(counted, unknown);
         prop_assert_eq!(out.rows as usize, expected.len());
         prop_assert_eq!(out.bad.len(), lines.len() - expected.len());
         if !names.is_empty() {
@@ -234,6 +257,21 @@ fn values_get_their_types_and_faults_their_places() {
 }
 
 #[test]
+fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
+    let columns = || vec![Arc::new(Field::new("zip", DataType::Int64, true))];
+    let text = format!("{}zip=01234\n", "zip=12345\n".repeat(100));
+    let options = Options { inferred: vec![0], ..Options::default() };
+    let out = decode(columns(), options, text.as_bytes());
+    assert_eq!(out.rows, 100);
+    assert_eq!(
+        out.bad[0].fault.to_string(),
+        "expected a BIGINT, found `01234`, whose spelling a BIGINT would lose"
+    );
+    let out = decode(columns(), Options::default(), text.as_bytes());
+    assert_eq!((out.rows, out.bad.len()), (101, 0));
+}
+
+#[test]
 fn predicates_keep_what_a_filter_on_values_keeps() {
     let text: String = (0..1000)
         .map(|n| {
@@ -288,4 +326,16 @@ fn records_have_any_number_of_pairs() {
     let mut inference = Inference::default();
     inference.add(text.as_bytes());
     assert_eq!(inference.fields().len(), 1000);
+}
+
+#[test]
+fn record_behind_nuls_shows_no_key() {
+    let mut inference = Inference::default();
+    assert_eq!(inference.add(b"\0\0a=x b=1\na=1\n\0\0\n\0"), 4);
+    let fields = inference.fields();
+    let found: Vec<_> =
+        fields.iter().map(|field| (field.name().as_str(), field.data_type())).collect();
+    assert_eq!(found, [("a", &DataType::Int64)]);
+    let fault = inference.first_fault().unwrap();
+    assert_eq!(fault.to_string(), "the record begins with 2 NUL bytes");
 }

@@ -199,6 +199,12 @@ struct Eight {
     bits: __m512i,
     /// Which begin with a minus.
     minus: __mmask8,
+    /// Mask of those that begin, behind a minus, with a zero.
+    zero: __mmask8,
+    /// Mask of those of a single character.
+    single: __mmask8,
+    /// Mask of those with a point as the second character behind a minus.
+    second_point: __mmask8,
 }
 
 /// The words of eight spans; none unless each is of one to eight characters, a minus aside at
@@ -229,12 +235,19 @@ fn eight(text: &[u8], spans: &[Span; 8]) -> Option<Eight> {
     if _mm512_cmpeq_epi64_mask(lengths, _mm512_setzero_si512()) != 0 {
         return None;
     }
+    let byte = |words, value: u8| {
+        let low = _mm512_and_si512(words, _mm512_set1_epi64(0xff));
+        _mm512_cmpeq_epi64_mask(low, _mm512_set1_epi64(i64::from(value)))
+    };
+    let zero = byte(words, b'0');
+    let second_point = byte(_mm512_srli_epi64::<8>(words), b'.');
+    let single = _mm512_cmpeq_epi64_mask(lengths, _mm512_set1_epi64(1));
     let bits = _mm512_slli_epi64::<3>(lengths);
     // By 64 bits and more, these shifts leave nothing.
     let words = _mm512_sllv_epi64(words, _mm512_sub_epi64(_mm512_set1_epi64(64), bits));
     let zeros = _mm512_set1_epi8(b'0'.cast_signed());
     let words = _mm512_or_si512(words, _mm512_srlv_epi64(zeros, bits));
-    Some(Eight { words, bits, minus })
+    Some(Eight { words, bits, minus, zero, single, second_point })
 }
 
 /// The numbers that eight words of eight digits each write; none if a byte is no digit. Pairs,
@@ -254,15 +267,26 @@ fn eight_numbers(words: __m512i) -> Option<__m512i> {
 }
 
 /// Integers of up to eight characters, eight at a time; returns how many it took, the first
-/// being always the first. It stops before the first eight that are not all such integers.
+/// being always the first. It stops before the first eight that are not all such integers, or, if
+/// `CANONICAL`, not all [`canonical`](crate::canonical).
 ///
 /// # Safety
 /// The processor must have AVX-512 with byte operations.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(crate) unsafe fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) -> usize {
+pub(crate) unsafe fn ints<const CANONICAL: bool>(
+    text: &[u8],
+    spans: &[Span],
+    out: &mut [MaybeUninit<i64>],
+) -> usize {
     let mut count = 0;
     for (eight_spans, places) in spans.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<8>().0) {
-        let Some(Eight { words, minus, .. }) = eight(text, eight_spans) else { break };
+        let Some(Eight { words, minus, zero, single, .. }) = eight(text, eight_spans) else {
+            break;
+        };
+        // Zero is written without a sign and without further digits.
+        if CANONICAL && zero & (minus | !single) != 0 {
+            break;
+        }
         let Some(numbers) = eight_numbers(words) else { break };
         let values = _mm512_mask_sub_epi64(numbers, minus, _mm512_setzero_si512(), numbers);
         // SAFETY: there is room for eight.
@@ -273,16 +297,26 @@ pub(crate) unsafe fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i6
 }
 
 /// The same of floats: digits that may have a point among them. The point is taken out, what is
-/// before it moved up by one, and the number divided by the power of ten.
+/// before it moved up by one, and the number divided by the power of ten. If `CANONICAL`, it stops
+/// before the first eight that are not all [`canonical`](crate::canonical).
 ///
 /// # Safety
 /// The processor must have AVX-512 with byte operations and conflict detection.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512cd")]
-pub(crate) unsafe fn floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) -> usize {
+pub(crate) unsafe fn floats<const CANONICAL: bool>(
+    text: &[u8],
+    spans: &[Span],
+    out: &mut [MaybeUninit<f64>],
+) -> usize {
     let mut count = 0;
     let powers = _mm512_setr_pd(1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7);
     for (eight_spans, places) in spans.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<8>().0) {
-        let Some(Eight { words, bits, minus }) = eight(text, eight_spans) else { break };
+        let Some(eight) = eight(text, eight_spans) else { break };
+        let Eight { words, bits, minus, zero, single, second_point } = eight;
+        // A zero comes first only if a point or nothing follows.
+        if CANONICAL && zero & !(single | second_point) != 0 {
+            break;
+        }
         let points = _mm512_cmpeq_epi8_mask(words, _mm512_set1_epi8(b'.'.cast_signed()));
         // The bits of the decimals; 64 without a point.
         let decimals = _mm512_lzcnt_epi64(_mm512_movm_epi8(points));

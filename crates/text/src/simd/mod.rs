@@ -253,7 +253,31 @@ pub(crate) fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) ->
     #[cfg(target_arch = "x86_64")]
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
-        return unsafe { avx512::ints(text, spans, out) };
+        return unsafe { avx512::ints::<false>(text, spans, out) };
+    }
+    let _ = (text, spans, out);
+    0
+}
+
+/// Takes [`canonical`](crate::canonical) integers as [`ints`] takes integers.
+#[inline]
+pub(crate) fn canonical_ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if level() == Level::Avx512 {
+        // SAFETY: the processor was asked.
+        return unsafe { avx512::ints::<true>(text, spans, out) };
+    }
+    let _ = (text, spans, out);
+    0
+}
+
+/// Takes [`canonical`](crate::canonical) floats as [`floats`] takes floats.
+#[inline]
+pub(crate) fn canonical_floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if level() == Level::Avx512 {
+        // SAFETY: the processor was asked.
+        return unsafe { avx512::floats::<true>(text, spans, out) };
     }
     let _ = (text, spans, out);
     0
@@ -265,7 +289,7 @@ pub(crate) fn floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) 
     #[cfg(target_arch = "x86_64")]
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
-        return unsafe { avx512::floats(text, spans, out) };
+        return unsafe { avx512::floats::<false>(text, spans, out) };
     }
     let _ = (text, spans, out);
     0

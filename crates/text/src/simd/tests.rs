@@ -151,7 +151,7 @@ proptest! {
             1 => "[-0-9]{0,3}",
             1 => Just("NA".to_owned()),
         ], 0..40),
-        tail in 0usize..12,
+        tail in 0usize..12, is_canonical: bool,
     ) {
         let (mut text, mut spans) = (Vec::new(), Vec::new());
         for value in &values {
@@ -162,7 +162,8 @@ proptest! {
         }
         text.resize(text.len() + tail, b'8');
         let mut out = vec![std::mem::MaybeUninit::new(i64::MAX); spans.len()];
-        let count = ints(&text, &spans, &mut out);
+        let several = if is_canonical { canonical_ints } else { ints };
+        let count = several(&text, &spans, &mut out);
         prop_assert!(count <= spans.len());
         for (value, found) in values.iter().zip(&out[..count]) {
             // SAFETY: all were made with a value.
@@ -171,7 +172,11 @@ proptest! {
         }
         #[cfg(target_arch = "x86_64")]
         if level() == Level::Avx512 && tail >= 8 {
-            let is_usual = |value: &String| value.parse::<i64>().is_ok() && value.len() <= 8;
+            let is_usual = |value: &String| {
+                let is_wanted =
+                    !is_canonical || crate::canonical::is_canonical_integer(value.as_bytes());
+                value.parse::<i64>().is_ok() && value.len() <= 8 && is_wanted
+            };
             let usual = values.chunks_exact(8).take_while(|eight| eight.iter().all(is_usual));
             prop_assert_eq!(count, 8 * usual.count());
         }
@@ -190,8 +195,9 @@ proptest! {
             }),
             1 => "-?[0-9.]{1,9}",
             1 => Just("-0.0".to_owned()),
+            1 => "-?0{0,2}[0-9](\\.[0-9]{1,3})?",
         ], 0..40),
-        tail in 0usize..12,
+        tail in 0usize..12, is_canonical: bool,
     ) {
         let (mut text, mut spans) = (Vec::new(), Vec::new());
         for value in &values {
@@ -202,9 +208,11 @@ proptest! {
         }
         text.resize(text.len() + tail, b'8');
         let mut out = vec![std::mem::MaybeUninit::new(f64::MAX); spans.len()];
-        let count = floats(&text, &spans, &mut out);
+        let several = if is_canonical { canonical_floats } else { floats };
+        let count = several(&text, &spans, &mut out);
         prop_assert!(count <= spans.len());
-        let alone = |span: &Span| crate::fast::float(&text, span.start(), span.len());
+        let one = if is_canonical { crate::fast::canonical_float } else { crate::fast::float };
+        let alone = |span: &Span| one(&text, span.start(), span.len());
         for (span, found) in spans.iter().zip(&out[..count]) {
             // SAFETY: all were made with a value.
             let found = unsafe { found.assume_init() };

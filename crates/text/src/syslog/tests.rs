@@ -156,6 +156,12 @@ fn model_classic(rest: &str) -> Option<Model> {
         && at(5).is_ascii_digit()
     {
         15
+    } else if is_month
+        && bytes.len() >= 14
+        && (at(3), at(5), at(8), at(11)) == (b' ', b' ', b':', b':')
+        && b"123456789".contains(&at(4))
+    {
+        14
     } else if at(0).is_ascii_digit() && (at(4), at(7), at(10), at(13)) == (b'-', b'-', b'T', b':') {
         14 + bytes[14..].iter().take_while(|b| **b != b' ').count()
     } else {
@@ -249,6 +255,7 @@ fn log() -> impl Strategy<Value = String> {
     let classic = (
         prop_oneof![
             6 => "(Jan|Oct) [ 123][0-9] 1[0-9]:00:59 ",
+            2 => "(Jan|Oct) [0-9] 1[0-9]:00:59 ",
             2 => "2015-0[1-9]-11T22:14:15(\\.003)?(Z|\\+02:00)? ",
             1 => "Okt 11 22:14:15 ",
         ],
@@ -384,7 +391,7 @@ proptest! {
         let format =
             Format { reference_seconds: reference, offset_seconds: hours * 3600, ..format(Framing::Lines) };
         let mut times = Times::new(&format);
-        for pattern in ["%b %e %H:%M:%S", "%b %d %H:%M:%S"] {
+        for pattern in ["%b %e %H:%M:%S", "%b %d %H:%M:%S", "%b %-d %H:%M:%S"] {
             let text = local.format(pattern).to_string();
             let found = times.instant(text.as_bytes());
             if time <= reference + 86_400 {
@@ -410,6 +417,7 @@ fn examples_of_the_standards_are_read() {
         "Feb 29 00:00:00 host last message repeated 2 times\n",
         "Jul  2 00:00:00 host kernel: [12.5] up\n",
         "Jul  2 00:00:01 postfix/smtpd[12]: no host\n",
+        "<34>Apr 4 10:00:00 router one: blank\n",
     );
     let all: Vec<_> = columns().into_iter().enumerate().collect();
     let out = decode(all, Framing::Lines, text.as_bytes());
@@ -434,6 +442,7 @@ fn examples_of_the_standards_are_read() {
             // A day after the reference is not yet too late, a second more is.
             time("2015-07-02T00:00:00Z"),
             time("2014-07-02T00:00:01Z"),
+            time("2015-04-04T10:00:00Z"),
         ]
     );
     let text = |column: usize| -> Vec<&str> {
@@ -441,10 +450,22 @@ fn examples_of_the_standards_are_read() {
     };
     assert_eq!(
         text(4),
-        ["mymachine", "192.0.2.1", "mymachine.example.com", "ip-10-77", "host", "host", "NULL"]
+        [
+            "mymachine",
+            "192.0.2.1",
+            "mymachine.example.com",
+            "ip-10-77",
+            "host",
+            "host",
+            "NULL",
+            "router"
+        ]
     );
-    assert_eq!(text(5), ["su", "myproc", "evntslog", "systemd", "NULL", "kernel", "postfix/smtpd"]);
-    assert_eq!(text(6), ["NULL", "8710", "NULL", "1", "NULL", "NULL", "12"]);
+    assert_eq!(
+        text(5),
+        ["su", "myproc", "evntslog", "systemd", "NULL", "kernel", "postfix/smtpd", "one"]
+    );
+    assert_eq!(text(6), ["NULL", "8710", "NULL", "1", "NULL", "NULL", "12", "NULL"]);
     assert_eq!(text(7)[..3], ["NULL", "NULL", "ID47"]);
     assert_eq!(
         text(9),
@@ -455,7 +476,8 @@ fn examples_of_the_standards_are_read() {
             "Started.",
             "last message repeated 2 times",
             "[12.5] up",
-            "no host"
+            "no host",
+            "blank"
         ]
     );
 }
@@ -466,6 +488,8 @@ fn faults_have_their_kinds_and_places() {
         "<192>Oct 11 22:14:15 h a: b\n",
         "not a log line\n",
         "Oct 41 22:14:15 h a: b\n",
+        "Oct 0 22:14:15 h a: b\n",
+        "Oct 4  22:14:15 h a: b\n",
         "Feb 30 22:14:15 h a: b\n",
         "<1>1 - - - - - [a b=\"c]\n",
         "<1>1 - - - - - [a b=c]\n",
@@ -490,6 +514,8 @@ fn faults_have_their_kinds_and_places() {
         faults,
         [
             " 1: expected a priority of at most 191 in angle brackets at byte 2",
+            " 0: expected a date and a time at byte 1",
+            " 0: expected a date and a time at byte 1",
             " 0: expected a date and a time at byte 1",
             " 0: expected a date and a time at byte 1",
             "ts 0: expected a timestamp with a time zone, to microseconds, found `Feb 30 22:14:15`",

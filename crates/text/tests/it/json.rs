@@ -190,7 +190,12 @@ fn for_arrow(value: &Json, data_type: &T) -> Json {
             let entry = |(key, value): &(String, Json)| {
                 (key.clone(), for_arrow(value, pair[1].data_type()))
             };
-            Json::Object(members.iter().map(entry).collect())
+            // Of a key that is there again, the last entry counts.
+            let is_last = |(at, (key, _)): &(usize, &(String, Json))| {
+                members.iter().skip(at + 1).all(|(other, _)| other != key)
+            };
+            let kept = members.iter().enumerate().filter(is_last);
+            Json::Object(kept.map(|(_, member)| entry(member)).collect())
         }
         // A Boolean may be in quotes.
         (T::Boolean, Json::Text(text)) if text.eq_ignore_ascii_case("true") => Json::Boolean(true),

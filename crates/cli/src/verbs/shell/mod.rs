@@ -23,7 +23,7 @@ use tidemill_engine::running::Running;
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::types::sql_type;
-use tidemill_engine::{Error, Home, Kept, Query, coverage};
+use tidemill_engine::{CopyQuery, Error, Home, Kept, Query, coverage};
 
 use self::completer::Typing;
 use super::output::{CoverageSink, Keep, Say, finish_keeping};
@@ -145,20 +145,25 @@ impl Shell {
     }
 
     fn query(&mut self, sql: &str) -> anyhow::Result<()> {
+        let (sql, mut sink) = match CopyQuery::parse(sql)? {
+            Some(CopyQuery { query, sink }) => (query, sink),
+            None => (sql.to_owned(), SinkSpec::new("-")),
+        };
+        let is_shown = sink.url == "-";
         let about = About {
             verb: "query",
             mapper: Some(sql.trim().to_owned()),
-            output: Some("-".to_owned()),
+            output: Some(sink.url.clone()),
             ..About::default()
         };
         let (mut preparation, recorder) = begin(&Limits::default(), &Limits::default(), about)?;
         preparation.settings.max_bad = MaxBad::Shown;
         let last = self.last.as_ref().and_then(|kept| kept.source(LAST));
-        let query =
-            Query { sql: sql.to_owned(), sources: last.into_iter().collect(), ..Query::default() };
+        let query = Query { sql, sources: last.into_iter().collect(), ..Query::default() };
         let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
-        let mut sink = SinkSpec::new("-");
-        sink.format = Some(OutputFormat::Text);
+        if is_shown && sink.format.is_none() {
+            sink.format = Some(OutputFormat::Text);
+        }
         let mut kept = None;
         let bytes_max = preparation.settings.memory_bytes / KEPT_SHARE;
         let ended = finish_keeping(

@@ -41,6 +41,8 @@ use crate::{FileLocation, SourceFile};
 const READ_TIMES_MAX: u64 = 4;
 /// A page's header is mostly in so much.
 const HEADER_BYTES: usize = 512;
+/// Maximum number of bytes by which a chunk exceeds the size in the footer.
+const LACKING_BYTES_MAX: u64 = 100;
 /// No more headers of a file are gone over.
 const HEADERS_MAX: usize = 1 << 17;
 
@@ -121,11 +123,30 @@ fn walked_column(
     left: &mut usize,
 ) -> Option<OffsetIndexMetaData> {
     let (_, end) = extent(column)?;
+    let rows = usize::try_from(group.num_rows()).ok()?;
+    let found = data_pages(input, column, rows, left)?;
+    let mut index = OffsetIndexBuilder::new();
+    let ends = found.iter().skip(1).map(|(start, _)| *start).chain([end]);
+    let mut all = 0;
+    for ((start, rows), end) in found.iter().zip(ends) {
+        let bytes = i32::try_from(end.checked_sub(*start)?).ok()?;
+        index.append_offset_and_size(i64::try_from(*start).ok()?, bytes);
+        index.append_row_count(i64::try_from(*rows).ok()?);
+        all += rows;
+    }
+    (all == rows).then(|| index.build())
+}
+
+/// Lists offset and row count of the data pages of a column; returns `None` if the headers do not state them.
+fn data_pages(
+    input: &Positioned,
+    column: &ColumnChunkMetaData,
+    rows: usize,
+    left: &mut usize,
+) -> Option<Vec<(u64, usize)>> {
     let is_flat = column.column_descr().max_rep_level() == 0;
     let at = Arc::new(AtomicU64::new(0));
     let headers = Arc::new(Headers { input: input.clone(), at: Arc::clone(&at) });
-    let rows = usize::try_from(group.num_rows()).ok()?;
-    // Where each data page begins, and how many rows it has.
     let mut found: Vec<(u64, usize)> = Vec::new();
     let walk = || {
         let mut pages = SerializedPageReader::new(headers, column, rows, None)?;
@@ -142,16 +163,49 @@ fn walked_column(
         Ok(())
     };
     unwinding(walk).ok()?;
-    let mut index = OffsetIndexBuilder::new();
-    let ends = found.iter().skip(1).map(|(start, _)| *start).chain([end]);
-    let mut all = 0;
-    for ((start, rows), end) in found.iter().zip(ends) {
-        let bytes = i32::try_from(end.checked_sub(*start)?).ok()?;
-        index.append_offset_and_size(i64::try_from(*start).ok()?, bytes);
-        index.append_row_count(i64::try_from(*rows).ok()?);
-        all += rows;
-    }
-    (all == rows).then(|| index.build())
+    Some(found)
+}
+
+/// Counts the rows of a row group by the page headers of its smallest column without lists; returns the name of that
+/// column and the count, or `None` if the headers do not state it.
+pub(super) fn rows_by_headers(
+    input: &Positioned,
+    group: &RowGroupMetaData,
+) -> Option<(String, u64)> {
+    let columns = group.columns().iter();
+    let column = columns
+        .min_by_key(|column| (column.column_descr().max_rep_level(), column.compressed_size()))?;
+    let rows = usize::try_from(group.num_rows()).ok()?;
+    let pages = data_pages(input, column, rows, &mut { HEADERS_MAX })?;
+    let rows = pages.iter().map(|(_, rows)| *rows as u64).sum();
+    Some((column.column_path().parts().join("."), rows))
+}
+
+/// Measures a column chunk by its page headers; returns the size if it exceeds the size in the footer.
+pub(super) fn bytes_by_headers(input: &Positioned, chunk: &ColumnChunkMetaData) -> Option<i64> {
+    let (start, end) = extent(chunk)?;
+    let longer = (end + LACKING_BYTES_MAX).min(input.len());
+    let longer = i64::try_from(longer.checked_sub(start)?).ok()?;
+    let longer = chunk.clone().into_builder().set_total_compressed_size(longer).build().ok()?;
+    let values = usize::try_from(chunk.num_values()).ok()?;
+    let at = Arc::new(AtomicU64::new(start));
+    let headers = Arc::new(Headers { input: input.clone(), at: Arc::clone(&at) });
+    let walk = || {
+        let mut pages = SerializedPageReader::new(headers, &longer, values, None)?;
+        let mut found = 0;
+        while found < values {
+            let Some(page) = pages.peek_next_page()? else { break };
+            let unknown = || ParquetError::General("values of a page are not told".into());
+            found += if page.is_dict { 0 } else { page.num_levels.ok_or_else(unknown)? };
+            pages.skip_next_page()?;
+        }
+        // The attempt to read another header records where the last page ends.
+        let _ = pages.peek_next_page();
+        Ok(found == values)
+    };
+    let is_all = unwinding(walk).ok()?;
+    let bytes = at.load(Ordering::Relaxed).checked_sub(start)?;
+    i64::try_from(bytes).ok().filter(|bytes| is_all && *bytes > chunk.compressed_size())
 }
 
 /// A file of which the headers of pages are read, and where the last of them begins.

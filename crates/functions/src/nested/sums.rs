@@ -1,4 +1,4 @@
-//! What the numbers of a list add up to. DataFusion's functions of these names make DOUBLE of all numbers first, which
+//! Sums and means of the numbers of a list. DataFusion's functions of these names make DOUBLE of all numbers first, which
 //! rounds large ones; here whole numbers and decimals are added up without loss, and what does not fit the type
 //! of the answer is an error, as it is of `sum`.
 
@@ -35,7 +35,7 @@ fn added_up_in(item: &DataType) -> Option<DataType> {
     })
 }
 
-fn item_of(list: &DataType) -> Option<&DataType> {
+pub(super) fn item_of(list: &DataType) -> Option<&DataType> {
     match list {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             Some(item.data_type())
@@ -152,9 +152,11 @@ impl Function for OfItems {
                             _ => 1.0,
                         };
                         let mean = |(sum, count): (i128, u32)| {
+                            // What is left of the division has its digits behind those of the quotient.
+                            let count = i128::from(count);
                             #[allow(clippy::cast_precision_loss)]
-                            let sum = sum as f64;
-                            sum / scale / f64::from(count)
+                            let mean = (sum / count) as f64 + (sum % count) as f64 / count as f64;
+                            mean / scale
                         };
                         Arc::new(
                             sums.into_iter().map(|sum| sum.map(mean)).collect::<Float64Array>(),

@@ -1,0 +1,114 @@
+//! Memory that this process holds, watched from the start of a run to its end.
+//!
+//! Memory over time is the sum of what the process held at each look times the time since the
+//! look before. The looks come from a thread of their own, at 5 ms and then ever more rarely
+//! up to 200 ms: a short run is seen at all, and a long one costs nothing. The peak is the kernel's
+//! own mark (`VmHWM`, which unlike `ru_maxrss` does not begin with the parent's) where the run
+//! has raised it, else the highest of the looks.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Memory that the process held while it was watched.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MemoryUse {
+    /// The most at one time.
+    pub peak_bytes: u64,
+    /// Bytes times seconds.
+    pub byte_seconds: u64,
+}
+
+/// A thread that looks at the process's memory from time to time.
+#[derive(Debug)]
+pub struct MemoryWatch {
+    /// Dropped to end the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<MemoryUse>>,
+    high_bytes: Option<u64>,
+}
+
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+const LOOK_MOST: Duration = Duration::from_millis(200);
+
+impl MemoryWatch {
+    /// Begins to look.
+    pub fn start() -> Self {
+        let high_bytes = high_water_bytes();
+        let (stop, stopped) = channel::<()>();
+        let watch = move || {
+            let mut seen = MemoryUse::default();
+            let Some(mut held) = resident_bytes() else { return seen };
+            let (mut looked, mut pause) = (Instant::now(), LOOK_FIRST);
+            loop {
+                let is_end = stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout);
+                let now = resident_bytes().unwrap_or(held);
+                let us = looked.elapsed().as_micros();
+                let mean = (u128::from(held) + u128::from(now)) / 2;
+                let byte_seconds = u64::try_from(mean * us / 1_000_000).unwrap_or(u64::MAX);
+                seen.byte_seconds = seen.byte_seconds.saturating_add(byte_seconds);
+                seen.peak_bytes = seen.peak_bytes.max(held).max(now);
+                if is_end {
+                    return seen;
+                }
+                (held, looked, pause) = (now, Instant::now(), (pause * 2).min(LOOK_MOST));
+            }
+        };
+        let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(watch).ok();
+        MemoryWatch { stop: Some(stop), thread, high_bytes }
+    }
+
+    /// Ends the looks, and returns what they found in the time `wall` since the start.
+    pub fn stop(&mut self, wall: Duration) -> MemoryUse {
+        drop(self.stop.take());
+        let thread = self.thread.take();
+        let mut seen = thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let high = high_water_bytes();
+        if let (Some(before), Some(after)) = (self.high_bytes, high)
+            && (after > before || seen.peak_bytes == 0)
+        {
+            seen.peak_bytes = seen.peak_bytes.max(after);
+        }
+        if seen.byte_seconds == 0 {
+            // Where nobody can look, the peak all the time is the most that it can have been.
+            let bytes = u128::from(seen.peak_bytes) * wall.as_micros() / 1_000_000;
+            seen.byte_seconds = u64::try_from(bytes).unwrap_or(u64::MAX);
+        }
+        seen
+    }
+}
+
+/// Returns the bytes that the process holds now.
+#[cfg(target_os = "linux")]
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    // SAFETY: the call only looks up a number.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.checked_mul(u64::try_from(page_bytes).ok()?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resident_bytes() -> Option<u64> {
+    None
+}
+
+/// The most that the process has ever held, in bytes.
+#[cfg(target_os = "linux")]
+fn high_water_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn high_water_bytes() -> Option<u64> {
+    // SAFETY: the structure is plain numbers, for which zeros are valid, and the call
+    // fills it in or returns an error.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let status = libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        // In bytes on macOS.
+        (status == 0).then(|| u64::try_from(usage.ru_maxrss).unwrap_or(0))
+    }
+}

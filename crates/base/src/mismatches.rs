@@ -1,0 +1,210 @@
+//! Values that became null because they are not of their column's type, where a run reads them so.
+
+use serde::{Deserialize, Serialize};
+
+use crate::coverage::grouped;
+use crate::error::visible;
+use crate::placed_counts::{self, NAMES_MAX, PlacedCount, place_in_words};
+
+/// Columns that are told apart; mismatches of further ones are counted together.
+pub const MISMATCH_COLUMNS_MAX: usize = NAMES_MAX;
+/// Columns that a message names.
+const NAMED: usize = 5;
+
+/// The values of a column that became null because they are not of its type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnMismatches {
+    /// The column; of a promoted record its column and the field: `input.user`.
+    pub column: String,
+    /// The path, URL or pattern of its source, where several sources of the run have mismatches in such a column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Number of values.
+    pub count: u64,
+    /// The file of the first one.
+    pub path: String,
+    /// Line number there, the first line being 1; none in formats that have no lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// The number of the row, the first being 1, in formats that have no lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
+    /// Byte offset in the (uncompressed) file.
+    pub offset: u64,
+}
+
+/// The values of a run that became null because they are not of their column's type.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mismatches {
+    /// At most [`MISMATCH_COLUMNS_MAX`] columns, by the places of their first values.
+    pub columns: Vec<ColumnMismatches>,
+    /// Number of values of further columns.
+    #[serde(default)]
+    pub others: u64,
+}
+
+impl Mismatches {
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty() && self.others == 0
+    }
+
+    /// Number of values of all columns.
+    pub fn count(&self) -> u64 {
+        self.columns.iter().map(|column| column.count).sum::<u64>() + self.others
+    }
+
+    /// Takes in those of another run.
+    pub fn merge(&mut self, other: &Mismatches) {
+        if other.is_empty() {
+            return;
+        }
+        self.others += other.others;
+        placed_counts::merge(&mut self.columns, &mut self.others, &other.columns);
+    }
+
+    /// Puts the columns in the order of the places of their first values; those beyond the maximum are counted together.
+    pub fn sort(&mut self) {
+        placed_counts::sort(&mut self.columns, &mut self.others);
+    }
+
+    /// Returns the warning for the user; none if there are no such values.
+    pub fn warning(&self) -> Option<String> {
+        let first = self.columns.first()?;
+        let named: Vec<String> =
+            self.columns.iter().take(NAMED).map(ColumnMismatches::in_words).collect();
+        let more = match (self.columns.len() - named.len(), self.others) {
+            (0, 0) => String::new(),
+            (more, 0) => format!(", and {more} more columns"),
+            (more, _) => format!(", and more than {more} other columns"),
+        };
+        let (values, are) = match self.count() {
+            1 => ("value became", "it is"),
+            _ => ("values became", "they are"),
+        };
+        // A field of a promoted record is no column that a schema could name.
+        let hint = match first.column.contains('.') {
+            true => "--mismatch error refuses such records, each with its place".to_owned(),
+            false => format!(
+                "--schema '{} TEXT' reads the values of a column as they are written (job file: source.schema); \
+                 --mismatch error refuses such records, each with its place",
+                sql_column(&first.column),
+            ),
+        };
+        Some(format!(
+            "{} {values} null, as {are} not of the column's type: {}{more}\nhint: {hint}",
+            grouped(self.count()),
+            named.join(", "),
+        ))
+    }
+}
+
+/// A column's name as SQL writes it.
+pub(crate) fn sql_column(name: &str) -> String {
+    let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    match is_plain {
+        true => name.to_owned(),
+        false => format!("\"{}\"", visible(&name.replace('"', "\"\""), &[])),
+    }
+}
+
+impl PlacedCount for ColumnMismatches {
+    fn identity(&self) -> (&str, Option<&str>) {
+        (&self.column, self.source.as_deref())
+    }
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn set_count(&mut self, count: u64) {
+        self.count = count;
+    }
+
+    fn first(&self) -> (&str, u64, Option<u64>) {
+        (&self.path, self.offset, self.row)
+    }
+}
+
+impl ColumnMismatches {
+    fn in_words(&self) -> String {
+        let (column, path) = (visible(&self.column, &[]), visible(&self.path, &[]));
+        let place = place_in_words(self.row, self.line, self.offset);
+        let count = match self.count {
+            1 => String::new(),
+            count => format!("{} values, first ", grouped(count)),
+        };
+        format!("`{column}` ({count}in {path}: {place})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(column: &str, count: u64, path: &str, offset: u64) -> ColumnMismatches {
+        let (column, path, line) = (column.to_owned(), path.to_owned(), Some(offset / 10 + 1));
+        ColumnMismatches { column, source: None, count, path, line, row: None, offset }
+    }
+
+    #[test]
+    fn warning_names_columns_counts_places_and_remedies() {
+        let schema = |column: &str| {
+            format!(
+                "--schema '{column} TEXT' reads the values of a column as they are written (job file: source.schema); \
+                 --mismatch error refuses such records, each with its place"
+            )
+        };
+        for (columns, others, expected) in [
+            (vec![], 0, None),
+            (
+                vec![column("n", 1, "a.csv", 25)],
+                0,
+                Some(format!(
+                    "1 value became null, as it is not of the column's type: `n` (in a.csv: line 3 (byte 25))\n\
+                     hint: {}",
+                    schema("n")
+                )),
+            ),
+            (
+                vec![column("A b", 12_345, "a.csv", 5), column("n", 1, "b.csv", 0)],
+                0,
+                Some(format!(
+                    "12,346 values became null, as they are not of the column's type: `A b` (12,345 values, \
+                     first in a.csv: line 1 (byte 5)), `n` (in b.csv: line 1 (byte 0))\n\
+                     hint: {}",
+                    schema("\"A b\"")
+                )),
+            ),
+            (
+                (0..7).map(|at| column(&format!("input.x{at}"), 1, "a", at)).collect(),
+                9,
+                Some(
+                    "16 values became null, as they are not of the column's type: `input.x0` (in a: line 1 \
+                     (byte 0)), `input.x1` (in a: line 1 (byte 1)), `input.x2` (in a: line 1 (byte 2)), \
+                     `input.x3` (in a: line 1 (byte 3)), `input.x4` (in a: line 1 (byte 4)), and more than 2 \
+                     other columns\n\
+                     hint: --mismatch error refuses such records, each with its place"
+                        .to_owned(),
+                ),
+            ),
+        ] {
+            assert_eq!(Mismatches { columns, others }.warning(), expected);
+        }
+    }
+
+    #[test]
+    fn merging_adds_counts_and_keeps_first_place() {
+        let mut all = Mismatches { columns: vec![column("a", 1, "b.csv", 5)], others: 1 };
+        let more = vec![column("a", 2, "a.csv", 9), column("c", 1, "a.csv", 3)];
+        all.merge(&Mismatches { columns: more, others: 2 });
+        assert_eq!(all.columns, [column("c", 1, "a.csv", 3), column("a", 3, "a.csv", 9)]);
+        assert_eq!((all.others, all.count()), (3, 7));
+        let many =
+            (0..2 * MISMATCH_COLUMNS_MAX).map(|at| column(&at.to_string(), 1, "z", at as u64));
+        all.merge(&Mismatches { columns: many.collect(), others: 0 });
+        assert_eq!(all.columns.len(), MISMATCH_COLUMNS_MAX);
+        assert_eq!(all.count(), 7 + 2 * MISMATCH_COLUMNS_MAX as u64);
+    }
+}

@@ -1,0 +1,234 @@
+//! Keys of records for which a source has no column, as they came only behind the sample that told its columns.
+
+use serde::{Deserialize, Serialize};
+
+use crate::coverage::grouped;
+use crate::error::visible;
+use crate::mismatches::sql_column;
+use crate::placed_counts::{self, NAMES_MAX, PlacedCount, place_in_words};
+
+/// Distinct keys that are told apart; further ones are counted together.
+pub const UNKNOWN_KEYS_MAX: usize = NAMES_MAX;
+/// Length of the longest key that is shown whole; of a longer one, the beginning, the length and a hash are.
+const KEY_BYTES_MAX: usize = 200;
+/// Keys that a message names.
+const NAMED: usize = 5;
+
+/// A key that no column has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownKey {
+    /// The key, or its path within a column: `user.name`, `items[].price`. A name that looks like a path is in double
+    /// quotes: `"user.name"`.
+    pub key: String,
+    /// The column that it is within; none if it is a key of the record itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// The path, URL or pattern of its source, where several sources of the run have such a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Number of times it was left out.
+    pub count: u64,
+    /// The file in which it came first.
+    pub path: String,
+    /// Line number there, the first line being 1; none in formats that have no lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// The number of the row, the first being 1, in formats that have no lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
+    /// Byte offset in the (uncompressed) file.
+    pub offset: u64,
+}
+
+/// The keys of a run's sources that no column has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownKeys {
+    /// At most [`UNKNOWN_KEYS_MAX`] of them, by the places where they came first.
+    pub keys: Vec<UnknownKey>,
+    /// Occurrences of further keys.
+    #[serde(default)]
+    pub others: u64,
+}
+
+impl UnknownKeys {
+    /// Returns whether all keys have columns.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.others == 0
+    }
+
+    /// Takes in those of another run.
+    pub fn merge(&mut self, other: &UnknownKeys) {
+        if other.is_empty() {
+            return;
+        }
+        self.others += other.others;
+        placed_counts::merge(&mut self.keys, &mut self.others, &other.keys);
+    }
+
+    /// Puts the keys in the order of the places where they came first; those beyond the maximum are counted together.
+    pub fn sort(&mut self) {
+        placed_counts::sort(&mut self.keys, &mut self.others);
+    }
+
+    /// Returns the warning for the user; none if all keys have columns.
+    pub fn warning(&self) -> Option<String> {
+        if self.keys.is_empty() {
+            let more = (self.others > 0).then(|| grouped(self.others))?;
+            return Some(format!(
+                "keys that no record of the sample has are in no column: they came {more} times, and are not told apart\n\
+                 hint: --schema 'KEY TEXT' makes a column of a key (job file: source.schema)"
+            ));
+        }
+        let named: Vec<String> = self.keys.iter().take(NAMED).map(UnknownKey::in_words).collect();
+        let more = (self.keys.len() - named.len()) as u64;
+        let and_more = match (more, self.others) {
+            (0, 0) => String::new(),
+            (more, 0) => format!(", and {} more", grouped(more)),
+            (more, _) => format!(", and more than {} others", grouped(more)),
+        };
+        let s = if self.keys.len() == 1 { " is" } else { "s are" };
+        let is_own = |key: &&UnknownKey| key.within.is_none();
+        let is_whole = |key: &&UnknownKey| key.key.len() <= KEY_BYTES_MAX;
+        let top_level = self.keys.iter().take(NAMED).filter(is_own).find(is_whole);
+        let nested = self.keys.iter().take(NAMED).find(|key| key.within.is_some());
+        let (column, does) = match (top_level, nested) {
+            (Some(key), _) => (key.column(), "makes a column of the key"),
+            (None, Some(key)) => {
+                (key.column(), "reads the values of the column as they are written")
+            }
+            (None, None) => ("KEY".to_owned(), "with the whole key makes a column of it"),
+        };
+        Some(format!(
+            "{} key{s} in no column, as no record of the sample has {}: {}{and_more}\n\
+             hint: --schema '{column} TEXT' {does} (job file: source.schema)",
+            grouped(self.keys.len() as u64),
+            if self.keys.len() == 1 { "it" } else { "them" },
+            named.join(", "),
+        ))
+    }
+}
+
+impl PlacedCount for UnknownKey {
+    fn identity(&self) -> (&str, Option<&str>) {
+        (&self.key, self.source.as_deref())
+    }
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn set_count(&mut self, count: u64) {
+        self.count = count;
+    }
+
+    fn first(&self) -> (&str, u64, Option<u64>) {
+        (&self.path, self.offset, self.row)
+    }
+}
+
+impl UnknownKey {
+    /// The column, as SQL writes its name.
+    fn column(&self) -> String {
+        let name = self.within.as_ref().unwrap_or(&self.key);
+        // The path of a key that looks like one is its name in SQL.
+        if self.within.is_none() && name.starts_with('"') {
+            return visible(name, &[]);
+        }
+        sql_column(name)
+    }
+
+    fn in_words(&self) -> String {
+        let (key, path) = (visible(&self.key, &[]), visible(&self.path, &[]));
+        let times = if self.count == 1 { "once" } else { "times" };
+        let count = match self.count {
+            1 => String::new(),
+            count => format!("{} ", grouped(count)),
+        };
+        let place = place_in_words(self.row, self.line, self.offset);
+        let first = if self.count == 1 { "in" } else { "first in" };
+        format!("`{key}` ({count}{times}, {first} {path}: {place})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(key: &str, count: u64, path: &str, offset: u64) -> UnknownKey {
+        let within = key.split_once("[].").map(|(column, _)| column.to_owned());
+        let (key, path, line) = (key.to_owned(), path.to_owned(), Some(offset / 10 + 1));
+        UnknownKey { key, within, source: None, count, path, line, row: None, offset }
+    }
+
+    #[test]
+    fn a_warning_names_keys_counts_places_and_the_remedy() {
+        for (keys, others, expected) in [
+            (vec![], 0, None),
+            (
+                vec![key("plan", 1, "a.json", 25)],
+                0,
+                Some(
+                    "1 key is in no column, as no record of the sample has it: `plan` (once, in \
+                     a.json: line 3 (byte 25))\n\
+                     hint: --schema 'plan TEXT' makes a column of the key (job file: source.schema)",
+                ),
+            ),
+            (
+                vec![key("\"http.Status\"", 12_345, "a.json", 5), key("a \"b\"", 2, "b.json", 0)],
+                0,
+                Some(
+                    "2 keys are in no column, as no record of the sample has them: `\"http.Status\"` \
+                     (12,345 times, first in a.json: line 1 (byte 5)), `a \"b\"` (2 times, first in \
+                     b.json: line 1 (byte 0))\n\
+                     hint: --schema '\"http.Status\" TEXT' makes a column of the key (job file: \
+                     source.schema)",
+                ),
+            ),
+            (
+                (0..7).map(|at| key(&format!("items[].x{at}"), 2, "a", at)).collect(),
+                9,
+                Some(
+                    "7 keys are in no column, as no record of the sample has them: `items[].x0` (2 \
+                     times, first in a: line 1 (byte 0)), `items[].x1` (2 times, first in a: line 1 \
+                     (byte 1)), `items[].x2` (2 times, first in a: line 1 (byte 2)), `items[].x3` (2 \
+                     times, first in a: line 1 (byte 3)), `items[].x4` (2 times, first in a: line 1 \
+                     (byte 4)), and more than 2 others\n\
+                     hint: --schema 'items TEXT' reads the values of the column as they are written \
+                     (job file: source.schema)",
+                ),
+            ),
+            (
+                vec![key(&"k".repeat(KEY_BYTES_MAX + 1), 1, "a", 0)],
+                0,
+                Some(&*format!(
+                    "1 key is in no column, as no record of the sample has it: `{}` (once, in a: line 1 (byte 0))\n\
+                     hint: --schema 'KEY TEXT' with the whole key makes a column of it (job file: source.schema)",
+                    "k".repeat(KEY_BYTES_MAX + 1),
+                )),
+            ),
+            (
+                vec![],
+                12,
+                Some(
+                    "keys that no record of the sample has are in no column: they came 12 times, and are not told apart\n\
+                     hint: --schema 'KEY TEXT' makes a column of a key (job file: source.schema)",
+                ),
+            ),
+        ] {
+            assert_eq!(UnknownKeys { keys, others }.warning().as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn keys_of_several_runs_are_added_and_the_first_place_counts() {
+        let mut all = UnknownKeys { keys: vec![key("a", 1, "b.json", 5)], others: 1 };
+        let more = vec![key("a", 2, "a.json", 9), key("c", 1, "a.json", 3)];
+        all.merge(&UnknownKeys { keys: more, others: 2 });
+        assert_eq!(all.keys, [key("c", 1, "a.json", 3), key("a", 3, "a.json", 9)]);
+        assert_eq!(all.others, 3);
+        let many = (0..2 * UNKNOWN_KEYS_MAX).map(|at| key(&format!("k{at}"), 1, "z", at as u64));
+        all.merge(&UnknownKeys { keys: many.collect(), others: 0 });
+        assert_eq!(all.keys.len(), UNKNOWN_KEYS_MAX);
+        assert_eq!(all.others, 3 + UNKNOWN_KEYS_MAX as u64 + 2);
+    }
+}

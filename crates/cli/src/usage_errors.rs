@@ -1,0 +1,261 @@
+//! Messages for words that clap does not understand, each with the nearest verb, flag or value.
+
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
+use tidemill_engine::{Error, suggest};
+
+/// Returns the error for words that are no command; `None` where clap's own says it all, and for help.
+///
+/// `root` is the command whose arguments `words` are, the program's name not among them.
+pub(crate) fn explained(error: &clap::Error, root: &Command, words: &[String]) -> Option<Error> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (command, path) = command_of(root, words);
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let word = text(ContextKind::InvalidSubcommand)?;
+            let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+            let verbs: Vec<&str> = verbs.map(Command::get_name).collect();
+            Some(Error::usage(suggest::unknown("verb", word, &verbs)))
+        }
+        ErrorKind::UnknownArgument => {
+            let word = text(ContextKind::InvalidArg)?;
+            if let Some(error) = negative_value(root, words) {
+                return Some(error);
+            }
+            match word.strip_prefix("--") {
+                Some(name) => Some(unknown_flag(name, root, command, &path)),
+                None if word.starts_with('-') && word.len() > 1 => {
+                    Some(Error::usage_hint(format!("unknown flag `{word}`"), all_flags(&path)))
+                }
+                None => None,
+            }
+        }
+        ErrorKind::InvalidValue => {
+            let value = text(ContextKind::InvalidValue).filter(|value| !value.is_empty())?;
+            let message =
+                format!("`{value}` is no value of {}", of(text(ContextKind::InvalidArg)?));
+            let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else {
+                return None;
+            };
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let meant = suggest::nearest(value, known.iter().copied());
+            let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+            Some(Error::usage(format!("{message}{meant}\nvalues: {}", suggest::listed(&known))))
+        }
+        ErrorKind::ValueValidation => {
+            let value = text(ContextKind::InvalidValue)?;
+            let why = std::error::Error::source(error)?;
+            let flag = of(text(ContextKind::InvalidArg)?);
+            let why = number_fault(why).map_or_else(|| why.to_string(), str::to_owned);
+            Some(Error::usage(format!("`{value}` is no value of {flag}: {why}")))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the reason for a text that Rust's parsers of numbers refuse; `None` for other errors.
+fn number_fault(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if error.is::<ParseFloatError>() {
+        return Some("it is not a number");
+    }
+    Some(match error.downcast_ref::<ParseIntError>()?.kind() {
+        IntErrorKind::PosOverflow => "it is too large",
+        IntErrorKind::NegOverflow => "it is too small",
+        _ => "it is not a whole number",
+    })
+}
+
+/// Returns the error for a number below zero behind a flag, which clap takes for a flag of its own: `--threads -1`.
+fn negative_value(root: &Command, words: &[String]) -> Option<Error> {
+    let is_negative = |word: &str| {
+        word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let (command, _) = command_of(root, words);
+    let takes_value = |word: &str| {
+        let arg = command.get_arguments().find(|arg| match word.strip_prefix("--") {
+            Some(name) => arg.get_long() == Some(name),
+            None => {
+                let mut letters = word.strip_prefix('-').unwrap_or_default().chars();
+                arg.get_short().is_some()
+                    && (arg.get_short(), None) == (letters.next(), letters.next())
+            }
+        });
+        arg.is_some_and(|arg| arg.get_action().takes_values())
+    };
+    let place = words.windows(2).position(|pair| takes_value(&pair[0]) && is_negative(&pair[1]))?;
+    let (flag, value) = (&words[place], &words[place + 1]);
+    let joined = match flag.starts_with("--") {
+        true => format!("{flag}={value}"),
+        false => format!("{flag}{value}"),
+    };
+    let before = words[..place].iter().cloned();
+    let joined_words: Vec<String> =
+        before.chain([joined.clone()]).chain(words[place + 2..].iter().cloned()).collect();
+    let program = std::iter::once(root.get_name().to_owned());
+    let again = root.clone().try_get_matches_from(program.chain(joined_words.iter().cloned()));
+    match again {
+        // Fewer words are left each time.
+        Err(error) => explained(&error, root, &joined_words),
+        Ok(_) => Some(Error::usage_hint(
+            format!("`{value}` behind `{flag}` looks like a flag"),
+            format!("write it as one word: {joined}"),
+        )),
+    }
+}
+
+/// The command that words are of, and how it is called: `tidemill jobs top`.
+fn command_of<'a>(root: &'a Command, words: &[String]) -> (&'a Command, String) {
+    let (mut command, mut path) = (root, root.get_name().to_owned());
+    for word in words {
+        let Some(verb) = command.find_subcommand(word) else { break };
+        path = format!("{path} {}", verb.get_name());
+        command = verb;
+    }
+    (command, path)
+}
+
+/// The error for a flag that a command does not have.
+fn unknown_flag(name: &str, root: &Command, command: &Command, path: &str) -> Error {
+    // The text behind `=` is its value.
+    let name = name.split('=').next().unwrap_or(name);
+    let own: Vec<&str> = flags(command).collect();
+    let message = format!("unknown flag `--{name}`");
+    let begun: Vec<&str> = own.iter().copied().filter(|flag| flag.starts_with(name)).collect();
+    let meant = match begun.as_slice() {
+        // The beginning of one flag alone is that.
+        [flag] if name.len() >= PREFIX_CHARS_MIN => Some(*flag),
+        _ => suggest::nearest(name, own.iter().copied()),
+    };
+    if let Some(meant) = meant {
+        let message = format!("{message}; did you mean `--{meant}`?");
+        return Error::usage_hint(message, all_flags(path));
+    }
+    let has_flag = |verb: &&Command| flags(verb).any(|flag| flag == name);
+    let others: Vec<String> = root
+        .get_subcommands()
+        .filter(has_flag)
+        .map(|verb| format!("`{} {}`", root.get_name(), verb.get_name()))
+        .collect();
+    match others.as_slice() {
+        [] => Error::usage_hint(message, all_flags(path)),
+        [one] => Error::usage_hint(message, format!("{one} has it; {}", all_flags(path))),
+        several => Error::usage_hint(
+            message,
+            format!("{} have it; {}", several.join(", "), all_flags(path)),
+        ),
+    }
+}
+
+/// Fewer letters are the beginning of nothing in particular.
+const PREFIX_CHARS_MIN: usize = 3;
+
+/// The long flags of a command.
+fn flags(command: &Command) -> impl Iterator<Item = &str> {
+    command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long)
+}
+
+fn all_flags(path: &str) -> String {
+    format!("`{path} --help` lists all flags")
+}
+
+/// Returns the name of an argument without its value, which clap shows: `--threads` of `--threads <N>`.
+fn of(argument: &str) -> String {
+    let name = argument.split([' ', '[', '=']).next().unwrap_or(argument);
+    format!("`{}`", name.trim_matches(['<', '>']))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn words_that_are_no_command_name_the_nearest_one() {
+        for (words, expected) in [
+            ("qurey x", Some("unknown verb `qurey`; did you mean `query`?\nverbs: query, run, ")),
+            ("jobs tpo", Some("unknown verb `tpo`; did you mean `top`?\nverbs: ")),
+            ("hll unio", Some("unknown verb `unio`; did you mean `union`?\nverbs: ")),
+            (
+                "query x --formt json",
+                Some(
+                    "unknown flag `--formt`; did you mean `--format`?\nhint: `tidemill query --help` lists all flags",
+                ),
+            ),
+            ("query x --formt=json", Some("unknown flag `--formt`; did you mean `--format`?\n")),
+            ("query x --spill /mnt", Some("unknown flag `--spill`; did you mean `--spill-dir`?\n")),
+            (
+                "fs ls --recursiv x",
+                Some(
+                    "unknown flag `--recursiv`; did you mean `--recursive`?\nhint: `tidemill fs ls --help`",
+                ),
+            ),
+            (
+                "query x --parallel 2",
+                Some(
+                    "unknown flag `--parallel`\nhint: `tidemill get`, `tidemill put` have it; `tidemill query --help` lists",
+                ),
+            ),
+            (
+                "query x --xyzzy",
+                Some("unknown flag `--xyzzy`\nhint: `tidemill query --help` lists all flags"),
+            ),
+            (
+                "query x -z",
+                Some("unknown flag `-z`\nhint: `tidemill query --help` lists all flags"),
+            ),
+            (
+                "ls x --format jsno",
+                Some("`jsno` is no value of `--format`; did you mean `json`?\nvalues: text, json"),
+            ),
+            (
+                "query x --strict=maybe",
+                Some("`maybe` is no value of `--strict`\nvalues: true, false"),
+            ),
+            ("completions cmd", Some("`cmd` is no value of `SHELL`\nvalues: bash, elvish, ")),
+            (
+                "query x --threads two",
+                Some("`two` is no value of `--threads`: it is not a whole number"),
+            ),
+            (
+                "query x --threads -1",
+                Some("`-1` is no value of `--threads`: it is not a whole number"),
+            ),
+            (
+                "query x --threads=-1",
+                Some("`-1` is no value of `--threads`: it is not a whole number"),
+            ),
+            ("du -d x .", Some("`x` is no value of `--depth`: it is not a whole number")),
+            ("du -d -1 .", Some("`-1` is no value of `--depth`: it is not a whole number")),
+            (
+                "du --depth 99999999999999999999999 .",
+                Some("`99999999999999999999999` is no value of `--depth`: it is too large"),
+            ),
+            // Clap's own message is clear.
+            ("run", None),
+            ("query x y", None),
+            ("query x --cluster", None),
+            ("query --help", None),
+        ] {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            let error =
+                Cli::try_parse_from(std::iter::once("tidemill".to_owned()).chain(words.clone()))
+                    .unwrap_err();
+            let mut command = Cli::command();
+            command.build();
+            let found = explained(&error, &command, &words).map(|error| error.to_string());
+            match (found, expected) {
+                (Some(found), Some(expected)) => {
+                    assert!(found.starts_with(expected), "{words:?}: {found}");
+                }
+                (found, expected) => assert_eq!(found.as_deref(), expected, "{words:?}"),
+            }
+        }
+    }
+}

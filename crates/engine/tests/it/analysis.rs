@@ -1,0 +1,102 @@
+//! `EXPLAIN ANALYZE`: the plan with what the run measured.
+
+use tidemill_engine::{Plan, Query, RunId, Settings};
+
+use crate::common::{Answer, Folder, query, settings};
+use crate::elsewhere::Dealt;
+
+/// The lines of an answer.
+fn lines(answer: &Answer) -> Vec<String> {
+    assert_eq!(answer.columns(), ["plan"]);
+    answer.rows().concat()
+}
+
+/// The measured line that begins with a word.
+fn line<'a>(lines: &'a [String], start: &str) -> &'a str {
+    let measured = lines.iter().position(|line| line == "measured:").unwrap();
+    let found = lines[measured..].iter().find_map(|line| line.trim_start().strip_prefix(start));
+    found.unwrap_or_else(|| panic!("no `{start}` in {lines:#?}"))
+}
+
+fn logs() -> Folder {
+    let folder = Folder::new();
+    for day in ["2026-11-01", "2026-11-02", "2026-11-03"] {
+        let rows: String = (0..1_000).map(|n| format!("{n},{}\n", n % 7)).collect();
+        folder.write(&format!("day={day}/a.csv"), format!("n,k\n{rows}"));
+    }
+    folder
+}
+
+#[test]
+fn a_plan_has_the_figures_of_its_run() {
+    let folder = logs();
+    let sql = "SELECT k, count(*) FROM '$/*/a.csv' WHERE day > '2026-11-01' AND n < 500 GROUP BY k";
+    let answer = folder.ask(&format!("EXPLAIN ANALYZE {sql}"));
+    let found = lines(&answer);
+    let plan = folder.ask(&format!("EXPLAIN {sql}")).rows().concat();
+    assert_eq!(found[..plan.len()], plan);
+    let source = line(&found, "source ");
+    assert!(source.contains(": 2 of 3 files, "), "{source}");
+    assert!(source.contains("2,000 rows decoded"), "{source}");
+    assert_eq!(line(&found, "map: "), "2,000 rows in, 1,000 rows out");
+    assert_eq!(line(&found, "tables: "), "7 groups");
+    assert_eq!(line(&found, "result: "), "7 rows");
+    assert!(line(&found, "memory: ").ends_with("; 0 B spilled"));
+    let time = line(&found, "time: planning ");
+    assert!(time.contains("reading and grouping") && time.contains("(map "), "{time}");
+    // What the answer rests on is what the query read.
+    let plain = folder.ask(sql).coverage;
+    assert_eq!(answer.coverage, plain);
+}
+
+#[test]
+fn every_route_is_measured() {
+    let folder = logs();
+    for (sql, path, rows) in [
+        ("SELECT n FROM '$/*/a.csv' WHERE n < 10", "rows", "30 rows"),
+        ("SELECT n FROM '$/*/a.csv' LIMIT 5", "rows", "5 rows"),
+        ("SELECT n FROM '$/*/a.csv' ORDER BY n DESC, day LIMIT 4", "datafusion", "4 rows"),
+        ("SELECT 1", "datafusion", "1 row"),
+        ("SELECT count(*) FROM '$/*/a.csv'", "partial tables", "1 row"),
+    ] {
+        let found = lines(&folder.ask(&format!("  explain analyze\n{sql}")));
+        assert!(found[0].starts_with(&format!("path: {path} (")), "{sql}: {found:#?}");
+        assert_eq!(line(&found, "result: "), rows, "{sql}");
+    }
+    let small = Settings { threads: 2, ..Settings::new(64 << 20) };
+    let sorted = "EXPLAIN ANALYZE SELECT a.n, b.n FROM '$/day=2026-11-01/a.csv' a \
+                  CROSS JOIN '$/day=2026-11-02/a.csv' b ORDER BY a.n * b.n % 1009, a.n, b.n";
+    let found = lines(&folder.ask_with(sorted, &small));
+    assert_eq!(line(&found, "result: "), "1,000,000 rows");
+    let memory = line(&found, "memory: ");
+    assert!(memory.contains(" of a budget of 67.1 MB; "), "{memory}");
+}
+
+#[test]
+fn workers_are_named_with_their_tasks() {
+    let folder = logs();
+    let sql = folder.sql("EXPLAIN ANALYZE SELECT k, sum(n) FROM '$/*/a.csv' GROUP BY k");
+    let query = Query { workers: Some(Dealt::new(1, 2, 0)), ..query(sql) };
+    let results = Plan::new(&query, &settings()).and_then(Plan::run).unwrap();
+    let found = lines(&crate::common::answered(results).unwrap());
+    assert!(line(&found, "worker worker ").contains(" task"), "{found:#?}");
+    assert_eq!(line(&found, "map: "), "3,000 rows in, 3,000 rows out");
+    assert_eq!(line(&found, "result: "), "7 rows");
+}
+
+#[test]
+fn an_analysis_fails_as_its_query_does_and_keeps_no_tables() {
+    let folder = logs();
+    let bad = folder.write("bad.csv", "n\n1\n2\nx\n");
+    let sql = format!("SELECT sum(n) FROM '{}'", bad.display());
+    let with_schema = |sql: String| Query { schema: Some("n BIGINT".into()), ..query(sql) };
+    let fails = |sql: String| {
+        let plan = Plan::new(&with_schema(sql), &settings()).unwrap();
+        plan.run().and_then(crate::common::answered).err().unwrap().to_string()
+    };
+    assert_eq!(fails(format!("EXPLAIN ANALYZE {sql}")), fails(sql));
+    let sql = folder.sql("EXPLAIN ANALYZE SELECT k, sum(n) FROM '$/*/a.csv' GROUP BY k");
+    let plan = Plan::new(&query(sql), &settings()).unwrap();
+    let error = plan.run_partial(&folder.path().join("p"), false, &RunId::new()).unwrap_err();
+    assert!(error.to_string().starts_with("`EXPLAIN ANALYZE` has no tables"), "{error}");
+}

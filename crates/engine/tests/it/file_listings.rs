@@ -1,0 +1,64 @@
+//! `glob('logs/*.csv')`: the names of files as rows.
+
+use tidemill_engine::{Plan, Query};
+
+use crate::common::{Folder, answered, query, settings, text};
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    for name in ["b.csv", "a.csv", "sub/c.csv", "sub/d.txt", "e [1].csv"] {
+        folder.write(name, "x\n1\n");
+    }
+    folder
+}
+
+#[test]
+fn files_are_listed_as_sources_find_them() {
+    let folder = folder();
+    let listed = |sql: &str| -> Vec<String> {
+        let found = folder.ask(sql).rows().concat();
+        let root = format!("{}/", folder.path().display());
+        found.iter().map(|path| path.strip_prefix(&root).unwrap_or(path).to_owned()).collect()
+    };
+    for (sql, expected) in [
+        ("FROM glob('$/*.csv')", &["a.csv", "b.csv", "e [1].csv"][..]),
+        ("SELECT * FROM glob('$/**/*.csv')", &["a.csv", "b.csv", "e [1].csv", "sub/c.csv"]),
+        ("SELECT file FROM glob('$/{b,a}.csv')", &["a.csv", "b.csv"]),
+        (
+            "SELECT g.file FROM glob(['$/b*', '$/sub/*', '$/b.csv']) AS g",
+            &["b.csv", "sub/c.csv", "sub/d.txt"],
+        ),
+        ("FROM glob('$/sub')", &["sub/c.csv", "sub/d.txt"]),
+        ("SELECT f FROM glob('$/e [1].csv') AS g(f)", &["e [1].csv"]),
+        ("SELECT glob.file FROM glob('$/none*')", &[]),
+        ("SELECT file FROM glob('$/none/a.csv')", &[]),
+        ("SELECT count(*) FROM glob('$/*') WHERE file LIKE '%.csv'", &["3"]),
+        (
+            "SELECT file FROM glob('$/*.csv') g JOIN (SELECT DISTINCT filename FROM '$/[ab].csv') r \
+             ON r.filename = g.file ORDER BY file DESC",
+            &["b.csv", "a.csv"],
+        ),
+        ("SELECT file FROM glob('$/*.csv') USING SAMPLE 2 ROWS ORDER BY 1 LIMIT 0", &[]),
+        ("SELECT count(*) FROM (SELECT * FROM glob('$/*.csv') USING SAMPLE 2 ROWS)", &["2"]),
+    ] {
+        assert_eq!(listed(sql), expected, "{sql}");
+    }
+    let described = folder.ask("DESCRIBE SELECT * FROM glob('$/*.csv')").rows();
+    assert_eq!(described, text(&[&["file", "TEXT", "YES"]]));
+    // What is said of files is not said of their names.
+    let query = Query { schema: Some("x BIGINT".into()), ..query(folder.sql("FROM glob('$/a*')")) };
+    let rows =
+        Plan::new(&query, &settings()).and_then(Plan::run).and_then(answered).unwrap().rows();
+    assert_eq!(rows, text(&[&[&folder.sql("$/a.csv")]]));
+}
+
+#[test]
+fn what_is_no_pattern_is_refused() {
+    let folder = folder();
+    for sql in
+        ["FROM glob()", "FROM glob(1)", "FROM glob('a', 'b')", "FROM glob(a)", "FROM glob([])"]
+    {
+        let message = folder.refusal(sql);
+        assert!(message.starts_with("`glob(") && message.contains("hint: it takes"), "{message}");
+    }
+}

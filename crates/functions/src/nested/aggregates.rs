@@ -1,0 +1,1037 @@
+//! Aggregates of a list's items: `list_aggregate(list, 'name')`, and `list_median` and its like.
+//!
+//! Nulls among the items are left out, except by `first`, `last` and `list`. Statistics are calculated in
+//! DOUBLE, in two passes over a correctly rounded mean. Items are compared in one order: NaN is the largest
+//! number, and zeros are equal.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, IntervalMonthDayNanoArray,
+    ListArray, MapArray, StringArray, StringBuilder, StructArray, UInt64Array,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{cast_with_options, take};
+use arrow::datatypes::{
+    DataType, Field, Fields, Float32Type, Float64Type, Int64Type, IntervalMonthDayNano,
+    IntervalUnit, TimeUnit, UInt64Type,
+};
+use arrow::row::{RowConverter, Rows as SortRows, SortField};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
+use datafusion_expr::{ColumnarValue, DocSection};
+use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_sketch::FloatSum;
+
+use super::sums::{OfItems, item_of};
+use crate::callable::{
+    Function, Given, Rows, Texts, Told, as_text, broken, called_as, held, is_text, overflow, usage,
+};
+
+/// An aggregate of items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Aggregate {
+    First,
+    Last,
+    AnyValue,
+    Minimum,
+    Maximum,
+    Mode,
+    QuantileDisc,
+    Items,
+    Count,
+    DistinctCount,
+    CountIf,
+    BoolAnd,
+    BoolOr,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Sum,
+    Mean,
+    FloatSum,
+    FloatMean,
+    Product,
+    Median,
+    Deviation,
+    QuantileCont,
+    VarPop,
+    VarSamp,
+    StddevPop,
+    StddevSamp,
+    StandardError,
+    Skewness,
+    Kurtosis,
+    KurtosisPop,
+    Entropy,
+    Histogram,
+    Texts,
+}
+
+/// Names that `list_aggregate` knows.
+const NAMES: [(&str, Aggregate); 50] = [
+    ("any_value", Aggregate::AnyValue),
+    ("approx_count_distinct", Aggregate::DistinctCount),
+    ("arbitrary", Aggregate::First),
+    ("array_agg", Aggregate::Items),
+    ("avg", Aggregate::Mean),
+    ("bit_and", Aggregate::BitAnd),
+    ("bit_or", Aggregate::BitOr),
+    ("bit_xor", Aggregate::BitXor),
+    ("bool_and", Aggregate::BoolAnd),
+    ("bool_or", Aggregate::BoolOr),
+    ("count", Aggregate::Count),
+    ("count_distinct", Aggregate::DistinctCount),
+    ("count_if", Aggregate::CountIf),
+    ("countif", Aggregate::CountIf),
+    ("entropy", Aggregate::Entropy),
+    ("favg", Aggregate::FloatMean),
+    ("first", Aggregate::First),
+    ("fsum", Aggregate::FloatSum),
+    ("group_concat", Aggregate::Texts),
+    ("histogram", Aggregate::Histogram),
+    ("kahan_sum", Aggregate::FloatSum),
+    ("kurtosis", Aggregate::Kurtosis),
+    ("kurtosis_pop", Aggregate::KurtosisPop),
+    ("last", Aggregate::Last),
+    ("list", Aggregate::Items),
+    ("listagg", Aggregate::Texts),
+    ("mad", Aggregate::Deviation),
+    ("max", Aggregate::Maximum),
+    ("mean", Aggregate::Mean),
+    ("median", Aggregate::Median),
+    ("min", Aggregate::Minimum),
+    ("mode", Aggregate::Mode),
+    ("product", Aggregate::Product),
+    ("quantile", Aggregate::QuantileDisc),
+    ("quantile_cont", Aggregate::QuantileCont),
+    ("quantile_disc", Aggregate::QuantileDisc),
+    ("sem", Aggregate::StandardError),
+    ("skewness", Aggregate::Skewness),
+    ("stddev", Aggregate::StddevSamp),
+    ("stddev_pop", Aggregate::StddevPop),
+    ("stddev_samp", Aggregate::StddevSamp),
+    ("string_agg", Aggregate::Texts),
+    ("sum", Aggregate::Sum),
+    ("sumkahan", Aggregate::FloatSum),
+    ("uniq", Aggregate::DistinctCount),
+    ("unique", Aggregate::DistinctCount),
+    ("var_pop", Aggregate::VarPop),
+    ("var_samp", Aggregate::VarSamp),
+    ("variance", Aggregate::VarSamp),
+    ("sum_no_overflow", Aggregate::Sum),
+];
+
+const MAP_COUNT: DataType = DataType::Int64;
+
+/// The type that items of dictionaries are read as.
+fn plain_type(item: &DataType) -> DataType {
+    match item {
+        DataType::Dictionary(_, values) => plain_type(values),
+        other => other.clone(),
+    }
+}
+
+fn is_number(item: &DataType) -> bool {
+    item.is_numeric() || item.is_null()
+}
+
+/// Returns whether a type counts days or parts of them.
+fn is_time(item: &DataType) -> bool {
+    matches!(
+        item,
+        DataType::Date32
+            | DataType::Date64
+            | DataType::Timestamp(..)
+            | DataType::Time32(_)
+            | DataType::Time64(_)
+    )
+}
+
+/// The type of a map from items to their counts.
+fn histogram_type(item: &DataType) -> DataType {
+    DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries_of(item)), false)), true)
+}
+
+fn entries_of(item: &DataType) -> Fields {
+    vec![Field::new("key", item.clone(), false), Field::new("value", MAP_COUNT, true)].into()
+}
+
+impl Aggregate {
+    fn from_name(name: &str) -> Result<Self> {
+        let name = name.to_lowercase();
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        match found {
+            Some((_, aggregate)) => Ok(*aggregate),
+            None => Err(usage(
+                format!("`list_aggregate` knows no aggregate `{name}`"),
+                "it knows sum, avg, median, stddev, mode, count, string_agg, quantile_cont and others; \
+                 list_reduce(list, (x, y) -> …) takes any function",
+            )),
+        }
+    }
+
+    /// Returns whether a call may have an argument behind the list and the name, or needs it.
+    fn argument(self) -> Argument {
+        match self {
+            Aggregate::Texts => Argument::Separator,
+            Aggregate::QuantileCont | Aggregate::QuantileDisc => Argument::Fraction,
+            _ => Argument::None,
+        }
+    }
+
+    /// The type of the answer for items of a type; none where it does not take them.
+    fn answer(self, item: &DataType) -> Option<DataType> {
+        use Aggregate as A;
+        let is_compared = matches!(
+            self,
+            A::AnyValue
+                | A::Minimum
+                | A::Maximum
+                | A::Mode
+                | A::QuantileDisc
+                | A::DistinctCount
+                | A::Entropy
+                | A::Histogram
+                | A::Median
+        );
+        let fields = [SortField::new(item.clone())];
+        if is_compared && !RowConverter::supports_fields(&fields) {
+            return None;
+        }
+        let number = |answer: DataType| is_number(item).then_some(answer);
+        match self {
+            A::First | A::Last | A::AnyValue | A::Minimum | A::Maximum | A::Mode => {
+                Some(item.clone())
+            }
+            A::QuantileDisc => Some(item.clone()),
+            A::Items => Some(DataType::List(Arc::new(Field::new_list_field(item.clone(), true)))),
+            A::Count | A::DistinctCount => Some(DataType::Int64),
+            A::CountIf => is_boolean(item).then_some(DataType::Int64),
+            A::BoolAnd | A::BoolOr => is_boolean(item).then_some(DataType::Boolean),
+            A::BitAnd | A::BitOr | A::BitXor => match item {
+                DataType::Null => Some(DataType::Int64),
+                of => of.is_integer().then(|| of.clone()),
+            },
+            A::Sum | A::Mean => {
+                let sums = if self == A::Sum { OfItems::Sum } else { OfItems::Mean };
+                let list = DataType::List(Arc::new(Field::new_list_field(item.clone(), true)));
+                let taken = sums.takes(&[list]).ok()?;
+                sums.gives(&taken, &[None]).ok()
+            }
+            A::Median => Some(match item {
+                DataType::Date32 | DataType::Date64 => {
+                    DataType::Timestamp(TimeUnit::Microsecond, None)
+                }
+                of if is_number(of) => DataType::Float64,
+                other => other.clone(),
+            }),
+            A::Deviation if is_time(item) => Some(DataType::Interval(IntervalUnit::MonthDayNano)),
+            A::Entropy => Some(DataType::Float64),
+            A::Histogram => Some(histogram_type(item)),
+            A::Texts => (!item.is_nested()).then_some(DataType::Utf8),
+            _ => number(DataType::Float64),
+        }
+    }
+}
+
+fn is_boolean(item: &DataType) -> bool {
+    matches!(item, DataType::Boolean | DataType::Null)
+}
+
+/// The argument behind the list and the name of an aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Argument {
+    None,
+    Separator,
+    Fraction,
+}
+
+/// The items of a batch's lists.
+struct ItemLists {
+    lists: ListArray,
+    rows: Rows,
+}
+
+impl ItemLists {
+    fn from_argument(value: &ColumnarValue) -> Result<Self> {
+        let (lists, rows) = held(value)?;
+        let lists = lists.as_list_opt::<i32>().ok_or_else(|| broken("a list is none"))?.clone();
+        Ok(ItemLists { lists, rows })
+    }
+
+    fn items(&self) -> &ArrayRef {
+        self.lists.values()
+    }
+
+    /// The places of all items of a list; none of a list that is null.
+    fn places(&self, list: usize) -> Option<std::ops::Range<usize>> {
+        let places = self.lists.value_offsets();
+        let place = |at: usize| usize::try_from(places[at]).unwrap_or_default();
+        self.lists.is_valid(list).then(|| place(list)..place(list + 1))
+    }
+
+    /// One answer for each list from the places of its valid items; none of a list that is null.
+    fn each<T>(
+        &self,
+        mut answer: impl FnMut(&[usize]) -> Result<Option<T>>,
+    ) -> Result<Vec<Option<T>>> {
+        let items = self.items();
+        let nulls = items.logical_nulls();
+        let mut valid = Vec::new();
+        (0..self.lists.len())
+            .map(|list| {
+                let Some(places) = self.places(list) else { return Ok(None) };
+                valid.clear();
+                valid.extend(
+                    places.filter(|at| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*at))),
+                );
+                answer(&valid)
+            })
+            .collect()
+    }
+
+    /// The answers of the lists as those of rows.
+    fn spread_over_rows(&self, answers: ArrayRef, rows: usize) -> Result<ArrayRef> {
+        Ok(match self.rows {
+            Rows::Each => answers,
+            Rows::Alike => take(&answers, &UInt64Array::from(vec![0_u64; rows]), None)?,
+        })
+    }
+}
+
+/// Values by which items are equal and ordered.
+fn sort_rows(items: &ArrayRef) -> Result<SortRows> {
+    let comparable: ArrayRef = match items.data_type() {
+        DataType::Float64 => {
+            let one = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
+            Arc::new(items.as_primitive::<Float64Type>().unary::<_, Float64Type>(one))
+        }
+        DataType::Float32 => {
+            let one = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
+            Arc::new(items.as_primitive::<Float32Type>().unary::<_, Float32Type>(one))
+        }
+        _ => Arc::clone(items),
+    };
+    let field = SortField::new(comparable.data_type().clone());
+    Ok(RowConverter::new(vec![field])?.convert_columns(&[comparable])?)
+}
+
+/// The different items of a list in their order: the first place of each, and its count.
+fn runs(sort: &SortRows, places: &[usize]) -> Vec<(usize, u64)> {
+    let mut sorted = places.to_vec();
+    sorted.sort_by(|&x, &y| sort.row(x).cmp(&sort.row(y)));
+    let mut runs: Vec<(usize, u64)> = Vec::new();
+    for place in sorted {
+        match runs.last_mut() {
+            Some((first, count)) if sort.row(*first) == sort.row(place) => *count += 1,
+            _ => runs.push((place, 1)),
+        }
+    }
+    runs
+}
+
+/// Sorts numbers, NaN behind all others.
+fn sort_numbers(numbers: &mut [f64]) {
+    numbers.sort_by(|x, y| x.partial_cmp(y).unwrap_or_else(|| x.is_nan().cmp(&y.is_nan())));
+}
+
+/// The number at a fraction of the way through sorted numbers, between two of them if need be.
+fn interpolate(sorted: &[f64], fraction: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let at = last as f64 * fraction;
+    let below = sorted[at.floor() as usize];
+    let above = sorted[(at.ceil() as usize).min(last)];
+    let part = at - at.floor();
+    Some(match part == 0.0 || below == above {
+        true => below,
+        false => below * (1.0 - part) + above * part,
+    })
+}
+
+/// The place of the item at a fraction of the way through sorted items.
+fn discrete_place(count: usize, fraction: f64) -> usize {
+    let at = (count as f64 * fraction).ceil() as usize;
+    at.clamp(1, count) - 1
+}
+
+/// Median of sorted whole numbers, towards the smaller one.
+fn median_of_sorted(sorted: &[i128]) -> Option<i128> {
+    let last = sorted.len().checked_sub(1)?;
+    let (below, above) = (sorted[last / 2], sorted[last.div_ceil(2)]);
+    Some(below + (above - below) / 2)
+}
+
+/// Correctly rounded sum.
+fn sum_of(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut sum = FloatSum::new();
+    numbers.for_each(|number| sum.add(number));
+    sum.value()
+}
+
+/// The count, mean and central moments of numbers.
+struct CentralMoments {
+    count: f64,
+    second: f64,
+    third: f64,
+    fourth: f64,
+}
+
+impl CentralMoments {
+    fn from_numbers(numbers: &[f64]) -> Self {
+        let count = numbers.len() as f64;
+        let mean = sum_of(numbers.iter().copied()) / count;
+        // Equal numbers do not vary, whatever the mean was rounded to.
+        let is_constant = numbers.iter().all(|number| *number == numbers[0] && number.is_finite());
+        let moment = |power: i32| match is_constant {
+            true => 0.0,
+            false => sum_of(numbers.iter().map(|number| (number - mean).powi(power))) / count,
+        };
+        CentralMoments { count, second: moment(2), third: moment(3), fourth: moment(4) }
+    }
+
+    fn answer(&self, aggregate: Aggregate) -> Option<f64> {
+        let n = self.count;
+        let samp = || self.second * n / (n - 1.0);
+        let kurtosis = || self.fourth / (self.second * self.second) - 3.0;
+        let varies = self.second != 0.0;
+        match aggregate {
+            Aggregate::VarPop => Some(self.second),
+            Aggregate::StddevPop => Some(self.second.sqrt()),
+            Aggregate::VarSamp => (n > 1.0).then(samp),
+            Aggregate::StddevSamp => (n > 1.0).then(|| samp().sqrt()),
+            Aggregate::StandardError => Some((self.second / n).sqrt()),
+            Aggregate::Skewness => (n > 2.0 && varies)
+                .then(|| self.third / self.second.powf(1.5) * (n * (n - 1.0)).sqrt() / (n - 2.0)),
+            Aggregate::KurtosisPop => (n > 1.0 && varies).then(kurtosis),
+            Aggregate::Kurtosis => (n > 3.0 && varies)
+                .then(|| (n - 1.0) / ((n - 2.0) * (n - 3.0)) * ((n + 1.0) * kurtosis() + 6.0)),
+            _ => None,
+        }
+    }
+}
+
+/// Answers of an aggregate for a batch of lists.
+fn aggregated(
+    aggregate: Aggregate,
+    name: &str,
+    given: &Given<'_>,
+    more: usize,
+) -> Result<ArrayRef> {
+    use Aggregate as A;
+    let lists = ItemLists::from_argument(given.value(0)?)?;
+    let items = lists.items();
+    let answers: ArrayRef = match aggregate {
+        A::Sum | A::Mean => {
+            let sums = if aggregate == A::Sum { OfItems::Sum } else { OfItems::Mean };
+            let taken = sums.takes(&[given.value(0)?.data_type()])?;
+            let list = given.value(0)?.cast_to(&taken[0], None)?;
+            return sums.calculate(&Given { values: &[list], ..*given });
+        }
+        A::Texts => return texts_of(&lists, given, more),
+        A::QuantileCont | A::QuantileDisc => {
+            return quantiles_of(aggregate, &lists, given, more);
+        }
+        A::First | A::Last => {
+            let place = |list| {
+                let places = lists.places(list)?;
+                let at = if aggregate == A::First { places.start } else { places.end.max(1) - 1 };
+                (!places.is_empty()).then_some(at as u64)
+            };
+            let places: UInt64Array = (0..lists.lists.len()).map(place).collect();
+            take(items, &places, None)?
+        }
+        A::AnyValue | A::Minimum | A::Maximum | A::Mode => {
+            let sort = sort_rows(items)?;
+            let places = lists.each(|places| {
+                let place = match aggregate {
+                    A::AnyValue => places.first().copied(),
+                    A::Minimum => places.iter().copied().min_by_key(|&at| sort.row(at)),
+                    // The first of equal ones, as of the smallest.
+                    A::Maximum => places.iter().rev().copied().max_by_key(|&at| sort.row(at)),
+                    _ => {
+                        let runs = runs(&sort, places);
+                        let most = runs.iter().map(|(_, count)| *count).max();
+                        let most = runs.iter().filter(|(_, count)| Some(*count) == most);
+                        most.map(|(first, _)| *first).min()
+                    }
+                };
+                Ok(place.map(|place| place as u64))
+            })?;
+            take(items, &UInt64Array::from(places), None)?
+        }
+        A::Items => {
+            let nulls = (0..lists.lists.len())
+                .map(|list| lists.places(list).is_some_and(|places| !places.is_empty()));
+            let nulls: NullBuffer = nulls.collect::<Vec<bool>>().into();
+            let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+            let offsets = lists.lists.offsets().clone();
+            Arc::new(ListArray::try_new(field, offsets, Arc::clone(items), Some(nulls))?)
+        }
+        A::Count => Arc::new(Int64Array::from(lists.each(|places| Ok(Some(places.len() as i64)))?)),
+        A::DistinctCount => {
+            let sort = sort_rows(items)?;
+            let counts = lists.each(|places| Ok(Some(runs(&sort, places).len() as i64)))?;
+            Arc::new(Int64Array::from(counts))
+        }
+        A::CountIf | A::BoolAnd | A::BoolOr => {
+            let items = cast_with_options(items, &DataType::Boolean, &EXACTLY)?;
+            let items = items.as_boolean();
+            let counts = lists.each(|places| {
+                let count = places.iter().filter(|&&at| items.value(at)).count();
+                Ok(Some((count, places.len())))
+            })?;
+            match aggregate {
+                A::CountIf => Arc::new(
+                    counts
+                        .into_iter()
+                        .map(|counts| counts.map(|(count, _)| count as i64))
+                        .collect::<Int64Array>(),
+                ),
+                _ => Arc::new(
+                    counts
+                        .into_iter()
+                        .map(|counts| {
+                            let (count, all) = counts.filter(|(_, all)| *all > 0)?;
+                            Some(if aggregate == A::BoolAnd { count == all } else { count > 0 })
+                        })
+                        .collect::<BooleanArray>(),
+                ),
+            }
+        }
+        A::BitAnd | A::BitOr | A::BitXor => {
+            // An unsigned number has the bits of the signed one that its cast would not give.
+            let is_unsigned = *items.data_type() == DataType::UInt64;
+            let to = if is_unsigned { DataType::UInt64 } else { DataType::Int64 };
+            let items = cast_with_options(items, &to, &EXACTLY)?;
+            let bits = |at: usize| match is_unsigned {
+                true => items.as_primitive::<UInt64Type>().value(at),
+                false => items.as_primitive::<Int64Type>().value(at).cast_unsigned(),
+            };
+            let found = lists.each(|places| {
+                Ok(places.iter().map(|&at| bits(at)).reduce(|x, y| match aggregate {
+                    A::BitAnd => x & y,
+                    A::BitOr => x | y,
+                    _ => x ^ y,
+                }))
+            })?;
+            let found: ArrayRef = match is_unsigned {
+                true => Arc::new(UInt64Array::from(found)),
+                false => Arc::new(
+                    found
+                        .into_iter()
+                        .map(|bits| bits.map(u64::cast_signed))
+                        .collect::<Int64Array>(),
+                ),
+            };
+            cast_with_options(&found, given.answer, &EXACTLY)?
+        }
+        A::Entropy => {
+            let sort = sort_rows(items)?;
+            let found = lists.each(|places| {
+                let all = places.len() as f64;
+                let part = |(_, count): (usize, u64)| {
+                    let share = count as f64 / all;
+                    -share * share.log2()
+                };
+                Ok(Some(sum_of(runs(&sort, places).into_iter().map(part)) + 0.0))
+            })?;
+            Arc::new(Float64Array::from(found))
+        }
+        A::Histogram => histograms_of(&lists)?,
+        A::Median if !is_number(items.data_type()) => medians_of(&lists, given.answer)?,
+        A::Deviation if is_time(items.data_type()) => time_deviations_of(&lists)?,
+        _ => {
+            let numbers = cast_with_options(items, &DataType::Float64, &EXACTLY)?;
+            let numbers = numbers.as_primitive::<Float64Type>();
+            let found = lists.each(|places| {
+                if places.is_empty() {
+                    return Ok(None);
+                }
+                let mut of: Vec<f64> = places.iter().map(|&at| numbers.value(at)).collect();
+                Ok(match aggregate {
+                    A::FloatSum => Some(sum_of(of.into_iter())),
+                    A::FloatMean => Some(sum_of(of.into_iter()) / places.len() as f64),
+                    A::Product => Some(of.iter().product()),
+                    A::Median => {
+                        sort_numbers(&mut of);
+                        interpolate(&of, 0.5)
+                    }
+                    A::Deviation => {
+                        sort_numbers(&mut of);
+                        let median = interpolate(&of, 0.5).unwrap_or_default();
+                        of.iter_mut().for_each(|number| *number = (*number - median).abs());
+                        sort_numbers(&mut of);
+                        interpolate(&of, 0.5)
+                    }
+                    _ => {
+                        let found = CentralMoments::from_numbers(&of).answer(aggregate);
+                        let is_moment = matches!(
+                            aggregate,
+                            A::Skewness | A::Kurtosis | A::KurtosisPop
+                        );
+                        if is_moment && found.is_some_and(|found| !found.is_finite()) {
+                            return Err(overflow(
+                                format!("`{name}` of numbers this large has no answer"),
+                                Some("a filter leaves out what is infinite or NaN: list_filter(list, x -> isfinite(x))"),
+                            ));
+                        }
+                        found
+                    }
+                })
+            })?;
+            Arc::new(Float64Array::from(found))
+        }
+    };
+    let answers = lists.spread_over_rows(answers, given.rows)?;
+    Ok(match answers.data_type() == given.answer {
+        true => answers,
+        false => cast_with_options(&answers, given.answer, &EXACTLY)?,
+    })
+}
+
+/// Items as text with separators between them.
+fn texts_of(lists: &ItemLists, given: &Given<'_>, more: usize) -> Result<ArrayRef> {
+    let items = cast_with_options(lists.items(), &DataType::Utf8, &EXACTLY)?;
+    let items: &StringArray = items.as_string();
+    let separators = match given.values.get(more) {
+        Some(separators) => Texts::of(separators)?,
+        None => Texts::of(&ColumnarValue::Scalar(ScalarValue::from(",")))?,
+    };
+    let mut texts = StringBuilder::with_capacity(given.rows, given.rows * 16);
+    let mut text = String::new();
+    for row in 0..given.rows {
+        let (Some(places), Some(separator)) =
+            (lists.places(lists.rows.at(row)), separators.at(row))
+        else {
+            texts.append_null();
+            continue;
+        };
+        text.clear();
+        let mut is_first = true;
+        for item in places.filter(|at| items.is_valid(*at)) {
+            if !is_first {
+                text.push_str(separator);
+            }
+            text.push_str(items.value(item));
+            is_first = false;
+        }
+        match is_first {
+            true => texts.append_null(),
+            false => texts.append_value(&text),
+        }
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+/// Items at fractions of the way through each list.
+fn quantiles_of(
+    aggregate: Aggregate,
+    lists: &ItemLists,
+    given: &Given<'_>,
+    more: usize,
+) -> Result<ArrayRef> {
+    let (fractions, fraction_rows) = given.cast(more, &DataType::Float64)?;
+    let fractions = fractions.as_primitive::<Float64Type>();
+    let fraction_of = |row: usize| {
+        let row = fraction_rows.at(row);
+        if fractions.is_null(row) {
+            return Ok(None);
+        }
+        match fractions.value(row) {
+            fraction if (0.0..=1.0).contains(&fraction) => Ok(Some(fraction)),
+            other => Err(usage(
+                format!("a quantile's fraction is {other}"),
+                "fractions are 0 to 1: 0.5 is the median",
+            )),
+        }
+    };
+    if aggregate == Aggregate::QuantileDisc {
+        let sort = sort_rows(lists.items())?;
+        let sorted = lists.each(|places| {
+            let mut places = places.to_vec();
+            places.sort_by(|&x, &y| sort.row(x).cmp(&sort.row(y)));
+            Ok(Some(places))
+        })?;
+        let places = (0..given.rows).map(|row| {
+            let Some(fraction) = fraction_of(row)? else { return Ok(None) };
+            let Some(sorted) = &sorted[lists.rows.at(row)] else { return Ok(None) };
+            Ok(match sorted.len() {
+                0 => None,
+                count => Some(sorted[discrete_place(count, fraction)] as u64),
+            })
+        });
+        return Ok(take(lists.items(), &places.collect::<Result<UInt64Array>>()?, None)?);
+    }
+    let numbers = cast_with_options(lists.items(), &DataType::Float64, &EXACTLY)?;
+    let numbers = numbers.as_primitive::<Float64Type>();
+    let sorted = lists.each(|places| {
+        let mut of: Vec<f64> = places.iter().map(|&at| numbers.value(at)).collect();
+        sort_numbers(&mut of);
+        Ok(Some(of))
+    })?;
+    let found = (0..given.rows).map(|row| {
+        let Some(fraction) = fraction_of(row)? else { return Ok(None) };
+        Ok(sorted[lists.rows.at(row)].as_ref().and_then(|sorted| interpolate(sorted, fraction)))
+    });
+    Ok(Arc::new(found.collect::<Result<Float64Array>>()?))
+}
+
+/// Maps from the different items of each list to their counts, by the order of the items.
+fn histograms_of(lists: &ItemLists) -> Result<ArrayRef> {
+    let sort = sort_rows(lists.items())?;
+    let found = lists.each(|places| Ok((!places.is_empty()).then(|| runs(&sort, places))))?;
+    let nulls: NullBuffer = found.iter().map(Option::is_some).collect::<Vec<bool>>().into();
+    let offsets =
+        OffsetBuffer::from_lengths(found.iter().map(|runs| runs.as_ref().map_or(0, Vec::len)));
+    let all = || found.iter().flatten().flatten();
+    let keys: UInt64Array = all().map(|(first, _)| Some(*first as u64)).collect();
+    let keys = take(lists.items(), &keys, None)?;
+    let counts: Int64Array = all().map(|(_, count)| Some(count.cast_signed())).collect();
+    let fields = entries_of(keys.data_type());
+    let entries = StructArray::try_new(fields.clone(), vec![keys, Arc::new(counts)], None)?;
+    let field = Arc::new(Field::new("entries", DataType::Struct(fields), false));
+    Ok(Arc::new(MapArray::try_new(field, offsets, entries, Some(nulls), true)?))
+}
+
+/// Times as numbers of their unit, and the nanoseconds of one.
+fn counts_of(items: &ArrayRef) -> Result<(Int64Array, i128)> {
+    let (whole, nanos) = match items.data_type() {
+        DataType::Date32 => (DataType::Int32, 86_400_000_000_000),
+        DataType::Date64 => (DataType::Int64, 1_000_000),
+        DataType::Time32(unit) => (DataType::Int32, nanos_of(*unit)),
+        DataType::Timestamp(unit, _) | DataType::Time64(unit) => (DataType::Int64, nanos_of(*unit)),
+        other => return Err(broken(&format!("a {} is no time", sql_type(other)))),
+    };
+    let whole = cast_with_options(items, &whole, &EXACTLY)?;
+    let whole = cast_with_options(&whole, &DataType::Int64, &EXACTLY)?;
+    Ok((whole.as_primitive::<Int64Type>().clone(), nanos))
+}
+
+fn nanos_of(unit: TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// Medians of items that are no numbers: the middle of two times, and the smaller of two other items.
+fn medians_of(lists: &ItemLists, answer: &DataType) -> Result<ArrayRef> {
+    let items = lists.items();
+    if !is_time(items.data_type()) {
+        let sort = sort_rows(items)?;
+        let places = lists.each(|places| {
+            let mut places = places.to_vec();
+            places.sort_by(|&x, &y| sort.row(x).cmp(&sort.row(y)));
+            Ok(places.len().checked_sub(1).map(|last| places[last / 2] as u64))
+        })?;
+        return Ok(take(items, &UInt64Array::from(places), None)?);
+    }
+    let items = match items.data_type() {
+        DataType::Date32 | DataType::Date64 => cast_with_options(items, answer, &EXACTLY)?,
+        _ => Arc::clone(items),
+    };
+    let (counts, _) = counts_of(&items)?;
+    let found = lists.each(|places| {
+        let mut of: Vec<i128> = places.iter().map(|&at| counts.value(at).into()).collect();
+        of.sort_unstable();
+        median_of_sorted(&of)
+            .map(|median| i64::try_from(median).map_err(|_| span_overflow()))
+            .transpose()
+    })?;
+    let found: ArrayRef = Arc::new(Int64Array::from(found));
+    let found = match items.data_type() {
+        DataType::Time32(_) => cast_with_options(&found, &DataType::Int32, &EXACTLY)?,
+        _ => found,
+    };
+    Ok(cast_with_options(&found, items.data_type(), &EXACTLY)?)
+}
+
+fn span_overflow() -> datafusion_common::DataFusionError {
+    overflow("a span is longer than an INTERVAL holds", None)
+}
+
+/// Medians of the spans between times and their median.
+fn time_deviations_of(lists: &ItemLists) -> Result<ArrayRef> {
+    const DAY_NANOS: i128 = 86_400_000_000_000;
+    let (counts, nanos) = counts_of(lists.items())?;
+    let found = lists.each(|places| {
+        let mut of: Vec<i128> =
+            places.iter().map(|&at| i128::from(counts.value(at)) * nanos).collect();
+        of.sort_unstable();
+        let Some(median) = median_of_sorted(&of) else { return Ok(None) };
+        of.iter_mut().for_each(|nanos| *nanos = (*nanos - median).abs());
+        of.sort_unstable();
+        let Some(span) = median_of_sorted(&of) else { return Ok(None) };
+        let days = i32::try_from(span / DAY_NANOS).map_err(|_| span_overflow())?;
+        let rest = i64::try_from(span % DAY_NANOS).map_err(|_| span_overflow())?;
+        Ok(Some(IntervalMonthDayNano::new(0, days, rest)))
+    })?;
+    Ok(Arc::new(IntervalMonthDayNanoArray::from(found)))
+}
+
+/// The type that a list comes as; none where it is no list.
+fn list_taken(list: &DataType) -> Option<DataType> {
+    match list {
+        DataType::Null => {
+            Some(DataType::List(Arc::new(Field::new_list_field(DataType::Null, true))))
+        }
+        other => {
+            let item = plain_type(item_of(other)?);
+            Some(DataType::List(Arc::new(Field::new_list_field(item, true))))
+        }
+    }
+}
+
+/// The type that an argument behind the list comes as.
+fn argument_taken(given: &DataType) -> Option<DataType> {
+    match given {
+        of if is_text(of) || matches!(of, DataType::Dictionary(..)) => as_text(of),
+        DataType::Null => Some(DataType::Utf8),
+        of if of.is_numeric() => Some(DataType::Float64),
+        _ => None,
+    }
+}
+
+/// `list_aggregate`: the aggregate of a name.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ListAggregate;
+
+impl ListAggregate {
+    fn aggregate(constant: Option<&ScalarValue>) -> Result<Aggregate> {
+        match constant.and_then(|name| name.try_as_str().flatten()) {
+            Some(name) => Aggregate::from_name(name),
+            None => Err(usage(
+                "`list_aggregate` takes the name of an aggregate, a constant, as its second argument",
+                "it is called as list_aggregate(list, 'sum')",
+            )),
+        }
+    }
+}
+
+impl Function for ListAggregate {
+    fn names(&self) -> &'static [&'static str] {
+        &["list_aggregate", "list_aggr", "array_aggregate", "array_aggr"]
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            section: DOC_SECTION_ARRAY,
+            calls: "list_aggregate(list, 'name')\nlist_aggregate(list, 'string_agg', separator)\n\
+                    list_aggregate(list, 'quantile_cont', fraction)",
+            what: "The aggregate of a name over the items of a list, of sum, avg, min, max, count, median, mode, stddev, \
+                   histogram, string_agg and others: `list_aggregate([1, 2, 6], 'median')` is `2.0`, and \
+                   `list_aggregate(['a', 'b'], 'string_agg', '-')` is `a-b`.",
+        }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let (list, others) = match given {
+            [list, others @ ..] if matches!(others.len(), 1 | 2) => (list, others),
+            _ => return Err(called_as(self, given)),
+        };
+        let list = list_taken(list).into_iter();
+        let taken: Vec<DataType> = list.chain(others.iter().filter_map(argument_taken)).collect();
+        match taken.len() == given.len() && is_text(&taken[1]) {
+            true => Ok(taken),
+            false => Err(called_as(self, given)),
+        }
+    }
+
+    fn gives(&self, taken: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
+        let aggregate = ListAggregate::aggregate(constants.get(1).copied().flatten())?;
+        let fits = match (aggregate.argument(), taken.get(2)) {
+            (Argument::None | Argument::Separator, None) => true,
+            (Argument::Separator, Some(of)) => is_text(of),
+            (Argument::Fraction, Some(of)) => of.is_numeric(),
+            _ => false,
+        };
+        let item = taken.first().and_then(item_of).filter(|_| fits);
+        item.and_then(|item| aggregate.answer(item)).ok_or_else(|| called_as(self, taken))
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        let ColumnarValue::Scalar(name) = given.value(1)? else {
+            return Err(broken("`list_aggregate` has lost its constant"));
+        };
+        aggregated(ListAggregate::aggregate(Some(name))?, self.names()[0], given, 2)
+    }
+}
+
+/// An aggregate of a list with a name of its own.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ListFunction(Aggregate);
+
+impl ListFunction {
+    pub(super) fn all() -> impl Iterator<Item = ListFunction> {
+        use Aggregate as A;
+        [
+            A::Mode,
+            A::Median,
+            A::Deviation,
+            A::VarPop,
+            A::VarSamp,
+            A::StddevPop,
+            A::StddevSamp,
+            A::StandardError,
+            A::Skewness,
+            A::Kurtosis,
+            A::KurtosisPop,
+            A::Entropy,
+            A::Histogram,
+            A::BitAnd,
+            A::BitOr,
+            A::BitXor,
+            A::BoolAnd,
+            A::BoolOr,
+            A::DistinctCount,
+            A::Texts,
+        ]
+        .into_iter()
+        .map(ListFunction)
+    }
+}
+
+const SECTION: DocSection = DOC_SECTION_ARRAY;
+
+impl Function for ListFunction {
+    fn names(&self) -> &'static [&'static str] {
+        match self.0 {
+            Aggregate::Mode => &["list_mode"],
+            Aggregate::Median => &["list_median"],
+            Aggregate::Deviation => &["list_mad"],
+            Aggregate::VarPop => &["list_var_pop"],
+            Aggregate::VarSamp => &["list_var_samp"],
+            Aggregate::StddevPop => &["list_stddev_pop"],
+            Aggregate::StddevSamp => &["list_stddev_samp"],
+            Aggregate::StandardError => &["list_sem"],
+            Aggregate::Skewness => &["list_skewness"],
+            Aggregate::Kurtosis => &["list_kurtosis"],
+            Aggregate::KurtosisPop => &["list_kurtosis_pop"],
+            Aggregate::Entropy => &["list_entropy"],
+            Aggregate::Histogram => &["list_histogram"],
+            Aggregate::BitAnd => &["list_bit_and"],
+            Aggregate::BitOr => &["list_bit_or"],
+            Aggregate::BitXor => &["list_bit_xor"],
+            Aggregate::BoolAnd => &["list_bool_and"],
+            Aggregate::BoolOr => &["list_bool_or"],
+            Aggregate::DistinctCount => &["list_approx_count_distinct"],
+            _ => &["list_string_agg"],
+        }
+    }
+
+    fn told(&self) -> Told {
+        let (calls, what) = match self.0 {
+            Aggregate::Mode => (
+                "list_mode(list)",
+                "The most frequent item, the first of several: `list_mode([3, 1, 1])` is `1`.",
+            ),
+            Aggregate::Median => (
+                "list_median(list)",
+                "The median of a list, of two numbers or times their middle, of other items the smaller: \
+                 `list_median([1, 2, 4, 9])` is `3.0`.",
+            ),
+            Aggregate::Deviation => (
+                "list_mad(list)",
+                "The median of the distances from the median, an INTERVAL for times: `list_mad([1, 2, 9])` is `1.0`.",
+            ),
+            Aggregate::VarPop => (
+                "list_var_pop(list)",
+                "The variance of numbers that are all there are: `list_var_pop([1, 3])` is `1.0`.",
+            ),
+            Aggregate::VarSamp => (
+                "list_var_samp(list)",
+                "The variance of numbers that are a sample, NULL for fewer than two: `list_var_samp([1, 3])` is `2.0`.",
+            ),
+            Aggregate::StddevPop => (
+                "list_stddev_pop(list)",
+                "The standard deviation of numbers that are all there are: `list_stddev_pop([1, 3])` is `1.0`.",
+            ),
+            Aggregate::StddevSamp => (
+                "list_stddev_samp(list)",
+                "The standard deviation of numbers that are a sample, NULL for fewer than two: \
+                 `list_stddev_samp([1, 4, 7])` is `3.0`.",
+            ),
+            Aggregate::StandardError => (
+                "list_sem(list)",
+                "The standard error of the mean, from the deviation of the population: `list_sem([1, 1, 3, 3])` is \
+                 `0.5`.",
+            ),
+            Aggregate::Skewness => (
+                "list_skewness(list)",
+                "The skewness of a sample, NULL for fewer than three numbers or equal ones: `list_skewness([1, 2, 3])` \
+                 is `0.0`.",
+            ),
+            Aggregate::Kurtosis => (
+                "list_kurtosis(list)",
+                "The excess kurtosis of a sample, NULL for fewer than four numbers or equal ones: \
+                 `list_kurtosis([1, 1, 3, 3])` is `-6.0`.",
+            ),
+            Aggregate::KurtosisPop => (
+                "list_kurtosis_pop(list)",
+                "The excess kurtosis of a population, NULL for fewer than two numbers or equal ones: \
+                 `list_kurtosis_pop([1, 3])` is `-2.0`.",
+            ),
+            Aggregate::Entropy => (
+                "list_entropy(list)",
+                "The entropy of the items in bits: `list_entropy(['a', 'b'])` is `1.0`.",
+            ),
+            Aggregate::Histogram => (
+                "list_histogram(list)",
+                "A map from each different item to its count, by the order of the items: \
+                 `list_histogram([2, 1, 2])` is `{1: 1, 2: 2}`.",
+            ),
+            Aggregate::BitAnd => (
+                "list_bit_and(list)",
+                "The bits that all numbers have: `list_bit_and([5, 7])` is `5`.",
+            ),
+            Aggregate::BitOr => {
+                ("list_bit_or(list)", "The bits that any number has: `list_bit_or([5, 2])` is `7`.")
+            }
+            Aggregate::BitXor => (
+                "list_bit_xor(list)",
+                "The bits that an odd count of the numbers has: `list_bit_xor([5, 7])` is `2`.",
+            ),
+            Aggregate::BoolAnd => (
+                "list_bool_and(list)",
+                "True if all items are, NULL of none: `list_bool_and([TRUE, FALSE])` is `false`.",
+            ),
+            Aggregate::BoolOr => (
+                "list_bool_or(list)",
+                "True if any item is, NULL of none: `list_bool_or([TRUE, FALSE])` is `true`.",
+            ),
+            Aggregate::DistinctCount => (
+                "list_approx_count_distinct(list)",
+                "The count of different items, which is exact here: `list_approx_count_distinct([1, 1, 2])` is `2`.",
+            ),
+            _ => (
+                "list_string_agg(list)\nlist_string_agg(list, separator)",
+                "The items as one text with commas or another separator between them, NULL of none: \
+                 `list_string_agg([1, 2])` is `1,2`.",
+            ),
+        };
+        Told { section: SECTION, calls, what }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let taken = match given {
+            [list] => list_taken(list).map(|list| vec![list]),
+            [list, separator] if self.0 == Aggregate::Texts => {
+                list_taken(list).zip(as_text(separator)).map(|(list, text)| vec![list, text])
+            }
+            _ => None,
+        };
+        taken.ok_or_else(|| called_as(self, given))
+    }
+
+    fn gives(&self, taken: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        let item = taken.first().and_then(item_of);
+        item.and_then(|item| self.0.answer(item)).ok_or_else(|| called_as(self, taken))
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        aggregated(self.0, self.names()[0], given, 1)
+    }
+}

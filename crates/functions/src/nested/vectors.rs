@@ -1,0 +1,205 @@
+//! Products and distances of two lists of numbers.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Float64Builder, ListBuilder};
+use arrow::datatypes::{DataType, Field, Float64Type};
+use datafusion_common::{DataFusionError, Result, ScalarValue};
+use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
+
+use super::sums::item_of;
+use crate::callable::{Function, Given, Rows, Told, broken, called_as, held, usage};
+
+/// A function of two lists of numbers, in doubles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum VectorFunction {
+    InnerProduct,
+    NegativeInnerProduct,
+    CosineSimilarity,
+    CosineDistance,
+    CrossProduct,
+}
+
+impl VectorFunction {
+    pub(super) const ALL: [VectorFunction; 5] = [
+        VectorFunction::InnerProduct,
+        VectorFunction::NegativeInnerProduct,
+        VectorFunction::CosineSimilarity,
+        VectorFunction::CosineDistance,
+        VectorFunction::CrossProduct,
+    ];
+
+    /// The number of two lists of the same length; none of no items that have no angle.
+    fn number(self, left: &[f64], right: &[f64]) -> Option<f64> {
+        let product = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+        let cosine = || {
+            let lengths = product(left, left).sqrt() * product(right, right).sqrt();
+            (!left.is_empty()).then(|| (product(left, right) / lengths).clamp(-1.0, 1.0))
+        };
+        match self {
+            VectorFunction::InnerProduct => Some(product(left, right) + 0.0),
+            VectorFunction::NegativeInnerProduct => Some(0.0 - product(left, right)),
+            VectorFunction::CosineSimilarity => cosine(),
+            VectorFunction::CosineDistance => cosine().map(|cosine| 1.0 - cosine),
+            VectorFunction::CrossProduct => None,
+        }
+    }
+}
+
+/// The numbers of a column's lists.
+struct NumberLists {
+    lists: ArrayRef,
+    rows: Rows,
+}
+
+impl NumberLists {
+    fn from_argument(given: &Given<'_>, at: usize) -> Result<Self> {
+        let (lists, rows) = held(given.value(at)?)?;
+        match lists.as_list_opt::<i32>() {
+            Some(_) => Ok(NumberLists { lists, rows }),
+            None => Err(broken("a list is none")),
+        }
+    }
+
+    /// The numbers of a row; none of a list that is null.
+    ///
+    /// # Errors
+    /// An item is null.
+    fn numbers(&self, row: usize, name: &str) -> Result<Option<&[f64]>> {
+        let lists = self.lists.as_list::<i32>();
+        let row = self.rows.at(row);
+        if lists.is_null(row) {
+            return Ok(None);
+        }
+        let items = lists.values().as_primitive::<Float64Type>();
+        let places = lists.value_offsets();
+        let place = |at: usize| usize::try_from(places[at]).unwrap_or_default();
+        let (start, end) = (place(row), place(row + 1));
+        if items.null_count() > 0 && (start..end).any(|at| items.is_null(at)) {
+            return Err(usage(
+                format!("`{name}` takes lists without NULL, and one has a NULL among its items"),
+                "list_transform(list, x -> coalesce(x, 0)) replaces them",
+            ));
+        }
+        Ok(Some(&items.values()[start..end]))
+    }
+}
+
+fn length_mismatch(name: &str, left: usize, right: usize) -> DataFusionError {
+    usage(
+        format!("`{name}` takes lists of the same length, and two have {left} and {right} items"),
+        "array_resize(list, n, 0) makes a list longer",
+    )
+}
+
+impl Function for VectorFunction {
+    fn names(&self) -> &'static [&'static str] {
+        match self {
+            VectorFunction::InnerProduct => &[
+                "list_inner_product",
+                "list_dot_product",
+                "array_inner_product",
+                "array_dot_product",
+            ],
+            VectorFunction::NegativeInnerProduct => &[
+                "list_negative_inner_product",
+                "list_negative_dot_product",
+                "array_negative_inner_product",
+                "array_negative_dot_product",
+            ],
+            VectorFunction::CosineSimilarity => {
+                &["list_cosine_similarity", "array_cosine_similarity"]
+            }
+            VectorFunction::CosineDistance => &["list_cosine_distance", "array_cosine_distance"],
+            VectorFunction::CrossProduct => &["array_cross_product"],
+        }
+    }
+
+    fn told(&self) -> Told {
+        let (calls, what) = match self {
+            VectorFunction::InnerProduct => (
+                "list_inner_product(list, other)",
+                "The sum of the products of items in the same place, a DOUBLE: \
+                 `list_inner_product([1, 2], [3, 4])` is `11.0`.",
+            ),
+            VectorFunction::NegativeInnerProduct => (
+                "list_negative_inner_product(list, other)",
+                "The inner product with the opposite sign, by which the nearest list is the smallest: \
+                 `list_negative_inner_product([1, 2], [3, 4])` is `-11.0`.",
+            ),
+            VectorFunction::CosineSimilarity => (
+                "list_cosine_similarity(list, other)",
+                "The cosine of the angle between two lists of numbers, NaN where one has only zeros: \
+                 `list_cosine_similarity([3, 4], [4, 3])` is `0.96`.",
+            ),
+            VectorFunction::CosineDistance => (
+                "list_cosine_distance(list, other)",
+                "One less the cosine of the angle between two lists of numbers: \
+                 `list_cosine_distance([1, 0], [0, 1])` is `1.0`.",
+            ),
+            VectorFunction::CrossProduct => (
+                "array_cross_product(list, other)",
+                "The cross product of two lists of three numbers each: \
+                 `array_cross_product([1, 2, 3], [4, 5, 6])` is `[-3.0, 6.0, -3.0]`.",
+            ),
+        };
+        Told { section: DOC_SECTION_ARRAY, calls, what }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let is_vector =
+            |list: &DataType| item_of(list).is_some_and(|item| item.is_numeric() || item.is_null());
+        let numbers = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
+        match given {
+            [left, right] if is_vector(left) && is_vector(right) => Ok(vec![numbers; 2]),
+            _ => Err(called_as(self, given)),
+        }
+    }
+
+    fn gives(&self, taken: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        match self {
+            VectorFunction::CrossProduct => {
+                taken.first().cloned().ok_or_else(|| called_as(self, taken))
+            }
+            _ => Ok(DataType::Float64),
+        }
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        let name = self.names()[0];
+        let (left, right) =
+            (NumberLists::from_argument(given, 0)?, NumberLists::from_argument(given, 1)?);
+        let pair = |row: usize| {
+            let pair = left.numbers(row, name)?.zip(right.numbers(row, name)?);
+            match pair {
+                Some((left, right)) if left.len() != right.len() => {
+                    Err(length_mismatch(name, left.len(), right.len()))
+                }
+                pair => Ok(pair),
+            }
+        };
+        if *self != VectorFunction::CrossProduct {
+            let found = (0..given.rows)
+                .map(|row| Ok(pair(row)?.and_then(|(left, right)| self.number(left, right))));
+            return Ok(Arc::new(found.collect::<Result<Float64Array>>()?));
+        }
+        let mut found = ListBuilder::new(Float64Builder::new());
+        for row in 0..given.rows {
+            match pair(row)? {
+                None => found.append_null(),
+                Some(([a, b, c], [x, y, z])) => {
+                    let items = [b * z - c * y, c * x - a * z, a * y - b * x];
+                    found.values().append_slice(&items);
+                    found.append(true);
+                }
+                Some((left, _)) => {
+                    return Err(usage(
+                        format!("`{name}` takes lists of 3 items, and two have {}", left.len()),
+                        "a cross product has three dimensions",
+                    ));
+                }
+            }
+        }
+        Ok(Arc::new(found.finish()))
+    }
+}

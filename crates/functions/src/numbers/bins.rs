@@ -1,0 +1,298 @@
+//! `equi_width_bins`: upper bounds of ranges of the same width, which can be round numbers.
+//!
+//! A round width is one or five times a power of ten, or twice it, whichever multiple is nearest to the width that
+//! the count asks for; the last bound is the multiple of it that is not below the maximum. Bounds of times are
+//! rounded to the unit below their width.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Builder, Int64Builder, ListArray, ListBuilder,
+};
+use arrow::compute::cast_with_options;
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, TimeUnit};
+use datafusion_common::{DataFusionError, Result, ScalarValue};
+use datafusion_expr::scalar_doc_sections::DOC_SECTION_MATH;
+use tidemill_base::types::EXACTLY;
+
+use super::measures::is_number;
+use crate::callable::{Function, Given, Told, called_as, usage};
+use crate::times::{has_days, round_time_bins};
+
+/// The most bounds that a list may have.
+const BINS_MAX: i64 = 1_000_000;
+
+/// Thousandths of whole numbers, in which widths below one keep their digits.
+const PARTS: i128 = 1_000;
+
+/// The widths that are round beside a width: twice, and once or five times, a power of ten.
+fn round_widths_whole(width: i128) -> (i128, i128) {
+    let mut power = 1;
+    while power * 10 < width {
+        power *= 10;
+    }
+    let twos = if power * 3 <= width { power * 10 } else { power * 2 };
+    let fives = if power * 2 <= width { power * 5 } else { power };
+    (twos, fives)
+}
+
+fn round_width_whole(width: i128) -> i128 {
+    let (twos, fives) = round_widths_whole(width);
+    let nearest = |step: i128| (width + step / 2).div_euclid(step) * step;
+    let (twos, fives) = (nearest(twos), nearest(fives));
+    match (width - twos).abs() < (width - fives).abs() {
+        true => twos,
+        false => fives,
+    }
+}
+
+/// Bounds of whole numbers, the largest first.
+fn whole_bounds(low: i64, high: i64, count: usize, is_round: bool) -> Vec<i64> {
+    if low == high {
+        return vec![high];
+    }
+    let (start, mut end) = (i128::from(low) * PARTS, i128::from(high) * PARTS);
+    let mut width = (end - start) / count as i128;
+    let mut count_max = count;
+    if is_round {
+        let round = round_width_whole(width);
+        if round > 0 {
+            width = round;
+            end = -(-end).div_euclid(width) * width;
+        }
+        // A round width may need more bounds.
+        count_max *= 2;
+    }
+    let width = width.max(1);
+    let mut bounds: Vec<i64> = Vec::new();
+    let mut at = end;
+    while at > start {
+        let bound = (at / PARTS).min(i64::MAX.into());
+        at -= width;
+        let Ok(bound) = i64::try_from(bound) else { continue };
+        if bound < low || bounds.len() >= count_max {
+            break;
+        }
+        if bounds.last() != Some(&bound) {
+            bounds.push(bound);
+        } else if width < PARTS {
+            // Bounds between two whole numbers are the same one: go on below it.
+            at = at.min(i128::from(bound) * PARTS);
+        }
+    }
+    bounds
+}
+
+/// The power of ten at or below a positive number, below one that is a power above one.
+fn power_of_ten(number: f64) -> f64 {
+    let mut power = 1.0;
+    if number < 1.0 {
+        while power > number {
+            power /= 10.0;
+        }
+        return power;
+    }
+    while power < number {
+        power *= 10.0;
+    }
+    power / 10.0
+}
+
+fn round_width(width: f64) -> f64 {
+    let power = power_of_ten(width);
+    let twos = if power * 3.0 <= width { power * 10.0 } else { power * 2.0 };
+    let fives = if power * 2.0 <= width { power * 5.0 } else { power };
+    let nearest = |step: f64| Some((width / step).round() * step).filter(|x| x.is_finite());
+    let (twos, fives) = (nearest(twos).unwrap_or(width), nearest(fives).unwrap_or(width));
+    match (width - twos).abs() < (width - fives).abs() {
+        true => twos,
+        false => fives,
+    }
+}
+
+/// Bounds of doubles, the largest first.
+fn double_bounds(low: f64, high: f64, count: usize, is_round: bool) -> Vec<f64> {
+    if low == high {
+        return vec![high];
+    }
+    // The difference of two numbers may be too large where that of their parts is not.
+    let parts = count as f64;
+    let exact = high / parts - low / parts;
+    let width = Some((high - low) / parts).filter(|width| width.is_finite()).unwrap_or(exact);
+    let (mut step, mut end, mut count_max) = (width, high, count);
+    // One more digit than the width has.
+    let digits = 10.0 / power_of_ten(width);
+    if is_round {
+        step = round_width(width);
+        end = Some((high / step).ceil() * step).filter(|end| end.is_finite()).unwrap_or(high);
+        count_max *= 2;
+    }
+    let mut bounds = Vec::new();
+    let mut at = end;
+    while bounds.len() < count_max {
+        let mut bound = at;
+        if is_round {
+            let rounded = (at * digits).round() / digits;
+            bound = if rounded.is_finite() { rounded } else { at };
+        }
+        // What is above the minimum by a rounding error alone bounds nothing.
+        if bound - low <= step * 1e-9 || bounds.last() == Some(&bound) {
+            break;
+        }
+        bounds.push(bound);
+        at -= step;
+    }
+    bounds
+}
+
+fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
+}
+
+/// `equi_width_bins`
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct EquiWidthBins;
+
+impl EquiWidthBins {
+    fn checked_count(count: i64) -> Result<usize> {
+        match usize::try_from(count).ok().filter(|_| (1..=BINS_MAX).contains(&count)) {
+            Some(count) => Ok(count),
+            None => Err(usage(
+                format!("`equi_width_bins` of {count} bins has no answer"),
+                format!("it makes 1 to {BINS_MAX} of them"),
+            )),
+        }
+    }
+}
+
+/// The refusal of a range that has no width.
+fn inverted_range() -> DataFusionError {
+    usage(
+        "`equi_width_bins` has a maximum below its minimum",
+        "it is called as equi_width_bins(min, max, count, is_round)",
+    )
+}
+
+impl Function for EquiWidthBins {
+    fn names(&self) -> &'static [&'static str] {
+        &["equi_width_bins"]
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            section: DOC_SECTION_MATH,
+            calls: "equi_width_bins(min, max, count, is_round)",
+            what: "Upper bounds of ranges of the same width between two numbers or times, which are exact or, with about \
+                   as many ranges, round: `equi_width_bins(0, 9, 4, FALSE)` is `[2, 4, 6, 9]`, and \
+                   `equi_width_bins(0, 9, 5, TRUE)` is `[2, 4, 6, 8, 10]`.",
+        }
+    }
+
+    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let [low, high, count, is_round] = given else { return Err(called_as(self, given)) };
+        let is_whole = |of: &DataType| (of.is_integer() && *of != DataType::UInt64) || of.is_null();
+        let of = match (low, high) {
+            (low, high) if is_whole(low) && is_whole(high) => DataType::Int64,
+            (low, high) if is_number(low) && is_number(high) => DataType::Float64,
+            (DataType::Date32 | DataType::Null, DataType::Date32)
+            | (DataType::Date32, DataType::Null) => DataType::Date32,
+            (low, high) if [low, high].iter().all(|of| of.is_null() || has_days(of)) => {
+                DataType::Timestamp(TimeUnit::Microsecond, None)
+            }
+            _ => return Err(called_as(self, given)),
+        };
+        let fits = (count.is_integer() || count.is_null())
+            && matches!(is_round, DataType::Boolean | DataType::Null);
+        match fits {
+            true => Ok(vec![of.clone(), of, DataType::Int64, DataType::Boolean]),
+            false => Err(called_as(self, given)),
+        }
+    }
+
+    fn gives(&self, taken: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        taken.first().map(|of| list_of(of.clone())).ok_or_else(|| called_as(self, taken))
+    }
+
+    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+        let of = given.value(0)?.data_type();
+        let (counts, count_rows) = given.cast(2, &DataType::Int64)?;
+        let counts = counts.as_primitive::<Int64Type>();
+        let (rounds, round_rows) = given.cast(3, &DataType::Boolean)?;
+        let rounds: &BooleanArray = rounds.as_boolean();
+        let options_at = |row: usize| {
+            let (count, round) = (count_rows.at(row), round_rows.at(row));
+            let both = counts.is_valid(count) && rounds.is_valid(round);
+            both.then(|| (counts.value(count), rounds.value(round)))
+        };
+        if of == DataType::Float64 {
+            let (lows, low_rows) = given.cast(0, &of)?;
+            let (highs, high_rows) = given.cast(1, &of)?;
+            let (lows, highs) =
+                (lows.as_primitive::<Float64Type>(), highs.as_primitive::<Float64Type>());
+            let mut found = ListBuilder::new(Float64Builder::new());
+            for row in 0..given.rows {
+                let (low, high) = (low_rows.at(row), high_rows.at(row));
+                let range = (lows.is_valid(low) && highs.is_valid(high))
+                    .then(|| (lows.value(low), highs.value(high)));
+                let Some(((low, high), (count, is_round))) = range.zip(options_at(row)) else {
+                    found.append_null();
+                    continue;
+                };
+                if !low.is_finite() || !high.is_finite() {
+                    return Err(usage(
+                        "`equi_width_bins` takes finite numbers, and one is not",
+                        "WHERE isfinite(x) leaves others out",
+                    ));
+                }
+                if high < low {
+                    return Err(inverted_range());
+                }
+                let count = EquiWidthBins::checked_count(count)?;
+                let bounds = double_bounds(low, high, count, is_round);
+                bounds.iter().rev().for_each(|bound| found.values().append_value(*bound));
+                found.append(true);
+            }
+            return Ok(Arc::new(found.finish()));
+        }
+        // Times are rounded as microseconds.
+        let (is_time, unit) = match of {
+            DataType::Int64 => (false, DataType::Int64),
+            _ => (true, DataType::Timestamp(TimeUnit::Microsecond, None)),
+        };
+        let whole = |at: usize| {
+            let (values, rows) = given.cast(at, &unit)?;
+            let values = cast_with_options(&values, &DataType::Int64, &EXACTLY)?;
+            Ok::<_, DataFusionError>((values.as_primitive::<Int64Type>().clone(), rows))
+        };
+        let ((lows, low_rows), (highs, high_rows)) = (whole(0)?, whole(1)?);
+        let mut found = ListBuilder::new(Int64Builder::new());
+        for row in 0..given.rows {
+            let (low, high) = (low_rows.at(row), high_rows.at(row));
+            let range = (lows.is_valid(low) && highs.is_valid(high))
+                .then(|| (lows.value(low), highs.value(high)));
+            let Some(((low, high), (count, is_round))) = range.zip(options_at(row)) else {
+                found.append_null();
+                continue;
+            };
+            if high < low {
+                return Err(inverted_range());
+            }
+            let count = EquiWidthBins::checked_count(count)?;
+            let bounds = match is_time && is_round {
+                true => round_time_bins(low, high, count)?,
+                false => whole_bounds(low, high, count, is_round),
+            };
+            bounds.iter().rev().for_each(|bound| found.values().append_value(*bound));
+            found.append(true);
+        }
+        let found = found.finish();
+        if !is_time {
+            return Ok(Arc::new(found));
+        }
+        let (_, offsets, items, nulls) = found.into_parts();
+        let items = cast_with_options(&items, &unit, &EXACTLY)?;
+        let items = cast_with_options(&items, &of, &EXACTLY)?;
+        let field = Arc::new(Field::new_list_field(of, true));
+        Ok(Arc::new(ListArray::try_new(field, offsets, items, nulls)?))
+    }
+}

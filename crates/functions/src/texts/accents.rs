@@ -1,0 +1,97 @@
+//! Canonical forms of Unicode: text without marks, and text in its composed form.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use arrow::array::ArrayRef;
+use datafusion_common::Result as PlanResult;
+use datafusion_expr::ScalarUDF;
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+use regex::Regex;
+
+use super::SECTION;
+use crate::call::{Call, Function, Kind};
+
+/// All functions of this module.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    vec![
+        Function::new(
+            SECTION,
+            &["strip_accents(text)"],
+            "A text without the marks on its letters: `strip_accents('mühleisen')` is `muhleisen`.",
+        )
+        .takes(&[Kind::Text], 1)
+        .runs(|call| rewritten(call, without_marks)),
+        Function::new(
+            SECTION,
+            &["nfc_normalize(text)"],
+            "A text in Unicode's composed form (NFC), in which a letter and its mark are one code point where there is \
+             one.",
+        )
+        .also(&["normalizeutf8nfc"])
+        .takes(&[Kind::Text], 1)
+        .runs(|call| rewritten(call, composed)),
+    ]
+}
+
+fn rewritten(call: &Call, rewrite: fn(&str) -> Cow<'_, str>) -> PlanResult<ArrayRef> {
+    let texts = call.texts(0)?;
+    call.written(|row, made| {
+        let Some(text) = texts.get(row) else { return Ok(false) };
+        match text.is_ascii() {
+            true => made.push_str(text),
+            false => made.push_str(&rewrite(text)),
+        }
+        Ok(true)
+    })
+}
+
+fn composed(text: &str) -> Cow<'_, str> {
+    ComposingNormalizerBorrowed::new_nfc().normalize(text)
+}
+
+/// Decomposes a text, drops its marks and composes the rest.
+fn without_marks(text: &str) -> Cow<'_, str> {
+    /// Code points of the categories Mn, Mc and Me.
+    static MARKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\p{M}+").ok());
+    let decomposed = DecomposingNormalizerBorrowed::new_nfd().normalize(text);
+    let bare = match MARKS.as_ref() {
+        Some(marks) => marks.replace_all(&decomposed, "").into_owned(),
+        None => decomposed.into_owned(),
+    };
+    Cow::Owned(composed(&bare).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::tests::check;
+    use proptest::prelude::*;
+
+    #[test]
+    fn marks_are_stripped_as_in_duckdb() {
+        check(&[
+            ("strip_accents", &[""], ""),
+            ("strip_accents", &["hello"], "hello"),
+            ("strip_accents", &["hannes mühleisen"], "hannes muhleisen"),
+            ("strip_accents", &["ÄÖÜß"], "AOUß"),
+            ("strip_accents", &["øłŁđﬁ½Ω"], "øłŁđﬁ½Ω"),
+            ("strip_accents", &["가각"], "가각"),
+            ("strip_accents", &["नमस्ते"], "नमसत"),
+            ("strip_accents", &["ё й ǖ Ệ ΐ İ が"], "е и u E ι I か"),
+            ("strip_accents", &["S\u{308}a\u{fe0d}"], "Sa"),
+            ("nfc_normalize", &["u\u{308}x"], "üx"),
+            ("nfc_normalize", &["\u{212b}"], "Å"),
+            ("nfc_normalize", &["가"], "가"),
+            ("normalizeutf8nfc", &["abc"], "abc"),
+        ]);
+    }
+
+    proptest! {
+        #[test]
+        fn stripped_texts_have_no_marks_left(text in "\\PC{0,12}") {
+            let bare = without_marks(&text).into_owned();
+            prop_assert_eq!(without_marks(&bare), bare.as_str());
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Rows and columns as bytes, which a pickle holds: an Arrow IPC stream.
+
+use std::io::Cursor;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Returns batches of a schema as bytes.
+///
+/// # Errors
+/// `ValueError` for a type that Arrow IPC does not have.
+pub(crate) fn bytes_of<'py>(
+    py: Python<'py>,
+    schema: &Schema,
+    batches: &[RecordBatch],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let written = py.detach(|| -> Result<Vec<u8>, ArrowError> {
+        let mut writer = StreamWriter::try_new(Vec::new(), schema)?;
+        batches.iter().try_for_each(|batch| writer.write(batch))?;
+        writer.into_inner()
+    });
+    Ok(PyBytes::new(py, &written.map_err(in_python)?))
+}
+
+/// Returns the schema and the batches that bytes hold.
+///
+/// # Errors
+/// `ValueError` for bytes that [`bytes_of`] did not write.
+pub(crate) fn batches_of(bytes: &[u8]) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+    let reader = StreamReader::try_new(Cursor::new(bytes), None).map_err(in_python)?;
+    let schema = reader.schema();
+    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(in_python)?;
+    Ok((schema, batches))
+}
+
+fn in_python(error: ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

@@ -1,0 +1,291 @@
+//! Hosts that have not answered for a while, so that whoever waits for a run can be told.
+//!
+//! Every request of the process is counted here from its beginning to the head of its answer. A host that fails is asked
+//! again by whoever asked, for up to two minutes, and nobody below the command line prints. A host counts as silent a
+//! second after a request began that failed and has had no answer since, and three seconds after one began that has
+//! neither failed nor been answered: a store that is merely slow is not worth a word.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use object_store::client::{
+    HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
+use parking_lot::Mutex;
+
+use crate::client::root_cause;
+
+/// Time until a host is silent that has failed.
+const SILENT_FAILED: Duration = Duration::from_secs(1);
+/// Time until a host is silent that is asked and has not failed.
+const SILENT_ASKED: Duration = Duration::from_secs(3);
+/// Time after a failure in which the host is asked again, if it is: the longest wait between attempts is 15 s.
+const FAILURE_LASTS: Duration = Duration::from_secs(16);
+/// Maximum number of hosts that are remembered; of more, those whose failures are long ago go.
+const HOSTS_MAX: usize = 1_000;
+
+static HOSTS: Mutex<Hosts> = Mutex::new(Hosts(BTreeMap::new()));
+static WHEN_ASKED: OnceLock<fn()> = OnceLock::new();
+
+/// A host that has not answered for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SilentHost {
+    /// Its name, and its port if that is not its scheme's.
+    pub host: String,
+    /// Error of the last request; none while the first has no answer.
+    pub cause: Option<String>,
+    /// Time since the first request that has had no answer.
+    pub since: Duration,
+}
+
+impl fmt::Display for SilentHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SilentHost { host, cause, .. } = self;
+        match cause {
+            Some(cause) => write!(f, "waiting for `{host}`: {cause}; it is asked again"),
+            None => write!(f, "waiting for `{host}`, which has not answered yet"),
+        }
+    }
+}
+
+/// Returns the host that has been silent for the longest time, if one is.
+pub fn longest_silent() -> Option<SilentHost> {
+    HOSTS.lock().longest_silent(Instant::now())
+}
+
+/// Has a function called when the process sends its first request, on the thread that does: it must not wait. Only the
+/// first function counts.
+pub fn when_asked(call: fn()) {
+    // One is there already.
+    let _ = WHEN_ASKED.set(call);
+}
+
+/// Returns a client whose requests are counted.
+pub(crate) fn counted(client: HttpClient) -> HttpClient {
+    HttpClient::new(Counted(client))
+}
+
+#[derive(Debug)]
+struct Counted(HttpClient);
+
+#[async_trait]
+impl HttpService for Counted {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let uri = request.uri();
+        let host = uri.host().unwrap_or_default();
+        let host = uri.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let asked = AskedHost::new(host);
+        let answered = self.0.execute(request).await;
+        match &answered {
+            Ok(answer) => match answer.status().as_u16() {
+                status @ (408 | 429 | 500..=599) => {
+                    asked.has_failed(format!("it answered {status}"));
+                }
+                _ => asked.has_answered(),
+            },
+            Err(error) => asked.has_failed(match error.kind() {
+                HttpErrorKind::Timeout => "no answer in time".to_owned(),
+                _ => root_cause(error),
+            }),
+        }
+        answered
+    }
+}
+
+/// A request on its way. Dropped, it was given up.
+struct AskedHost(Option<String>);
+
+impl AskedHost {
+    fn new(host: String) -> AskedHost {
+        static FIRST: std::sync::Once = std::sync::Once::new();
+        FIRST.call_once(|| {
+            if let Some(call) = WHEN_ASKED.get() {
+                call();
+            }
+        });
+        HOSTS.lock().ask(&host, Instant::now());
+        AskedHost(Some(host))
+    }
+
+    fn has_answered(mut self) {
+        if let Some(host) = self.0.take() {
+            HOSTS.lock().has_answered(&host, Instant::now());
+        }
+    }
+
+    fn has_failed(mut self, cause: String) {
+        if let Some(host) = self.0.take() {
+            HOSTS.lock().has_failed(&host, cause, Instant::now());
+        }
+    }
+}
+
+impl Drop for AskedHost {
+    fn drop(&mut self) {
+        if let Some(host) = self.0.take() {
+            HOSTS.lock().was_given_up(&host);
+        }
+    }
+}
+
+struct Hosts(BTreeMap<String, Host>);
+
+struct Host {
+    /// When the first request began that has had no answer.
+    since: Instant,
+    /// Requests on their way.
+    in_flight: usize,
+    /// When the last request failed, and why; none once one was answered.
+    failed: Option<(Instant, String)>,
+}
+
+impl Host {
+    /// Returns whether the host is asked now, or will be soon.
+    fn is_waited_for(&self, now: Instant) -> bool {
+        let failed_lately = |(at, _): &(Instant, String)| now - *at < FAILURE_LASTS;
+        self.in_flight > 0 || self.failed.as_ref().is_some_and(failed_lately)
+    }
+}
+
+impl Hosts {
+    fn ask(&mut self, host: &str, now: Instant) {
+        if self.0.len() >= HOSTS_MAX {
+            self.0.retain(|_, host| host.is_waited_for(now));
+        }
+        let fresh = || Host { since: now, in_flight: 0, failed: None };
+        let known = self.0.entry(host.to_owned()).or_insert_with(fresh);
+        if !known.is_waited_for(now) {
+            *known = fresh();
+        }
+        known.in_flight += 1;
+    }
+
+    fn has_answered(&mut self, host: &str, now: Instant) {
+        let Some(known) = self.0.get_mut(host) else { return };
+        known.in_flight = known.in_flight.saturating_sub(1);
+        // Other pending requests count from now on.
+        (known.since, known.failed) = (now, None);
+        self.forget_idle(host);
+    }
+
+    fn has_failed(&mut self, host: &str, cause: String, now: Instant) {
+        let Some(known) = self.0.get_mut(host) else { return };
+        known.in_flight = known.in_flight.saturating_sub(1);
+        known.failed = Some((now, cause));
+    }
+
+    fn was_given_up(&mut self, host: &str) {
+        let Some(known) = self.0.get_mut(host) else { return };
+        known.in_flight = known.in_flight.saturating_sub(1);
+        self.forget_idle(host);
+    }
+
+    fn forget_idle(&mut self, host: &str) {
+        if self.0.get(host).is_some_and(|known| known.in_flight == 0 && known.failed.is_none()) {
+            self.0.remove(host);
+        }
+    }
+
+    fn longest_silent(&self, now: Instant) -> Option<SilentHost> {
+        let waited_for = self.0.iter().filter(|(_, host)| host.is_waited_for(now));
+        let silent = waited_for.filter_map(|(name, host)| {
+            let since = now.saturating_duration_since(host.since);
+            let cause = host.failed.as_ref().map(|(_, cause)| cause.clone());
+            let limit = if cause.is_some() { SILENT_FAILED } else { SILENT_ASKED };
+            (since >= limit).then(|| SilentHost { host: name.clone(), cause, since })
+        });
+        silent.max_by_key(|silent| silent.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An event of host `h`, and its time in milliseconds from the start of the test.
+    enum Event {
+        Asks(u64),
+        Answers(u64),
+        Fails(u64),
+        GivesUp,
+    }
+
+    #[test]
+    fn a_host_is_silent_once_it_has_not_answered_for_a_while() {
+        use Event::{Answers, Asks, Fails, GivesUp};
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        /// Milliseconds for which the host has been silent, and whether it has failed.
+        type Silence = Option<(u64, bool)>;
+        // Events, a moment, and the silence then.
+        let rows: &[(&[Event], u64, Silence)] = &[
+            (&[], 9_000, None),
+            (&[Asks(0)], 2_999, None),
+            (&[Asks(0)], 3_000, Some((3_000, false))),
+            (&[Asks(0), Answers(2_900)], 9_000, None),
+            (&[Asks(0), Fails(10)], 999, None),
+            (&[Asks(0), Fails(10)], 1_000, Some((1_000, true))),
+            // Between attempts, and during the next ones.
+            (&[Asks(0), Fails(10), Asks(700), Fails(710)], 1_500, Some((1_500, true))),
+            (&[Asks(0), Fails(10), Asks(700)], 9_000, Some((9_000, true))),
+            (&[Asks(0), Fails(10), Asks(700), Answers(710)], 9_000, None),
+            // Nobody asks it any more.
+            (&[Asks(0), Fails(10)], 16_011, None),
+            (&[Asks(0), Fails(10), Asks(20_000)], 20_500, None),
+            (&[Asks(0), GivesUp], 5_000, None),
+            // One of two requests is answered: the other counts from then on.
+            (&[Asks(0), Asks(0), Answers(5_000)], 7_999, None),
+            (&[Asks(0), Asks(0), Answers(5_000)], 8_000, Some((3_000, false))),
+        ];
+        for (row, (events, moment, expected)) in rows.iter().enumerate() {
+            let mut hosts = Hosts(BTreeMap::new());
+            for event in *events {
+                match event {
+                    Asks(ms) => hosts.ask("h", at(*ms)),
+                    Answers(ms) => hosts.has_answered("h", at(*ms)),
+                    Fails(ms) => hosts.has_failed("h", "refused".into(), at(*ms)),
+                    GivesUp => hosts.was_given_up("h"),
+                }
+            }
+            let found = hosts.longest_silent(at(*moment));
+            let found =
+                found.map(|it| (u64::try_from(it.since.as_millis()).unwrap(), it.cause.is_some()));
+            assert_eq!(found, *expected, "row {row}");
+        }
+    }
+
+    #[test]
+    fn of_many_hosts_those_that_nobody_asks_are_forgotten() {
+        let began = Instant::now();
+        let mut hosts = Hosts(BTreeMap::new());
+        for number in 0..5 * HOSTS_MAX {
+            let now = began + Duration::from_secs(number as u64);
+            hosts.ask(&format!("h{number}"), now);
+            hosts.has_failed(&format!("h{number}"), "refused".into(), now);
+        }
+        assert!(hosts.0.len() <= HOSTS_MAX);
+        let silent = hosts.longest_silent(began + Duration::from_secs(5 * HOSTS_MAX as u64));
+        assert!(silent.unwrap().since <= FAILURE_LASTS);
+    }
+
+    #[test]
+    fn what_is_said_names_host_and_cause() {
+        let silent = |cause: Option<&str>| SilentHost {
+            host: "example.org:8443".into(),
+            cause: cause.map(str::to_owned),
+            since: Duration::from_secs(2),
+        };
+        for (cause, expected) in [
+            (None, "waiting for `example.org:8443`, which has not answered yet"),
+            (
+                Some("Connection refused"),
+                "waiting for `example.org:8443`: Connection refused; it is asked again",
+            ),
+        ] {
+            assert_eq!(silent(cause).to_string(), expected);
+        }
+    }
+}

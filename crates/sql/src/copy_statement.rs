@@ -1,0 +1,343 @@
+//! `COPY (SELECT …) TO 'file' (FORMAT parquet)`, taken apart: the query, the output and the options.
+//!
+//! DuckDB, PostgreSQL and others write options in more ways than the parser reads, so the statement is read from its
+//! tokens. The query stays text: everything that runs a query takes text. What stands before it is replaced by spaces,
+//! so that a message about line 2, column 5 of the query points into the statement.
+
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use tidemill_base::error::{Error, Result};
+
+use crate::messages::Told;
+use crate::parameters::{line_starts, offset};
+use crate::statement::blanked;
+use crate::syntax::Spoken;
+
+/// The form that messages show.
+const FORM: &str = "COPY (SELECT …) TO 'out.parquet' (FORMAT parquet, OVERWRITE_OR_IGNORE)";
+
+/// A `COPY … TO` statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyStatement {
+    /// The query whose rows are written.
+    pub query: String,
+    /// The output as it was written: a path, a URL or a template; `-` for `STDOUT`.
+    pub target: String,
+    /// The options in their order.
+    pub options: Vec<CopyOption>,
+}
+
+/// An option of a `COPY … TO` statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyOption {
+    /// Its name in capitals.
+    pub name: String,
+    /// Its values: none for a name alone, several for a list in brackets.
+    pub values: Vec<String>,
+}
+
+impl CopyStatement {
+    /// Reads a text that begins with `COPY`; returns None for every other text.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for `COPY … FROM`, and for what is no `COPY … TO`.
+    pub fn parse(sql: &str) -> Result<Option<Self>> {
+        let tokens = match Tokenizer::new(&Spoken, sql).tokenize_with_location() {
+            Ok(tokens) => tokens,
+            Err(_) if !starts_with_copy(sql) => return Ok(None),
+            Err(error) => return Err(DataFusionError::from(ParserError::from(error)).told()),
+        };
+        let tokens: Vec<TokenWithSpan> = tokens
+            .into_iter()
+            .filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF))
+            .collect();
+        let mut reader = Reader { sql, starts: line_starts(sql), tokens: &tokens, at: 0 };
+        if !reader.takes_word("COPY") {
+            return Ok(None);
+        }
+        reader.statement().map(Some)
+    }
+}
+
+/// Returns true if the first word of a text is `COPY`.
+fn starts_with_copy(sql: &str) -> bool {
+    sql.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("COPY"))
+}
+
+/// The tokens of a statement without spaces and comments, and the next one.
+struct Reader<'a> {
+    sql: &'a str,
+    starts: Vec<usize>,
+    tokens: &'a [TokenWithSpan],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|token| &token.token)
+    }
+
+    fn is_word(&self, expected: &str) -> bool {
+        matches!(self.peek(), Some(Token::Word(word))
+            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
+    }
+
+    fn takes_word(&mut self, expected: &str) -> bool {
+        let is_it = self.is_word(expected);
+        self.at += usize::from(is_it);
+        is_it
+    }
+
+    fn takes(&mut self, expected: &Token) -> bool {
+        let is_it = self.peek() == Some(expected);
+        self.at += usize::from(is_it);
+        is_it
+    }
+
+    /// Refuses the next token, which stands where `wanted` should.
+    fn unexpected(&self, wanted: &str) -> Error {
+        let found = match self.peek() {
+            Some(token) => format!("`{token}`"),
+            None => "the end".to_owned(),
+        };
+        Error::usage_hint(format!("COPY has {found} where {wanted} should stand"), FORM)
+    }
+
+    fn byte(&self, location: Location) -> Result<usize> {
+        offset(self.sql, &self.starts, location)
+            .ok_or_else(|| Error::Internal(format!("no place in the SQL at {location}")))
+    }
+
+    /// The text from one token to the one before another, by their places.
+    fn text(&self, from: usize, to: usize) -> Result<&str> {
+        let (Some(first), Some(last)) =
+            (self.tokens.get(from), to.checked_sub(1).and_then(|last| self.tokens.get(last)))
+        else {
+            return Ok("");
+        };
+        let (start, end) = (self.byte(first.span.start)?, self.byte(last.span.end)?);
+        Ok(self.sql.get(start..end).unwrap_or_default())
+    }
+
+    /// The place of the bracket that closes the one before the next token.
+    fn closing(&self) -> Result<usize> {
+        let mut depth = 0usize;
+        for (at, token) in self.tokens.iter().enumerate().skip(self.at) {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 0 => return Ok(at),
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+        }
+        Err(Error::usage_hint("a `(` of COPY has no `)`", FORM))
+    }
+
+    fn statement(&mut self) -> Result<CopyStatement> {
+        if self.is_word("FROM") {
+            return Err(copies_from());
+        }
+        let query = match self.takes(&Token::LParen) {
+            true => self.query()?,
+            false => self.table()?,
+        };
+        if self.is_word("FROM") {
+            return Err(copies_from());
+        }
+        if !self.takes_word("TO") {
+            return Err(self.unexpected("TO"));
+        }
+        let target = match self.peek() {
+            Some(
+                Token::SingleQuotedString(path)
+                | Token::EscapedStringLiteral(path)
+                | Token::DollarQuotedString(datafusion::sql::sqlparser::ast::DollarQuotedString {
+                    value: path,
+                    ..
+                }),
+            ) => path.clone(),
+            Some(Token::Word(_)) if self.is_word("STDOUT") => "-".to_owned(),
+            _ => return Err(self.unexpected("a file in single quotes")),
+        };
+        self.at += 1;
+        self.takes_word("WITH");
+        let options = match self.takes(&Token::LParen) {
+            true => self.options()?,
+            false => Vec::new(),
+        };
+        while self.takes(&Token::SemiColon) {}
+        match self.peek() {
+            None => Ok(CopyStatement { query, target, options }),
+            Some(Token::Word(_)) if options.is_empty() => {
+                let wanted = "the end, or options in brackets: (FORMAT csv, HEADER),";
+                Err(self.unexpected(wanted))
+            }
+            Some(_) => Err(self.unexpected("the end")),
+        }
+    }
+
+    /// The query in the brackets that have just been opened.
+    fn query(&mut self) -> Result<String> {
+        let end = self.closing()?;
+        if end == self.at {
+            return Err(self.unexpected("a query"));
+        }
+        let first = self.tokens.get(self.at).map_or(Ok(0), |token| self.byte(token.span.start))?;
+        let before = self.sql.get(..first).unwrap_or_default();
+        let query = blanked(before) + self.text(self.at, end)?;
+        self.at = end + 1;
+        Ok(query)
+    }
+
+    /// The query of a table's rows: a file in single quotes or a name, perhaps with columns in brackets.
+    fn table(&mut self) -> Result<String> {
+        let from = self.at;
+        match self.peek() {
+            Some(Token::SingleQuotedString(_)) => self.at += 1,
+            Some(Token::Word(_)) => {
+                self.at += 1;
+                while self.takes(&Token::Period) {
+                    self.at += 1;
+                }
+            }
+            _ => return Err(self.unexpected("a query in brackets or a table")),
+        }
+        let table = self.text(from, self.at)?.to_owned();
+        if !self.takes(&Token::LParen) {
+            return Ok(format!("SELECT * FROM {table}"));
+        }
+        let end = self.closing()?;
+        let columns = self.text(self.at, end)?.to_owned();
+        self.at = end + 1;
+        Ok(format!("SELECT {columns} FROM {table}"))
+    }
+
+    /// The options in the brackets that have just been opened.
+    fn options(&mut self) -> Result<Vec<CopyOption>> {
+        let mut options: Vec<CopyOption> = Vec::new();
+        if self.takes(&Token::RParen) {
+            return Ok(options);
+        }
+        loop {
+            let name = match self.peek() {
+                Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_uppercase(),
+                _ => return Err(self.unexpected("an option's name")),
+            };
+            self.at += 1;
+            if options.iter().any(|option| option.name == name) {
+                return Err(Error::usage(format!("COPY has the option {name} twice")));
+            }
+            let is_named = self.takes(&Token::Eq);
+            let values = match self.peek() {
+                Some(Token::Comma | Token::RParen) if !is_named => Vec::new(),
+                Some(Token::LParen) => {
+                    self.at += 1;
+                    let mut values = vec![self.value()?];
+                    while self.takes(&Token::Comma) {
+                        values.push(self.value()?);
+                    }
+                    if !self.takes(&Token::RParen) {
+                        return Err(self.unexpected("`,` or `)`"));
+                    }
+                    values
+                }
+                _ => vec![self.value()?],
+            };
+            options.push(CopyOption { name, values });
+            if self.takes(&Token::RParen) {
+                return Ok(options);
+            }
+            if !self.takes(&Token::Comma) {
+                return Err(self.unexpected("`,` or `)`"));
+            }
+        }
+    }
+
+    /// The value of an option: a text in quotes, a word or a number.
+    fn value(&mut self) -> Result<String> {
+        let value = match self.peek() {
+            Some(Token::Word(word)) => word.value.clone(),
+            Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => {
+                text.clone()
+            }
+            Some(Token::Number(number, _)) => number.clone(),
+            _ => return Err(self.unexpected("an option's value")),
+        };
+        self.at += 1;
+        Ok(value)
+    }
+}
+
+fn copies_from() -> Error {
+    Error::usage_hint(
+        "COPY … FROM loads a table, and there are no tables to load",
+        "a file is a table where it lies: SELECT * FROM 'file.csv'; COPY (SELECT …) TO 'file' writes one",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(name: &str, values: &[&str]) -> CopyOption {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        CopyOption { name: name.to_owned(), values }
+    }
+
+    #[test]
+    fn copies_are_taken_apart() {
+        let check = |sql: &str, query: &str, target: &str, options: &[CopyOption]| {
+            let found = CopyStatement::parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let found = found.unwrap_or_else(|| panic!("{sql} is no COPY"));
+            assert_eq!(found.query, query, "{sql}");
+            assert_eq!(found.target, target, "{sql}");
+            assert_eq!(found.options, options, "{sql}");
+        };
+        check("COPY (SELECT 1) TO 'a.csv'", "      SELECT 1", "a.csv", &[]);
+        check("copy 'é' TO 'b';;", "SELECT * FROM 'é'", "b", &[]);
+        check("-- é\nCOPY (\n  SELECT (1)) TO STDOUT", "    \n      \n  SELECT (1)", "-", &[]);
+        check("COPY t (a, \"b c\") TO 'x'", "SELECT a, \"b c\" FROM t", "x", &[]);
+        check("COPY s.\"t\" TO 'x' ()", "SELECT * FROM s.\"t\"", "x", &[]);
+        check(
+            "COPY t TO 'o''k' WITH (format = parquet, PARTITION_BY (a, \"B\"), header, delim E'\\t', level 9)",
+            "SELECT * FROM t",
+            "o'k",
+            &[
+                option("FORMAT", &["parquet"]),
+                option("PARTITION_BY", &["a", "B"]),
+                option("HEADER", &[]),
+                option("DELIM", &["\t"]),
+                option("LEVEL", &["9"]),
+            ],
+        );
+        for other in ["SELECT 1", "", "'COPY", "\"COPY\" x", "WITH copy AS (SELECT 1) FROM copy"] {
+            assert_eq!(CopyStatement::parse(other).unwrap(), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_copy_is_refused_with_its_place() {
+        for (sql, expected) in [
+            ("COPY t FROM 'a.csv'", "COPY … FROM loads a table"),
+            ("COPY FROM DATABASE a TO b", "COPY … FROM loads a table"),
+            ("COPY t (a) FROM 'a.csv' (HEADER)", "COPY … FROM loads a table"),
+            ("COPY", "COPY has the end where a query in brackets or a table should stand"),
+            ("COPY () TO 'x'", "COPY has `)` where a query should stand"),
+            ("COPY (SELECT 1 TO 'x'", "a `(` of COPY has no `)`"),
+            ("COPY (SELECT 1) 'x'", "COPY has `'x'` where TO should stand"),
+            ("COPY t TO x", "COPY has `x` where a file in single quotes should stand"),
+            ("COPY t TO 'x' CSV HEADER", "COPY has `CSV` where the end, or options in brackets"),
+            ("COPY t TO 'x'; SELECT 1", "COPY has `SELECT` where the end"),
+            ("COPY t TO 'x' (FORMAT)) ", "COPY has `)` where the end should stand"),
+            ("COPY t TO 'x' (HEADER, HEADER)", "COPY has the option HEADER twice"),
+            ("COPY t TO 'x' (5)", "COPY has `5` where an option's name should stand"),
+            ("COPY t TO 'x' (FORMAT =)", "COPY has `)` where an option's value should stand"),
+            ("COPY t TO 'x' (FORMAT csv HEADER)", "COPY has `HEADER` where `,` or `)` should"),
+            ("COPY t TO 'x", "SQL is not understood: Unterminated string literal"),
+        ] {
+            let error = CopyStatement::parse(sql).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{sql}: {error}");
+        }
+    }
+}

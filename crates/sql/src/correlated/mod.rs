@@ -1,0 +1,551 @@
+//! Subqueries that depend on the row around them, as joins, where DataFusion plans none.
+//!
+//! Such a subquery has one answer for each combination of the values that it refers to. Here these combinations are
+//! a table of their own, the *domain*: every step of the subquery is computed for each row of the domain, and the rows
+//! around the subquery are joined with the answers. (Method: T. Neumann and A. Kemper, "Unnesting Arbitrary Queries",
+//! BTW 2015.)
+//!
+//! ```sql
+//! SELECT o.a, (SELECT sum(i.x) FROM i WHERE i.y < o.b) FROM o
+//!
+//! WITH domain AS (SELECT DISTINCT b FROM o),
+//!   rows AS (SELECT domain.b, i.x, true AS found FROM domain CROSS JOIN i WHERE i.y < domain.b),
+//!   answers AS (SELECT domain.b, sum(x) FILTER (WHERE found IS NOT NULL) AS value
+//!     FROM domain LEFT JOIN rows ON domain.b IS NOT DISTINCT FROM rows.b GROUP BY domain.b)
+//! SELECT o.a, answers.value FROM o LEFT JOIN answers ON o.b IS NOT DISTINCT FROM answers.b
+//! ```
+//!
+//! `EXISTS`, `IN`, `ANY` and `ALL` are counts of the rows for which the comparison is true, and of those for which it is
+//! null. A `LIMIT` becomes a condition on `row_number()` for each row of the domain.
+//!
+//! The modules: this one finds the subqueries of a plan and joins their answers, `for_each_row` computes a subquery for each
+//! row of a domain, and `single_value` is the function that refuses a second row of a subquery that stands for one value.
+//!
+//! Cost: the rows around the subquery are read twice, and the domain is joined with what the subquery reads. DataFusion's
+//! own joins, of subqueries that are tied by `=` alone, are cheaper; they are tried first.
+
+mod for_each_row;
+mod single_value;
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{
+    Column, DFSchema, JoinType, Result as PlanResult, ScalarValue, not_impl_err, plan_err,
+};
+use datafusion::functions_aggregate::expr_fn::{count, first_value};
+use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprFunctionExt, FetchType, Join, LogicalPlan, LogicalPlanBuilder, Operator,
+    Projection, Sort, Subquery, Window, binary_expr, lit,
+};
+
+use crate::rewrite::schema_below;
+use crate::subqueries::{is_volatile, without_limit};
+use for_each_row::Domain;
+use single_value::single_value;
+
+/// Rewrites the subqueries of a plan that depend on the row around them, and those in `JOIN … ON`; none where there are
+/// none.
+///
+/// # Errors
+/// A `NotImplemented` error for a step of such a subquery that is not computed for each row of a domain.
+pub fn as_joins(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
+    let mut rewriter = Rewriter { names: 0, joins: 0 };
+    let plan = rewriter.plan(plan.clone())?;
+    Ok((rewriter.joins > 0).then_some(plan))
+}
+
+/// Returns whether a plan has a subquery that depends on the row around it below the side of an outer join that may be
+/// filled with nulls: DataFusion moves the condition above the join, which leaves out the rows that are filled.
+///
+/// # Errors
+/// As DataFusion's schemas.
+pub fn is_below_outer_join(plan: &LogicalPlan) -> PlanResult<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|step| {
+        if let LogicalPlan::Join(join) = step {
+            let is_filled = match join.join_type {
+                JoinType::Left => [false, true],
+                JoinType::Right => [true, false],
+                JoinType::Full => [true, true],
+                _ => [false, false],
+            };
+            for (side, is_filled) in [&join.left, &join.right].into_iter().zip(is_filled) {
+                found |= is_filled && !is_lateral(side) && !outer_columns(side)?.is_empty();
+            }
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// A subquery's question of the rows around it.
+enum Question {
+    /// The value of its one row.
+    Value,
+    /// The existence of rows.
+    HasRows,
+    /// A comparison of a value that holds for any of its rows.
+    AnyOf(Box<Expr>, Operator),
+}
+
+struct Rewriter {
+    /// Number of the last name that was given to a column.
+    names: usize,
+    joins: usize,
+}
+
+/// Returns the columns around a subquery that it refers to: those that none of its own steps has.
+fn outer_columns(plan: &LogicalPlan) -> PlanResult<Vec<Column>> {
+    let mut found = Vec::new();
+    add_outer_columns(plan, &mut found)?;
+    Ok(found)
+}
+
+fn add_outer_columns(plan: &LogicalPlan, found: &mut Vec<Column>) -> PlanResult<()> {
+    fn add(column: &Column, found: &mut Vec<Column>) {
+        if !found.contains(column) {
+            found.push(column.clone());
+        }
+    }
+    plan.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            if let Expr::OuterReferenceColumn(_, column) = expr {
+                add(column, found);
+            }
+            if let Some(subquery) = subquery_of(expr) {
+                let below = schema_below(plan)?;
+                for column in outer_columns(&subquery.subquery)? {
+                    if !below.has_column(&column) {
+                        add(&column, found);
+                    }
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    match plan {
+        // The right side of a LATERAL join refers to the left one.
+        LogicalPlan::Join(join) => {
+            add_outer_columns(&join.left, found)?;
+            for column in outer_columns(&join.right)? {
+                if !(is_lateral(&join.right) && join.left.schema().has_column(&column)) {
+                    add(&column, found);
+                }
+            }
+        }
+        plan => {
+            for input in plan.inputs() {
+                add_outer_columns(input, found)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
+        _ => None,
+    }
+}
+
+/// Returns whether a relation is a subquery of `LATERAL`, by whatever name.
+fn is_lateral(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Subquery(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_lateral(&alias.input),
+        LogicalPlan::Projection(projection) => is_lateral(&projection.input),
+        _ => false,
+    }
+}
+
+/// Returns the relation without the mark of a subquery of `LATERAL`.
+fn without_lateral(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let plan = plan.transform_down(|plan| match plan {
+        LogicalPlan::Subquery(subquery) => Ok(Transformed::new(
+            Arc::unwrap_or_clone(subquery.subquery),
+            true,
+            TreeNodeRecursion::Stop,
+        )),
+        plan => Ok(Transformed::no(plan)),
+    })?;
+    Ok(plan.data)
+}
+
+/// Returns whether a plan has one row at most for each row of a domain.
+fn has_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
+        LogicalPlan::Filter(filter) => has_one_row(&filter.input),
+        LogicalPlan::Sort(sort) => has_one_row(&sort.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(_) => true,
+        LogicalPlan::Limit(limit) => {
+            matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(0..=1))))
+                || has_one_row(&limit.input)
+        }
+        _ => false,
+    }
+}
+
+fn columns_of(schema: &DFSchema) -> Vec<Expr> {
+    schema.columns().into_iter().map(Expr::Column).collect()
+}
+
+fn null_safe(left: &Column, right: &Column) -> Expr {
+    binary_expr(
+        Expr::Column(left.clone()),
+        Operator::IsNotDistinctFrom,
+        Expr::Column(right.clone()),
+    )
+}
+
+impl Rewriter {
+    /// A name that no column of a query has.
+    fn name(&mut self) -> String {
+        self.names += 1;
+        format!("\u{1}correlated_{}", self.names)
+    }
+
+    fn column(&mut self) -> Column {
+        Column::new_unqualified(self.name())
+    }
+
+    /// Rewrites a plan from below.
+    fn plan(&mut self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+        let plan = match plan {
+            LogicalPlan::Join(join) if is_lateral(&join.right) => return self.lateral(join),
+            plan => plan.map_children(|input| Ok(Transformed::yes(self.plan(input)?)))?.data,
+        };
+        self.step(plan)
+    }
+
+    /// Joins the left side of a LATERAL join with the answers of the right side.
+    fn lateral(&mut self, join: Join) -> PlanResult<LogicalPlan> {
+        if !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
+            return not_impl_err!("a LATERAL join of this type");
+        }
+        let columns = columns_of(&join.schema);
+        let left = self.plan(Arc::unwrap_or_clone(join.left))?;
+        let right = self.plan(without_lateral(Arc::unwrap_or_clone(join.right))?)?;
+        let outer = outer_columns(&right)?;
+        let domain = self.domain(&left, &right, outer)?;
+        let answers = self.for_each(right, &domain)?;
+        self.joins += 1;
+        let on = join.on.into_iter().map(|(left, right)| left.eq(right));
+        let ties = domain.columns.iter().map(|(outer, own)| null_safe(outer, own));
+        let on: Vec<Expr> = ties.chain(on).chain(join.filter).collect();
+        let on = if on.is_empty() { vec![lit(true)] } else { on };
+        LogicalPlanBuilder::from(left)
+            .join_on(answers, join.join_type, on)?
+            .project(columns)?
+            .build()
+    }
+
+    /// The domain of the subquery `plan`: the columns of `outer` that the rows around it have.
+    fn domain(
+        &mut self,
+        around: &LogicalPlan,
+        plan: &LogicalPlan,
+        outer: Vec<Column>,
+    ) -> PlanResult<Domain> {
+        let outer = outer.into_iter().filter(|column| around.schema().has_column(column));
+        let columns: Vec<(Column, Column)> = outer.map(|outer| (outer, self.column())).collect();
+        if columns.is_empty() {
+            let rows = LogicalPlanBuilder::empty(true).build()?;
+            return Ok(Domain { rows, columns });
+        }
+        // The rows around are read twice, and equal ones have one answer.
+        if is_volatile(around)? || is_volatile(plan)? {
+            return not_impl_err!("a subquery for each row of what differs each time");
+        }
+        let exprs =
+            columns.iter().map(|(outer, own)| Expr::Column(outer.clone()).alias(own.name.clone()));
+        let rows = LogicalPlanBuilder::from(around.clone())
+            .project(exprs.collect::<Vec<_>>())?
+            .distinct()?
+            .build()?;
+        Ok(Domain { rows, columns })
+    }
+
+    /// Rewrites the subqueries in the expressions of a step.
+    fn step(&mut self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+        let mut is_concerned = false;
+        let is_join = matches!(plan, LogicalPlan::Join(_));
+        plan.apply_expressions(|expr| {
+            is_concerned |= self.has_question(expr, is_join)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if !is_concerned {
+            return Ok(plan);
+        }
+        let columns = columns_of(plan.schema());
+        match plan {
+            LogicalPlan::Filter(filter) => {
+                let mut input = Arc::unwrap_or_clone(filter.input);
+                let predicate = self.answer(filter.predicate, &mut input, false)?;
+                LogicalPlanBuilder::from(input).filter(predicate)?.project(columns)?.build()
+            }
+            LogicalPlan::Projection(projection) => {
+                let mut input = Arc::unwrap_or_clone(projection.input);
+                let exprs = self.answer_all(projection.expr, &mut input)?;
+                Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?))
+            }
+            LogicalPlan::Aggregate(aggregate) => {
+                let mut input = Arc::unwrap_or_clone(aggregate.input);
+                let groups = self.answer_all(aggregate.group_expr, &mut input)?;
+                let aggregates = aggregate.aggr_expr.into_iter();
+                let aggregates = aggregates.map(|expr| self.answer(expr, &mut input, false));
+                let aggregates = aggregates.collect::<PlanResult<Vec<_>>>()?;
+                let made = Aggregate::try_new(Arc::new(input), groups, aggregates)?;
+                let made_columns = columns_of(&made.schema);
+                let named = aggregate.schema.iter().zip(made_columns).map(
+                    |((qualifier, field), column)| {
+                        column.alias_qualified(qualifier.cloned(), field.name())
+                    },
+                );
+                LogicalPlanBuilder::from(LogicalPlan::Aggregate(made))
+                    .project(named.collect::<Vec<_>>())?
+                    .build()
+            }
+            LogicalPlan::Sort(sort) => {
+                let mut input = Arc::unwrap_or_clone(sort.input);
+                let keys = sort.expr.into_iter().map(|key| {
+                    let expr = self.answer(key.expr.clone(), &mut input, false)?;
+                    Ok(key.with_expr(expr))
+                });
+                let expr = keys.collect::<PlanResult<Vec<_>>>()?;
+                let sorted = Sort { expr, input: Arc::new(input), fetch: sort.fetch };
+                LogicalPlanBuilder::from(LogicalPlan::Sort(sorted)).project(columns)?.build()
+            }
+            LogicalPlan::Window(window) => {
+                let mut input = Arc::unwrap_or_clone(window.input);
+                let exprs = self.answer_all(window.window_expr, &mut input)?;
+                let made = LogicalPlan::Window(Window::try_new(exprs, Arc::new(input))?);
+                LogicalPlanBuilder::from(made).project(columns)?.build()
+            }
+            LogicalPlan::Join(join) => self.join(join),
+            _ => not_impl_err!("a subquery for each row where this one stands"),
+        }
+    }
+
+    /// Returns whether an expression has a subquery that is rewritten: one that depends on the row around it, a comparison
+    /// with all rows of one, and each that asks for rows in `JOIN … ON`.
+    fn has_question(&self, expr: &Expr, is_join: bool) -> PlanResult<bool> {
+        expr.exists(|expr| {
+            let Some(subquery) = subquery_of(expr) else { return Ok(false) };
+            let asks_for_rows = !matches!(expr, Expr::ScalarSubquery(_));
+            Ok(matches!(expr, Expr::SetComparison(_))
+                || is_join && asks_for_rows
+                || !outer_columns(&subquery.subquery)?.is_empty())
+        })
+    }
+
+    /// Rewrites expressions that are columns of a step's output, which keep their names.
+    fn answer_all(&mut self, exprs: Vec<Expr>, input: &mut LogicalPlan) -> PlanResult<Vec<Expr>> {
+        let names = NamePreserver::new_for_projection();
+        let exprs = exprs.into_iter().map(|expr| {
+            let name = names.save(&expr);
+            Ok(name.restore(self.answer(expr, input, false)?))
+        });
+        exprs.collect()
+    }
+
+    /// Rewrites the subqueries of an expression, and joins `input` with their answers.
+    fn answer(&mut self, expr: Expr, input: &mut LogicalPlan, is_join: bool) -> PlanResult<Expr> {
+        let answered = expr.transform_up(|expr| {
+            if subquery_of(&expr).is_none() || !self.has_question(&expr, is_join)? {
+                return Ok(Transformed::no(expr));
+            }
+            Ok(Transformed::yes(match expr {
+                Expr::ScalarSubquery(subquery) => self.ask(&subquery, Question::Value, input)?,
+                Expr::Exists(Exists { subquery, negated }) => {
+                    let has_rows = self.ask(&subquery, Question::HasRows, input)?;
+                    if negated { Expr::Not(Box::new(has_rows)) } else { has_rows }
+                }
+                Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                    let found = self.ask(&subquery, Question::AnyOf(expr, Operator::Eq), input)?;
+                    if negated { Expr::Not(Box::new(found)) } else { found }
+                }
+                Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
+                    match quantifier {
+                        SetQuantifier::Any => {
+                            self.ask(&subquery, Question::AnyOf(expr, op), input)?
+                        }
+                        SetQuantifier::All => {
+                            let Some(op) = op.negate() else {
+                                return not_impl_err!("`{op} ALL` of a subquery");
+                            };
+                            let other = self.ask(&subquery, Question::AnyOf(expr, op), input)?;
+                            Expr::Not(Box::new(other))
+                        }
+                    }
+                }
+                other => other,
+            }))
+        })?;
+        Ok(answered.data)
+    }
+
+    /// Joins `input` with the answers of a subquery, and returns the answer as an expression on its columns.
+    fn ask(
+        &mut self,
+        subquery: &Subquery,
+        question: Question,
+        input: &mut LogicalPlan,
+    ) -> PlanResult<Expr> {
+        let rows = self.plan(subquery.subquery.as_ref().clone())?;
+        let (qualifier, field) = match rows.schema().fields().is_empty() {
+            true => return plan_err!("a subquery has no column"),
+            false => rows.schema().qualified_field(0),
+        };
+        let value = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+        let is_one_row = has_one_row(&rows);
+        let mut outer = outer_columns(&rows)?;
+        let compared = match &question {
+            Question::AnyOf(expr, _) if expr.is_volatile() => {
+                return not_impl_err!("a comparison of what differs each time");
+            }
+            Question::AnyOf(expr, _) => expr.column_refs().into_iter().cloned().collect(),
+            _ => Vec::new(),
+        };
+        for column in compared {
+            if !input.schema().has_column(&column) {
+                return plan_err!("a compared column is not there");
+            }
+            if !outer.contains(&column) {
+                outer.push(column);
+            }
+        }
+        let domain = self.domain(input, &rows, outer)?;
+        let rows = match question {
+            Question::HasRows => without_limit(rows)?,
+            _ => rows,
+        };
+        let rows = self.for_each(rows, &domain)?;
+        let groups: Vec<Expr> = domain.outputs().collect();
+        let (answers, answer) = match question {
+            Question::Value => {
+                let answer = self.column();
+                if is_one_row {
+                    let outputs = groups.into_iter().chain([value.alias(answer.name.clone())]);
+                    let rows =
+                        LogicalPlanBuilder::from(rows).project(outputs.collect::<Vec<_>>())?;
+                    (rows, Expr::Column(answer))
+                } else {
+                    let number = self.column();
+                    let aggregates = vec![
+                        first_value(value, Vec::new()).alias(answer.name.clone()),
+                        count(lit(1i64)).alias(number.name.clone()),
+                    ];
+                    let rows = LogicalPlanBuilder::from(rows).aggregate(groups, aggregates)?;
+                    (rows, single_value(Expr::Column(answer), Expr::Column(number)))
+                }
+            }
+            Question::HasRows => {
+                let number = self.column();
+                let aggregates = vec![count(lit(1i64)).alias(number.name.clone())];
+                let rows = LogicalPlanBuilder::from(rows).aggregate(groups, aggregates)?;
+                let number = Expr::Column(number);
+                // Null where the domain's row has none.
+                (rows, number.clone().is_not_null().and(number.gt(lit(0i64))))
+            }
+            Question::AnyOf(expr, op) => {
+                let compared = expr.transform(|expr| match &expr {
+                    Expr::Column(column) => match domain.column_of(column) {
+                        Some(own) => Ok(Transformed::yes(Expr::Column(own.clone()))),
+                        None => plan_err!("a compared column is not there"),
+                    },
+                    _ => Ok(Transformed::no(expr)),
+                })?;
+                let is_equal = binary_expr(compared.data, op, value);
+                let (hits, nulls) = (self.column(), self.column());
+                let of = |condition: Expr, name: &Column| -> PlanResult<Expr> {
+                    let count = count(lit(1i64)).filter(condition).build()?;
+                    Ok(count.alias(name.name.clone()))
+                };
+                let aggregates =
+                    vec![of(is_equal.clone(), &hits)?, of(is_equal.is_null(), &nulls)?];
+                let rows = LogicalPlanBuilder::from(rows).aggregate(groups, aggregates)?;
+                let cases = [(hits, ScalarValue::from(true)), (nulls, ScalarValue::Boolean(None))];
+                let cases = cases.map(|(number, answer)| {
+                    let has_some = Expr::Column(number).gt(lit(0i64));
+                    (Box::new(has_some), Box::new(Expr::Literal(answer, None)))
+                });
+                let case = Case::new(None, cases.into(), Some(Box::new(lit(false))));
+                (rows, Expr::Case(case))
+            }
+        };
+        self.joins += 1;
+        let around = LogicalPlanBuilder::from(std::mem::take(input));
+        let answers = answers.build()?;
+        let ties: Vec<Expr> =
+            domain.columns.iter().map(|(outer, own)| null_safe(outer, own)).collect();
+        let ties = if ties.is_empty() { vec![lit(true)] } else { ties };
+        *input = around.join_on(answers, JoinType::Left, ties)?.build()?;
+        Ok(answer)
+    }
+
+    /// A join whose condition has subqueries. Their answers are joined with the side whose columns they depend on; for one
+    /// of both sides the condition of an inner join is a filter above it.
+    fn join(&mut self, join: Join) -> PlanResult<LogicalPlan> {
+        let columns = columns_of(&join.schema);
+        let mut left = Arc::unwrap_or_clone(join.left);
+        let mut right = Arc::unwrap_or_clone(join.right);
+        let (left_schema, right_schema) = (Arc::clone(left.schema()), Arc::clone(right.schema()));
+        let mut conditions = Vec::new();
+        let mut above = Vec::new();
+        for condition in join.filter.map(split_conjunction_owned).unwrap_or_default() {
+            if !self.has_question(&condition, true)? {
+                conditions.push(condition);
+                continue;
+            }
+            let mut asked = Vec::new();
+            condition.apply(|expr| {
+                if let Some(subquery) = subquery_of(expr) {
+                    asked.extend(outer_columns(&subquery.subquery)?);
+                    if let Expr::InSubquery(InSubquery { expr, .. })
+                    | Expr::SetComparison(SetComparison { expr, .. }) = expr
+                    {
+                        asked.extend(expr.column_refs().into_iter().cloned());
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            let is_of = |schema: &DFSchema, other: &DFSchema| {
+                asked.iter().all(|column| schema.has_column(column) || !other.has_column(column))
+            };
+            if is_of(&left_schema, &right_schema) {
+                conditions.push(self.answer(condition, &mut left, true)?);
+            } else if is_of(&right_schema, &left_schema) {
+                conditions.push(self.answer(condition, &mut right, true)?);
+            } else if join.join_type == JoinType::Inner {
+                above.push(condition);
+            } else {
+                return not_impl_err!("a subquery of both sides of an outer join");
+            }
+        }
+        let joined = LogicalPlan::Join(Join::try_new(
+            Arc::new(left),
+            Arc::new(right),
+            join.on,
+            conjunction(conditions),
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            join.null_aware,
+        )?);
+        let mut joined = LogicalPlanBuilder::from(joined).project(columns.clone())?.build()?;
+        let Some(above) = conjunction(above) else { return Ok(joined) };
+        let above = self.answer(above, &mut joined, true)?;
+        LogicalPlanBuilder::from(joined).filter(above)?.project(columns)?.build()
+    }
+}

@@ -1,0 +1,148 @@
+//! `INTERSECT ALL`, `EXCEPT ALL` and `MINUS`.
+//!
+//! DataFusion plans `INTERSECT ALL` and `EXCEPT ALL` as joins that keep every row of the left side,
+//! however often the right side has it. SQL counts: of a row that occurs `l` times on the left and `r`
+//! times on the right, `INTERSECT ALL` has `least(l, r)` and `EXCEPT ALL` has `l - r`, at least none.
+//! So both branches are grouped by all of their columns, and each group is repeated as often:
+//!
+//! ```sql
+//! SELECT * EXCLUDE (l, r, block, n) FROM (
+//!   SELECT *, unnest(range(least(512, least(l, r) - 512 * block))) AS n FROM (
+//!     SELECT *, unnest(range(least(l, r) / 512 + 1)) AS block FROM (
+//!       SELECT * EXCLUDE (side), count(*) FILTER (WHERE side = 0) AS l,
+//!         count(*) FILTER (WHERE side = 1) AS r
+//!       FROM (SELECT *, 0 AS side FROM left UNION ALL SELECT *, 1 FROM right) GROUP BY ALL)))
+//! ```
+//!
+//! Cost: one aggregation by all columns over both branches, which spills as every `GROUP BY`, and for a
+//! row that comes `n` times a list of `n / 512` numbers. The names of the added columns begin with a control
+//! character, which no name of a user's has.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor,
+    VisitorMut,
+};
+use tidemill_base::error::Result;
+use tidemill_planning::walk_mut;
+
+use super::written_query;
+use crate::names;
+
+/// Rewrites the set operations of a query's body.
+///
+/// # Errors
+/// [`Error::Internal`] only.
+pub(super) fn translate(body: &mut SetExpr) -> Result<()> {
+    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
+    translate(left)?;
+    translate(right)?;
+    if *op == SetOperator::Minus {
+        *op = SetOperator::Except;
+    }
+    if *set_quantifier != SetQuantifier::All {
+        return Ok(());
+    }
+    let (left_count, right_count) = ("\"\u{1}left_count\"", "\"\u{1}right_count\"");
+    let count = match op {
+        SetOperator::Intersect => format!("least({left_count}, {right_count})"),
+        SetOperator::Except => format!("greatest({left_count} - {right_count}, 0)"),
+        _ => return Ok(()),
+    };
+    let both = match op {
+        SetOperator::Intersect => BOTH_SIDES[0].0,
+        _ => BOTH_SIDES[1].0,
+    };
+    let (side, block, copy) = ("\"\u{1}side\"", "\"\u{1}block\"", "\"\u{1}copy\"");
+    let query = written_query(&format!(
+        "SELECT * EXCLUDE ({left_count}, {right_count}, {block}, {copy}) FROM (\
+         SELECT *, unnest(range(least({COPIES}, {count} - {COPIES} * {block}))) AS {copy} FROM (\
+         SELECT *, unnest(range({count} // {COPIES} + 1)) AS {block} FROM (\
+         SELECT * EXCLUDE ({side}), count(*) FILTER (WHERE {side} = 0) AS {left_count}, \
+         count(*) FILTER (WHERE {side} = 1) AS {right_count} FROM (\
+         SELECT *, 0 AS {side} FROM (SELECT 0) AS __left UNION ALL \
+         SELECT *, 1 AS {side} FROM (SELECT 1) AS __right) AS {both} GROUP BY ALL) AS __counted) \
+         AS __blocks) AS __copied"
+    ))?;
+    let branches = [std::mem::replace(left, no_rows()?), std::mem::replace(right, no_rows()?)];
+    let mut statement = Statement::Query(query);
+    walk_mut(&mut statement, &mut Branches(branches.map(Some)));
+    if let Statement::Query(query) = statement {
+        *body = SetExpr::Query(query);
+    }
+    Ok(())
+}
+
+/// Names the scalar subqueries of a select list that [`translate`] rewrites, as the planner names others: by their column.
+pub(super) fn name_subqueries(select: &mut Select) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && let Expr::Subquery(query) = &*expr
+            && let Some(alias) = first_column(&query.body)
+        {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
+}
+
+/// Returns the name of the first column of a set operation that counts rows.
+fn first_column(body: &SetExpr) -> Option<Ident> {
+    let SetExpr::SetOperation { op, set_quantifier, left, .. } = body else { return None };
+    if *op == SetOperator::Union || *set_quantifier != SetQuantifier::All {
+        return first_column(left);
+    }
+    let mut branch = left;
+    while let SetExpr::SetOperation { left, .. } = branch.as_ref() {
+        branch = left;
+    }
+    let SetExpr::Select(select) = branch.as_ref() else { return None };
+    match select.projection.first()? {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => path.last().cloned(),
+        SelectItem::UnnamedExpr(other) => Some(Ident::with_quote('"', names::as_written(other))),
+        _ => None,
+    }
+}
+
+/// The names of the subquery that has the rows of both sides, and the operators.
+pub(super) const BOTH_SIDES: [(&str, &str); 2] =
+    [("__sides_of_intersect", "INTERSECT ALL"), ("__sides_of_except", "EXCEPT ALL")];
+
+/// Returns the operator whose sides a subquery has, and the sides.
+pub(super) fn sides_of(table: &TableFactor) -> Option<(&'static str, [&SetExpr; 2])> {
+    let TableFactor::Derived { subquery, alias: Some(alias), .. } = table else { return None };
+    let (_, operator) = BOTH_SIDES.iter().find(|(name, _)| *name == alias.name.value)?;
+    let SetExpr::SetOperation { left, right, .. } = subquery.body.as_ref() else { return None };
+    Some((operator, [left, right]))
+}
+
+/// Copies of a row that one list makes.
+const COPIES: u32 = 512;
+
+fn no_rows() -> Result<Box<SetExpr>> {
+    Ok(written_query("SELECT 0")?.body)
+}
+
+/// Puts the left and the right branch of an operation in the place of their subqueries. Each is put there once its place
+/// has been visited, so that subqueries of the branches, which may have the same aliases, are left alone.
+struct Branches([Option<Box<SetExpr>>; 2]);
+
+impl VisitorMut for Branches {
+    type Break = ();
+
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { subquery, alias: Some(alias), .. } = table {
+            let branch = match alias.name.value.as_str() {
+                "__left" => self.0[0].take(),
+                "__right" => self.0[1].take(),
+                _ => None,
+            };
+            if let Some(branch) = branch {
+                subquery.body = branch;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}

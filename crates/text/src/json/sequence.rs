@@ -1,0 +1,478 @@
+//! JSON texts one behind the other, whatever stands between them: where each of them is.
+//!
+//! Most files of JSON have one object per line, and can be cut at any line end. Others come from
+//! programs that print objects for people, that end no line, that follow RFC 7464 ("JSON Text
+//! Sequences", a separator before each object and a line end behind it), or that write one array:
+//!
+//! ```text
+//!   {"a": 1}{"a": 2}        ␞{"a": 1}⏎␞{"a": 2}⏎        {        [{"a": 1},
+//!   └──────┘└──────┘         └──────┘  └──────┘           "a": 1    └──────┘
+//!                                                       }         {"a": 2}]
+//!   {"a": 1},⏎{"a": 2},⏎                                {…
+//!   └──────┘  └──────┘                                  one record spans lines
+//! ```
+//!
+//! All of them are one grammar, and a [`Scanner`] finds the records in any of them:
+//!
+//! ```text
+//!   text    = *( space / separator / ⏎ / object [ "," ] / array )
+//!   array   = "[" [ object *( "," object ) ] "]"
+//! ```
+//!
+//! Any other text is a record of its own, which a decoder refuses: a comma too many, a scalar; and, up to its
+//! line end, whatever no value goes on with, as a closing bracket that nothing opened. A comma that is missing in an
+//! array is a record without a byte ([`MISSING_COMMA`]).
+//!
+//! A record that is cut off would go on up to the end of the text. The separator ␞, which no JSON text has in it, ends
+//! it. So does a `{` at the beginning of a line, if the record began a line, too, and no JSON text has a `{` there: in
+//! place of a key, or in a string that goes on from the line before.
+//!
+//! The first record tells whether a file has one object per line ([`layout`]). A file that has can be cut and is
+//! never scanned; where two objects share a line of it all the same, [`first_of_line`] tells them apart.
+
+use std::ops::Range;
+
+use super::grammar::{Cursor, is_white};
+use crate::fault::FaultKind;
+
+/// The separator that RFC 7464 puts before each text.
+pub const SEPARATOR: u8 = 0x1e;
+
+/// The line that stands for a record without a byte, which [`Scanner`] finds where a comma is missing between two records
+/// of an array. A decoder refuses it.
+pub const MISSING_COMMA: u8 = 0x1f;
+
+/// The arrangement of the records of a JSON file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One object per line, or no JSON: every line end ends a record.
+    Lines,
+    /// Anything else, which is read from its front.
+    Sequence,
+}
+
+/// The layout of the file that begins with `head`, behind a byte-order mark; none if more of it has to be
+/// seen. `is_all` says that there is no more.
+///
+/// The first record and the bytes up to its line end decide, so that the answer is the same however much more is
+/// there.
+///
+/// ```
+/// use tidemill_text::json::{Layout, layout};
+///
+/// assert_eq!(layout(b"{\"a\": 1}\n{\"a\"", false), Some(Layout::Lines));
+/// assert_eq!(layout(b"{\"a\": 1}{\"a\"", false), Some(Layout::Sequence));
+/// assert_eq!(layout(b"{\n  \"a\": 1\n", false), None);
+/// ```
+#[must_use]
+pub fn layout(head: &[u8], is_all: bool) -> Option<Layout> {
+    let unless_more = |layout| is_all.then_some(layout);
+    let text = head.trim_ascii_start();
+    match text.first() {
+        None => return unless_more(Layout::Lines),
+        Some(b'[' | &SEPARATOR) => return Some(Layout::Sequence),
+        Some(b'{') => {}
+        Some(_) => return Some(Layout::Lines),
+    }
+    let has_lines = |text: &[u8]| memchr::memchr(b'\n', text).is_some();
+    let mut cursor = Cursor::new(text, false);
+    match cursor.skip() {
+        Ok(()) if has_lines(&text[..cursor.at]) => Some(Layout::Sequence),
+        Ok(()) => {
+            let behind = &text[cursor.at..];
+            match behind.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r')) {
+                None => unless_more(Layout::Lines),
+                Some(b',' | b'{' | b'[' | &SEPARATOR) => Some(Layout::Sequence),
+                Some(_) => Some(Layout::Lines),
+            }
+        }
+        Err(fault) if matches!(fault.kind, FaultKind::Ends(_)) => {
+            let is_spread = has_lines(text.trim_ascii_end());
+            unless_more(if is_spread { Layout::Sequence } else { Layout::Lines })
+        }
+        // A record that a separator cuts off is no line. The separator may stand behind the head.
+        Err(_) => {
+            let end = memchr::memchr(b'\n', text);
+            let line = &text[..end.unwrap_or(text.len())];
+            match (memchr::memchr(SEPARATOR, line), end) {
+                (Some(_), _) => Some(Layout::Sequence),
+                (None, Some(_)) => Some(Layout::Lines),
+                (None, None) => unless_more(Layout::Lines),
+            }
+        }
+    }
+}
+
+/// Finds the records of a sequence that comes piece by piece.
+///
+/// ```
+/// use tidemill_text::json::Scanner;
+///
+/// let text = b"{\"a\":\n1}{\"b\": \"}{\"}\n[{}, 7]";
+/// let mut scanner = Scanner::new(0);
+/// let mut records = Vec::new();
+/// let (first, second) = text.split_at(11);
+/// scanner.scan(first, &mut records, usize::MAX);
+/// scanner.scan(second, &mut records, usize::MAX);
+/// assert_eq!(scanner.finish(&mut records), None);
+/// assert_eq!(records, [0..8, 8..19, 21..23, 25..26]);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Scanner {
+    place: Place,
+    /// Number of brackets of the record at hand that are open. Which kind each is, the decoder checks.
+    depth: u64,
+    /// The kinds of the innermost 64 of them, the last one in the lowest bit: 1 for an object. Those further out are
+    /// taken for arrays.
+    objects: u64,
+    /// True directly behind a colon, white space aside.
+    is_behind_colon: bool,
+    /// True if the record at hand begins a line.
+    begins_line: bool,
+    /// True if the last byte was a line end, or if there was none.
+    is_at_line_start: bool,
+    /// True if an array of records is open.
+    in_array: bool,
+    last: Last,
+    /// Offset of the record at hand.
+    start: u64,
+    /// Offset of the next byte.
+    at: u64,
+    /// Offset at which an array was broken off.
+    broken: Option<u64>,
+}
+
+/// Offset of the end of the last piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Between records.
+    Between,
+    /// Within an object or array.
+    Nested,
+    /// Within a string.
+    Text,
+    /// Behind a backslash in a string.
+    Escaped,
+    /// Within a number or word.
+    Token,
+    /// Directly behind an object, array or string.
+    Behind,
+    /// In a line that goes on as no JSON does.
+    Garbage,
+}
+
+/// The last separator between records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Nothing,
+    Record,
+    /// A record of garbage, which a comma may be part of.
+    Garbage,
+    Comma,
+}
+
+/// Bytes that mean something within an object or array, strings aside.
+const MARKS: [bool; 256] = {
+    let mut marks = [false; 256];
+    let mut at = 0;
+    while at < 7 {
+        marks[[b'"', b'{', b'}', b'[', b']', b':', SEPARATOR][at] as usize] = true;
+        at += 1;
+    }
+    marks
+};
+
+impl Scanner {
+    /// A scanner at the beginning of a sequence, whose first byte has this offset.
+    #[must_use]
+    pub fn new(offset: u64) -> Self {
+        Self {
+            place: Place::Between,
+            depth: 0,
+            objects: 0,
+            is_behind_colon: false,
+            begins_line: false,
+            is_at_line_start: true,
+            in_array: false,
+            last: Last::Nothing,
+            start: offset,
+            at: offset,
+            broken: None,
+        }
+    }
+
+    /// Offset of the record that has begun and not ended, if one has.
+    #[must_use]
+    pub fn begun(&self) -> Option<u64> {
+        (self.place != Place::Between).then_some(self.start)
+    }
+
+    /// Returns whether an array of records is open.
+    #[must_use]
+    pub fn is_in_array(&self) -> bool {
+        self.in_array
+    }
+
+    /// Returns the offset at which a separator broke off an array; nothing behind it is read.
+    #[must_use]
+    pub fn broken_at(&self) -> Option<u64> {
+        self.broken
+    }
+
+    /// Takes the next piece and adds the offsets of the records that end in it, until there are `max` of them.
+    /// Returns how many bytes it took.
+    ///
+    /// A record's end is known from what is behind it. A record without a byte stands where a comma is missing.
+    pub fn scan(&mut self, piece: &[u8], records: &mut Vec<Range<u64>>, max: usize) -> usize {
+        let first = self.at;
+        let mut at = 0;
+        while let Some(&byte) = piece.get(at) {
+            if records.len() >= max || self.broken.is_some() {
+                break;
+            }
+            self.at = first + at as u64;
+            let begins_line = match at.checked_sub(1).and_then(|before| piece.get(before)) {
+                Some(before) => *before == b'\n',
+                None => self.is_at_line_start,
+            };
+            if byte == b'{' && begins_line && self.is_cut_off() {
+                self.end(self.at, records);
+                self.last = Last::Nothing;
+                continue;
+            }
+            let taken = match self.place {
+                Place::Between if self.lacks_comma(byte) => {
+                    records.push(self.at..self.at);
+                    self.last = Last::Nothing;
+                    0
+                }
+                Place::Between => {
+                    self.begins_line = begins_line;
+                    self.between(byte, records)
+                }
+                Place::Token | Place::Behind => self.behind(byte, records),
+                Place::Garbage => {
+                    let rest = &piece[at..];
+                    match memchr::memchr2(b'\n', SEPARATOR, rest) {
+                        None => rest.len(),
+                        Some(plain) => {
+                            self.at += plain as u64;
+                            self.end(self.at, records);
+                            plain
+                        }
+                    }
+                }
+                Place::Nested => {
+                    let rest = &piece[at..];
+                    let mark = rest.iter().position(|byte| MARKS[usize::from(*byte)]);
+                    let plain = mark.unwrap_or(rest.len());
+                    self.is_behind_colon &= rest[..plain].iter().all(|byte| is_white(*byte));
+                    match rest.get(plain) {
+                        // Whether it begins a line, and another record, is looked at first.
+                        Some(b'{') if plain > 0 => plain,
+                        None => plain,
+                        Some(mark) => {
+                            self.at += plain as u64;
+                            plain + self.nested(*mark, records)
+                        }
+                    }
+                }
+                Place::Text => {
+                    let rest = &piece[at..];
+                    let end = memchr::memchr3(b'"', b'\\', SEPARATOR, rest);
+                    let line = memchr::memmem::find(&rest[..end.unwrap_or(rest.len())], b"\n{");
+                    match (line, end) {
+                        (Some(line), _) => line + 1,
+                        (None, None) => rest.len(),
+                        (None, Some(plain)) => {
+                            self.at += plain as u64;
+                            match rest[plain] {
+                                b'\\' => self.place = Place::Escaped,
+                                b'"' if self.depth == 0 => self.place = Place::Behind,
+                                b'"' => self.place = Place::Nested,
+                                _ => self.end(self.at, records),
+                            }
+                            plain + usize::from(rest[plain] != SEPARATOR)
+                        }
+                    }
+                }
+                Place::Escaped if byte == SEPARATOR => {
+                    self.end(self.at, records);
+                    0
+                }
+                Place::Escaped => {
+                    self.place = Place::Text;
+                    1
+                }
+            };
+            at += taken;
+        }
+        if let Some(last) = at.checked_sub(1).and_then(|last| piece.get(last)) {
+            self.is_at_line_start = *last == b'\n';
+        }
+        self.at = first + at as u64;
+        at
+    }
+
+    /// Ends the text: the record at hand ends with it. Returns the offset where an array was broken off, if one was.
+    pub fn finish(&mut self, records: &mut Vec<Range<u64>>) -> Option<u64> {
+        if self.place != Place::Between {
+            self.end(self.at, records);
+        }
+        self.broken.or(self.in_array.then_some(self.at))
+    }
+
+    /// Ends the record at hand before an offset.
+    fn end(&mut self, end: u64, records: &mut Vec<Range<u64>>) {
+        records.push(self.start..end);
+        self.depth = 0;
+        self.last = match self.place {
+            Place::Garbage => Last::Garbage,
+            _ => Last::Record,
+        };
+        self.place = Place::Between;
+    }
+
+    /// Returns whether a `{` at the beginning of a line is no part of the record at hand, which is cut off before it.
+    fn is_cut_off(&self) -> bool {
+        let is_no_place = match self.place {
+            Place::Nested => self.objects & 1 == 1 && !self.is_behind_colon,
+            Place::Text => true,
+            _ => false,
+        };
+        is_no_place && self.begins_line
+    }
+
+    /// Returns whether a byte between records begins a value of an array behind another one, with no comma between.
+    fn lacks_comma(&self, byte: u8) -> bool {
+        let is_value = !is_white(byte) && !matches!(byte, b',' | b']' | SEPARATOR);
+        self.in_array && self.last == Last::Record && is_value
+    }
+
+    /// Takes a byte between records.
+    fn between(&mut self, byte: u8, records: &mut Vec<Range<u64>>) -> usize {
+        let mut alone = || records.push(self.at..self.at + 1);
+        match byte {
+            _ if is_white(byte) => {}
+            SEPARATOR if self.in_array => {
+                self.broken = Some(self.at);
+                return 0;
+            }
+            SEPARATOR => self.last = Last::Nothing,
+            b',' if matches!(self.last, Last::Record | Last::Garbage) => self.last = Last::Comma,
+            b',' => alone(),
+            b'[' if !self.in_array => (self.in_array, self.last) = (true, Last::Nothing),
+            b']' if self.in_array => {
+                if self.last == Last::Comma {
+                    alone();
+                }
+                (self.in_array, self.last) = (false, Last::Record);
+            }
+            _ => {
+                self.start = self.at;
+                self.place = match byte {
+                    b'{' | b'[' => Place::Nested,
+                    b'"' => Place::Text,
+                    b'}' | b']' | b':' => Place::Garbage,
+                    _ => Place::Token,
+                };
+                self.depth = u64::from(self.place == Place::Nested);
+                (self.objects, self.is_behind_colon) = (u64::from(byte == b'{'), false);
+            }
+        }
+        1
+    }
+
+    /// Takes a byte directly behind a value, or behind a part of a token.
+    fn behind(&mut self, byte: u8, records: &mut Vec<Range<u64>>) -> usize {
+        let is_token = self.place == Place::Token;
+        let ends = is_white(byte)
+            || matches!(byte, b',' | SEPARATOR)
+            || byte == b']' && self.in_array
+            || matches!(byte, b'{' | b'[') && !is_token;
+        if ends {
+            self.end(self.at, records);
+            return 0;
+        }
+        let is_plain = !matches!(byte, b'"' | b'{' | b'}' | b'[' | b']' | b':');
+        if !(is_token && is_plain) {
+            self.place = Place::Garbage;
+        }
+        1
+    }
+
+    /// Takes one of [`MARKS`] within an object or array.
+    fn nested(&mut self, byte: u8, records: &mut Vec<Range<u64>>) -> usize {
+        self.is_behind_colon = byte == b':';
+        match byte {
+            b':' => {}
+            b'"' => self.place = Place::Text,
+            b'{' | b'[' => {
+                self.depth += 1;
+                self.objects = (self.objects << 1) | u64::from(byte == b'{');
+            }
+            SEPARATOR => {
+                self.end(self.at, records);
+                return 0;
+            }
+            _ => {
+                self.depth = self.depth.saturating_sub(1);
+                self.objects >>= 1;
+                if self.depth == 0 {
+                    self.place = Place::Behind;
+                }
+            }
+        }
+        1
+    }
+}
+
+/// Returns whether a byte may stand before an object in its line.
+fn is_before(byte: u8) -> bool {
+    is_white(byte) || byte == SEPARATOR
+}
+
+/// A line without what may stand before and behind an object in it: the number of bytes before, and the object.
+pub(crate) fn stripped(line: &[u8]) -> (usize, &[u8]) {
+    let start = line.iter().position(|byte| !is_before(*byte)).unwrap_or(line.len());
+    let without =
+        |text: &'_ [u8]| text.iter().rposition(|byte| !is_before(*byte)).map_or(0, |last| last + 1);
+    let object = &line[start..];
+    let mut end = without(object);
+    // A lone comma is no object's.
+    if end > 1 && object[end - 1] == b',' {
+        end = without(&object[..end - 1]);
+    }
+    (start, &object[..end])
+}
+
+/// Returns whether there is nothing in a line but what may stand before an object.
+pub(crate) fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|byte| is_before(*byte))
+}
+
+/// The length of a line's first record with all that stands before and behind it: up to the next record in the line,
+/// or all of the line.
+pub(crate) fn first_of_line(line: &[u8]) -> usize {
+    let skip = |from: usize| {
+        let rest = line.get(from..).unwrap_or_default();
+        rest.iter().position(|byte| !is_before(*byte)).map_or(line.len(), |more| from + more)
+    };
+    let start = skip(0);
+    // No record goes on behind a separator.
+    let separator = memchr::memchr(SEPARATOR, &line[start..]);
+    let limit = separator.map_or(line.len(), |at| start + at);
+    let up_to_limit = skip(limit);
+    let mut cursor = Cursor::new(&line[start..limit], false);
+    if line.get(start) != Some(&b'{') || cursor.skip().is_err() {
+        return up_to_limit;
+    }
+    let mut next = skip(start + cursor.at);
+    if line.get(next) == Some(&b',') {
+        next = skip(next + 1);
+    }
+    match line.get(next) {
+        Some(b'{') => next,
+        _ => up_to_limit.max(if next == line.len() { next } else { 0 }),
+    }
+}

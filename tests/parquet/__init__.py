@@ -1,0 +1,1 @@
+"""Compares Tidemill with PyArrow and DuckDB on the files of apache/parquet-testing."""
