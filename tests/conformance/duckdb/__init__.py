@@ -1,0 +1,1 @@
+"""Runs DuckDB's own test suite on Tidemill, with DuckDB as the oracle."""

@@ -1,0 +1,418 @@
+"""The judge itself on small files of our own; and the suite, if there is a checkout of it."""
+
+import math
+import os
+import pathlib
+import threading
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import tidemill as tm
+from conformance.duckdb import intended, machinery, report, rows, sqllogic
+from conformance.duckdb.judge import TimeLimits, explain, files, is_failure, judge_all, judge_file
+
+ROOT = os.environ.get("DUCKDB_DIR")
+# A part of the suite that takes less than a minute.
+SHORT = ("conjunction", "limit", "select")
+FAULTY = "conformance.duckdb.test_duckdb:ask_faulty"
+
+
+class Patience(TimeLimits):
+    """No limit, but for a query that never ends, which has none to wait for."""
+
+    def for_query(self, sql):
+        return 0 if "hang" in sql else None
+
+    def for_file(self):
+        return None
+
+
+def ask_faulty(sql, tables):
+    """Answer as DuckDB, but for queries that name a fault."""
+    if "hang" in sql:
+        threading.Event().wait()
+    if "wrong" in sql:
+        return pa.table({"x": [41]})
+    if "refuse" in sql:
+        raise tm.UsageError("`x` is not supported\nhint: write y")
+    if "internal" in sql:
+        raise tm.UsageError("internal error: no such field")
+    if "fault" in sql:
+        raise tm.InternalError("a bug")
+    if "foreign" in sql:
+        raise KeyError("x")
+    if "crash" in sql:
+        os._exit(134)
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        return connection.execute(sql).to_arrow_table()
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Judge a file of some text in a suite of its own; returns its verdict."""
+
+    def judge(text, *, engine=FAULTY, **options):
+        path = tmp_path / "test" / "sql" / "select" / "a.test"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        verdict = judge_file(tmp_path, path, Patience(), engine, **options)
+        explain(verdict.verdicts, ())
+        return verdict
+
+    return judge
+
+
+def outcomes(verdict):
+    return [one["outcome"] for one in verdict.verdicts]
+
+
+TABLES = """
+statement ok
+CREATE TABLE t AS SELECT i, i % 3 AS g FROM range(10) r(i);
+
+statement ok
+CREATE VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g
+"""
+
+QUERIES = """
+query II
+SELECT * FROM t WHERE i > 4
+----
+ignored
+
+query II rowsort
+SELECT g, n FROM v
+
+query II
+SELECT t.i, v.n FROM t JOIN v USING (g) ORDER BY ALL
+
+query I
+WITH t2 AS (SELECT max(i) AS m FROM t) SELECT m FROM t2
+"""
+
+
+def test_tidemill_answers_over_the_tables_of_duckdb(judged):
+    verdict = judged(TABLES + QUERIES, engine="conformance.duckdb.engine:ask")
+    assert outcomes(verdict) == ["same"] * 4, verdict
+    assert not any("order" in one for one in verdict.verdicts)
+
+
+def test_a_table_called_as_an_argument_is_found(judged):
+    text = "statement ok\nCREATE TABLE sample AS SELECT 7 AS x\n\nquery I\nSELECT x FROM sample\n"
+    assert outcomes(judged(text, engine="conformance.duckdb.engine:ask")) == ["same"]
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome", "message"),
+    [
+        ("SELECT 42 AS wrong", "different", "1 of 1 rows are missing"),
+        ("SELECT 41, 'wrong'", "different", "1 columns, not 2"),
+        ("FROM range(2) AS wrong", "different", "1 rows, not 2"),
+        ("SELECT 1 AS refuse", "refused", "`x` is not supported\nhint: write y"),
+        ("SELECT 1 AS internal", "internal", "internal error: no such field"),
+        ("SELECT 1 AS fault", "internal", "a bug"),
+        ("SELECT 1 AS foreign_", "internal", "'x'"),
+        ("SELECT 1 AS crash", "internal", "the process ended with status 134"),
+        ("SELECT 1 AS hang", "no end", "no answer within 0 s"),
+    ],
+)
+def test_a_fault_is_reported_and_the_next_query_is_asked(judged, query, outcome, message):
+    verdict = judged(f"{TABLES}\nquery I\n{query}\n\nquery I\nSELECT count(*) FROM t\n")
+    assert outcomes(verdict) == [outcome, "same"], verdict
+    assert verdict.verdicts[0]["message"] == message
+    assert is_failure(verdict.verdicts[0]) is (outcome != "refused")
+    assert not verdict.left_out
+
+
+def test_rows_of_both_answers_are_quoted(judged):
+    (verdict,) = judged("query I\nSELECT 42 AS wrong\n").verdicts
+    assert (verdict["expected"], verdict["actual"]) == (["(42)"], ["(41)"])
+    assert "duckdb:   (42)\n    tidemill: (41)" in report.description(verdict)
+
+
+def test_another_order_is_noted(judged, monkeypatch):
+    text = "query I{}\nSELECT * FROM (VALUES (41)) v(wrong) ORDER BY 1\n"
+    assert "order" not in judged(text.format("")).verdicts[0]
+    one, other = pa.table({"x": [1, 2]}), pa.table({"x": [2, 1]})
+    assert rows.difference(one, other) is None
+    assert not rows.has_same_order(one, other)
+
+
+def test_answers_by_settings_that_only_duckdb_has_are_asked_for_without_them(judged):
+    text = """
+statement ok
+SET default_null_order = 'nulls_first'
+
+query I
+SELECT x FROM (VALUES (1), (NULL)) t(x) ORDER BY x LIMIT 1
+
+query I
+SELECT 42 AS wrong
+"""
+    one, other = judged(text).verdicts
+    assert (one["outcome"], one["settings"]) == ("same", {"default_null_order": "NULLS_FIRST"})
+    assert other["outcome"] == "different"
+
+
+@pytest.mark.parametrize(
+    ("distance", "one", "other", "is_alike"),
+    [
+        (1, ["(2, 'a')"], ["(1, 'a')"], True),
+        (1, ["(2, 'a')"], ["(0, 'a')"], False),
+        (1, ["(2, 'a')"], ["(1, 'b')"], False),
+        (1, ["(1)", "(2)"], ["(1)"], False),
+    ],
+)
+def test_numbers_within_a_distance_are_alike(distance, one, other, is_alike):
+    assert intended.within(distance)(one, other) is is_alike
+
+
+def test_rows_are_alike_after_a_change_to_their_text():
+    is_alike = intended.after(intended.times_with_spaces)
+    assert is_alike(["('2026-02-01 11:00:00')"], ["('2026-02-01T11:00:00')"])
+    assert not is_alike(["('2026-02-01 11:00:00')"], ["('2026-02-01T11:00:01')"])
+
+
+def test_what_duckdb_refuses_is_not_counted(judged):
+    text = """
+query I
+SELECT nothing
+
+statement error
+SELECT nothing
+----
+Binder Error
+
+query T
+EXPLAIN SELECT 1
+
+query I
+SELECT random()
+
+query I
+SELECT 1
+
+query I
+SELECT 1
+"""
+    verdict = judged(text)
+    assert [one["sql"] for one in verdict.verdicts] == ["SELECT 1"]
+    assert verdict.uncounted == {
+        "query that DuckDB refuses": 1,
+        "query of another kind than SELECT: EXPLAIN": 1,
+        "query to which DuckDB has another answer each time": 1,
+        "query that was asked before on the same tables": 1,
+    }
+
+
+def test_answers_to_what_duckdb_refuses_are_reported_on_demand(judged):
+    text = "statement error\nSELECT 1 AS wrong, nothing\n\nstatement error\nSELECT refuse\n"
+    verdict = judged(text, with_errors=True)
+    assert outcomes(verdict) == ["answered"]
+    assert "nothing" in verdict.verdicts[0]["duckdb"]
+
+
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("loop i 1 3\n\nquery I\nSELECT {i}\n\nendloop", ["SELECT 1", "SELECT 2"]),
+        ("foreach t <signed> !hugeint\n\nquery I\nSELECT 1::${t}\n\nendloop", 4),
+        ("foreach a,b x,1 y,2\n\nquery I\nSELECT {b} AS {a}\n\nendloop", 2),
+        (
+            "loop i 0 2\n\nloop j 0 2\n\nonlyif i=1&&j=0\nquery I\nSELECT {i}{j}\n\n"
+            "endloop\n\nendloop",
+            ["SELECT 10"],
+        ),
+        (
+            "loop i 0 3\n\nskipif i<>1\ncontinue\n\nquery I\nSELECT {i}\n\nendloop",
+            ["SELECT 0", "SELECT 2"],
+        ),
+        ("skipif duckdb\nquery I\nSELECT 1\n\nonlyif duckdb\nquery I\nSELECT 2", ["SELECT 2"]),
+        ("mode skip\n\nquery I\nSELECT 1\n\nmode unskip\n\nquery I\nSELECT 2", ["SELECT 2"]),
+        ("query I\nSELECT 1\n\nhalt\n\nquery I\nSELECT 2", ["SELECT 1"]),
+        ("query T\nSELECT '#'\n----\n#\n# not a comment\n\nquery I\nSELECT 2", 2),
+        ("require icu\n\nrequire vector_size 512\n\nquery I\nSELECT 1", ["SELECT 1"]),
+        ("require no_such_extension\n\nquery I\nSELECT 1", "require no_such_extension"),
+        ("require-env NAME\n\nquery I\nSELECT 1", "require-env NAME"),
+        ("loop i 0 2\n\nquery I\nSELECT 1", "line 1: the loop has no `endloop`"),
+        ("test-env N 3\n\nset variable M 4\n\nquery I\nSELECT {N}{M}", ["SELECT 34"]),
+        ("statement ok\nCREATE TABLE u(x int)\n\nrestart\n\nquery I\nSELECT x FROM u", []),
+        (
+            "load {TEST_DIR}/a.db\n\nstatement ok\nCREATE TABLE u(x int)\n\nrestart\n\n"
+            "query I\nSELECT x FROM u",
+            ["SELECT x FROM u"],
+        ),
+        ("statement ok con1\nBEGIN\n\nquery I con1\nSELECT 1\n\nquery I nosort a\nSELECT 2", 2),
+    ],
+)
+def test_commands_of_a_file(judged, text, queries):
+    verdict = judged(text + "\n")
+    if isinstance(queries, str):
+        assert (verdict.left_out, verdict.verdicts) == (queries, [])
+        return
+    assert not verdict.left_out
+    found = [one["sql"] for one in verdict.verdicts]
+    assert (len(found) if isinstance(queries, int) else found) == queries
+    assert set(outcomes(verdict)) <= {"same"}
+
+
+def test_conditions_compare_numbers_and_texts():
+    assert sqllogic.holds("i>=10", {"i": "10"}) and not sqllogic.holds("i<9", {"i": "10"})
+    assert sqllogic.holds("x<>b", {"x": "a"}) and not sqllogic.holds("missing=1", {})
+
+
+SECONDS = pa.array([86400], pa.duration("s"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (pa.array([1], pa.int8()), pa.array([1.0]), True),
+        (pa.array([1.0]), pa.array([1.0 + 1e-12]), True),
+        (pa.array([1.0]), pa.array([1.0 + 1e-7]), False),
+        (pa.array([1.1], pa.float32()), pa.array([1.1]), True),
+        (pa.array([math.nan, 1]), pa.array([1, math.nan]), True),
+        (pa.array([10**15]), pa.array([10**15 + 1]), False),
+        (pa.array([True]), pa.array([1]), False),
+        (pa.array(["1"]), pa.array([1]), False),
+        (pa.array([None, 1]), pa.array([0, 1]), False),
+        (pa.array([1, 1, 2]), pa.array([1, 2, 2]), False),
+        (pa.array([1, 2]), pa.array([2, 1]), True),
+        (pa.array([[1.0, None]]), pa.array([[1.0 + 1e-13, None]]), True),
+        (pa.array([{"a": 1}]), pa.array([{"a": 2}]), False),
+        (pa.array([1000], pa.timestamp("ms", "UTC")), pa.array([1], pa.timestamp("s")), True),
+        (pa.array([(0, 1, 0)], pa.month_day_nano_interval()), SECONDS, True),
+        (pa.array([b"a"]), pa.array(["a"]), False),
+    ],
+)  # fmt: skip
+def test_values_of_both_engines_are_compared(one, other, is_same):
+    found = rows.difference(pa.table({"x": one}), pa.table({"y": other}))
+    assert (found is None) is is_same, found
+
+
+def test_many_floating_rows_are_matched_within_the_tolerance():
+    count = 2 * rows.PAIRS_MAX
+    exact = [(0.1 * number,) for number in range(count)]
+    near = [(value * (1 + 5e-11),) for (value,) in reversed(exact)]
+    assert rows.unmatched(exact, near) == ([], [])
+    missing, extra = rows.unmatched([*exact, (5e6,)], [*near, (6e6,)])
+    assert (missing, extra) == ([(5e6,)], [(6e6,)])
+
+
+def different(**fields):
+    verdict = {"file": "cast/a.test", "number": 1, "line": 1, "sql": "SELECT typeof(1)"}
+    verdict |= {"outcome": "different", "message": "1 of 1 rows are missing"}
+    return verdict | {"expected": ["('INTEGER')"], "actual": ["('BIGINT')"]} | fields
+
+
+@pytest.mark.parametrize(
+    ("matchers", "is_covered"),
+    [
+        ({"sql": r"typeof\("}, True),
+        ({"sql": r"typeof\(", "file": "cast/*"}, True),
+        ({"sql": r"typeof\(", "file": "join/*"}, False),
+        ({"found": "tidemill: .*BIGINT"}, True),
+        ({"found": "duckdb: .*BIGINT"}, False),
+        ({"places": "cast/a.test:1,7 join/b.test:2"}, True),
+        ({"places": "cast/a.test:7 join/b.test:1"}, False),
+        ({"found": "missing", "is_alike": intended.within(1)}, False),
+    ],
+)
+def test_an_unexplained_difference_fails(matchers, is_covered):
+    entry = intended.Intended("types have other names", "sql.md", **matchers)
+    verdict = different()
+    unused = explain([verdict], [entry])
+    assert is_failure(verdict) is not is_covered
+    assert unused == ([] if is_covered else [entry])
+
+
+def test_every_intended_difference_has_a_page_and_a_matcher():
+    docs = pathlib.Path(__file__).parents[3] / "docs"
+    for entry in intended.INTENDED:
+        assert entry.sql or entry.found or entry.places, entry
+        page, _, heading = entry.page.partition("#")
+        lines = (docs / page).read_text().splitlines()
+        headings = [line.lstrip("#").strip() for line in lines if line.startswith("#")]
+        assert not heading or heading in headings, f"{entry.page} of `{entry.reason}`"
+
+
+EXAMPLES = [entry for entry in intended.INTENDED if entry.example]
+
+
+@pytest.mark.skipif(duckdb.__version__ < "2", reason="the examples are for DuckDB 2")
+@pytest.mark.parametrize("entry", EXAMPLES, ids=[entry.reason for entry in EXAMPLES])
+def test_an_example_has_the_two_answers(entry):
+    query, theirs, ours = entry.example
+    with duckdb.connect() as connection:
+        ((answer,),) = connection.execute(query).fetchall()
+    assert str(answer) == theirs
+    assert str(tm.query(query).fetchone()[0]) == ours
+
+
+def test_the_summary_groups_refusals_by_their_pattern():
+    refused = [
+        different(outcome="refused", message=f"unknown function `{name}` at line {line}\nhint: x")
+        for line, name in enumerate(["a", "a", "b"])
+    ]
+    assert report.refusals(refused).splitlines() == [
+        "     3  unknown function `…` at line N",
+        "        a 2, b 1",
+    ]
+    table = report.table([*refused, different(), different(file="join/b.test", outcome="same")])
+    assert [line.split()[:4] for line in table.splitlines()[1:]] == [
+        ["cast", "4", "0", "3"],
+        ["join", "1", "1", "0"],
+        ["total", "5", "1", "3"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kinds"),
+    [
+        ("SELECT 1::VARIANT", ["VARIANT"]),
+        ("SELECT '101'::BIT, bit_count(5)", ["BIT"]),
+        ("SELECT bit_count(5), 1 AS bits", []),
+        ("SELECT sum(x) EXPORT_STATE FROM t", ["states of aggregates"]),
+        ("SELECT twice(2) FROM t", ["macros"]),
+        ("SELECT twice_as(2) FROM t", []),
+        ("WITH a AS (INSERT INTO t VALUES (1) RETURNING x) FROM a", ["statements within WITH"]),
+        ("SELECT 1 UNION (SELECT 2)", []),
+    ],
+)
+def test_needed_machinery_is_recognised(sql, kinds):
+    names = machinery.macros("CREATE OR REPLACE MACRO main.Twice(x) AS 2 * x")
+    verdict = different(sql=sql, outcome="refused")
+    assert machinery.needs(verdict, names) == kinds
+    assert machinery.needs(verdict | {"outcome": "same"}, names) == []
+
+
+def test_a_query_in_a_loop_counts_once_and_is_same_if_all_are():
+    verdicts = [different(outcome="same"), different(outcome="same"), different(line=2)]
+    assert report.by_place(verdicts).startswith("50.0 % of 2 queries")
+    assert report.by_place([*verdicts, different()]).startswith("0.0 % of 2 queries")
+
+
+def test_queries_that_need_no_machinery_are_counted_apart():
+    verdicts = [
+        different(outcome="same"),
+        different(outcome="refused", needs=["BIT"]),
+        different(outcome="refused", needs=["rowid"]),
+    ]
+    lines = report.needed(verdicts).splitlines()
+    assert lines[-2].startswith("50.0 % of 2 queries") and lines[-1].startswith("100.0 % of 1 ")
+
+
+@pytest.mark.skipif(not ROOT, reason="DUCKDB_DIR names no checkout of duckdb/duckdb")
+def test_part_of_the_suite_has_no_failure():
+    root = pathlib.Path(ROOT).resolve()
+    found = files(root, SHORT)
+    assert found, root
+    verdicts = [one for file in judge_all(root, found) for one in file.verdicts]
+    explain(verdicts)
+    assert len(verdicts) > 30
+    failed = [report.description(verdict) for verdict in verdicts if is_failure(verdict)]
+    assert not failed, "\n".join(failed)

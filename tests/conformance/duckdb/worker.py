@@ -1,0 +1,466 @@
+"""A process that runs one file: statements on DuckDB, queries on DuckDB and on Tidemill.
+
+The process tells its parent what it does as messages, each a pair of a word and a dictionary:
+
+    asking    before Tidemill is asked, so that the parent can end a query that does not end
+    comparing Tidemill has answered
+    judged    the outcome of a query
+    ended     the end of the file: the records that are not counted, and why the rest is left out
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import gzip
+import importlib
+import os
+import pathlib
+import re
+import resource
+import shutil
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+import duckdb
+
+# PyArrow imports it where it converts values: once, before the processes fork.
+import pandas  # noqa: F401
+import pyarrow as pa
+import pyarrow.compute
+
+from . import engine
+from .rows import difference, has_same_order, quoted
+from .sqllogic import Command, ScriptError, Variables, expand, parse
+
+ADDRESS_SPACE = 12 << 30
+DUCKDB_MEMORY = "2GB"
+VECTOR_SIZE, BLOCK_SIZE = 2048, 262_144
+FULFILLED = frozenset(
+    "notmusl notmingw notwindows longdouble 64bit noforcestorage no_force_storage nothreadsan "
+    "strinline skip_reload no_alternative_verify no_latest_storage no_vector_verification "
+    "no_extension_autoloading no_block_verification".split()
+)
+# Settings that change answers, and that a query has no way to hand over to Tidemill.
+SETTINGS = (
+    "TimeZone",
+    "Calendar",
+    "default_collation",
+    "default_null_order",
+    "default_order",
+    "ieee_floating_point_ops",
+    "integer_division",
+    "lambda_syntax",
+    "old_implicit_casting",
+    "order_by_non_integer_literal",
+    "regex_match_operator_semantics",
+    "scalar_subquery_error_on_multiple_rows",
+)
+# What a verdict says of one answer of DuckDB's.
+OF_AN_ANSWER = ("outcome", "message", "expected", "actual", "types", "order", "names")
+JUDGED_TYPES = ("SELECT", "MULTI")
+
+Ask = Callable[[str, Mapping[str, pa.Table]], pa.Table]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A file to run."""
+
+    root: pathlib.Path
+    path: pathlib.Path
+    # The function that asks Tidemill, as `module:function`.
+    engine: str
+    # Queries that an earlier process has judged.
+    judged: int
+    duckdb_seconds: float
+    with_errors: bool = False
+
+
+@dataclass
+class Session:
+    """DuckDB's databases and connections of a file."""
+
+    seconds: float
+    path: str = ":memory:"
+    is_read_only: bool = False
+    storage: str = ""
+    connections: dict[str, duckdb.DuckDBPyConnection] = field(default_factory=dict)
+    # Tables that were handed over since the last statement.
+    tables: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
+    relations: dict[str, list[str]] = field(default_factory=dict)
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    defaults: dict[str, str] = field(default_factory=dict)
+
+    def connection(self, name: str = "") -> duckdb.DuckDBPyConnection:
+        """Return the connection of a name, which is made if it is new."""
+        if "" not in self.connections:
+            config: dict[str, Any] = {"threads": 1, "memory_limit": DUCKDB_MEMORY}
+            if self.storage:
+                config["storage_compatibility_version"] = self.storage
+            first = duckdb.connect(self.path, read_only=self.is_read_only, config=config)
+            # Nothing is fetched, and no variable of this process is a table.
+            first.execute("SET autoinstall_known_extensions = false")
+            first.execute("SET autoload_known_extensions = false")
+            first.execute("SET temp_directory = 'spill'")
+            self.connections[""] = first
+            self.prepare(first)
+            self.defaults = self.settings("")
+        if name not in self.connections:
+            self.connections[name] = self.connections[""].cursor()
+            self.prepare(self.connections[name])
+        return self.connections[name]
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")
+
+    def settings(self, name: str) -> dict[str, str]:
+        """The settings of a connection that change answers."""
+        found = self.connection(name).execute("SELECT name, value FROM duckdb_settings()")
+        return {key: value for key, value in found.fetchall() if key in SETTINGS}
+
+    def changed_settings(self, name: str) -> dict[str, str]:
+        try:
+            current = self.settings(name)
+        except duckdb.Error:
+            return {}
+        return {key: it for key, it in current.items() if it != self.defaults.get(key)}
+
+    @contextlib.contextmanager
+    def default_settings(self, name: str, changed: Mapping[str, str]) -> Iterator[None]:
+        """Set changed settings to their defaults for a while."""
+        connection = self.connection(name)
+        try:
+            for setting in changed:
+                connection.execute(f"SET {setting} = '{self.defaults[setting]}'")
+            yield
+        finally:
+            for setting, value in changed.items():
+                connection.execute(f"SET {setting} = '{value}'")
+
+    def close(self) -> None:
+        """Close the database, so that the next connection opens it again."""
+        for connection in self.connections.values():
+            connection.close()
+        self.connections.clear()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what a statement may have changed."""
+        self.tables.clear()
+        self.relations.clear()
+        self.asked.clear()
+
+    def run(self, name: str, sql: str) -> None:
+        """Run statements."""
+        self.forget()
+        connection = self.connection(name)
+        with self.limit(connection):
+            connection.execute(sql)
+            if connection.description:
+                # Carries it out to its end, also where Python has no object for a value.
+                connection.to_arrow_table()
+
+    def answer(self, name: str, sql: str) -> pa.Table:
+        """Return DuckDB's answer to a query."""
+        connection = self.connection(name)
+        with self.limit(connection):
+            return connection.execute(sql).to_arrow_table()
+
+    def limit(self, connection: duckdb.DuckDBPyConnection) -> _Interruption:
+        return _Interruption(connection, self.seconds)
+
+    def handed(self, name: str, sql: str) -> dict[str, pa.Table]:
+        """The tables and views that a query names."""
+        if name not in self.relations:
+            found = self.connection(name).execute(
+                "SELECT table_name FROM duckdb_tables() UNION "
+                "SELECT view_name FROM duckdb_views() WHERE NOT internal"
+            )
+            self.relations[name] = sorted(relation for (relation,) in found.fetchall())
+        # `get_table_names` has what is below a view instead of the view.
+        words = set(re.findall(r"\w+", sql.lower()))
+        tables = {}
+        for relation in self.relations[name]:
+            is_word = re.fullmatch(r"\w+", relation)
+            if relation.lower() not in words if is_word else relation not in sql:
+                continue
+            if (name, relation) not in self.tables:
+                quoted_name = relation.replace('"', '""')
+                try:
+                    table = self.answer(name, f'SELECT * FROM "{quoted_name}"')
+                except (duckdb.Error, pa.ArrowException, ValueError):
+                    # It is in another schema, or its columns have no types in Arrow.
+                    continue
+                self.tables[name, relation] = table
+            # Without quotes Tidemill takes capitals for small letters.
+            is_quoted = f'"{relation}"' in sql
+            tables[relation if is_quoted else relation.lower()] = self.tables[name, relation]
+        return tables
+
+
+class _Interruption:
+    """Interrupts a connection after some time."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, seconds: float) -> None:
+        self.timer = threading.Timer(seconds, connection.interrupt)
+        self.timer.daemon = True
+
+    def __enter__(self) -> None:
+        self.timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.timer.cancel()
+
+
+class FileRun:
+    """The run of one file."""
+
+    def __init__(self, task: Task, parent: Connection) -> None:
+        self.task = task
+        self.parent = parent
+        module, _, function = task.engine.partition(":")
+        self.ask: Ask = getattr(importlib.import_module(module), function)
+        self.session = Session(task.duckdb_seconds)
+        self.variables = Variables()
+        self.uncounted: collections.Counter[str] = collections.Counter()
+        self.number = 0
+        # Tidemill's last answer.
+        self.actual = pa.table({})
+
+    def fulfils(self, words: tuple[str, ...]) -> bool:
+        """Return whether what `require` names is there."""
+        name = words[0].lower()
+        if name == "vector_size":
+            return int(words[1]) <= VECTOR_SIZE
+        if name in ("exact_vector_size", "block_size"):
+            return int(words[1]) == (VECTOR_SIZE if name[0] == "e" else BLOCK_SIZE)
+        if name in FULFILLED:
+            return True
+        found = self.session.connection().execute(
+            "SELECT loaded FROM duckdb_extensions() WHERE extension_name = ?", [name]
+        )
+        return found.fetchone() == (True,)
+
+    def run(self) -> None:
+        """Run all commands of the file, in a folder of its own."""
+        here = pathlib.Path.cwd()
+        self.variables.values = {
+            "TEST_DIR": str(here / "scratch"),
+            "TEMP_DIR": str(here / "scratch"),
+            "WORKING_DIRECTORY": str(here),
+            "DATA_DIR": "data",
+            "UUID": "00000000-0000-4000-8000-000000000000",
+            "TEST_NAME": self.task.path.name,
+            "BASE_TEST_NAME": self.task.path.stem,
+        }
+        reason = ""
+        try:
+            commands = parse(self.task.path, self.task.root, self.fulfils)
+            for command in expand(commands, self.variables):
+                self.carry_out(command)
+        except ScriptError as error:
+            reason = str(error)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {first_line(error)}"
+        self.parent.send(("ended", {"reason": reason, "uncounted": dict(self.uncounted)}))
+
+    def carry_out(self, command: Command) -> None:
+        """Carry out one command."""
+        session, words = self.session, command.words
+        match command.name:
+            case "statement" if command.is_failure and self.task.with_errors:
+                self.judge_failure(command)
+            case "statement":
+                try:
+                    session.run(command.connection, command.sql)
+                except (duckdb.Error, pa.ArrowException):
+                    if not command.is_failure:
+                        self.uncounted["statement that DuckDB refuses"] += 1
+            case "query":
+                self.judge(command)
+            case "load":
+                session.close()
+                session.path = words[0] if words else ":memory:"
+                session.is_read_only = words[1:2] == ("readonly",)
+                session.storage = words[2] if len(words) > 2 else ""
+            case "restart":
+                session.close()
+            case "reconnect":
+                if session.path == ":memory:":
+                    session.forget()
+                else:
+                    session.close()
+            case "unzip":
+                with gzip.open(words[0]) as packed, open(words[1], "wb") as file:
+                    shutil.copyfileobj(packed, file)
+            case "set" if words[0] == "seed":
+                session.run("", f"SELECT setseed({float(words[1])})")
+            case "set" if words[0] == "variable":
+                self.variables.values[words[1]] = words[2]
+            case "test-env":
+                self.variables.values[words[0]] = words[1]
+
+    def judge(self, command: Command) -> None:
+        """Ask both for the answer to a query, and compare."""
+        session, sql, name = self.session, command.sql, command.connection
+        try:
+            # All but the last of several statements are carried out, and no more.
+            *others, last = session.connection(name).extract_statements(sql)
+            for statement in others:
+                session.run(name, statement.query)
+        except (duckdb.Error, ValueError):
+            self.uncounted["query that DuckDB refuses"] += 1
+            return
+        if others:
+            sql = last.query
+        if last.type.name not in JUDGED_TYPES:
+            try:
+                session.run(name, sql)
+            except duckdb.Error:
+                pass
+            self.uncounted[f"query of another kind than SELECT: {last.type.name}"] += 1
+            return
+        if (name, sql) in session.asked:
+            self.uncounted["query that was asked before on the same tables"] += 1
+            return
+        session.asked.add((name, sql))
+        try:
+            expected = session.answer(name, sql)
+        except (duckdb.Error, pa.ArrowException, ValueError):
+            self.uncounted["query that DuckDB refuses"] += 1
+            return
+        self.number += 1
+        if self.number <= self.task.judged:
+            return
+        verdict = self.compared(command, sql, expected)
+        if verdict["outcome"] == "different" or "order" in verdict:
+            verdict = self.reconsidered(command, sql, expected, verdict)
+        self.parent.send(("judged", verdict))
+
+    def reconsidered(
+        self, command: Command, sql: str, expected: pa.Table, verdict: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Ask DuckDB again: by the settings that Tidemill has, and whether its answer stays."""
+        session, name = self.session, command.connection
+        try:
+            if changed := session.changed_settings(name):
+                with session.default_settings(name, changed):
+                    usual = session.answer(name, sql)
+                again = self.judged_rows(command, sql, usual, self.actual)
+                verdict = {key: it for key, it in verdict.items() if key not in OF_AN_ANSWER}
+                return verdict | again | {"settings": changed}
+            if verdict["outcome"] == "different":
+                if difference(expected, session.answer(name, sql)):
+                    self.uncounted["query to which DuckDB has another answer each time"] += 1
+                    verdict["outcome"] = "uncounted"
+        except (duckdb.Error, pa.ArrowException, ValueError):
+            # It has none by the other settings.
+            pass
+        return verdict
+
+    def compared(self, command: Command, sql: str, expected: pa.Table) -> dict[str, Any]:
+        """Ask Tidemill, and return the verdict on its answer."""
+        verdict: dict[str, Any] = {"line": command.line, "number": self.number, "sql": sql}
+        tables = self.session.handed(command.connection, sql)
+        self.parent.send(("asking", verdict | {"expected": quoted(expected)}))
+        start = time.monotonic()
+        try:
+            actual = self.ask(sql, tables)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return verdict | {
+                "outcome": engine.outcome(error),
+                "message": str(error),
+                "class": type(error).__name__,
+                "seconds": round(time.monotonic() - start, 3),
+                "expected": quoted(expected),
+            }
+        verdict["seconds"] = round(time.monotonic() - start, 3)
+        self.actual = actual
+        self.parent.send(("comparing", {}))
+        return verdict | self.judged_rows(command, sql, expected, actual)
+
+    def judged_rows(
+        self, command: Command, sql: str, expected: pa.Table, actual: pa.Table
+    ) -> dict[str, Any]:
+        """Compare two answers."""
+        verdict: dict[str, Any]
+        if found := difference(expected, actual):
+            verdict = {
+                "outcome": "different",
+                "message": found.text,
+                "expected": found.expected,
+                "actual": found.actual,
+                "types": [[str(kind) for kind in it.schema.types] for it in (expected, actual)],
+            }
+        else:
+            verdict = {"outcome": "same"}
+            is_ordered = re.search(r"\border\s+by\b", sql, re.IGNORECASE)
+            if is_ordered and command.sort_mode == "nosort":
+                if not has_same_order(expected, actual):
+                    rows = {"expected": quoted(expected), "actual": quoted(actual)}
+                    verdict |= {"order": True} | rows
+        if expected.column_names != actual.column_names:
+            verdict["names"] = [expected.column_names, actual.column_names]
+        return verdict
+
+    def judge_failure(self, command: Command) -> None:
+        """Ask Tidemill for what DuckDB refuses."""
+        session, sql, name = self.session, command.sql, command.connection
+        try:
+            statements = session.connection(name).extract_statements(sql)
+        except duckdb.Error:
+            statements = []
+        if len(statements) != 1 or statements[0].type.name not in JUDGED_TYPES:
+            try:
+                session.run(name, sql)
+            except duckdb.Error:
+                pass
+            return
+        try:
+            session.answer(name, sql)
+            return
+        except (duckdb.Error, pa.ArrowException, ValueError) as error:
+            refusal = first_line(error)
+        self.number += 1
+        if self.number <= self.task.judged:
+            return
+        verdict = self.compared(command, sql, pa.table({}))
+        if verdict["outcome"] in ("same", "different"):
+            verdict["outcome"] = "answered"
+        elif verdict["outcome"] == "refused":
+            verdict["outcome"] = "uncounted"
+        verdict |= {"expected": [], "duckdb": refusal}
+        self.parent.send(("judged", verdict))
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def run(task: Task, parent: Connection, folder: str) -> None:
+    """Run a file in this process, with a folder as the working directory."""
+    os.environ |= {"TIDEMILL_JOB_LOG": "off", "TZ": "UTC"}
+    warnings.simplefilter("ignore")
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.environ["TIDEMILL_HOME"] = os.path.join(folder, "home")
+    os.chdir(folder)
+    os.mkdir("scratch")
+    for name in ("data", "test"):
+        if (task.root / name).exists():
+            os.symlink(task.root / name, name)
+    # Without a parent nobody wants to know.
+    with contextlib.suppress(BrokenPipeError):
+        FileRun(task, parent).run()
