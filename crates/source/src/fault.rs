@@ -1,6 +1,6 @@
 //! Why a record is refused, in the words of the command line.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 use tidemill_text::canonical::is_canonical;
 use tidemill_text::{FaultKind, infer, sql_name, sql_type, values};
@@ -44,7 +44,7 @@ impl Fault {
             None => reason,
         };
         let is_json = of.format == Format::Json;
-        let is_nested_json = is_json && is_nested(fault.column.as_deref());
+        let place = Place::of(fault.column.as_deref().unwrap_or_default(), of.columns);
         let is_described = matches!(of.log, LogLines::Described(_));
         let hint = match &fault.kind {
             _ if let Some(invisible) = of.invisible => Some(invisible.hint()),
@@ -62,23 +62,12 @@ impl Fault {
                  line; --max-bad N or N% skips such lines, counts them and keeps a copy"
                     .into(),
             ),
-            // A number beyond the range of a DOUBLE.
-            FaultKind::WrongType { expected: expected @ DataType::Float64, value }
-                if is_nested_json && values::accepts(value, expected) =>
-            {
-                Some(rounded_hint(fault.column.as_deref().unwrap_or_default(), true))
-            }
             FaultKind::WrongType { expected, value } => {
-                let column = fault.column.as_deref().unwrap_or_default();
-                Some(wrong_type_hint(column, expected, value))
+                Some(wrong_type_hint(&place, expected, value))
             }
-            FaultKind::StringValue { expected, .. } => {
-                Some(string_value_hint(fault.column.as_deref().unwrap_or_default(), expected))
-            }
-            FaultKind::Rounded { .. } => {
-                let column = fault.column.as_deref().unwrap_or_default();
-                Some(rounded_hint(column, is_nested_json))
-            }
+            FaultKind::StringValue { expected, .. } => Some(string_value_hint(&place, expected)),
+            FaultKind::Rounded { .. } => Some(rounded_hint(&place)),
+            FaultKind::OutOfRange { .. } => Some(out_of_range_hint(&place)),
             FaultKind::LeadingNuls { .. } => Some(leading_nuls_hint()),
             FaultKind::FieldCount { .. } if of.may_be_comment => Some(
                 "if lines that begin with `#` are comments, say --comment '#' (job file: \
@@ -133,6 +122,8 @@ impl Fault {
 /// What a record is of, as far as what to do about it depends on it.
 pub(crate) struct Whence<'a> {
     pub(crate) format: Format,
+    /// The source's columns.
+    pub(crate) columns: &'a [FieldRef],
     /// What the lines of an access log look like.
     pub(crate) log: &'a LogLines,
     /// Another file in which the column is of the type that is expected, if it was taken from one.
@@ -182,24 +173,30 @@ impl Invisible {
             Invisible::DosEnd => ("tr -d", r"\032"),
             Invisible::Mark => ("sed", r"s/\xef\xbb\xbf//g"),
         };
-        let words: Vec<&str> = program.split(' ').chain([script]).collect();
-        let flags: Vec<String> =
-            words.iter().map(|word| format!("--source-exec '{word}'")).collect();
-        format!(
-            "read the file without it: {}; --max-bad N or N% skips such records, counts them and keeps a copy",
-            flags.join(" ")
-        )
+        let program: String =
+            program.split(' ').map(|word| format!("--source-exec {word} ")).collect();
+        format!("read the file without it: {program}--source-exec '{script}'; {SKIP_HINT}")
     }
 }
 
-/// Returns whether the path of a column leads into it.
-fn is_nested(path: Option<&str>) -> bool {
-    path.is_some_and(|path| path.contains(['.', '[']))
+/// The value at fault: a column, or a part of one.
+struct Place {
+    /// The column's name as SQL has it.
+    column: String,
+    is_nested: bool,
 }
 
-/// The column that a path begins with.
-fn top_level(path: &str) -> &str {
-    path.split(['.', '[']).next().unwrap_or(path)
+impl Place {
+    /// Finds a path such as `user.ids[3]` among columns, whose names may contain dots and brackets.
+    fn of(path: &str, columns: &[FieldRef]) -> Self {
+        let begins_with = |name: &&str| {
+            path.strip_prefix(*name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let names = columns.iter().map(|field| field.name().as_str());
+        let column = names.filter(begins_with).max_by_key(|name| name.len()).unwrap_or(path);
+        Self { column: sql_name(column).to_string(), is_nested: column.len() < path.len() }
+    }
 }
 
 /// Returns the hint for a file whose header is likely to be line `line`.
@@ -211,81 +208,88 @@ pub(crate) fn likely_header_hint(line: u64) -> String {
 }
 
 /// Returns the hint for a time without a zone in an inferred column of a zone.
-fn zoneless_time_hint(column: &str, expected: &DataType) -> String {
-    let as_utc = match is_nested(Some(column)) {
+fn zoneless_time_hint(place: &Place, expected: &DataType) -> String {
+    let column = &place.column;
+    let as_utc = match place.is_nested {
         true => String::new(),
         false => format!("--schema '{column} {}' reads such times as UTC, ", sql_type(expected)),
     };
-    format!(
-        "{as_utc}--schema '{} TEXT' keeps the column as it is written; --max-bad N or N% skips such records, counts \
-         them and keeps a copy",
-        top_level(column)
-    )
+    format!("{as_utc}--schema '{column} TEXT' keeps the column as it is written; {SKIP_HINT}")
 }
+
+/// What is true of every malformed record.
+const SKIP_HINT: &str = "--max-bad N or N% skips such records, counts them and keeps a copy";
 
 /// Returns the hint for a record that begins with NUL bytes.
 pub(crate) fn leading_nuls_hint() -> String {
-    format!("{}; --max-bad N or N% skips such records, counts them and keeps a copy", holed_file_hint())
+    format!("{}; {SKIP_HINT}", holed_file_hint())
 }
 
 /// Returns the hint for a file whose header, or every record, begins with NUL bytes.
 pub(crate) fn holed_file_hint() -> String {
-    let words = ["tr", "-d", "\\000"].map(|word| format!("--source-exec '{word}'"));
-    format!(
-        "a power failure leaves such a hole, within records or between them, and so does a log that is truncated while \
-         it is written (copytruncate); {} reads a file without NUL bytes",
-        words.join(" ")
-    )
+    "a power failure leaves such a hole, within records or between them, and so does a log that is truncated while it is \
+     written (copytruncate); --source-exec tr --source-exec -d --source-exec '\\000' reads a file without NUL bytes"
+        .into()
 }
 
 /// Returns the hint for an integer that an inferred DOUBLE would round.
-fn rounded_hint(path: &str, is_nested: bool) -> String {
-    let skip = "--max-bad N or N% skips such records, counts them and keeps a copy";
-    if is_nested {
-        let column = sql_name(top_level(path));
-        return format!("--schema '{column} TEXT' reads the column as it is written; {skip}");
+fn rounded_hint(place: &Place) -> String {
+    let column = &place.column;
+    if place.is_nested {
+        return format!("--schema '{column} TEXT' reads the column as it is written; {SKIP_HINT}");
     }
-    let column = sql_name(path);
     format!(
         "--schema '{column} DECIMAL(38, 6)' keeps all digits of numbers with up to six behind the point, --schema \
-         '{column} TEXT' those of any, --schema '{column} DOUBLE' rounds them; {skip}"
+         '{column} TEXT' those of any, --schema '{column} DOUBLE' rounds them; {SKIP_HINT}"
     )
+}
+
+/// Returns the hint for a number beyond the range of an inferred DOUBLE.
+fn out_of_range_hint(place: &Place) -> String {
+    let column = &place.column;
+    let as_double = match place.is_nested {
+        true => String::new(),
+        false => format!(", --schema '{column} DOUBLE' makes it infinite or zero"),
+    };
+    format!("--schema '{column} TEXT' reads the column as it is written{as_double}; {SKIP_HINT}")
 }
 
 /// Returns the hint for a JSON string that holds a number or a Boolean in a column without strings in its sample.
-fn string_value_hint(path: &str, expected: &DataType) -> String {
-    let skip = "--max-bad N or N% skips such records, counts them and keeps a copy";
-    if is_nested(Some(path)) {
-        let column = sql_name(top_level(path));
+fn string_value_hint(place: &Place, expected: &DataType) -> String {
+    let column = &place.column;
+    if place.is_nested {
         return format!(
-            "--schema '{column} TEXT' reads the values of the column as they are written; {skip}"
+            "--schema '{column} TEXT' reads the values of the column as they are written; {SKIP_HINT}"
         );
     }
-    let (column, data_type) = (sql_name(path), sql_type(expected));
+    let data_type = sql_type(expected);
     format!(
         "--schema '{column} TEXT' keeps such values as they are written, --schema '{column} {data_type}' reads \
-         strings as values of that type, too; {skip}"
+         strings as values of that type, too; {SKIP_HINT}"
     )
 }
 
-fn wrong_type_hint(column: &str, expected: &DataType, value: &str) -> String {
+fn wrong_type_hint(place: &Place, expected: &DataType, value: &str) -> String {
+    let column = &place.column;
     let is = |data_type: &DataType| {
         values::accepts(value, data_type) && is_canonical(value.as_bytes(), data_type)
     };
     if values::accepts(value, expected) && !is_canonical(value.as_bytes(), expected) {
         let kind = match expected {
-            DataType::Timestamp(_, _) => return zoneless_time_hint(column, expected),
+            DataType::Timestamp(_, _) => return zoneless_time_hint(place, expected),
             DataType::Time64(_) => "times of day",
             _ => "numbers",
         };
         let name = sql_type(expected);
         return format!(
             "--schema '{column} TEXT' keeps such values as they are written, --schema '{column} \
-             {name}' reads them as {kind}; --max-bad N or N% skips such records, counts them \
-             and keeps a copy"
+             {name}' reads them as {kind}; {SKIP_HINT}"
         );
     }
     let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    if place.is_nested {
+        return string_value_hint(place, expected);
+    }
     // The type must take the values before this one, too.
     let fitting = if expected.is_numeric() && is(&DataType::Float64) {
         "DOUBLE"
@@ -301,8 +305,5 @@ fn wrong_type_hint(column: &str, expected: &DataType, value: &str) -> String {
     } else {
         String::new()
     };
-    format!(
-        "{as_null}--schema '{column} {fitting}' reads the column so; --max-bad N or N% skips such \
-         records, counts them and keeps a copy"
-    )
+    format!("{as_null}--schema '{column} {fitting}' reads the column so; {SKIP_HINT}")
 }

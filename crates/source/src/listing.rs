@@ -678,6 +678,17 @@ pub fn partition_keys<'a>(components: impl Iterator<Item = &'a str>, shown: &str
     Ok(keys)
 }
 
+/// Returns whether a path has a folder of this key whose value a sink has cut because it was too long for a name: it ends in
+/// `%~` and 32 hexadecimal digits of a hash. No escape has a `~`.
+pub(crate) fn has_cut_value(path: &str, key: &str) -> bool {
+    path.split('/').filter_map(|component| component.split_once('=')).any(|(name, value)| {
+        let hash = value.rsplit_once("%~").map(|(_, hash)| hash.as_bytes());
+        let is_cut =
+            hash.is_some_and(|hash| hash.len() == 32 && hash.iter().all(u8::is_ascii_hexdigit));
+        is_cut && unescape(name) == key
+    })
+}
+
 fn unescape(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

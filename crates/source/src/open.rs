@@ -681,6 +681,27 @@ impl Written {
     }
 }
 
+/// Returns whether folders have the values of a key as they are. If not, since one was too long for a name, the files'
+/// column of that name has them.
+///
+/// # Errors
+/// [`Error::Usage`] if the files have no such column.
+fn key_is_whole(key: &str, columns: &[FieldRef], files: &[Arc<SourceFile>]) -> Result<bool> {
+    let Some(file) = files.iter().find(|file| listing::has_cut_value(&file.shown, key)) else {
+        return Ok(true);
+    };
+    match columns.iter().any(|column| column.name() == key) {
+        true => Ok(false),
+        false => Err(Error::usage_hint(
+            format!(
+                "`{}`: the name of the folder has only the beginning of the value of `{key}`, and the file has no such column",
+                shown(&file.shown)
+            ),
+            format!("output with the column `{key}` in its files has the whole values"),
+        )),
+    }
+}
+
 fn source(
     spec: &SourceSpec,
     format: Format,
@@ -690,17 +711,23 @@ fn source(
     key_fields: Vec<Field>,
     stdin: Option<Pending>,
 ) -> Result<Source> {
-    let mut fields: Vec<FieldRef> = Vec::new();
-    let mut origins = Vec::new();
+    let (mut fields, mut origins) = (Vec::new(), Vec::new());
+    let key_is_whole = key_fields
+        .iter()
+        .map(|key| key_is_whole(key.name(), &columns.fields, &files))
+        .collect::<Result<Vec<bool>>>()?;
     for (index, field) in columns.fields.iter().enumerate() {
-        if !key_fields.iter().any(|key| key.name() == field.name()) {
+        let key = key_fields.iter().position(|key| key.name() == field.name());
+        if !key.is_some_and(|key| key_is_whole[key]) {
             fields.push(field.clone());
             origins.push(Origin::File(index));
         }
     }
     for (index, field) in key_fields.into_iter().enumerate() {
-        fields.push(Arc::new(field));
-        origins.push(Origin::Key(index));
+        if key_is_whole[index] {
+            fields.push(Arc::new(field));
+            origins.push(Origin::Key(index));
+        }
     }
     Ok(Source {
         spec: spec.clone(),

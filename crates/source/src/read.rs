@@ -581,6 +581,7 @@ impl SplitReader {
             self.stats.rejected += 1;
             let whence = Whence {
                 format: self.source.format,
+                columns: &self.source.columns.fields,
                 log: &self.source.log,
                 other: shown_by(&self.source, file, &fault),
                 may_be_comment: self.source.may_have_comments(record),

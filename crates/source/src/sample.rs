@@ -31,6 +31,7 @@ use super::blocks::{Block, BlockFault, Blocks, Ends};
 use super::columns::number_repeated_names;
 use super::dialect::Dialect;
 use super::error::{Error, Result};
+use super::fault::leading_nuls_hint;
 use super::formats::LogLines;
 use super::formats::delimited::{MarkedColumn, RefusedSample, check_header};
 use super::input::{ByteInput, Watch};
@@ -140,8 +141,8 @@ impl<'a> Sample<'a> {
         is_empty(file) || self.asking.as_ref().is_some_and(|asking| !asking.answers(file))
     }
 
-    /// The first bytes of the first file that has any, decoded, and that file's position; more than
-    /// [`BEGINNING_BYTES`] where a record is longer. They may end within a record.
+    /// The first bytes of the first file that has any, decoded, and that file's position: [`BEGINNING_BYTES`] behind the
+    /// NUL bytes that they may begin with; more where a record is longer. They may end within a record.
     ///
     /// Whoever looks at its blocks by the same ends afterwards goes on with what was read.
     pub(super) fn beginning(&mut self, ends: impl Into<Ends>) -> Result<Option<(usize, Vec<u8>)>> {
@@ -166,8 +167,11 @@ impl<'a> Sample<'a> {
                 continue;
             };
             let bytes = blocks.bytes(first);
-            let line_end = memchr::memchr(b'\n', bytes.get(BEGINNING_BYTES..).unwrap_or_default());
-            let end = line_end.map_or(bytes.len(), |at| BEGINNING_BYTES + at + 1);
+            // A hole at the beginning says nothing.
+            let nuls = bytes.iter().take_while(|byte| **byte == 0).count();
+            let wanted = nuls + BEGINNING_BYTES;
+            let line_end = memchr::memchr(b'\n', bytes.get(wanted..).unwrap_or_default());
+            let end = line_end.map_or(bytes.len(), |at| wanted + at + 1);
             let bytes = bytes[..end].to_vec();
             self.separator = blocks.separator();
             self.begun = Some(Begun { file: index, ends, blocks, first: Some(first) });
@@ -475,8 +479,10 @@ pub(super) fn fault_hint(
     block: Block,
     fault: BlockFault,
 ) -> String {
-    if !fault.is_nuls() {
-        return blocks.large_hint().to_owned();
+    match fault {
+        BlockFault::Nuls(_) => {}
+        BlockFault::TooLarge { ends_in_nuls: true } => return leading_nuls_hint(),
+        BlockFault::TooLarge { ends_in_nuls: false } => return blocks.large_hint().to_owned(),
     }
     let skips = "--max-bad N or N% skips it, counts it and keeps a copy";
     match file.is_local() && file.is_plain() {

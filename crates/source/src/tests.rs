@@ -934,6 +934,28 @@ fn integer_beside_fractions_is_exact_or_refused_in_json() {
     assert!(error.contains("a DOUBLE holds no integer `18446744073709551615`"), "{error}");
     let error = message(read(&open(&data, "wide.json").unwrap(), 1, &ReadOptions::default()));
     assert!(error.contains("column `v.k1`: a DOUBLE holds no integer"), "{error}");
+    assert!(error.contains("--schema 'v TEXT' reads"), "{error}");
+    // A name with a dot is a column's name here and a path there.
+    for (member, late, reason, hint) in [
+        (
+            "\"x.y\":0.5",
+            "\"x.y\":1e400",
+            "`x.y`: `1e400` is beyond the range of a DOUBLE",
+            "'\"x.y\" TEXT'",
+        ),
+        ("\"x.y\":0.5", "\"x.y\":\"a\"", "`x.y`: expected a DOUBLE, found `a`", "'\"x.y\" TEXT'"),
+        (
+            "\"x\":{\"y\":1}",
+            "\"x\":{\"y\":1.5}",
+            "`x.y`: expected a BIGINT, found `1.5`",
+            "'x TEXT'",
+        ),
+    ] {
+        let text = format!("{}{{{late}}}\n", format!("{{{member}}}\n").repeat(20_000));
+        let data = folder(&[("dots.json", text.as_bytes())]);
+        let error = message(read(&open(&data, "dots.json").unwrap(), 1, &ReadOptions::default()));
+        assert!(error.contains(reason) && error.contains(hint), "{error}");
+    }
     // Who says what the column is gets that.
     for (schema, expected) in [
         (DataType::Float64, ["1.8446744073709552e19", "1.8446744073709552e19", "-1.0"]),
@@ -961,9 +983,14 @@ fn record_behind_a_hole_is_malformed_in_every_text_format() {
         ("sys.log", "", "<34>Oct 11 22:14:15 host su: failed\n"),
         ("other.log", "", "just some text\n"),
     ] {
-        let hole = "\0".repeat(5000);
         let whole = format!("{header}{}", record.repeat(5));
-        for before in [0, 3] {
+        // The larger hole is longer than the beginning that shows the format.
+        for (before, nuls, targets) in [
+            (0, 5000, &[16, 1 << 12, 1 << 30][..]),
+            (3, 5000, &[16, 1 << 12, 1 << 30]),
+            (0, 600_000, &[1 << 30]),
+        ] {
+            let hole = "\0".repeat(nuls);
             let before_hole = format!("{header}{}", record.repeat(before));
             let holey = format!("{before_hole}{hole}{record}{}", record.repeat(4 - before));
             let gz = format!("{name}.gz");
@@ -974,14 +1001,14 @@ fn record_behind_a_hole_is_malformed_in_every_text_format() {
             for name in [name, &gz] {
                 let source = open(&data, name).unwrap();
                 assert_eq!(types(&source), types(&expected), "{name} {before}");
-                for target in [16, 1 << 12, 1 << 30] {
+                for &target in targets {
                     let error = message(read(&source, target, &ReadOptions::default()));
                     let place = format!(
-                        "line {} (byte {}): the record begins with 5000 NUL bytes",
+                        "line {} (byte {}): the record begins with {nuls} NUL bytes",
                         before_hole.lines().count() + 1,
                         before_hole.len()
                     );
-                    for part in [place.as_str(), "--source-exec 'tr' --source-exec '-d'"] {
+                    for part in [place.as_str(), "--source-exec tr --source-exec -d"] {
                         assert!(error.contains(part), "{name} {target}: {part}: {error}");
                     }
                     let found = read(&source, target, &rejects("1", None)).unwrap().0;

@@ -36,10 +36,10 @@ pub(super) fn are_logs<'a>(spec: &SourceSpec, mut names: impl Iterator<Item = &'
 /// Those of reading.
 pub(super) fn by_lines(sample: &mut Sample<'_>) -> Result<Option<Format>> {
     let Some((first, text)) = sample.beginning(cut::Grammar::LINES)? else { return Ok(None) };
-    let Some(told) = of_text(&without_holes(&text)) else { return Ok(None) };
+    let Some(told) = of_text(&without_holed_lines(&text)) else { return Ok(None) };
     let others = sample.spread(first + 1);
     let look = |_: &SourceFile, text: &[u8]| {
-        let lines = without_holes(text);
+        let lines = without_holed_lines(text);
         (text.is_empty() || !lines.is_empty()).then(|| of_text(&lines) == Some(told))
     };
     let others = sample.beginnings(&others, cut::Grammar::LINES, look)?;
@@ -47,7 +47,7 @@ pub(super) fn by_lines(sample: &mut Sample<'_>) -> Result<Option<Format>> {
 }
 
 /// A text without the lines that begin with NUL bytes: those are malformed records of any format.
-fn without_holes(text: &[u8]) -> Cow<'_, [u8]> {
+fn without_holed_lines(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(0, text).is_none() {
         return text.into();
     }
@@ -188,7 +188,7 @@ mod tests {
             (format!("\0{pairs}"), None),
             (format!("{pairs}a\0b\n"), None),
         ] {
-            assert_eq!(of_text(&without_holes(text.as_bytes())), expected, "{text:?}");
+            assert_eq!(of_text(&without_holed_lines(text.as_bytes())), expected, "{text:?}");
         }
     }
 

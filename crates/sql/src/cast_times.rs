@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, Time
 use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
+use crate::map_types::map_type;
 use crate::meeting::{has_nanoseconds, is_decimal};
 use crate::messages::external;
 use crate::times;
@@ -25,7 +26,7 @@ use crate::zones::is_utc;
 /// metadata would have to be the same in all rows of VALUES.
 pub(crate) const ANY_UNIT: &str = "tidemill:any_unit";
 
-/// SQL's names of timestamps.
+/// SQL's names of timestamps and maps.
 #[derive(Debug)]
 pub(crate) struct SqlTypes;
 
@@ -39,6 +40,10 @@ impl TypePlanner for SqlTypes {
                 format!("`{sql_type}` has fewer than no digits behind its point"),
                 "round(x, -3) is of thousands",
             )));
+        }
+        if let SqlType::Map(key, value) = sql_type {
+            let map = map_type(key, value)?;
+            return Ok(map.map(|map| Arc::new(Field::new("", map, true))));
         }
         let SqlType::Timestamp(precision, zone) = sql_type else {
             return ArrowTypes.plan_type_field(sql_type);
@@ -161,10 +166,6 @@ pub(crate) fn counts_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> Pla
         }
         DataType::Timestamp(_, _) if to.is_numeric() => {
             refused("extract(epoch FROM x) is how many seconds it is after 1970, as a DOUBLE")
-        }
-        // Arrow makes a list of the one text.
-        of if of.is_string() && to.is_list() => {
-            refused("string_split(x, ',') makes a list of a text, [x] a list that has it")
         }
         of if of.is_numeric() && is_time_of_day(to) => {
             refused("TIME '00:00:00' + n * INTERVAL '1 second' is n seconds after midnight")

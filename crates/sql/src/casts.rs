@@ -39,6 +39,7 @@ use tidemill_base::stack::on_large_stack;
 use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
 
 use crate::datafusion_names::DUPLICATE_NAMES;
+use crate::dialects::with_implicit_laterals;
 use crate::rewrite::schema_below;
 use crate::statement::schema_from_sql;
 use crate::syntax;
@@ -71,7 +72,21 @@ pub fn told_apart<T>(
 /// # Errors
 /// As DataFusion's planner.
 pub fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
-    told_apart(state, statement, tidemill_planning::planned)
+    let error = match told_apart(state, statement.clone(), tidemill_planning::planned) {
+        Err(error) if is_of_unknown_column(&error) => error,
+        planned => return planned,
+    };
+    let Some(lateral) = with_implicit_laterals(statement) else { return Err(error) };
+    told_apart(state, lateral, tidemill_planning::planned).map_err(|_| error)
+}
+
+fn is_of_unknown_column(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::SchemaError(cause, _) => {
+            matches!(cause.as_ref(), SchemaError::FieldNotFound { .. })
+        }
+        _ => false,
+    }
 }
 
 /// Whether two columns are refused because they have one name.

@@ -9,6 +9,7 @@
 //! - A time in a coarser unit is the nearest one, of two as near the one farther from 1970, as PostgreSQL and DuckDB have
 //!   it: Arrow cuts digits off.
 //! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for.
+//! - Lists, structs and maps become text, and are read from it, by [`nested_casts`](crate::nested_casts).
 //! - Bytes of a fixed length become text through bytes of any length; Arrow has no cast for it.
 //!
 //! The rule comes when all types are settled.
@@ -33,6 +34,7 @@ use tidemill_base::types::{EXACTLY, sql_type};
 
 use crate::guards::always_fits;
 use crate::messages::external;
+use crate::nested_casts::{is_nested_cast, nested_cast};
 use crate::rewrite::{all_expressions, of_one};
 use crate::zones::units;
 
@@ -57,6 +59,10 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
         _ => return Ok(Transformed::no(expr)),
     };
     let from = value.get_type(schema)?;
+    if is_nested_cast(&from, &to) {
+        let value = std::mem::take(value.as_mut());
+        return Ok(Transformed::yes(nested_cast(value, to, is_tried)));
+    }
     let is_time = matches!(to, DataType::Timestamp(_, _) | DataType::Date32);
     if is_time && is_text(&from) && !is_completed(value) {
         let is_other = match value.as_ref() {

@@ -4,10 +4,11 @@
 //!   clause is honoured, and columns are called as they are written.
 //! - `parameters`: which values is a statement given beside its text?
 //! - `copy_statement`: `COPY (SELECT …) TO 'file'`, taken apart into a query and an output.
-//! - `dialects`: what do other databases' functions and clauses mean here?
+//! - `dialects`: what do other databases' functions and clauses mean here? `numeric_conditions`, `map_types`: what they have that
+//!   the planner has not.
 //! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `utc_timestamps`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
-//! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `constants`: what are
+//! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `nested_casts`: how are lists and structs written as text? `constants`: what are
 //!   numbers that are written out? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `bytes`: what is BYTEA beside text? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false? `correlated`: subqueries
@@ -54,12 +55,15 @@ pub mod kept_casts;
 pub mod known_rows;
 mod large_limits;
 mod limit_barriers;
+mod map_types;
 mod meeting;
 pub mod messages;
 mod multiples;
 pub mod names;
 mod nested;
+mod nested_casts;
 mod null_safe;
+mod numeric_conditions;
 pub mod parameters;
 mod parse_hints;
 mod patterns;

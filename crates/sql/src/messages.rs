@@ -1052,7 +1052,8 @@ fn out_of_place(message: &str) -> Option<Error> {
     if message.starts_with("lambda defined ") {
         return Some(Error::usage_hint(
             "a function of that many parameters is not taken here",
-            "that of list_transform(list, x -> x + 1) has one parameter, that of list_reduce(list, (a, b) -> a + b) two",
+            "that of list_transform(list, x -> x + 1) has one parameter, or a second one for the place, that of \
+             list_reduce(list, (a, b) -> a + b) two",
         ));
     }
     if let Some((function, of)) = message.split_once(" does not support type ")

@@ -39,6 +39,7 @@ use crate::messages::Told;
 use crate::multiples::Multiples;
 use crate::nested::NestedOrder;
 use crate::null_safe::JoinKeys;
+use crate::numeric_conditions::NumericConditions;
 use crate::patterns::SimilarTo;
 use crate::portions::KeepToBudget;
 use crate::projections::Projections;
@@ -217,6 +218,7 @@ pub fn open(
             Arc::new(EmptyNames),
             Arc::new(ListsOfBytes),
             Arc::new(Ranks),
+            Arc::new(NumericConditions),
         ])
         .with_relation_planners(vec![Arc::new(Subqueries)])
         .with_default_features()

@@ -42,8 +42,8 @@ pub(crate) enum Spelling {
     Any,
     /// The [`canonical`](crate::canonical) ones.
     Canonical,
-    /// Numbers that a DOUBLE [holds](crate::values::is_held_by_double).
-    Held,
+    /// Numbers that a DOUBLE [represents](crate::values::is_representable_as_double).
+    DoubleExact,
 }
 
 /// Ends of rows that have any number of items.
@@ -97,8 +97,8 @@ impl Column {
     /// place of a number or a Boolean, which makes a column TEXT, and `-0` in the place of an integer, which
     /// makes it DOUBLE.
     ///
-    /// Numbers that the DOUBLE does not [hold](crate::values::is_held_by_double), which would make one group of two numbers, and
-    /// times without a zone in a column of a zone are refused, too.
+    /// Numbers that a DOUBLE does not [represent](crate::values::is_representable_as_double), of which two would become one
+    /// group, and times without a zone in a column of a zone are refused, too.
     pub(crate) fn inferred(field: &FieldRef, context: &Context) -> Option<Self> {
         Self::with_rules(field, context, true)
     }
@@ -132,8 +132,8 @@ impl Column {
                 leaf_of(Box::new(Dictionary::new(field.data_type().clone())))
             }
             DataType::Float64 if is_inferred => {
-                spelling = Spelling::Held;
-                leaf_of(leaf::held_floats(context))
+                spelling = Spelling::DoubleExact;
+                leaf_of(leaf::representable_floats(context))
             }
             other @ (DataType::Int64
             | DataType::UInt64
@@ -197,6 +197,16 @@ impl Column {
             Node::Leaf { spans, leaf } => leaf.len() + spans.len(),
             Node::Struct { validity, .. } => validity.len(),
             Node::List { ends, .. } | Node::Map { ends, .. } => ends.rows(),
+        }
+    }
+
+    /// Returns the number of columns of single values in it.
+    pub(crate) fn leaf_count(&self) -> usize {
+        match &self.node {
+            Node::Leaf { .. } => 1,
+            Node::Struct { parts, .. } => parts.iter().map(Column::leaf_count).sum(),
+            Node::List { item, .. } => item.leaf_count(),
+            Node::Map { key, value, .. } => key.leaf_count() + value.leaf_count(),
         }
     }
 

@@ -31,6 +31,11 @@ use crate::mismatches::{ColumnMismatches, MismatchTally};
 pub(crate) const WINDOW_BYTES: usize = 32 << 10;
 /// The largest block.
 pub(crate) const BLOCK_BYTES_MAX: usize = crate::span::Span::BYTES_MAX;
+/// Values of a batch at most, nulls included: a record of JSON may have thousands of keys, and a null takes as much memory
+/// as another value, some 28 bytes while a batch is built.
+const BATCH_VALUES_MAX: usize = 1 << 20;
+/// A batch of any number of columns may have so many rows.
+const BATCH_ROWS_MIN: usize = 64;
 
 /// What was decoded.
 #[derive(Debug, Default)]
@@ -128,8 +133,8 @@ pub(crate) trait Tokenizer: Send {
         context: &Context,
     ) -> Result<(), Fault>;
 
-    /// Returns whether a record may begin with a NUL byte, for all of them are data. If not, [`window`](Self::window)
-    /// takes no such record.
+    /// Returns whether a record may begin with a NUL byte. If not, [`window`](Self::window) takes no record that does, and
+    /// the decoder refuses it.
     fn takes_leading_nuls(&self) -> bool {
         false
     }
@@ -233,6 +238,8 @@ impl<T: Tokenizer> Decoder<T> {
         let fields: Vec<FieldRef> = columns.iter().map(|column| column.field.clone()).collect();
         let is_flat = columns.iter().all(|column| matches!(column.node, Node::Leaf { .. }));
         let kept = (!is_flat && !filter.is_empty()).then(|| BooleanBufferBuilder::new(0));
+        let leaf_count = columns.iter().map(Column::leaf_count).sum::<usize>().max(1);
+        let rows_max = (BATCH_VALUES_MAX / leaf_count).max(BATCH_ROWS_MIN);
         Self {
             mismatches: MismatchTally::new(columns.len()),
             tokenizer,
@@ -241,7 +248,7 @@ impl<T: Tokenizer> Decoder<T> {
             schema: Arc::new(Schema::new(fields)),
             filter,
             kept,
-            batch_rows: batch_rows.max(1),
+            batch_rows: batch_rows.clamp(1, rows_max),
             rows: 0,
         }
     }

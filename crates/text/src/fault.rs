@@ -5,7 +5,7 @@ use std::ops::Range;
 use arrow_schema::DataType;
 
 use crate::canonical::is_canonical;
-use crate::values::{accepts, describe, rounds_as_double};
+use crate::values::{accepts, describe, is_out_of_double_range, rounds_as_double};
 
 /// Why a record is refused: the kind tells programs, [`Display`](std::fmt::Display) people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,11 @@ pub enum FaultKind {
     /// An integer that a DOUBLE would round, in a column that is to keep every digit.
     Rounded {
         /// The integer as it is written, shortened.
+        value: String,
+    },
+    /// A number beyond the range of a DOUBLE, in a column that is to keep its value.
+    OutOfRange {
+        /// The number as it is written, shortened.
         value: String,
     },
     /// Bytes that are not UTF-8.
@@ -116,6 +121,9 @@ impl Fault {
         if expected == &DataType::Float64 && rounds_as_double(&text) {
             return Self::of(column, at, FaultKind::Rounded { value });
         }
+        if expected == &DataType::Float64 && is_out_of_double_range(&text) {
+            return Self::of(column, at, FaultKind::OutOfRange { value });
+        }
         Self::of(column, at, FaultKind::WrongType { expected: expected.clone(), value })
     }
 
@@ -155,6 +163,9 @@ impl std::fmt::Display for Fault {
             }
             FaultKind::Rounded { value } => {
                 write!(f, "a DOUBLE holds no integer `{value}`, only one close to it")
+            }
+            FaultKind::OutOfRange { value } => {
+                write!(f, "`{value}` is beyond the range of a DOUBLE")
             }
             FaultKind::Utf8 { field: Some(field) } => write!(f, "field {field} is not valid UTF-8"),
             FaultKind::Utf8 { field: None } => {

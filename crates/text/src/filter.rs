@@ -358,9 +358,9 @@ fn test(
     let is_taken = match spelling {
         Spelling::Any => true,
         Spelling::Canonical => is_canonical(&value, data_type),
-        Spelling::Held => {
+        Spelling::DoubleExact => {
             fast::float(&value, 0, value.len()).is_some()
-                || std::str::from_utf8(&value).is_ok_and(values::is_held_by_double)
+                || std::str::from_utf8(&value).is_ok_and(values::is_representable_as_double)
         }
     };
     if !is_taken {

@@ -161,13 +161,14 @@ pub(crate) fn canonical_leaf(data_type: &DataType, context: &Context) -> Option<
     })
 }
 
-/// A builder of doubles that refuses numbers which they do not [hold](values::is_held_by_double). What the fast parsers
-/// take is held: its digits fit in 53 bits.
-pub(crate) fn held_floats(context: &Context) -> Box<dyn Leaf> {
-    let is_held = |value: &[u8]| std::str::from_utf8(value).is_ok_and(values::is_held_by_double);
+/// A builder of doubles that refuses numbers which they do not [represent](values::is_representable_as_double). The fast
+/// parsers take only numbers whose digits fit in 53 bits, which they do.
+pub(crate) fn representable_floats(context: &Context) -> Box<dyn Leaf> {
+    let is_representable =
+        |value: &[u8]| std::str::from_utf8(value).is_ok_and(values::is_representable_as_double);
     Box::new(Primitive {
         several: crate::simd::floats,
-        canonical: Some(is_held),
+        canonical: Some(is_representable),
         ..unboxed::<Float64Type, _>(&DataType::Float64, context, fast::float)
     })
 }

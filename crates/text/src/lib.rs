@@ -66,7 +66,8 @@ pub use simd::instruction_set;
 /// How to decode, whatever the format.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Rows of a batch at most. Default: 8192. A batch is smaller where a block ends.
+    /// Rows of a batch at most. Default: 8192. A batch is smaller where a block ends, and where there are more than 128
+    /// columns.
     pub batch_rows: usize,
     /// What rows must satisfy; those that do not are dropped before they are built.
     pub predicates: Vec<Predicate>,

@@ -366,13 +366,20 @@ pub(crate) fn rounds_as_double(text: &str) -> bool {
         && digits.parse::<f64>().is_ok_and(|nearest| format!("{nearest:.0}") != digits)
 }
 
-/// Returns whether a double holds a number: an integer (no point, no exponent) to the last digit, and any other up to
-/// its rounding, by which it becomes neither infinite nor zero unless it says so.
-pub(crate) fn is_held_by_double(text: &str) -> bool {
-    let Some(number) = float(text) else { return false };
+/// Returns whether a text is a number in digits whose nearest double is infinite, or zero though the number is not.
+pub(crate) fn is_out_of_double_range(text: &str) -> bool {
+    let Some(nearest) = float(text) else { return false };
     let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
-    let is_zero = || !mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
-    number.is_finite() && (number != 0.0 || is_zero()) && !rounds_as_double(text)
+    let has_digit = mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    has_digit && (nearest.is_infinite() || nearest == 0.0)
+}
+
+/// Returns whether a text is a finite number that the nearest double represents: an integer (no point, no exponent) to
+/// the last digit, and any other one up to rounding.
+pub(crate) fn is_representable_as_double(text: &str) -> bool {
+    float(text).is_some_and(f64::is_finite)
+        && !is_out_of_double_range(text)
+        && !rounds_as_double(text)
 }
 
 /// `[+-]digits[.digits][e[+-]digits]`, white space around it aside, in units of the scale; none if
@@ -714,7 +721,7 @@ mod tests {
             ("0.1234567890123456789", true),
             ("x", false),
         ] {
-            assert_eq!(is_held_by_double(text), expected, "{text}");
+            assert_eq!(is_representable_as_double(text), expected, "{text}");
         }
     }
 

@@ -449,12 +449,12 @@ SELECT mapContains(map('a', 1), 'b')
 0
 
 SELECT mapFilter((k, v) -> v > 1, map('a', 1, 'b', 2))
---> pending: unknown function `mapfilter` (no hint)
+--> pending: unknown function `mapfilter`
 --> clickhouse
 "{""b"":2}"
 
 SELECT mapApply((k, v) -> (k, v + 1), map('a', 1))
---> pending: unknown function `mapapply` (no hint)
+--> pending: unknown function `mapapply`
 --> clickhouse
 "{""a"":2}"
 
@@ -511,17 +511,16 @@ SELECT greaterOrEquals(2, 2)
 1
 
 SELECT and(1, 0)
---> pending: unknown function `and` (no hint)
+--> pending: unknown function `and`
 --> clickhouse
 0
 
 SELECT or(1, 0)
---> pending: unknown function `or` (no hint)
+--> pending: unknown function `or`
 --> clickhouse
 1
 
 SELECT not(1)
---> pending: Unary operator 'NOT' requires a boolean expression, got BIGINT (no hint)
 --> clickhouse
 0
 

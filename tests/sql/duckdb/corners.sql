@@ -151,7 +151,6 @@ SELECT CAST([1, 2] AS VARCHAR)
 "[1, 2]"
 
 SELECT CAST({'a': 1} AS VARCHAR)
---> pending: a STRUCT is not cast to TEXT
 --> duckdb
 {'a': 1}
 
@@ -345,7 +344,7 @@ SELECT list_distinct([1, NULL, 1])
 [1]
 
 SELECT list_concat(NULL, [1])
---> pending: array_concat does not support type BIGINT (no hint)
+--> pending: `array_concat` takes lists, and this is BIGINT
 --> duckdb
 [1]
 

@@ -73,7 +73,6 @@ SELECT id, list_transform(nums, lambda x: x + 1) FROM 'events.json' ORDER BY id
 5,"[8,9,10,11]"
 
 SELECT list_transform([5, 6], (x, i) -> x * i)
---> pending: lambda defined 2 params but UDF support only 1 (no hint)
 --> duckdb
 "[5,12]"
 
@@ -527,3 +526,27 @@ SELECT id, tags FROM 'events.json' ORDER BY id
 3,[]
 4,NULL
 5,"[""b"",""c""]"
+
+# Text of lists tells nulls, empty texts and empty lists apart.
+SELECT CAST([NULL] AS TEXT), CAST([]::INT[] AS TEXT), CAST([''] AS TEXT), CAST(['a b', 'c,d', 'null', ' e'] AS TEXT)
+--> duckdb
+[NULL],[],[''],"[a b, 'c,d', 'null', ' e']"
+
+SELECT id, CAST(tags AS TEXT) FROM 'events.json' ORDER BY id
+--> duckdb
+1,"[a, b, a]"
+2,[c]
+3,[]
+4,NULL
+5,"[b, c]"
+
+SELECT '[1, 2,3 ]'::INT[], '[a, NULL, ''b,c'']'::VARCHAR[], TRY_CAST('[1,x]' AS INT[]), TRY_CAST('1' AS INT[]), '[[1],[]]'::INT[][]
+--> duckdb
+"[1,2,3]","[""a"",null,""b,c""]","[1,null]",NULL,"[[1],[]]"
+
+SELECT CAST('[1' AS INT[])
+--> error: does not fit INT[]
+
+SELECT CAST({'a': 1, 'b': 'x y'} AS VARCHAR), CAST(map(['k'], [1]) AS VARCHAR)
+--> duckdb
+"{'a': 1, 'b': x y}",{k=1}

@@ -234,7 +234,7 @@ SELECT array_remove(ARRAY[1, 2, 3], 2), array_remove(ARRAY[1], 9), array_append(
 "[1,3]",[1],"[1,null]"
 
 SELECT array_cat(ARRAY[1], NULL)
---> pending: array_concat does not support type BIGINT (no hint)
+--> pending: `array_concat` takes lists, and this is BIGINT
 --> postgresql duckdb
 [1]
 

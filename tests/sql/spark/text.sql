@@ -419,7 +419,7 @@ SELECT is_valid_utf8('abc')
 true
 
 SELECT quote('it''s')
---> pending: unknown function `quote` (no hint)
+--> pending: unknown function `quote`
 --> spark
 'it\'s'
 

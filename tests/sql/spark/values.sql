@@ -267,7 +267,6 @@ SELECT forall(array(1, 2), x -> x > 1)
 false
 
 SELECT transform(array(5, 6), (x, i) -> x + i)
---> pending: lambda defined 2 params but UDF support only 1 (no hint)
 --> spark
 "[5,7]"
 
@@ -335,7 +334,7 @@ SELECT transform_values(map('a', 1), (k, v) -> v + 1)
 "{""a"":2}"
 
 SELECT transform_keys(map('a', 1), (k, v) -> upper(k))
---> pending: unknown function `transform_keys` (no hint)
+--> pending: unknown function `transform_keys`
 --> spark
 "{""A"":1}"
 

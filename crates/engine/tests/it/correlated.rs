@@ -159,6 +159,30 @@ fn subqueries_for_each_row_have_their_answers() {
             "1|∅ 2|∅ 3|3 4|∅ 5|5",
         ),
         (
+            "SELECT o.id, i.k FROM '$/o.csv' o LEFT JOIN '$/i.csv' i ON EXISTS (SELECT 1 FROM '$/i.csv' j WHERE j.k = o.id AND j.y = i.y)",
+            "1|1 2|2 2|6 3|3 4|∅ 5|5",
+        ),
+        (
+            "SELECT o.id, i.k FROM '$/o.csv' o RIGHT JOIN '$/i.csv' i ON o.b > i.y AND EXISTS (SELECT 1 FROM '$/i.csv' j WHERE j.k > o.id AND j.y > i.y)",
+            "1|1 2|1 2|2 2|6 4|1 4|2 4|3 4|6 5|1 ∅|4 ∅|5",
+        ),
+        (
+            "SELECT o.id, i.k FROM '$/o.csv' o FULL JOIN '$/i.csv' i ON o.id = i.k AND o.b IN (SELECT j.y FROM '$/i.csv' j WHERE j.y > i.y OR j.y = i.y)",
+            "1|∅ 2|2 3|∅ 4|∅ 5|∅ ∅|1 ∅|3 ∅|4 ∅|5 ∅|6",
+        ),
+        (
+            "SELECT o.id, i.k FROM '$/o.csv' o LEFT JOIN '$/i.csv' i ON (SELECT o.b + i.y) > 50 AND i.k > 1",
+            "1|∅ 2|5 3|∅ 4|2 4|3 4|5 4|6 5|5",
+        ),
+        (
+            "SELECT o.id, i.k FROM '$/o.csv' o FULL JOIN '$/i.csv' i ON NOT EXISTS (SELECT 1 FROM '$/i.csv' j WHERE j.k > i.k OR j.k = o.id)",
+            "1|∅ 2|∅ 3|∅ 4|∅ 5|∅ ∅|1 ∅|2 ∅|3 ∅|4 ∅|5 ∅|6",
+        ),
+        (
+            "SELECT count(*), count(o.id), count(i.k) FROM '$/o.csv' o FULL JOIN '$/i.csv' i ON o.b = i.y AND (SELECT max(j.x) FROM '$/i.csv' j WHERE j.k < o.id + i.k) > 300",
+            "9|5|7",
+        ),
+        (
             "SELECT o.id, t.k FROM '$/o.csv' o, LATERAL (SELECT k FROM '$/i.csv' i WHERE y < o.b ORDER BY k DESC LIMIT 2) AS t",
             "1|1 2|2 2|6 4|3 4|6 5|2 5|6",
         ),

@@ -14,9 +14,7 @@ use super::{Decoding, FileFormat, Format, Kind, TextFormat};
 use crate::columns::{Collected, Columns, Layouts, Shown};
 use crate::dialect::{Dialect, Takes};
 use crate::error::{Error, Result};
-use crate::fault::{
-    ENCODING_HINT, Fault, Invisible, Whence, holed_file_hint, likely_header_hint,
-};
+use crate::fault::{ENCODING_HINT, Fault, Invisible, Whence, holed_file_hint, likely_header_hint};
 use crate::sample::{Header, SPREAD_FILES, Sample, names_of};
 use crate::{SourceFile, SourceSpec};
 
@@ -267,6 +265,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         let MalformedRecord { fault, may_be_comment, invisible } = malformed;
         let whence = Whence {
             format: Format::Csv,
+            columns: &[],
             log: &sample.log,
             other: None,
             may_be_comment,

@@ -7,7 +7,7 @@ use tidemill_text::{Decode, cut};
 use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name, unreadable};
 use super::{Decoding, FileFormat, Kind, TextFormat};
 use crate::columns::{Columns, ShownBy};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sample::Sample;
 use crate::{SourceFile, SourceSpec};
 

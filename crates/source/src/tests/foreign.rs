@@ -325,3 +325,18 @@ fn rotated_logs_are_told_by_their_lines_as_those_before() {
     lines.format = Some(Format::Lines);
     assert_eq!(Source::open(&lines).unwrap().format(), Format::Lines);
 }
+
+#[test]
+fn value_that_is_too_long_for_a_folder_comes_from_the_file() {
+    let whole = "v".repeat(300);
+    let cut = format!("k={}%~{:032x}/a.csv", "v".repeat(200), 7);
+    let with_key = format!("k,n\n{whole},1\n");
+    let data = folder(&[(&cut, with_key.as_bytes()), ("k=w/a.csv", b"k,n\nw,2\n")]);
+    let source = open(&data, "**/*.csv").unwrap();
+    assert_eq!(source.schema().fields().len(), 2);
+    assert_eq!(rows(&source), text(&[&[whole.as_str(), "1"], &["w", "2"]]));
+    // Nobody has the whole value.
+    let data = folder(&[(&cut, b"n\n1\n")]);
+    let error = message(open(&data, "**/*.csv"));
+    assert!(error.contains("has only the beginning of the value of `k`"), "{error}");
+}

@@ -495,7 +495,7 @@ impl Rewriter {
     }
 
     /// A join whose condition has subqueries. Their answers are joined with the side whose columns they depend on; for one
-    /// of both sides the condition of an inner join is a filter above it.
+    /// of both sides the condition is a filter above the inner join.
     fn join(&mut self, join: Join) -> PlanResult<LogicalPlan> {
         let columns = columns_of(&join.schema);
         let mut left = Arc::unwrap_or_clone(join.left);
@@ -503,6 +503,7 @@ impl Rewriter {
         let (left_schema, right_schema) = (Arc::clone(left.schema()), Arc::clone(right.schema()));
         let mut conditions = Vec::new();
         let mut above = Vec::new();
+        let mut asked_above = Vec::new();
         for condition in join.filter.map(split_conjunction_owned).unwrap_or_default() {
             if !self.has_question(&condition, true)? {
                 conditions.push(condition);
@@ -527,25 +528,121 @@ impl Rewriter {
                 conditions.push(self.answer(condition, &mut left, true)?);
             } else if is_of(&right_schema, &left_schema) {
                 conditions.push(self.answer(condition, &mut right, true)?);
-            } else if join.join_type == JoinType::Inner {
-                above.push(condition);
             } else {
-                return not_impl_err!("a subquery of both sides of an outer join");
+                asked.extend(condition.column_refs().into_iter().cloned());
+                asked_above.append(&mut asked);
+                above.push(condition);
             }
         }
-        let joined = LogicalPlan::Join(Join::try_new(
+        let joined_type = if above.is_empty() { join.join_type } else { JoinType::Inner };
+        let joined = Join::try_new(
             Arc::new(left),
             Arc::new(right),
             join.on,
             conjunction(conditions),
-            join.join_type,
+            joined_type,
             join.join_constraint,
             join.null_equality,
             join.null_aware,
-        )?);
-        let mut joined = LogicalPlanBuilder::from(joined).project(columns.clone())?.build()?;
-        let Some(above) = conjunction(above) else { return Ok(joined) };
-        let above = self.answer(above, &mut joined, true)?;
-        LogicalPlanBuilder::from(joined).filter(above)?.project(columns)?.build()
+        )?;
+        match (conjunction(above), join.join_type) {
+            (None, _) => {
+                LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(columns)?.build()
+            }
+            (Some(above), JoinType::Inner) => {
+                let mut joined = LogicalPlanBuilder::from(LogicalPlan::Join(joined))
+                    .project(columns.clone())?
+                    .build()?;
+                let above = self.answer(above, &mut joined, true)?;
+                LogicalPlanBuilder::from(joined).filter(above)?.project(columns)?.build()
+            }
+            (Some(above), JoinType::Left | JoinType::Right | JoinType::Full) => {
+                let left_count = left_schema.fields().len();
+                self.outer_join(
+                    joined,
+                    join.join_type,
+                    (above, asked_above),
+                    &join.schema,
+                    left_count,
+                )
+            }
+            _ => not_impl_err!("a subquery of both sides of this join"),
+        }
+    }
+
+    /// An outer join with a condition of both sides above it: the rows of the inner join `joined` for which it holds, and
+    /// the rows of each kept side that have no match, with nulls. Rows of a side match alike if they are alike in the columns
+    /// of the join's conditions, so these tell which ones are without a match. The first `left_count` columns of `schema` are
+    /// the left side's.
+    ///
+    /// Cost: each kept side reads the inner join once more.
+    fn outer_join(
+        &mut self,
+        joined: Join,
+        join_type: JoinType,
+        (above, asked_above): (Expr, Vec<Column>),
+        schema: &DFSchema,
+        left_count: usize,
+    ) -> PlanResult<LogicalPlan> {
+        let sides = [Arc::clone(&joined.left), Arc::clone(&joined.right)];
+        let compared = joined.on.iter().flat_map(|(left, right)| [left, right]);
+        let compared = compared.chain(&joined.filter).flat_map(Expr::column_refs);
+        let mut asked: Vec<Column> = compared.cloned().chain(asked_above).collect();
+        asked.sort();
+        asked.dedup();
+        let mut matched = LogicalPlan::Join(joined);
+        if is_volatile(&matched)? {
+            return not_impl_err!("a subquery for each row of what differs each time");
+        }
+        let above = self.answer(above, &mut matched, true)?;
+        let matched = LogicalPlanBuilder::from(matched).filter(above)?.build()?;
+        let names: Vec<String> = schema.iter().map(|_| self.name()).collect();
+        let named = |exprs: Vec<Expr>| -> Vec<Expr> {
+            exprs.into_iter().zip(&names).map(|(expr, name)| expr.alias(name)).collect()
+        };
+        let mut rows =
+            LogicalPlanBuilder::from(matched.clone()).project(named(columns_of(schema)))?;
+        let kept = match join_type {
+            JoinType::Left => [true, false],
+            JoinType::Right => [false, true],
+            _ => [true, true],
+        };
+        for (place, side) in sides.into_iter().enumerate().filter(|(place, _)| kept[*place]) {
+            let own: Vec<&Column> =
+                asked.iter().filter(|column| side.schema().has_column(column)).collect();
+            let others: Vec<Column> = own.iter().map(|_| self.column()).collect();
+            let mut keys: Vec<Expr> = own
+                .iter()
+                .zip(&others)
+                .map(|(own, other)| Expr::Column((*own).clone()).alias(other.name.clone()))
+                .collect();
+            let mut ties: Vec<Expr> =
+                own.iter().zip(&others).map(|(own, other)| null_safe(own, other)).collect();
+            if keys.is_empty() {
+                // All rows match, or none.
+                keys.push(lit(true).alias(self.name()));
+                ties.push(lit(true));
+            }
+            let keys =
+                LogicalPlanBuilder::from(matched.clone()).project(keys)?.distinct()?.build()?;
+            let columns = schema.iter().enumerate().map(|(at, (qualifier, field))| {
+                match (at < left_count) == (place == 0) {
+                    true => Ok(Expr::Column(Column::from((qualifier, field)))),
+                    false => Ok(Expr::Literal(ScalarValue::try_from(field.data_type())?, None)),
+                }
+            });
+            let columns = columns.collect::<PlanResult<Vec<_>>>()?;
+            let unmatched = LogicalPlanBuilder::from(Arc::unwrap_or_clone(side))
+                .join_on(keys, JoinType::LeftAnti, ties)?
+                .project(named(columns))?
+                .build()?;
+            rows = rows.union(unmatched)?;
+        }
+        let columns =
+            schema.iter().zip(columns_of(rows.schema())).map(|((qualifier, field), column)| {
+                column.alias_qualified(qualifier.cloned(), field.name())
+            });
+        let columns: Vec<Expr> = columns.collect();
+        rows.project(columns)?.build()
     }
 }

@@ -22,6 +22,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr_mut;
 
+use super::indexed_lambdas;
 use super::operators::cast;
 use super::written;
 
@@ -1209,7 +1210,9 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
     if let Some(refused) = of_more_than_two(&name, &arguments) {
         return Err(refused);
     }
-    if let Some(made) = of_its_own(&name, &arguments) {
+    if let Some(made) =
+        of_its_own(&name, &arguments).or_else(|| indexed_lambdas::translated(&name, &arguments))
+    {
         return beside(call, made, 0).map(Some);
     }
     if reads_instants(&name, &arguments) {

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Fetch, GroupByExpr, GroupByWithModifier, JoinConstraint, JoinOperator,
-    LimitClause, NamedWindowDefinition, NamedWindowExpr, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Top, TopQuantity, Value, ValueWithSpan, VisitorMut, WindowSpec,
-    WindowType,
+    BinaryOperator, Distinct, Expr, Fetch, GroupByExpr, GroupByWithModifier, JoinConstraint,
+    JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr, OrderByExpr, OrderByKind,
+    OrderByOptions, Query, Select, SelectItem, SetExpr, Top, TopQuantity, UnaryOperator, Value,
+    ValueWithSpan, VisitorMut, WindowSpec, WindowType,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr_mut;
@@ -47,7 +47,86 @@ pub(super) fn of_query(query: &mut Query) {
         query.limit_clause = Some(limit_of(limit));
     }
     first_of_each(query);
+    distinct_in_another_order(query);
+    whole_limit(query);
     share_or_ties(query);
+}
+
+/// `SELECT DISTINCT ON (k) … ORDER BY t` as `QUALIFY row_number() OVER (PARTITION BY k ORDER BY t) = 1`: the planner wants
+/// the order to begin with the keys.
+fn distinct_in_another_order(query: &mut Query) {
+    let Some(OrderByKind::Expressions(order)) = query.order_by.as_ref().map(|order| &order.kind)
+    else {
+        return;
+    };
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let Some(Distinct::On(keys)) = &select.distinct else { return };
+    let first = order.iter().take(keys.len());
+    if order.len() >= keys.len() && first.into_iter().all(|key| keys.contains(&key.expr)) {
+        return;
+    }
+    let key = |expr: &Expr| {
+        let options = OrderByOptions { asc: None, nulls_first: None };
+        in_list(&OrderByExpr { expr: expr.clone(), options, with_fill: None }, select)
+    };
+    let keys: Vec<String> = keys.iter().map(key).collect();
+    let order: Vec<String> = order.iter().map(|key| in_list(key, select)).collect();
+    let text = format!(
+        "row_number() OVER (PARTITION BY {} ORDER BY {}) = 1",
+        keys.join(", "),
+        order.join(", ")
+    );
+    let Ok(condition) = written(&text) else { return };
+    select.qualify = Some(match select.qualify.take() {
+        Some(own) => both(own, condition),
+        None => condition,
+    });
+    select.distinct = None;
+}
+
+/// `LIMIT 1.5` as `LIMIT 2`.
+fn whole_limit(query: &mut Query) {
+    let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause else {
+        return;
+    };
+    for count in limit.iter_mut().chain(offset.as_mut().map(|offset| &mut offset.value)) {
+        if let Expr::Value(ValueWithSpan { value: Value::Number(digits, _), span: _ }) = &*count
+            && digits.to_string().parse::<u64>().is_err()
+            && let Ok(value) = digits.to_string().parse::<f64>()
+            && (0.0..9e15).contains(&value)
+        {
+            // Not negative, and less than 2^53.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let rounded = value.round() as u64;
+            *count = number(rounded);
+        }
+    }
+}
+
+/// Numbers that are written out as the conditions of NOT and CASE, as conditions.
+pub(super) fn number_conditions(expr: &mut Expr) {
+    match expr {
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } => number_condition(expr),
+        Expr::Case { operand: None, conditions, .. } => {
+            conditions.iter_mut().for_each(|case| number_condition(&mut case.condition));
+        }
+        _ => {}
+    }
+}
+
+/// `2` as a condition: whether it is other than zero.
+fn number_condition(condition: &mut Expr) {
+    match condition {
+        Expr::Nested(inner) => number_condition(inner),
+        Expr::Value(ValueWithSpan { value: Value::Number(_, _), span: _ }) => {
+            *condition = Expr::Nested(Box::new(Expr::BinaryOp {
+                left: Box::new(condition.clone()),
+                op: BinaryOperator::NotEq,
+                right: Box::new(number(0)),
+            }));
+        }
+        _ => {}
+    }
 }
 
 /// `FETCH FIRST 3 ROWS WITH TIES` as `QUALIFY rank() OVER (ORDER BY …) <= 3`; `FETCH FIRST 20 PERCENT ROWS ONLY` as
@@ -207,6 +286,8 @@ fn limit_of(limit: Expr) -> LimitClause {
 /// `PREWHERE`, `GROUP BY a, b WITH ROLLUP`, `SEMI JOIN`, `ANTI JOIN`, `ASOF JOIN`.
 pub(super) fn of_select(select: &mut Select) -> Result<()> {
     whole_windows(select);
+    let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
+    conditions.into_iter().flatten().for_each(number_condition);
     if let Some(before) = select.prewhere.take() {
         select.selection = Some(match select.selection.take() {
             Some(condition) => both(before, condition),
@@ -228,6 +309,16 @@ pub(super) fn of_select(select: &mut Select) -> Result<()> {
         }
     }
     for join in select.from.iter_mut().flat_map(|table| &mut table.joins) {
+        if let JoinOperator::Join(JoinConstraint::On(condition))
+        | JoinOperator::Inner(JoinConstraint::On(condition))
+        | JoinOperator::Left(JoinConstraint::On(condition))
+        | JoinOperator::LeftOuter(JoinConstraint::On(condition))
+        | JoinOperator::Right(JoinConstraint::On(condition))
+        | JoinOperator::RightOuter(JoinConstraint::On(condition))
+        | JoinOperator::FullOuter(JoinConstraint::On(condition)) = &mut join.join_operator
+        {
+            number_condition(condition);
+        }
         let taken = std::mem::replace(
             &mut join.join_operator,
             JoinOperator::CrossJoin(JoinConstraint::None),

@@ -11,8 +11,11 @@
 //! - [`calls`], [`operators`]: functions and operators.
 //! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
 //! - [`distinct_lists`]: lists of different values, sorted.
+//! - [`implicit_laterals`]: subqueries in FROM that refer to the sources before them.
+//! - [`indexed_lambdas`]: functions of an item and its place.
 //! - [`laterals`]: rows of lists in FROM.
 //! - [`outer_using`]: `FULL JOIN … USING`.
+//! - [`row_comparisons`]: `(a, b) < ANY (SELECT …)`.
 //! - [`samples`]: `TABLESAMPLE`, `USING SAMPLE`.
 //! - [`set_operations`]: `INTERSECT ALL`, `EXCEPT ALL`, `MINUS`.
 //! - [`values_rows`]: `VALUES` with subqueries.
@@ -45,10 +48,13 @@ pub(crate) mod comprehensions;
 pub(crate) mod copies;
 mod distinct_lists;
 mod hidden;
+mod implicit_laterals;
+mod indexed_lambdas;
 mod laterals;
 mod operators;
 mod outer_using;
 mod pivots;
+mod row_comparisons;
 mod samples;
 mod scalar_subqueries;
 mod set_operations;
@@ -62,6 +68,7 @@ mod values_rows;
 pub(crate) use columns::stands_for_columns;
 pub use columns::{names_columns_by_pattern, write_out};
 pub use hidden::{SourceColumns, Sources, Unhidden, named_hidden};
+pub(crate) use implicit_laterals::with_implicit_laterals;
 pub use laterals::ENTRY_COLUMN;
 pub use samples::{RowSample, Sample, without_records};
 pub use tables::{CalledSource, ROW_MAKERS, makes_rows};
@@ -171,7 +178,11 @@ impl VisitorMut for Clauses {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(translated) = rows_among(expr, false).or_else(|| rows_compared(expr)) {
+        clauses::number_conditions(expr);
+        if let Some(translated) = rows_among(expr, false)
+            .or_else(|| rows_compared(expr))
+            .or_else(|| row_comparisons::translated(expr))
+        {
             self.unless_refused(copies::refuse_copies(expr, &translated))?;
             *expr = translated;
         }

@@ -13,6 +13,7 @@
 //! | `LIMIT 3 WITH TIES`, `LIMIT 20%` | `FETCH FIRST 3 ROWS WITH TIES`, `FETCH FIRST 20 PERCENT ROWS ONLY` |
 //! | `FROM t WHERE a > 1` | `SELECT * FROM t WHERE a > 1` |
 //! | `WITH 30 AS low SELECT … > low` | `SELECT … > (30)` |
+//! | `x::STRUCT(a INT)`, `CAST(x AS ROW(a INT))` | `x::STRUCT<a INT>` |
 //!
 //! Places in the text are those of the words that are replaced.
 
@@ -24,6 +25,7 @@ use super::tokens::{before, end_of_query, is_word, next, replace};
 /// The tokens with all of these replaced.
 pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     values_by_name(&mut tokens);
+    struct_types(&mut tokens);
     rows_of_sources(&mut tokens);
     let mut at = 0;
     while at < tokens.len() {
@@ -33,6 +35,41 @@ pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         at += 1;
     }
     tokens
+}
+
+/// Writes the fields of struct types in angle brackets.
+fn struct_types(tokens: &mut [TokenWithSpan]) {
+    for at in 0..tokens.len() {
+        let is_type = match before(tokens, at) {
+            Some(Token::DoubleColon) => true,
+            word if is_word(word, "AS") => {
+                ["CAST", "TRY_CAST", "SAFE_CAST"].iter().any(|call| within(tokens, at, call))
+            }
+            _ => false,
+        };
+        if is_type && let Some((open, Token::LParen)) = next(tokens, at + 1) {
+            let end = end_of_query(tokens, open + 1);
+            // A map's key or value may be a struct, too.
+            for place in at..end {
+                write_struct_type(tokens, place);
+            }
+        }
+    }
+}
+
+/// Writes the fields of a struct type in angle brackets, if one begins at a place.
+fn write_struct_type(tokens: &mut [TokenWithSpan], at: usize) {
+    let is_struct = ["STRUCT", "ROW"].iter().any(|word| is_word(Some(&tokens[at].token), word));
+    let open = match next(tokens, at + 1) {
+        Some((open, Token::LParen)) if is_struct => open,
+        _ => return,
+    };
+    let close = end_of_query(tokens, open + 1);
+    if tokens.get(close).is_some_and(|token| token.token == Token::RParen) {
+        tokens[at].token = Token::make_keyword("STRUCT");
+        tokens[open].token = Token::Lt;
+        tokens[close].token = Token::Gt;
+    }
 }
 
 fn word(token: Option<(usize, &Token)>, expected: &str) -> Option<usize> {

@@ -60,6 +60,10 @@ pub(super) fn ours(of: &DataType) -> Option<DataType> {
             let item = ours(item).unwrap_or_else(|| *item.clone());
             Array(ArrayElemTypeDef::SquareBracket(Box::new(item), None))
         }
+        Map(key, value) => {
+            let translated = |of: &DataType| ours(of).unwrap_or_else(|| of.clone());
+            Map(Box::new(translated(key)), Box::new(translated(value)))
+        }
         Struct(fields, brackets) => {
             if fields.iter().all(|field| ours(&field.field_type).is_none()) {
                 return None;

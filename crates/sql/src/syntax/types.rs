@@ -97,6 +97,10 @@ fn honoured(data_type: &DataType) -> Result<()> {
             }
             Ok(())
         }
+        DataType::Map(key, value) => {
+            honoured(key)?;
+            honoured(value)
+        }
         DataType::Nvarchar(_)
         | DataType::Character(_)
         | DataType::CharacterVarying(_)
@@ -164,8 +168,7 @@ fn honoured(data_type: &DataType) -> Result<()> {
             refused(data_type, &format!("write {item}: any column may be null"))
         }
         DataType::LowCardinality(item) => refused(data_type, &format!("write {item}")),
-        DataType::Map(..)
-        | DataType::Table(_)
+        DataType::Table(_)
         | DataType::NamedTable { .. }
         | DataType::Regclass
         | DataType::Custom(..)
@@ -180,7 +183,7 @@ fn honoured(data_type: &DataType) -> Result<()> {
 }
 
 const TYPES: &str = "types are BOOLEAN, TINYINT to BIGINT, REAL, DOUBLE, DECIMAL(p, s), TEXT, BYTEA, \
-                     DATE, TIME, TIMESTAMP, INTERVAL, TYPE[] and STRUCT<name TYPE>";
+                     DATE, TIME, TIMESTAMP, INTERVAL, TYPE[], STRUCT<name TYPE> and MAP(TYPE, TYPE)";
 
 /// Checks that a `CREATE TABLE` made of a list of columns says names, types and `NOT NULL`, and
 /// nothing else.

@@ -164,7 +164,7 @@ impl Shape {
             }
             at = line.end;
             let line = &text[lines::trim(text, line)];
-            // What is left of it behind a hole says nothing of others.
+            // A line behind a hole of its file is malformed.
             if line.first() == Some(&0) {
                 continue;
             }

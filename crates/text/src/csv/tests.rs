@@ -319,6 +319,7 @@ fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
                 "9007199254740993" => {
                     format!("a DOUBLE holds no integer `{shown}`, only one close to it")
                 }
+                "1234e5678" => format!("`{shown}` is beyond the range of a DOUBLE"),
                 _ => format!("expected {name}, found `{shown}`, whose spelling {name} would lose"),
             };
             assert_eq!(faults, [expected]);

@@ -93,7 +93,7 @@ impl Inference {
             at = range.end;
             records += 1;
             let record = &block[range];
-            // What is left of it behind a hole shows no type.
+            // A record behind a hole of its file is malformed.
             if record.first() == Some(&0) {
                 continue;
             }

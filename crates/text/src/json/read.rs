@@ -289,8 +289,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Returns the places of the keys, in ascending order, that the object which comes next has once more behind them. Of
-    /// an object that is no JSON it returns any places: its record is refused.
+    /// Returns the places, in ascending order, of the keys that the next object repeats behind them: the last entry of a key
+    /// counts. Of an object that is not JSON it returns some of them, since the record is refused when it is read.
     fn replaced_members(&self) -> Vec<usize> {
         let mut cursor = self.cursor.clone();
         let (mut last, mut replaced) = (HashMap::new(), Vec::new());
@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
                 }
             }
         };
-        // What is wrong is found again by the reading.
+        // Reading the object finds the same error.
         _ = look();
         replaced.sort_unstable();
         replaced

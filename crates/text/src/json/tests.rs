@@ -1939,7 +1939,7 @@ fn inferred_doubles_hold_their_numbers_or_refuse_them() {
                 assert_eq!(bad.fault.column.as_deref(), column, "{line}");
                 let value = value.to_owned();
                 let kind = match value.contains(['e', 'E']) {
-                    true => FaultKind::WrongType { expected: T::Float64, value },
+                    true => FaultKind::OutOfRange { value },
                     false => FaultKind::Rounded { value },
                 };
                 assert_eq!(bad.fault.kind, kind, "{line}");

@@ -1,0 +1,36 @@
+//! Subqueries in FROM that refer to the sources before them without the word LATERAL, as DuckDB lets them.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Select, Statement, TableFactor, VisitorMut};
+use tidemill_planning::walk_mut;
+
+/// Returns a statement with LATERAL before each subquery that has a source before it in its FROM; none if no word is missing. To
+/// a subquery that refers to none of them the word means nothing.
+pub(crate) fn with_implicit_laterals(mut statement: Statement) -> Option<Statement> {
+    let mut laterals = Laterals { count: 0 };
+    walk_mut(&mut statement, &mut laterals);
+    (laterals.count > 0).then_some(statement)
+}
+
+struct Laterals {
+    count: usize,
+}
+
+impl VisitorMut for Laterals {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let factors = select.from.iter_mut().flat_map(|table| {
+            let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+            std::iter::once(&mut table.relation).chain(joined)
+        });
+        for factor in factors.skip(1) {
+            if let TableFactor::Derived { lateral: lateral @ false, .. } = factor {
+                *lateral = true;
+                self.count += 1;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,693 @@
+//! Casts between TEXT and lists, structs and maps, in DuckDB's spelling.
+//!
+//! Arrow writes a list without quotes and a null as nothing, so that `[NULL]` and `['']` are the same text, and
+//! makes a list of one text where it is to read one. Here `CAST(list AS TEXT)` writes `[a, NULL, '', 'b, c']`, a struct as
+//! `{'a': 1, 'b': x}` and a map as `{k=1}`. A value stands in single quotes if it is empty, reads `null` in any case, begins
+//! or ends with white space, or has one of `,:='"()[]{}\`; a backslash stands before each quote and backslash in it.
+//!
+//! `CAST(text AS T[])` reads that, arrays of PostgreSQL (`{1,NULL,3}`), and arrays and objects of JSON: in double quotes JSON's escapes are understood, and a key
+//! in quotes may have a colon behind it in a map as well. What is not in quotes is trimmed, and is null if it reads `null`.
+//! Values of a text are cast as texts. A field that the text does not have is null, one that the struct does not have is an
+//! error. Under TRY_CAST a text that is no list is null, and so is a single value that is not of its type.
+//!
+//! Cost: one pass over the text for each level of nesting.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
+    StringViewArray, StringViewBuilder, StructArray,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, FieldRef};
+use arrow::util::display::FormatOptions;
+use datafusion::common::{Result as PlanResult, exec_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use tidemill_base::error::Error;
+use tidemill_base::types::sql_type;
+
+use crate::messages::external;
+use crate::rewrite::of_one;
+
+/// Returns whether a cast of `from` to `to` is one of these.
+pub(crate) fn is_nested_cast(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (from, to) if to.is_string() => is_nested(from),
+        (from, to) => is_text(from) && is_nested(to),
+    }
+}
+
+/// Returns the cast of `value` as a function.
+pub(crate) fn nested_cast(value: Expr, to: DataType, is_tried: bool) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Arc::new(ScalarUDF::from(NestedCast { to, is_tried, signature }));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
+}
+
+fn is_nested(data_type: &DataType) -> bool {
+    use DataType::{FixedSizeList, LargeList, List, Map, Struct};
+    matches!(data_type, List(_) | LargeList(_) | FixedSizeList(_, _) | Struct(_) | Map(_, _))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, value) => is_text(value),
+        other => other.is_string(),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NestedCast {
+    to: DataType,
+    is_tried: bool,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for NestedCast {
+    fn name(&self) -> &str {
+        if self.is_tried { "try_nested_cast" } else { "nested_cast" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(self.to.clone())
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        of_one(&args.args, |array| match self.to.is_string() {
+            true => write_texts(array, &self.to, self.is_tried),
+            false => {
+                let texts = cast(array, &DataType::Utf8View, false)?;
+                let texts = texts.as_string_view().iter();
+                let texts = texts.map(|text| text.map(Cow::Borrowed)).collect();
+                read_values(texts, &self.to, self.is_tried)
+            }
+        })
+    }
+}
+
+fn cast(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+    let options = CastOptions { safe: is_tried, format_options: FormatOptions::new() };
+    Ok(cast_with_options(array, to, &options)?)
+}
+
+/// Returns the texts of nested values.
+fn write_texts(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+    let values = Values::of(array, is_tried)?;
+    let mut texts = StringViewBuilder::with_capacity(array.len());
+    let mut text = String::new();
+    for row in 0..array.len() {
+        if array.is_null(row) {
+            texts.append_null();
+            continue;
+        }
+        text.clear();
+        values.write(row, &mut text);
+        texts.append_value(&text);
+    }
+    let texts: ArrayRef = Arc::new(texts.finish());
+    cast(&texts, to, false)
+}
+
+/// Values whose single ones are texts.
+enum Values {
+    Leaf(StringViewArray),
+    List {
+        ranges: Vec<Range<usize>>,
+        items: Box<Values>,
+        nulls: Option<NullBuffer>,
+    },
+    Struct {
+        parts: Vec<(String, Values)>,
+        nulls: Option<NullBuffer>,
+    },
+    Map {
+        ranges: Vec<Range<usize>>,
+        keys: Box<Values>,
+        values: Box<Values>,
+        nulls: Option<NullBuffer>,
+    },
+}
+
+impl Values {
+    fn of(array: &ArrayRef, is_tried: bool) -> PlanResult<Self> {
+        let list = |ranges, items: &ArrayRef, nulls: Option<&NullBuffer>| -> PlanResult<Self> {
+            let items = Box::new(Values::of(items, is_tried)?);
+            Ok(Values::List { ranges, items, nulls: nulls.cloned() })
+        };
+        Ok(match array.data_type() {
+            DataType::List(_) => {
+                let lists = array.as_list::<i32>();
+                list(ranges_of(lists.offsets()), lists.values(), lists.nulls())?
+            }
+            DataType::LargeList(_) => {
+                let lists = array.as_list::<i64>();
+                list(ranges_of(lists.offsets()), lists.values(), lists.nulls())?
+            }
+            DataType::FixedSizeList(_, size) => {
+                let lists = array.as_fixed_size_list();
+                let size = usize::try_from(*size).unwrap_or_default();
+                let ranges = (0..lists.len()).map(|row| row * size..(row + 1) * size).collect();
+                list(ranges, lists.values(), lists.nulls())?
+            }
+            DataType::Struct(fields) => {
+                let structs = array.as_struct();
+                let part = |(field, values): (&FieldRef, &ArrayRef)| -> PlanResult<(String, Self)> {
+                    Ok((quoted(field.name()), Values::of(values, is_tried)?))
+                };
+                let parts = fields.iter().zip(structs.columns()).map(part);
+                Values::Struct {
+                    parts: parts.collect::<PlanResult<_>>()?,
+                    nulls: structs.nulls().cloned(),
+                }
+            }
+            DataType::Map(_, _) => {
+                let maps = array.as_map();
+                Values::Map {
+                    ranges: ranges_of(maps.offsets()),
+                    keys: Box::new(Values::of(maps.keys(), is_tried)?),
+                    values: Box::new(Values::of(maps.values(), is_tried)?),
+                    nulls: maps.nulls().cloned(),
+                }
+            }
+            // Arrow has no cast from it to text.
+            DataType::FixedSizeBinary(_) => {
+                let bytes = cast(array, &DataType::BinaryView, false)?;
+                Values::Leaf(cast(&bytes, &DataType::Utf8View, is_tried)?.as_string_view().clone())
+            }
+            _ => Values::Leaf(cast(array, &DataType::Utf8View, is_tried)?.as_string_view().clone()),
+        })
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        match self {
+            Values::Leaf(texts) => texts.is_null(row),
+            Values::List { nulls, .. }
+            | Values::Struct { nulls, .. }
+            | Values::Map { nulls, .. } => nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)),
+        }
+    }
+
+    fn write(&self, row: usize, out: &mut String) {
+        if self.is_null(row) {
+            out.push_str("NULL");
+            return;
+        }
+        let mut separator = "";
+        let mut separate = |out: &mut String| {
+            out.push_str(separator);
+            separator = ", ";
+        };
+        match self {
+            Values::Leaf(texts) => write_value(texts.value(row), out),
+            Values::List { ranges, items, .. } => {
+                out.push('[');
+                for item in ranges[row].clone() {
+                    separate(out);
+                    items.write(item, out);
+                }
+                out.push(']');
+            }
+            Values::Struct { parts, .. } => {
+                out.push('{');
+                for (name, values) in parts {
+                    separate(out);
+                    _ = write!(out, "{name}: ");
+                    values.write(row, out);
+                }
+                out.push('}');
+            }
+            Values::Map { ranges, keys, values, .. } => {
+                out.push('{');
+                for entry in ranges[row].clone() {
+                    separate(out);
+                    keys.write(entry, out);
+                    out.push('=');
+                    values.write(entry, out);
+                }
+                out.push('}');
+            }
+        }
+    }
+}
+
+fn ranges_of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<Range<usize>> {
+    offsets.windows(2).map(|pair| pair[0].as_usize()..pair[1].as_usize()).collect()
+}
+
+/// Writes a single value, in quotes if it would not be read back without them.
+fn write_value(text: &str, out: &mut String) {
+    let is_special = |byte: u8| b",:='\"()[]{}\\".contains(&byte);
+    let needs_quotes = text.is_empty()
+        || text.eq_ignore_ascii_case("null")
+        || text.starts_with(char::is_whitespace)
+        || text.ends_with(char::is_whitespace)
+        || text.bytes().any(is_special);
+    match needs_quotes {
+        true => out.push_str(&quoted(text)),
+        false => out.push_str(text),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// Reads values from texts, of which each is one.
+fn read_values(
+    texts: Vec<Option<Cow<'_, str>>>,
+    to: &DataType,
+    is_tried: bool,
+) -> PlanResult<ArrayRef> {
+    let field_of = |field: &FieldRef| field.data_type().clone();
+    match to {
+        DataType::List(item) => {
+            let (ranges, items, nulls) = read_lists(&texts, to, None, is_tried)?;
+            let items = read_values(items, &field_of(item), is_tried)?;
+            let lists =
+                GenericListArray::<i32>::try_new(item.clone(), lengths(&ranges), items, nulls)?;
+            Ok(Arc::new(lists))
+        }
+        DataType::LargeList(item) => {
+            let (ranges, items, nulls) = read_lists(&texts, to, None, is_tried)?;
+            let items = read_values(items, &field_of(item), is_tried)?;
+            let lists =
+                GenericListArray::<i64>::try_new(item.clone(), lengths(&ranges), items, nulls)?;
+            Ok(Arc::new(lists))
+        }
+        DataType::FixedSizeList(item, size) => {
+            let count = usize::try_from(*size).unwrap_or_default();
+            let (_, items, nulls) = read_lists(&texts, to, Some(count), is_tried)?;
+            let items = read_values(items, &field_of(item), is_tried)?;
+            Ok(Arc::new(FixedSizeListArray::try_new(item.clone(), *size, items, nulls)?))
+        }
+        DataType::Struct(fields) => {
+            let mut columns = vec![Vec::with_capacity(texts.len()); fields.len()];
+            let mut valid = Vec::with_capacity(texts.len());
+            for text in &texts {
+                let members = text.as_deref().map(|text| members_of(text, false));
+                let places = match members {
+                    None => None,
+                    Some(Some(members)) => places_of(members, fields),
+                    Some(None) => None,
+                };
+                match places {
+                    Some(values) => {
+                        let values = columns.iter_mut().zip(values);
+                        values.for_each(|(column, value)| column.push(value));
+                        valid.push(true);
+                    }
+                    None => {
+                        refuse(text.as_deref(), to, is_tried)?;
+                        columns.iter_mut().for_each(|column| column.push(None));
+                        valid.push(false);
+                    }
+                }
+            }
+            let columns = columns.into_iter().zip(fields).map(|(values, field)| {
+                let values = values.into_iter().map(|value| value.map(Cow::Owned)).collect();
+                read_values(values, field.data_type(), is_tried)
+            });
+            let columns = columns.collect::<PlanResult<Vec<_>>>()?;
+            let nulls = Some(NullBuffer::from(valid));
+            Ok(Arc::new(StructArray::try_new_with_length(
+                fields.clone(),
+                columns,
+                nulls,
+                texts.len(),
+            )?))
+        }
+        DataType::Map(entries, sorted) => {
+            let DataType::Struct(pair) = entries.data_type() else {
+                return exec_err!("a map of {}", entries.data_type());
+            };
+            let (mut keys, mut values) = (Vec::new(), Vec::new());
+            let (mut ranges, mut valid) = (Vec::with_capacity(texts.len()), Vec::new());
+            for text in &texts {
+                let start = keys.len();
+                // A key of a map is not null.
+                let members = text.as_deref().and_then(|text| members_of(text, true));
+                let members =
+                    members.filter(|members| members.iter().all(|(key, _)| key.is_some()));
+                valid.push(members.is_some());
+                if members.is_none() {
+                    refuse(text.as_deref(), to, is_tried)?;
+                }
+                for (key, value) in members.into_iter().flatten() {
+                    keys.push(key.map(Cow::Owned));
+                    values.push(value.map(Cow::Owned));
+                }
+                ranges.push(start..keys.len());
+            }
+            let keys = read_values(keys, pair[0].data_type(), is_tried)?;
+            let values = read_values(values, pair[1].data_type(), is_tried)?;
+            let pairs = StructArray::try_new(pair.clone(), vec![keys, values], None)?;
+            let nulls = Some(NullBuffer::from(valid));
+            Ok(Arc::new(MapArray::try_new(
+                entries.clone(),
+                lengths(&ranges),
+                pairs,
+                nulls,
+                *sorted,
+            )?))
+        }
+        single => {
+            let texts: ArrayRef =
+                Arc::new(texts.iter().map(Option::as_deref).collect::<StringViewArray>());
+            cast(&texts, single, is_tried)
+        }
+    }
+}
+
+type Lists = (Vec<Range<usize>>, Vec<Option<Cow<'static, str>>>, Option<NullBuffer>);
+
+/// Reads lists: the places of their items, the texts of these, and which lists are null. Each has `count` items, if that is
+/// given, also where it is null.
+fn read_lists(
+    texts: &[Option<Cow<'_, str>>],
+    to: &DataType,
+    count: Option<usize>,
+    is_tried: bool,
+) -> PlanResult<Lists> {
+    let (mut items, mut ranges, mut valid) =
+        (Vec::new(), Vec::with_capacity(texts.len()), Vec::new());
+    for text in texts {
+        let start = items.len();
+        let found = text.as_deref().and_then(items_of);
+        let found = found.filter(|found| count.is_none_or(|count| found.len() == count));
+        valid.push(found.is_some());
+        match found {
+            Some(found) => items.extend(found.into_iter().map(|item| item.map(Cow::Owned))),
+            None => {
+                refuse(text.as_deref(), to, is_tried)?;
+                items.extend(std::iter::repeat_n(None, count.unwrap_or_default()));
+            }
+        }
+        ranges.push(start..items.len());
+    }
+    Ok((ranges, items, Some(NullBuffer::from(valid))))
+}
+
+fn lengths<O: OffsetSizeTrait>(ranges: &[Range<usize>]) -> OffsetBuffer<O> {
+    OffsetBuffer::from_lengths(ranges.iter().map(ExactSizeIterator::len))
+}
+
+/// Refuses a text that is not of the type.
+fn refuse(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<()> {
+    match text {
+        Some(text) if !is_tried => Err(external(Error::Cast {
+            value: text.to_owned(),
+            to: sql_type(to),
+            cast: None,
+            hint: None,
+        })),
+        _ => Ok(()),
+    }
+}
+
+/// The values of members by the places of their fields; none if a struct has no such field, or a name comes twice.
+fn places_of(
+    members: Vec<Member>,
+    fields: &arrow::datatypes::Fields,
+) -> Option<Vec<Option<String>>> {
+    let mut values = vec![None; fields.len()];
+    let mut is_set = vec![false; fields.len()];
+    for (key, value) in members {
+        let key = key?;
+        let exact = fields.iter().position(|field| *field.name() == key);
+        let is_same = |field: &FieldRef| field.name().to_lowercase() == key.to_lowercase();
+        let place = exact.or_else(|| fields.iter().position(is_same))?;
+        if std::mem::replace(is_set.get_mut(place)?, true) {
+            return None;
+        }
+        *values.get_mut(place)? = value;
+    }
+    Some(values)
+}
+
+/// Splits the text of a list into those of its items; none if it is no list.
+fn items_of(text: &str) -> Option<Vec<Option<String>>> {
+    let text = text.trim();
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let inner = inner.or_else(|| text.strip_prefix('{')?.strip_suffix('}'))?;
+    let mut cursor = Cursor { rest: inner };
+    if cursor.rest.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    let mut items = Vec::new();
+    loop {
+        items.push(cursor.value(",")?.text());
+        if !cursor.take(',') {
+            return cursor.rest.is_empty().then_some(items);
+        }
+    }
+}
+
+/// A key and a value; none is null.
+type Member = (Option<String>, Option<String>);
+
+/// Splits the text of a struct, or of a map, into its members; none if it is neither.
+fn members_of(text: &str, is_map: bool) -> Option<Vec<Member>> {
+    let mut cursor = Cursor { rest: text.trim().strip_prefix('{')?.strip_suffix('}')? };
+    if cursor.rest.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    let mut members = Vec::new();
+    loop {
+        let key = cursor.value(if is_map { "=," } else { ":," })?;
+        let is_json = matches!(key, Value::Quoted(_)) && cursor.take(':');
+        if !is_json && !cursor.take(if is_map { '=' } else { ':' }) {
+            return None;
+        }
+        members.push((key.text(), cursor.value(",")?.text()));
+        if !cursor.take(',') {
+            return cursor.rest.is_empty().then_some(members);
+        }
+    }
+}
+
+/// A value as it is written.
+enum Value {
+    Quoted(String),
+    Bare(String),
+}
+
+impl Value {
+    /// The text; none of a null.
+    fn text(self) -> Option<String> {
+        match self {
+            Value::Bare(text) if text.eq_ignore_ascii_case("null") => None,
+            Value::Quoted(text) | Value::Bare(text) => Some(text),
+        }
+    }
+}
+
+struct Cursor<'a> {
+    rest: &'a str,
+}
+
+impl Cursor<'_> {
+    fn take(&mut self, sign: char) -> bool {
+        let found = self.rest.trim_start().strip_prefix(sign);
+        self.rest = found.unwrap_or(self.rest);
+        found.is_some()
+    }
+
+    /// Takes the text up to one of `ends` that stands outside quotes and brackets; none if those are not closed.
+    fn value(&mut self, ends: &str) -> Option<Value> {
+        self.rest = self.rest.trim_start();
+        if let Some(quote) = self.rest.chars().next().filter(|first| matches!(first, '\'' | '"')) {
+            let length = quoted_length(self.rest, quote)?;
+            let (text, rest) = self.rest.split_at(length);
+            self.rest = rest.trim_start();
+            let is_end =
+                self.rest.chars().next().is_none_or(|next| next == ':' || ends.contains(next));
+            return is_end.then(|| unquoted(text, quote)).flatten().map(Value::Quoted);
+        }
+        let (mut at, mut closers) = (0, Vec::new());
+        while let Some(sign) = self.rest[at..].chars().next() {
+            match sign {
+                '[' => closers.push(']'),
+                '{' => closers.push('}'),
+                '(' => closers.push(')'),
+                ']' | '}' | ')' if closers.pop() != Some(sign) => return None,
+                '\'' | '"' if !closers.is_empty() => {
+                    at += quoted_length(&self.rest[at..], sign)?;
+                    continue;
+                }
+                _ if closers.is_empty() && ends.contains(sign) => break,
+                _ => {}
+            }
+            at += sign.len_utf8();
+        }
+        let (text, rest) = self.rest.split_at(at);
+        self.rest = rest;
+        closers.is_empty().then(|| Value::Bare(text.trim_end().to_owned()))
+    }
+}
+
+/// The bytes of a text up to the end of the quotes that it begins with; none if they are not closed.
+fn quoted_length(text: &str, quote: char) -> Option<usize> {
+    let mut signs = text.char_indices().skip(1);
+    while let Some((at, sign)) = signs.next() {
+        if sign == quote {
+            return Some(at + 1);
+        }
+        if sign == '\\' {
+            signs.next();
+        }
+    }
+    None
+}
+
+/// What stands in quotes; none if it is no JSON in double quotes.
+fn unquoted(text: &str, quote: char) -> Option<String> {
+    if quote == '"' {
+        return serde_json::from_str(text).ok();
+    }
+    let inner = text.get(1..text.len() - 1)?;
+    let mut out = String::with_capacity(inner.len());
+    let mut signs = inner.chars();
+    while let Some(sign) = signs.next() {
+        out.push(if sign == '\\' { signs.next()? } else { sign });
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, Fields};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(texts: &[&str], to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+        read_values(texts.iter().map(|text| Some(Cow::Borrowed(*text))).collect(), to, is_tried)
+    }
+
+    fn written(array: &ArrayRef) -> Vec<Option<String>> {
+        let texts = write_texts(array, &DataType::Utf8View, false).unwrap();
+        texts.as_string_view().iter().map(|text| text.map(str::to_owned)).collect()
+    }
+
+    fn list_of(item: DataType) -> DataType {
+        DataType::List(Arc::new(Field::new("item", item, true)))
+    }
+
+    fn map_of(value: DataType) -> DataType {
+        let pair = Fields::from(vec![
+            Field::new("key", DataType::Utf8, false),
+            Field::new("value", value, true),
+        ]);
+        DataType::Map(Arc::new(Field::new("entries", DataType::Struct(pair), false)), false)
+    }
+
+    fn point() -> DataType {
+        let fields =
+            vec![Field::new("a", DataType::Int64, true), Field::new("B c", DataType::Utf8, true)];
+        DataType::Struct(fields.into())
+    }
+
+    #[test]
+    fn texts_are_read_and_written() {
+        for (text, to, expected) in [
+            ("[1, 2,3 ]", list_of(DataType::Int64), "[1, 2, 3]"),
+            (" [] ", list_of(DataType::Int64), "[]"),
+            ("{1,NULL,3}", list_of(DataType::Int64), "[1, NULL, 3]"),
+            ("{{\"a,b\",c},{}}", list_of(list_of(DataType::Utf8)), "[['a,b', c], []]"),
+            ("[ ]", list_of(DataType::Utf8), "[]"),
+            (
+                "[NULL, '', null, 'null', a b]",
+                list_of(DataType::Utf8),
+                "[NULL, '', NULL, 'null', a b]",
+            ),
+            (
+                "[\"a\\n\\u00e9\", \"b\\\"c\", 'd\\'\\\\']",
+                list_of(DataType::Utf8),
+                "[a\né, 'b\"c', 'd\\'\\\\']",
+            ),
+            ("[a,,b]", list_of(DataType::Utf8), "[a, '', b]"),
+            ("[it's, ok]", list_of(DataType::Utf8), "['it\\'s', ok]"),
+            ("[{\"k\":\"x]\"}, a[b]c]", list_of(DataType::Utf8), "['{\"k\":\"x]\"}', 'a[b]c']"),
+            ("[[1,2],[],NULL]", list_of(list_of(DataType::Int64)), "[[1, 2], [], NULL]"),
+            ("{a: 1, 'b c': x}", point(), "{'a': 1, 'B c': x}"),
+            ("{\"B c\":\"x,y\"}", point(), "{'a': NULL, 'B c': 'x,y'}"),
+            ("{}", point(), "{'a': NULL, 'B c': NULL}"),
+            ("{k=1, 'l m'=NULL}", map_of(DataType::Int64), "{k=1, l m=NULL}"),
+            ("{\"k\": 1, \"x=y\": 2}", map_of(DataType::Int64), "{k=1, 'x=y'=2}"),
+            ("{k=[1, 2]}", map_of(list_of(DataType::Int64)), "{k=[1, 2]}"),
+        ] {
+            let array = read(&[text], &to, false).unwrap();
+            assert_eq!(array.data_type(), &to);
+            assert_eq!(written(&array), [Some(expected.to_owned())], "{text}");
+            let again = read(&[expected], &to, false).unwrap();
+            assert_eq!(&array, &again, "{expected}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_of_the_type_is_refused_and_null_if_tried() {
+        let numbers = list_of(DataType::Int64);
+        let pair = DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Int64, true)), 2);
+        for (text, to) in [
+            ("", &numbers),
+            ("1", &numbers),
+            ("[1", &numbers),
+            ("[1] x", &numbers),
+            ("[[1]", &list_of(DataType::Utf8)),
+            ("['a]", &list_of(DataType::Utf8)),
+            ("['a' b]", &list_of(DataType::Utf8)),
+            ("[\"\\x\"]", &list_of(DataType::Utf8)),
+            ("[1]", &pair),
+            ("{a 1}", &point()),
+            ("{a: 1, c: 2}", &point()),
+            ("{a: 1, A: 2}", &point()),
+            ("{k:1}", &map_of(DataType::Int64)),
+            ("{NULL=1}", &map_of(DataType::Int64)),
+        ] {
+            assert!(read(&[text], to, false).is_err(), "{text}");
+            let tried = read(&[text], to, true).unwrap();
+            assert_eq!((tried.len(), tried.null_count()), (1, 1), "{text}");
+        }
+        assert!(read(&["[1,x]"], &numbers, false).is_err());
+        assert_eq!(written(&read(&["[1,x]"], &numbers, true).unwrap()), [Some("[1, NULL]".into())]);
+    }
+
+    proptest! {
+        #[test]
+        fn lists_of_texts_are_read_back(
+            lists in prop::collection::vec(
+                prop::option::of(prop::collection::vec(
+                    prop::option::of(prop_oneof!["[a-z ,:='\"()\\[\\]{}\\\\\n]{0,6}", Just("nUll".to_owned()), ".*"]), 0..5,
+                )), 0..8,
+            )
+        ) {
+            let mut builder = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
+            for list in &lists {
+                match list {
+                    Some(items) => builder.append_value(items.iter().map(Option::as_deref)),
+                    None => builder.append_null(),
+                }
+            }
+            let lists: ArrayRef = Arc::new(builder.finish());
+            let texts = written(&lists);
+            let texts = texts.iter().map(|text| text.as_deref().map(Cow::Borrowed)).collect();
+            let again = read_values(texts, lists.data_type(), false).unwrap();
+            prop_assert_eq!(&again, &lists);
+        }
+    }
+}
