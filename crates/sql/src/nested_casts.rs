@@ -1,4 +1,4 @@
-//! Casts between TEXT and lists, structs and maps, in DuckDB's spelling.
+//! Casts between TEXT and lists, structs and maps, in DuckDB's spelling, and of structs to maps.
 //!
 //! Arrow writes a list without quotes and a null as nothing, so that `[NULL]` and `['']` are the same text, and
 //! makes a list of one text where it is to read one. Here `CAST(list AS TEXT)` writes `[a, NULL, '', 'b, c']`, a struct as
@@ -22,7 +22,7 @@ use arrow::array::{
     StringViewArray, StringViewBuilder, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast_with_options, interleave};
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::util::display::FormatOptions;
 use datafusion::common::{Result as PlanResult, exec_err};
@@ -40,6 +40,7 @@ use crate::rewrite::of_one;
 pub(crate) fn is_nested_cast(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (from, to) if to.is_string() => is_nested(from),
+        (DataType::Struct(_), DataType::Map(_, _)) => true,
         (from, to) => is_text(from) && is_nested(to),
     }
 }
@@ -88,9 +89,12 @@ impl ScalarUDFImpl for NestedCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args.args, |array| match self.to.is_string() {
-            true => write_texts(array, &self.to, self.is_tried),
-            false => {
+        of_one(&args.args, |array| match &self.to {
+            to if to.is_string() => write_texts(array, to, self.is_tried),
+            DataType::Map(entries, sorted) if !is_text(array.data_type()) => {
+                map_of_struct(array, entries, *sorted, self.is_tried)
+            }
+            _ => {
                 let texts = cast(array, &DataType::Utf8View, false)?;
                 let texts = texts.as_string_view().iter();
                 let texts = texts.map(|text| text.map(Cow::Borrowed)).collect();
@@ -103,6 +107,40 @@ impl ScalarUDFImpl for NestedCast {
 fn cast(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
     let options = CastOptions { safe: is_tried, format_options: FormatOptions::new() };
     Ok(cast_with_options(array, to, &options)?)
+}
+
+/// Returns maps from the names of a struct's fields to their values.
+fn map_of_struct(
+    array: &ArrayRef,
+    entries: &FieldRef,
+    sorted: bool,
+    is_tried: bool,
+) -> PlanResult<ArrayRef> {
+    let (DataType::Struct(pair), Some(structs)) = (entries.data_type(), array.as_struct_opt())
+    else {
+        return exec_err!("a {} is no struct", array.data_type());
+    };
+    let columns = structs.columns().iter();
+    let columns = columns.map(|values| cast(values, pair[1].data_type(), is_tried));
+    let columns = columns.collect::<PlanResult<Vec<_>>>()?;
+    let names: StringViewArray =
+        structs.fields().iter().map(|field| Some(field.name().as_str())).collect();
+    let names = cast(&(Arc::new(names) as ArrayRef), pair[0].data_type(), false)?;
+    let (mut places, mut name_places, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+    for row in 0..structs.len() {
+        let start = places.len();
+        if !structs.is_null(row) {
+            places.extend((0..columns.len()).map(|column| (column, row)));
+            name_places.extend((0..columns.len()).map(|column| (0, column)));
+        }
+        ranges.push(start..places.len());
+    }
+    let keys = interleave(&[names.as_ref()], &name_places)?;
+    let values: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
+    let values = interleave(&values, &places)?;
+    let pairs = StructArray::try_new(pair.clone(), vec![keys, values], None)?;
+    let nulls = structs.nulls().cloned();
+    Ok(Arc::new(MapArray::try_new(entries.clone(), lengths(&ranges), pairs, nulls, sorted)?))
 }
 
 /// Returns the texts of nested values.

@@ -572,3 +572,50 @@ SELECT * FROM (SELECT plan AS user, country, user_id AS n FROM 'users.csv' WHERE
 DE,1,NULL
 FR,3,NULL
 US,NULL,2
+
+# Whole numbers as conditions.
+SELECT count(*) FROM 'users.csv' WHERE user_id < 3 AND 1
+--> duckdb
+2
+
+SELECT 1 AND 0, 2 OR NULL, NOT 0, CASE WHEN 2 THEN 'a' ELSE 'b' END
+--> duckdb
+false,true,true,a
+
+SELECT count(*) FROM 'users.csv' WHERE 0
+--> duckdb
+0
+
+SELECT DISTINCT ON (i % 2) i FROM range(5) t(i) ORDER BY i DESC
+--> duckdb
+4
+3
+
+SELECT DISTINCT ON (1) i % 3, i FROM range(7) t(i) ORDER BY i DESC
+--> duckdb
+0,6
+2,5
+1,4
+
+SELECT t.i, u.j FROM range(3) t(i), (SELECT i + 1 AS j) u ORDER BY i
+--> duckdb
+0,1
+1,2
+2,3
+
+SELECT i, (i, 1) < ANY (SELECT j, j FROM range(2) u(j)) FROM range(3) t(i) ORDER BY i
+--> duckdb
+0,true
+1,false
+2,false
+
+SELECT i, (i, NULL) <> ALL (SELECT j, j FROM range(2) u(j)), (i, 1) = ANY (SELECT j, j FROM range(2) u(j)) FROM range(3) t(i) ORDER BY i
+--> duckdb
+0,NULL,false
+1,NULL,true
+2,true,false
+
+SELECT i FROM range(9) t(i) ORDER BY i LIMIT 1.5
+--> duckdb
+0
+1

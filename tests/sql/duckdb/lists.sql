@@ -550,3 +550,29 @@ SELECT CAST('[1' AS INT[])
 SELECT CAST({'a': 1, 'b': 'x y'} AS VARCHAR), CAST(map(['k'], [1]) AS VARCHAR)
 --> duckdb
 "{'a': 1, 'b': x y}",{k=1}
+
+SELECT list_transform([10, 20], lambda x, i: x + i), list_filter([10, 20, 30], lambda x, i: i > 1), list_transform([]::INT[], lambda x, i: i)
+--> duckdb
+"[11,22]","[20,30]",[]
+
+SELECT '{a: 1, b: [1, 2]}'::STRUCT(a INT, b INT[]), '[{a: 1}]'::STRUCT(a INT)[], '{k={a: 1}}'::MAP(VARCHAR, STRUCT(a INT))
+--> duckdb
+"{""a"":1,""b"":[1,2]}","[{""a"":1}]","{""k"":{""a"":1}}"
+
+SELECT m['k'], map_keys(m) FROM (SELECT '{k=1, l=2}'::MAP(VARCHAR, INT) AS m)
+--> duckdb
+1,"[""k"",""l""]"
+
+SELECT CAST({'a': 1, 'b': NULL} AS MAP(VARCHAR, INT)), CAST(NULL::STRUCT(a INT) AS MAP(VARCHAR, INT))
+--> duckdb
+"{""a"":1,""b"":null}",NULL
+
+SELECT ARRAY(SELECT i FROM range(4) t(i) WHERE i > 0 ORDER BY -i), ARRAY(SELECT i FROM range(4) t(i) WHERE i > 9), ARRAY(SELECT DISTINCT i % 2 AS k FROM range(4) t(i) ORDER BY k DESC)
+--> duckdb
+"[3,2,1]",[],"[1,0]"
+
+SELECT j, ARRAY(SELECT i FROM range(4) t(i) WHERE i > j ORDER BY i DESC LIMIT 2) FROM range(3) u(j) ORDER BY j
+--> duckdb
+0,"[3,2]"
+1,"[3,2]"
+2,[3]

@@ -473,3 +473,7 @@ Bob O'Neil,free
 SELECT 1L, 2S, 3Y, 1.5D, 2.5F, 1e3, 5BD
 --> spark duckdb
 1,2,3,1.5,2.5,1000.0,5
+
+SELECT transform(array(10, 20), (x, i) -> x + i), filter(array(10, 20, 30), (x, i) -> i > 0)
+--> spark
+"[10,21]","[20,30]"

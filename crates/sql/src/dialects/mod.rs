@@ -8,6 +8,7 @@
 //!
 //! - [`tokens`], [`spellings`]: what the parser does not read.
 //! - [`comprehensions`]: `[x * 2 FOR x IN list IF x > 1]`.
+//! - [`array_subqueries`]: `ARRAY(SELECT …)`.
 //! - [`calls`], [`operators`]: functions and operators.
 //! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
 //! - [`distinct_lists`]: lists of different values, sorted.
@@ -41,6 +42,7 @@ use tidemill_planning::{walk_expr_mut, walk_mut};
 use crate::names;
 use crate::syntax::Spoken;
 
+mod array_subqueries;
 pub mod calls;
 mod clauses;
 mod columns;
@@ -182,6 +184,7 @@ impl VisitorMut for Clauses {
         if let Some(translated) = rows_among(expr, false)
             .or_else(|| rows_compared(expr))
             .or_else(|| row_comparisons::translated(expr))
+            .or_else(|| array_subqueries::translated(expr))
         {
             self.unless_refused(copies::refuse_copies(expr, &translated))?;
             *expr = translated;

@@ -1,0 +1,93 @@
+//! `ARRAY(SELECT x FROM t ORDER BY k)`: the values of a subquery as a list.
+//!
+//! It is `(SELECT coalesce(array_agg(x ORDER BY k), []) FROM (SELECT x, k FROM t ORDER BY k))`: the order of the list is the
+//! aggregate's, since that of a subquery's rows is nobody's.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArguments, GroupByExpr, Ident, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Value, ValueWithSpan,
+};
+
+use super::calls::name_of;
+use super::written;
+use crate::names::folded;
+
+const ITEM: &str = "tidemill_item";
+
+/// Returns the list of a subquery's values as an aggregate; none of another expression, and of a subquery with several columns
+/// or in the order of a column that it does not have.
+pub(super) fn translated(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(call) = expr else { return None };
+    let FunctionArguments::Subquery(query) = &call.args else { return None };
+    if name_of(call)? != "array" {
+        return None;
+    }
+    let mut query = query.as_ref().clone();
+    let order = with_keys(&mut query)?;
+    let order = match order.is_empty() {
+        true => String::new(),
+        false => {
+            let keys: Vec<String> = order.iter().map(ToString::to_string).collect();
+            format!(" ORDER BY {}", keys.join(", "))
+        }
+    };
+    let names = match order.is_empty() {
+        true => format!(" ({ITEM})"),
+        false => String::new(),
+    };
+    let text = format!(
+        "(SELECT coalesce(array_agg({ITEM}{order}), []) FROM ({query}) AS tidemill_rows{names})"
+    );
+    written(&text).ok()
+}
+
+/// Gives the subquery's column a name and makes columns of what it is ordered by; returns the order by these names.
+fn with_keys(query: &mut Query) -> Option<Vec<OrderByExpr>> {
+    let order = match query.order_by.as_ref().map(|order| &order.kind) {
+        None => return Some(Vec::new()),
+        Some(OrderByKind::Expressions(order)) => order.clone(),
+        Some(OrderByKind::All(_)) => return None,
+    };
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let (value, name) = match select.projection.as_slice() {
+        [SelectItem::UnnamedExpr(value)] => (value.clone(), None),
+        [SelectItem::ExprWithAlias { expr, alias }] => (expr.clone(), Some(alias.clone())),
+        _ => return None,
+    };
+    let is_value = |key: &Expr| match key {
+        Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) => place == "1",
+        Expr::Identifier(own) => {
+            *key == value || name.as_ref().is_some_and(|name| folded(own) == folded(name))
+        }
+        key => *key == value,
+    };
+    let named =
+        |expr: Expr, name: &str| SelectItem::ExprWithAlias { expr, alias: Ident::new(name) };
+    let takes_keys = is_of_single_rows(select);
+    let mut keys = Vec::with_capacity(order.len());
+    let mut projection = vec![named(value.clone(), ITEM)];
+    for key in order {
+        let key_name = match is_value(&key.expr) {
+            true => ITEM.to_owned(),
+            false if takes_keys => {
+                let key_name = format!("tidemill_key_{}", projection.len());
+                projection.push(named(key.expr, &key_name));
+                key_name
+            }
+            false => return None,
+        };
+        keys.push(OrderByExpr { expr: Expr::Identifier(Ident::new(key_name)), ..key });
+    }
+    select.projection = projection;
+    if let Some(order) = &mut query.order_by {
+        order.kind = OrderByKind::Expressions(keys.clone());
+    }
+    Some(keys)
+}
+
+/// Returns whether rows are those of the sources, so that each has what it is ordered by.
+fn is_of_single_rows(select: &Select) -> bool {
+    let is_grouped = !matches!(&select.group_by,
+        GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    select.distinct.is_none() && !is_grouped
+}
