@@ -19,7 +19,7 @@ import pathlib
 import sys
 
 from . import report
-from .judge import DIRECTORIES, TimeLimits, explain, files, is_failure, judge_all
+from .judge import DIRECTORIES, TimeLimits, explain, find_files, is_failure, judge_all
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def main() -> int:
     if not arguments.root:
         parser.error("DUCKDB_DIR names no checkout of duckdb/duckdb")
     root = pathlib.Path(arguments.root).resolve()
-    paths = files(root, arguments.dirs, arguments.files)
+    paths = find_files(root, arguments.dirs, arguments.files)
     if not paths:
         parser.error(f"`{root}` has no such files in test/sql")
     limits = TimeLimits(arguments.query_seconds, arguments.file_seconds)
@@ -89,9 +89,11 @@ def finish(arguments: argparse.Namespace, done: list, verdicts: list) -> int:
     verdicts.sort(key=lambda verdict: (verdict["file"], verdict["number"]))
     unused = explain(verdicts)
     print(
-        "\n# Refusals\n", report.refusals(verdicts, arguments.examples, arguments.groups), sep="\n"
+        "\n# Refusals\n",
+        report.refusal_list(verdicts, arguments.examples, arguments.groups),
+        sep="\n",
     )
-    print("\n# Files that are left out, or their rest\n", report.left_out(done), sep="\n")
+    print("\n# Files that are left out, or their rest\n", report.left_out_files(done), sep="\n")
     uncounted = sum((collections.Counter(file.uncounted) for file in done), collections.Counter())
     print("\n# Records that are not counted\n")
     for reason, count in uncounted.most_common():
@@ -101,9 +103,11 @@ def finish(arguments: argparse.Namespace, done: list, verdicts: list) -> int:
         is_other = verdict["outcome"] != "same" or "order" in verdict
         if is_failure(verdict) or (arguments.show and is_other):
             print(report.description(verdict))
-    print("\n# Queries that need DuckDB's own machinery\n", report.needed(verdicts), sep="\n")
-    print("\n# By directory\n", report.table(verdicts), sep="\n")
-    print(f"\n{report.by_place(verdicts)}")
+    print(
+        "\n# Queries that need DuckDB's own machinery\n", report.machinery_table(verdicts), sep="\n"
+    )
+    print("\n# By directory\n", report.directory_table(verdicts), sep="\n")
+    print(f"\n{report.share_by_place(verdicts)}")
     is_whole = arguments.files == "*" and set(arguments.dirs) >= set(DIRECTORIES)
     # An entry with an example of its own is for the documentation, too.
     stale = [entry for entry in unused if is_whole and not entry.example]

@@ -22,7 +22,7 @@ DIRECTORIES = (
     "select setops subquery topn window"
 ).split()
 OUTCOMES = ("same", "refused", "different", "internal", "no end")
-ENGINE = "conformance.duckdb.engine:ask"
+ENGINE = "conformance.duckdb.engine:run_query"
 # Queries without an end after which the rest of a file is left out.
 HANGS_MAX = 5
 
@@ -59,7 +59,9 @@ class FileVerdict:
         return self.name.split("/")[0]
 
 
-def files(root: pathlib.Path, directories: Sequence[str], pattern: str = "*") -> list[pathlib.Path]:
+def find_files(
+    root: pathlib.Path, directories: Sequence[str], pattern: str = "*"
+) -> list[pathlib.Path]:
     """The files of some directories whose path matches a pattern."""
     tests = root / "test" / "sql"
     found = [path for name in directories for path in sorted((tests / name).rglob("*.test"))]
@@ -101,22 +103,22 @@ def judge_file(
         path.relative_to(tests).as_posix() if tests in path.parents else path.name
     )
     deadline = None if limits.for_file() is None else time.monotonic() + limits.for_file()
-    judged = hangs = 0
+    judged_count = hangs = 0
     while True:
         seconds = limits.for_query("") or 3600
-        task = worker.Task(root, path, engine, judged, seconds, with_errors)
+        task = worker.Task(root, path, engine, judged_count, seconds, with_errors)
         in_flight = run_process(task, verdict, limits, deadline)
         if in_flight is None:
             break
         hangs += 1
-        judged = in_flight
+        judged_count = in_flight
         if hangs == HANGS_MAX:
             verdict.left_out = f"{hangs} queries ended the process"
             break
-    names = machinery.macros(path.read_text(errors="replace"))
+    names = machinery.macro_names(path.read_text(errors="replace"))
     for one in verdict.verdicts:
         one["file"] = verdict.name
-        if needed := machinery.needs(one, names):
+        if needed := machinery.needed_machinery(one, names):
             one["needs"] = needed
     verdict.verdicts = [one for one in verdict.verdicts if one["outcome"] != "uncounted"]
     return verdict

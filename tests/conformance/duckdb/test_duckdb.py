@@ -11,12 +11,19 @@ import pytest
 
 import tidemill as tm
 from conformance.duckdb import intended, machinery, report, rows, sqllogic
-from conformance.duckdb.judge import TimeLimits, explain, files, is_failure, judge_all, judge_file
+from conformance.duckdb.judge import (
+    TimeLimits,
+    explain,
+    find_files,
+    is_failure,
+    judge_all,
+    judge_file,
+)
 
 ROOT = os.environ.get("DUCKDB_DIR")
 # A part of the suite that takes less than a minute.
 SHORT = ("conjunction", "limit", "select")
-FAULTY = "conformance.duckdb.test_duckdb:ask_faulty"
+FAULTY = "conformance.duckdb.test_duckdb:run_faulty_query"
 
 
 class Patience(TimeLimits):
@@ -29,7 +36,7 @@ class Patience(TimeLimits):
         return None
 
 
-def ask_faulty(sql, tables):
+def run_faulty_query(sql, tables):
     """Answer as DuckDB, but for queries that name a fault."""
     if "hang" in sql:
         threading.Event().wait()
@@ -96,14 +103,14 @@ WITH t2 AS (SELECT max(i) AS m FROM t) SELECT m FROM t2
 
 
 def test_tidemill_answers_over_the_tables_of_duckdb(judged):
-    verdict = judged(TABLES + QUERIES, engine="conformance.duckdb.engine:ask")
+    verdict = judged(TABLES + QUERIES, engine="conformance.duckdb.engine:run_query")
     assert outcomes(verdict) == ["same"] * 4, verdict
     assert not any("order" in one for one in verdict.verdicts)
 
 
 def test_a_table_called_as_an_argument_is_found(judged):
     text = "statement ok\nCREATE TABLE sample AS SELECT 7 AS x\n\nquery I\nSELECT x FROM sample\n"
-    assert outcomes(judged(text, engine="conformance.duckdb.engine:ask")) == ["same"]
+    assert outcomes(judged(text, engine="conformance.duckdb.engine:run_query")) == ["same"]
 
 
 @pytest.mark.parametrize(
@@ -261,8 +268,12 @@ def test_commands_of_a_file(judged, text, queries):
 
 
 def test_conditions_compare_numbers_and_texts():
-    assert sqllogic.holds("i>=10", {"i": "10"}) and not sqllogic.holds("i<9", {"i": "10"})
-    assert sqllogic.holds("x<>b", {"x": "a"}) and not sqllogic.holds("missing=1", {})
+    assert sqllogic.condition_holds("i>=10", {"i": "10"}) and not sqllogic.condition_holds(
+        "i<9", {"i": "10"}
+    )
+    assert sqllogic.condition_holds("x<>b", {"x": "a"}) and not sqllogic.condition_holds(
+        "missing=1", {}
+    )
 
 
 SECONDS = pa.array([86400], pa.duration("s"))
@@ -358,11 +369,13 @@ def test_the_summary_groups_refusals_by_their_pattern():
         different(outcome="refused", message=f"unknown function `{name}` at line {line}\nhint: x")
         for line, name in enumerate(["a", "a", "b"])
     ]
-    assert report.refusals(refused).splitlines() == [
+    assert report.refusal_list(refused).splitlines() == [
         "     3  unknown function `…` at line N",
         "        a 2, b 1",
     ]
-    table = report.table([*refused, different(), different(file="join/b.test", outcome="same")])
+    table = report.directory_table(
+        [*refused, different(), different(file="join/b.test", outcome="same")]
+    )
     assert [line.split()[:4] for line in table.splitlines()[1:]] == [
         ["cast", "4", "0", "3"],
         ["join", "1", "1", "0"],
@@ -384,16 +397,16 @@ def test_the_summary_groups_refusals_by_their_pattern():
     ],
 )
 def test_needed_machinery_is_recognised(sql, kinds):
-    names = machinery.macros("CREATE OR REPLACE MACRO main.Twice(x) AS 2 * x")
+    names = machinery.macro_names("CREATE OR REPLACE MACRO main.Twice(x) AS 2 * x")
     verdict = different(sql=sql, outcome="refused")
-    assert machinery.needs(verdict, names) == kinds
-    assert machinery.needs(verdict | {"outcome": "same"}, names) == []
+    assert machinery.needed_machinery(verdict, names) == kinds
+    assert machinery.needed_machinery(verdict | {"outcome": "same"}, names) == []
 
 
 def test_a_query_in_a_loop_counts_once_and_is_same_if_all_are():
     verdicts = [different(outcome="same"), different(outcome="same"), different(line=2)]
-    assert report.by_place(verdicts).startswith("50.0 % of 2 queries")
-    assert report.by_place([*verdicts, different()]).startswith("0.0 % of 2 queries")
+    assert report.share_by_place(verdicts).startswith("50.0 % of 2 queries")
+    assert report.share_by_place([*verdicts, different()]).startswith("0.0 % of 2 queries")
 
 
 def test_queries_that_need_no_machinery_are_counted_apart():
@@ -402,14 +415,14 @@ def test_queries_that_need_no_machinery_are_counted_apart():
         different(outcome="refused", needs=["BIT"]),
         different(outcome="refused", needs=["rowid"]),
     ]
-    lines = report.needed(verdicts).splitlines()
+    lines = report.machinery_table(verdicts).splitlines()
     assert lines[-2].startswith("50.0 % of 2 queries") and lines[-1].startswith("100.0 % of 1 ")
 
 
 @pytest.mark.skipif(not ROOT, reason="DUCKDB_DIR names no checkout of duckdb/duckdb")
 def test_part_of_the_suite_has_no_failure():
     root = pathlib.Path(ROOT).resolve()
-    found = files(root, SHORT)
+    found = find_files(root, SHORT)
     assert found, root
     verdicts = [one for file in judge_all(root, found) for one in file.verdicts]
     explain(verdicts)

@@ -47,7 +47,7 @@ FULFILLED = frozenset(
     "strinline skip_reload no_alternative_verify no_latest_storage no_vector_verification "
     "no_extension_autoloading no_block_verification".split()
 )
-# Settings that change answers, and that a query has no way to hand over to Tidemill.
+# Settings of DuckDB's that change answers, and that Tidemill's queries have no place for.
 SETTINGS = (
     "TimeZone",
     "Calendar",
@@ -62,11 +62,11 @@ SETTINGS = (
     "regex_match_operator_semantics",
     "scalar_subquery_error_on_multiple_rows",
 )
-# What a verdict says of one answer of DuckDB's.
-OF_AN_ANSWER = ("outcome", "message", "expected", "actual", "types", "order", "names")
+# Fields of a verdict that describe one answer of DuckDB's: a comparison with another replaces them.
+COMPARISON_FIELDS = ("outcome", "message", "expected", "actual", "types", "order", "names")
 JUDGED_TYPES = ("SELECT", "MULTI")
 
-Ask = Callable[[str, Mapping[str, pa.Table]], pa.Table]
+Engine = Callable[[str, Mapping[str, pa.Table]], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class Task:
 
     root: pathlib.Path
     path: pathlib.Path
-    # The function that asks Tidemill, as `module:function`.
+    # The function that runs a query on Tidemill, as `module:function`.
     engine: str
-    # Queries that an earlier process has judged.
-    judged: int
+    # Number of queries that an earlier process has judged.
+    judged_count: int
     duckdb_seconds: float
     with_errors: bool = False
 
@@ -95,7 +95,7 @@ class Session:
     # Tables that were handed over since the last statement.
     tables: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
     relations: dict[str, list[str]] = field(default_factory=dict)
-    asked: set[tuple[str, str]] = field(default_factory=set)
+    asked_queries: set[tuple[str, str]] = field(default_factory=set)
     defaults: dict[str, str] = field(default_factory=dict)
 
     def connection(self, name: str = "") -> duckdb.DuckDBPyConnection:
@@ -157,7 +157,7 @@ class Session:
         """Forget what a statement may have changed."""
         self.tables.clear()
         self.relations.clear()
-        self.asked.clear()
+        self.asked_queries.clear()
 
     def run(self, name: str, sql: str) -> None:
         """Run statements."""
@@ -169,7 +169,7 @@ class Session:
                 # Carries it out to its end, also where Python has no object for a value.
                 connection.to_arrow_table()
 
-    def answer(self, name: str, sql: str) -> pa.Table:
+    def fetch_answer(self, name: str, sql: str) -> pa.Table:
         """Return DuckDB's answer to a query."""
         connection = self.connection(name)
         with self.limit(connection):
@@ -178,7 +178,7 @@ class Session:
     def limit(self, connection: duckdb.DuckDBPyConnection) -> _Interruption:
         return _Interruption(connection, self.seconds)
 
-    def handed(self, name: str, sql: str) -> dict[str, pa.Table]:
+    def tables_of_query(self, name: str, sql: str) -> dict[str, pa.Table]:
         """The tables and views that a query names."""
         if name not in self.relations:
             found = self.connection(name).execute(
@@ -196,7 +196,7 @@ class Session:
             if (name, relation) not in self.tables:
                 quoted_name = relation.replace('"', '""')
                 try:
-                    table = self.answer(name, f'SELECT * FROM "{quoted_name}"')
+                    table = self.fetch_answer(name, f'SELECT * FROM "{quoted_name}"')
                 except (duckdb.Error, pa.ArrowException, ValueError):
                     # It is in another schema, or its columns have no types in Arrow.
                     continue
@@ -208,7 +208,7 @@ class Session:
 
 
 class _Interruption:
-    """Interrupts a connection after some time."""
+    """A context that interrupts a connection after some seconds."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, seconds: float) -> None:
         self.timer = threading.Timer(seconds, connection.interrupt)
@@ -228,7 +228,7 @@ class FileRun:
         self.task = task
         self.parent = parent
         module, _, function = task.engine.partition(":")
-        self.ask: Ask = getattr(importlib.import_module(module), function)
+        self.run_query: Engine = getattr(importlib.import_module(module), function)
         self.session = Session(task.duckdb_seconds)
         self.variables = Variables()
         self.uncounted: collections.Counter[str] = collections.Counter()
@@ -310,7 +310,7 @@ class FileRun:
                 self.variables.values[words[0]] = words[1]
 
     def judge(self, command: Command) -> None:
-        """Ask both for the answer to a query, and compare."""
+        """Run a query on both engines, and compare the answers."""
         session, sql, name = self.session, command.sql, command.connection
         try:
             # All but the last of several statements are carried out, and no more.
@@ -329,37 +329,41 @@ class FileRun:
                 pass
             self.uncounted[f"query of another kind than SELECT: {last.type.name}"] += 1
             return
-        if (name, sql) in session.asked:
+        if (name, sql) in session.asked_queries:
             self.uncounted["query that was asked before on the same tables"] += 1
             return
-        session.asked.add((name, sql))
+        session.asked_queries.add((name, sql))
         try:
-            expected = session.answer(name, sql)
+            expected = session.fetch_answer(name, sql)
         except (duckdb.Error, pa.ArrowException, ValueError):
             self.uncounted["query that DuckDB refuses"] += 1
             return
         self.number += 1
-        if self.number <= self.task.judged:
+        if self.number <= self.task.judged_count:
             return
-        verdict = self.compared(command, sql, expected)
+        verdict = self.compare_with_tidemill(command, sql, expected)
         if verdict["outcome"] == "different" or "order" in verdict:
-            verdict = self.reconsidered(command, sql, expected, verdict)
+            verdict = self.compare_again(command, sql, expected, verdict)
         self.parent.send(("judged", verdict))
 
-    def reconsidered(
+    def compare_again(
         self, command: Command, sql: str, expected: pa.Table, verdict: dict[str, Any]
     ) -> dict[str, Any]:
-        """Ask DuckDB again: by the settings that Tidemill has, and whether its answer stays."""
+        """Run a query on DuckDB again, and return the verdict that follows.
+
+        By its default settings if the file has changed some, and else to see whether the answer is
+        the same each time.
+        """
         session, name = self.session, command.connection
         try:
             if changed := session.changed_settings(name):
                 with session.default_settings(name, changed):
-                    usual = session.answer(name, sql)
-                again = self.judged_rows(command, sql, usual, self.actual)
-                verdict = {key: it for key, it in verdict.items() if key not in OF_AN_ANSWER}
+                    usual = session.fetch_answer(name, sql)
+                again = self.compare_answers(command, sql, usual, self.actual)
+                verdict = {key: it for key, it in verdict.items() if key not in COMPARISON_FIELDS}
                 return verdict | again | {"settings": changed}
             if verdict["outcome"] == "different":
-                if difference(expected, session.answer(name, sql)):
+                if difference(expected, session.fetch_answer(name, sql)):
                     self.uncounted["query to which DuckDB has another answer each time"] += 1
                     verdict["outcome"] = "uncounted"
         except (duckdb.Error, pa.ArrowException, ValueError):
@@ -367,19 +371,21 @@ class FileRun:
             pass
         return verdict
 
-    def compared(self, command: Command, sql: str, expected: pa.Table) -> dict[str, Any]:
-        """Ask Tidemill, and return the verdict on its answer."""
+    def compare_with_tidemill(
+        self, command: Command, sql: str, expected: pa.Table
+    ) -> dict[str, Any]:
+        """Run a query on Tidemill, and return the verdict on its answer."""
         verdict: dict[str, Any] = {"line": command.line, "number": self.number, "sql": sql}
-        tables = self.session.handed(command.connection, sql)
+        tables = self.session.tables_of_query(command.connection, sql)
         self.parent.send(("asking", verdict | {"expected": quoted(expected)}))
         start = time.monotonic()
         try:
-            actual = self.ask(sql, tables)
+            actual = self.run_query(sql, tables)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             return verdict | {
-                "outcome": engine.outcome(error),
+                "outcome": engine.error_outcome(error),
                 "message": str(error),
                 "class": type(error).__name__,
                 "seconds": round(time.monotonic() - start, 3),
@@ -388,9 +394,9 @@ class FileRun:
         verdict["seconds"] = round(time.monotonic() - start, 3)
         self.actual = actual
         self.parent.send(("comparing", {}))
-        return verdict | self.judged_rows(command, sql, expected, actual)
+        return verdict | self.compare_answers(command, sql, expected, actual)
 
-    def judged_rows(
+    def compare_answers(
         self, command: Command, sql: str, expected: pa.Table, actual: pa.Table
     ) -> dict[str, Any]:
         """Compare two answers."""
@@ -415,7 +421,7 @@ class FileRun:
         return verdict
 
     def judge_failure(self, command: Command) -> None:
-        """Ask Tidemill for what DuckDB refuses."""
+        """Run a statement on Tidemill that the file expects DuckDB to refuse."""
         session, sql, name = self.session, command.sql, command.connection
         try:
             statements = session.connection(name).extract_statements(sql)
@@ -428,14 +434,14 @@ class FileRun:
                 pass
             return
         try:
-            session.answer(name, sql)
+            session.fetch_answer(name, sql)
             return
         except (duckdb.Error, pa.ArrowException, ValueError) as error:
             refusal = first_line(error)
         self.number += 1
-        if self.number <= self.task.judged:
+        if self.number <= self.task.judged_count:
             return
-        verdict = self.compared(command, sql, pa.table({}))
+        verdict = self.compare_with_tidemill(command, sql, pa.table({}))
         if verdict["outcome"] in ("same", "different"):
             verdict["outcome"] = "answered"
         elif verdict["outcome"] == "refused":
