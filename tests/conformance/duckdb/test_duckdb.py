@@ -1,5 +1,6 @@
 """The judge itself on small files of our own; and the suite, if there is a checkout of it."""
 
+import decimal
 import math
 import os
 import pathlib
@@ -55,7 +56,10 @@ def run_faulty_query(sql, tables):
     with duckdb.connect() as connection:
         for name, table in tables.items():
             connection.register(name, table)
-        return connection.execute(sql).to_arrow_table()
+        answer = connection.execute(sql).to_arrow_table()
+    if "backwards" in sql:
+        return answer.take(pa.array(range(answer.num_rows)[::-1]))
+    return answer
 
 
 @pytest.fixture
@@ -141,12 +145,28 @@ def test_rows_of_both_answers_are_quoted(judged):
     assert "duckdb:   (42)\n    tidemill: (41)" in report.description(verdict)
 
 
-def test_another_order_is_noted(judged, monkeypatch):
-    text = "query I{}\nSELECT * FROM (VALUES (41)) v(wrong) ORDER BY 1\n"
-    assert "order" not in judged(text.format("")).verdicts[0]
-    one, other = pa.table({"x": [1, 2]}), pa.table({"x": [2, 1]})
-    assert rows.difference(one, other) is None
-    assert not rows.has_same_order(one, other)
+@pytest.mark.parametrize(
+    ("head", "order", "is_noted"),
+    [
+        ("query I", "ORDER BY backwards", True),
+        ("query I nosort", "ORDER BY backwards", True),
+        ("query I rowsort", "ORDER BY backwards", False),
+        ("query I", "", False),
+    ],
+)
+def test_another_order_is_noted_where_the_query_sets_one(judged, head, order, is_noted):
+    sql = f"SELECT * FROM (VALUES (1), (2)) v(backwards) {order}"
+    (verdict,) = judged(f"{head}\n{sql}\n").verdicts
+    assert verdict["outcome"] == "same"
+    assert ("order" in verdict) is is_noted
+    if is_noted:
+        assert (verdict["expected"], verdict["actual"]) == (["(1)", "(2)"], ["(2)", "(1)"])
+
+
+def test_a_query_in_its_order_is_not_noted(judged):
+    (verdict,) = judged("query I\nFROM range(3) t(x) ORDER BY x DESC\n").verdicts
+    assert verdict["outcome"] == "same"
+    assert "order" not in verdict
 
 
 def test_answers_by_settings_that_only_duckdb_has_are_asked_for_without_them(judged):
@@ -277,6 +297,9 @@ def test_conditions_compare_numbers_and_texts():
 
 
 SECONDS = pa.array([86400], pa.duration("s"))
+# More digits than a double has.
+DIGITS = decimal.Decimal("0.123456789012345678901234567890")
+LAST_DIGIT = decimal.Decimal("1e-30")
 
 
 @pytest.mark.parametrize(
@@ -287,7 +310,17 @@ SECONDS = pa.array([86400], pa.duration("s"))
         (pa.array([1.0]), pa.array([1.0 + 1e-7]), False),
         (pa.array([1.1], pa.float32()), pa.array([1.1]), True),
         (pa.array([math.nan, 1]), pa.array([1, math.nan]), True),
-        (pa.array([10**15]), pa.array([10**15 + 1]), False),
+        (pa.array([2**53]), pa.array([2**53 + 1]), False),
+        (pa.array([2**53 + 1]), pa.array([2.0**53]), True),
+        (pa.array([DIGITS]), pa.array([DIGITS + LAST_DIGIT]), False),
+        (pa.array([DIGITS]), pa.array([DIGITS], pa.decimal128(38, 30)), True),
+        (pa.array([DIGITS]), pa.array([float(DIGITS)]), True),
+        (pa.array([DIGITS]), pa.array([float(DIGITS) * 1.001]), False),
+        (pa.array([[DIGITS]]), pa.array([[DIGITS + LAST_DIGIT]]), False),
+        (pa.array([decimal.Decimal(2**53)]), pa.array([2**53 + 1]), False),
+        (pa.array([decimal.Decimal("0.5")]), pa.array([0.5]), True),
+        (pa.array([0.0]), pa.array([1e-13]), True),
+        (pa.array([0.0]), pa.array([1e-11]), False),
         (pa.array([True]), pa.array([1]), False),
         (pa.array(["1"]), pa.array([1]), False),
         (pa.array([None, 1]), pa.array([0, 1]), False),
@@ -305,13 +338,78 @@ def test_values_of_both_engines_are_compared(one, other, is_same):
     assert (found is None) is is_same, found
 
 
+def test_the_tolerance_of_a_float_is_that_of_its_column_only():
+    single = pa.array([1.0], pa.float32())
+    expected = pa.table({"a": single, "b": [1.0]})
+    assert rows.difference(expected, pa.table({"a": [1.0 + 1e-7], "b": [1.0]})) is None
+    assert rows.difference(expected, pa.table({"a": [1.0], "b": [1.0 + 1e-7]}))
+
+
 def test_many_floating_rows_are_matched_within_the_tolerance():
-    count = 2 * rows.PAIRS_MAX
-    exact = [(0.1 * number,) for number in range(count)]
-    near = [(value * (1 + 5e-11),) for (value,) in reversed(exact)]
-    assert rows.unmatched(exact, near) == ([], [])
-    missing, extra = rows.unmatched([*exact, (5e6,)], [*near, (6e6,)])
-    assert (missing, extra) == ([(5e6,)], [(6e6,)])
+    exact = [0.1 * number for number in range(2 * rows.PAIRS_MAX)]
+    near = [value * (1 + 5e-11) for value in reversed(exact)]
+    places = list(range(len(exact)))
+    expected = pa.table({"x": exact, "i": places})
+    assert rows.difference(expected, pa.table({"x": near, "i": places[::-1]})) is None
+    near[7], wrong = 6e6, (6e6, places[::-1][7])
+    found = rows.difference(expected, pa.table({"x": near, "i": places[::-1]}))
+    assert found.actual == [wrong]
+    assert found.expected == [(exact[-8], places[-8])]
+
+
+@pytest.fixture
+def small_slices(monkeypatch):
+    """Limits of the comparison that are small enough for a test to exceed them."""
+    monkeypatch.setattr(rows, "SLICE_ROWS", 10)
+    monkeypatch.setattr(rows, "PAIRS_MAX", 20)
+    monkeypatch.setattr(rows, "UNMATCHED_ROWS_MAX", 100)
+
+
+@pytest.mark.parametrize("changed_rows", [0, 1, 40, 100, 101, 995])
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.string(), pa.list_(pa.int64()), pa.list_(pa.string_view())]
+)
+def test_all_rows_of_a_long_answer_are_compared(small_slices, kind, changed_rows):
+    values = range(995)
+    changed = [-value - 1 if value < changed_rows else value for value in values][::-1]
+
+    def table(numbers):
+        column = pa.array(numbers, pa.int64())
+        if pa.types.is_list(kind):
+            offsets = pa.array(range(len(numbers) + 1), pa.int32())
+            items = column if pa.types.is_integer(kind.value_type) else column.cast(pa.string())
+            return pa.table({"x": pa.ListArray.from_arrays(offsets, items.cast(kind.value_type))})
+        return pa.table({"x": column.cast(kind)})
+
+    found = rows.difference(table(values), table(changed))
+    if not changed_rows:
+        assert found is None
+        return
+    assert found.message == f"{changed_rows} of 995 rows are missing"
+    assert found.is_complete is (changed_rows <= rows.UNMATCHED_ROWS_MAX)
+    length = changed_rows if found.is_complete else rows.QUOTED_ROWS_MAX
+    assert [len(part) for part in found.rows] == [length, length]
+
+
+def test_floating_rows_are_not_compared_beyond_a_limit(small_slices):
+    exact = [0.1 * number for number in range(300)]
+    near = [value * (1 + 5e-11) for value in exact]
+    with pytest.raises(rows.TooManyRowsError, match="of 300 rows"):
+        rows.difference(pa.table({"x": exact}), pa.table({"x": near}))
+    assert rows.difference(pa.table({"x": exact}), pa.table({"x": exact[::-1]})) is None
+    found = rows.difference(pa.table({"x": exact}), pa.table({"x": near[1:]}))
+    assert found.message == "299 rows, not 300"
+
+
+def test_an_answer_that_is_not_compared_fails():
+    assert is_failure(different(outcome="not compared"))
+
+
+def test_the_order_of_all_rows_of_a_long_answer_is_compared(small_slices):
+    values = list(range(100))
+    expected = pa.table({"x": values})
+    assert rows.has_same_order(expected, pa.table({"x": values}))
+    assert not rows.has_same_order(expected, pa.table({"x": [*values[:98], 99, 98]}))
 
 
 def different(**fields):

@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from . import engine
-from .rows import difference, has_same_order, quoted
+from .rows import TooManyRowsError, difference, has_same_order, quote_head, quote_rows
 from .sqllogic import Command, ScriptError, Variables, expand, parse
 
 ADDRESS_SPACE = 12 << 30
@@ -366,8 +366,8 @@ class FileRun:
                 if difference(expected, session.fetch_answer(name, sql)):
                     self.uncounted["query to which DuckDB has another answer each time"] += 1
                     verdict["outcome"] = "uncounted"
-        except (duckdb.Error, pa.ArrowException, ValueError):
-            # It has none by the other settings.
+        except (duckdb.Error, pa.ArrowException, ValueError, TooManyRowsError):
+            # There is no other answer, or none that can be compared.
             pass
         return verdict
 
@@ -377,7 +377,7 @@ class FileRun:
         """Run a query on Tidemill, and return the verdict on its answer."""
         verdict: dict[str, Any] = {"line": command.line, "number": self.number, "sql": sql}
         tables = self.session.tables_of_query(command.connection, sql)
-        self.parent.send(("asking", verdict | {"expected": quoted(expected)}))
+        self.parent.send(("asking", verdict | {"expected": quote_head(expected)}))
         start = time.monotonic()
         try:
             actual = self.run_query(sql, tables)
@@ -389,7 +389,7 @@ class FileRun:
                 "message": str(error),
                 "class": type(error).__name__,
                 "seconds": round(time.monotonic() - start, 3),
-                "expected": quoted(expected),
+                "expected": quote_head(expected),
             }
         verdict["seconds"] = round(time.monotonic() - start, 3)
         self.actual = actual
@@ -401,12 +401,16 @@ class FileRun:
     ) -> dict[str, Any]:
         """Compare two answers."""
         verdict: dict[str, Any]
-        if found := difference(expected, actual):
+        try:
+            found = difference(expected, actual)
+        except TooManyRowsError as error:
+            return {"outcome": "not compared", "message": str(error)}
+        if found:
             verdict = {
                 "outcome": "different",
-                "message": found.text,
-                "expected": found.expected,
-                "actual": found.actual,
+                "message": found.message,
+                "expected": quote_rows(found.expected),
+                "actual": quote_rows(found.actual),
                 "types": [[str(kind) for kind in it.schema.types] for it in (expected, actual)],
             }
         else:
@@ -414,7 +418,7 @@ class FileRun:
             is_ordered = re.search(r"\border\s+by\b", sql, re.IGNORECASE)
             if is_ordered and command.sort_mode == "nosort":
                 if not has_same_order(expected, actual):
-                    rows = {"expected": quoted(expected), "actual": quoted(actual)}
+                    rows = {"expected": quote_head(expected), "actual": quote_head(actual)}
                     verdict |= {"order": True} | rows
         if expected.column_names != actual.column_names:
             verdict["names"] = [expected.column_names, actual.column_names]
