@@ -19,7 +19,8 @@ import pathlib
 import sys
 
 from . import report
-from .judge import DIRECTORIES, TimeLimits, explain, find_files, is_failure, judge_all
+from .intended import INTENDED
+from .judge import DIRECTORIES, TimeLimits, find_files, is_failure, judge_all
 
 
 def main() -> int:
@@ -66,7 +67,6 @@ def main() -> int:
         root, paths, processes=arguments.processes, limits=limits, with_errors=arguments.errors
     ):
         done.append(file)
-        explain(file.verdicts)
         verdicts += file.verdicts
         for verdict in file.verdicts:
             if lines:
@@ -87,7 +87,7 @@ def finish(arguments: argparse.Namespace, done: list, verdicts: list) -> int:
     """Print the summary of a run, and return the status."""
     done.sort(key=lambda file: file.name)
     verdicts.sort(key=lambda verdict: (verdict["file"], verdict["number"]))
-    unused = explain(verdicts)
+    used_entries = set().union(*(file.used_entries for file in done))
     print(
         "\n# Refusals\n",
         report.refusal_list(verdicts, arguments.examples, arguments.groups),
@@ -110,6 +110,7 @@ def finish(arguments: argparse.Namespace, done: list, verdicts: list) -> int:
     print(f"\n{report.share_by_place(verdicts)}")
     is_whole = arguments.files == "*" and set(arguments.dirs) >= set(DIRECTORIES)
     # An entry with an example of its own is for the documentation, too.
+    unused = [entry for entry in INTENDED if entry not in used_entries]
     stale = [entry for entry in unused if is_whole and not entry.example]
     for entry in stale:
         print(f"FAILED: no query needs the entry `{entry.reason}` of intended.py")

@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -52,6 +52,8 @@ class FileVerdict:
     # Why the file, or the rest of it, was left out.
     left_out: str = ""
     uncounted: dict[str, int] = field(default_factory=dict)
+    # Intended differences that cover one of the verdicts.
+    used_entries: set[Intended] = field(default_factory=set)
 
     @property
     def directory(self) -> str:
@@ -77,12 +79,16 @@ def judge_all(
     limits: TimeLimits | None = None,
     engine: str = ENGINE,
     with_errors: bool = False,
+    entries: Sequence[Intended] = INTENDED,
 ) -> Iterator[FileVerdict]:
     """Judge files, several at a time, and yield the verdict on each once it is there."""
     limits = limits or TimeLimits()
     pool = ThreadPoolExecutor(processes)
     try:
-        runs = [pool.submit(judge_file, root, path, limits, engine, with_errors) for path in paths]
+        runs = [
+            pool.submit(judge_file, root, path, limits, engine, with_errors, entries)
+            for path in paths
+        ]
         for run in as_completed(runs):
             yield run.result()
     finally:
@@ -96,6 +102,7 @@ def judge_file(
     limits: TimeLimits,
     engine: str = ENGINE,
     with_errors: bool = False,
+    entries: Sequence[Intended] = INTENDED,
 ) -> FileVerdict:
     """Judge a file; a query without an end ends its process, and another goes on behind it."""
     tests = root / "test" / "sql"
@@ -115,12 +122,13 @@ def judge_file(
         if hangs == HANGS_MAX:
             verdict.left_out = f"{hangs} queries ended the process"
             break
+    verdict.verdicts = [it for it in verdict.verdicts if it["outcome"] != "uncounted"]
     names = machinery.macro_names(path.read_text(errors="replace"))
-    for one in verdict.verdicts:
-        one["file"] = verdict.name
-        if needed := machinery.needed_machinery(one, names):
-            one["needs"] = needed
-    verdict.verdicts = [one for one in verdict.verdicts if one["outcome"] != "uncounted"]
+    for query in verdict.verdicts:
+        query["file"] = verdict.name
+        if kinds := machinery.needed_machinery(query, names):
+            query["needs"] = kinds
+    verdict.used_entries = explain(verdict.verdicts, entries)
     return verdict
 
 
@@ -192,18 +200,21 @@ def follow(
 
 
 def explain(
-    verdicts: Sequence[dict[str, Any]], entries: Sequence[Intended] = INTENDED
-) -> list[Intended]:
-    """Note the intended difference that covers each different answer; return the unused entries."""
-    used = set()
+    verdicts: Iterable[dict[str, Any]], entries: Sequence[Intended] = INTENDED
+) -> set[Intended]:
+    """Note the reason of each different answer that an entry covers; return these entries.
+
+    Removes the unmatched rows from the verdicts, of which the quoted ones stay.
+    """
+    used_entries = set()
     for verdict in verdicts:
-        if verdict["outcome"] != "different":
-            continue
-        entry = next((entry for entry in entries if entry.covers(verdict)), None)
-        if entry is not None:
-            verdict["reason"] = entry.reason
-            used.add(entry)
-    return [entry for entry in entries if entry not in used]
+        if verdict["outcome"] == "different":
+            entry = next((entry for entry in entries if entry.covers(verdict)), None)
+            if entry is not None:
+                verdict["reason"] = entry.reason
+                used_entries.add(entry)
+        verdict.pop("unmatched", None)
+    return used_entries
 
 
 def is_failure(verdict: dict[str, Any]) -> bool:

@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from . import engine
+from .intended import EXPLAINED_ROWS_MAX
 from .rows import TooManyRowsError, difference, has_same_order, quote_head, quote_rows
 from .sqllogic import Command, ScriptError, Variables, expand, parse
 
@@ -63,7 +64,16 @@ SETTINGS = (
     "scalar_subquery_error_on_multiple_rows",
 )
 # Fields of a verdict that describe one answer of DuckDB's: a comparison with another replaces them.
-COMPARISON_FIELDS = ("outcome", "message", "expected", "actual", "types", "order", "names")
+COMPARISON_FIELDS = (
+    "outcome",
+    "message",
+    "expected",
+    "actual",
+    "unmatched",
+    "types",
+    "order",
+    "names",
+)
 JUDGED_TYPES = ("SELECT", "MULTI")
 
 Engine = Callable[[str, Mapping[str, pa.Table]], pa.Table]
@@ -413,6 +423,8 @@ class FileRun:
                 "actual": quote_rows(found.actual),
                 "types": [[str(kind) for kind in it.schema.types] for it in (expected, actual)],
             }
+            if found.is_complete and max(map(len, found.rows)) <= EXPLAINED_ROWS_MAX:
+                verdict["unmatched"] = found.rows
         else:
             verdict = {"outcome": "same"}
             is_ordered = re.search(r"\border\s+by\b", sql, re.IGNORECASE)
