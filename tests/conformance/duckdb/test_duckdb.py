@@ -4,6 +4,10 @@ import decimal
 import math
 import os
 import pathlib
+import select
+import signal
+import subprocess
+import sys
 import threading
 
 import duckdb
@@ -11,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
-from conformance.duckdb import intended, machinery, report, rows, sqllogic
+from conformance.duckdb import intended, judge, machinery, report, rows, sqllogic
 from conformance.duckdb.judge import (
+    FileVerdict,
     TimeLimits,
     explain,
     find_files,
@@ -22,13 +27,19 @@ from conformance.duckdb.judge import (
 )
 
 ROOT = os.environ.get("DUCKDB_DIR")
-# A part of the suite that takes less than a minute.
+# A small part of the suite.
 SHORT = ("conjunction", "limit", "select")
+TIDEMILL = "conformance.duckdb.engine:run_query"
 FAULTY = "conformance.duckdb.test_duckdb:run_faulty_query"
+# The path of a FIFO, which a query that never ends keeps open.
+FIFO_VARIABLE = "JUDGE_TEST_FIFO"
+# Far more than a killed process needs to end: reached only if it does not.
+LIVENESS_SECONDS = 300
+DUCKDB_MAJOR = int(duckdb.__version__.split(".")[0])
 
 
 class Patience(TimeLimits):
-    """No limit, but for a query that never ends, which has none to wait for."""
+    """No limits, except for queries that never end, which have no time at all."""
 
     def for_query(self, sql):
         return 0 if "hang" in sql else None
@@ -38,8 +49,12 @@ class Patience(TimeLimits):
 
 
 def run_faulty_query(sql, tables):
-    """Answer as DuckDB, but for queries that name a fault."""
-    if "hang" in sql:
+    """Answer as DuckDB does, except for queries that name a fault."""
+    if "hang" in sql or "outlast" in sql:
+        if path := os.environ.get(FIFO_VARIABLE):
+            fifo = open(path, "w")
+            fifo.write(f"{os.getcwd()}\n")
+            fifo.flush()
         threading.Event().wait()
     if "wrong" in sql:
         return pa.table({"x": [41]})
@@ -115,14 +130,14 @@ WITH t2 AS (SELECT max(i) AS m FROM t) SELECT m FROM t2
 
 
 def test_tidemill_answers_over_the_tables_of_duckdb(judge_text):
-    verdict = judge_text(TABLES + QUERIES, engine="conformance.duckdb.engine:run_query")
+    verdict = judge_text(TABLES + QUERIES, engine=TIDEMILL)
     assert outcomes(verdict) == ["same"] * 4, verdict
     assert not any("order" in one for one in verdict.verdicts)
 
 
 def test_a_table_called_as_an_argument_is_found(judge_text):
     text = "statement ok\nCREATE TABLE sample AS SELECT 7 AS x\n\nquery I\nSELECT x FROM sample\n"
-    assert outcomes(judge_text(text, engine="conformance.duckdb.engine:run_query")) == ["same"]
+    assert outcomes(judge_text(text, engine=TIDEMILL)) == ["same"]
 
 
 @pytest.mark.parametrize(
@@ -175,6 +190,65 @@ def test_a_query_in_its_order_is_not_noted(judge_text):
     (verdict,) = judge_text("query I\nFROM range(3) t(x) ORDER BY x DESC\n").verdicts
     assert verdict["outcome"] == "same"
     assert "order" not in verdict
+
+
+def test_a_worker_ends_with_its_parent(tmp_path):
+    path = write_suite(tmp_path / "suite", "query I\nSELECT 1 AS outlast\n")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    # The parent opens the FIFO, too: if it fails, the FIFO is closed and the test does not wait.
+    program = (
+        "import os, pathlib\n"
+        f"fifo = open(os.environ[{FIFO_VARIABLE!r}], 'w')\n"
+        "from conformance.duckdb import judge, test_duckdb\n"
+        f"judge.judge_file(pathlib.Path({str(tmp_path / 'suite')!r}), pathlib.Path({str(path)!r}),"
+        f" test_duckdb.Patience(), {FAULTY!r})\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=pathlib.Path(__file__).parents[2],
+        env=os.environ | {FIFO_VARIABLE: str(fifo)},
+    )
+    try:
+        with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as reader:
+            folder = read_fifo(reader)
+            assert folder, "the query was not run"
+            assert parent.poll() is None
+            parent.send_signal(signal.SIGKILL)
+            # The end of the file: both writers have ended, the parent and the worker.
+            assert read_fifo(reader) == b""
+    finally:
+        parent.kill()
+        parent.wait()
+    assert not os.path.exists(folder.decode().strip())
+
+
+def read_fifo(reader):
+    """Return the next bytes of a FIFO, none at its end."""
+    poller = select.poll()
+    poller.register(reader, select.POLLIN | select.POLLHUP)
+    assert poller.poll(LIVENESS_SECONDS * 1000), "no process writes, and one of them has not ended"
+    return reader.read(4096)
+
+
+def test_a_message_that_is_cut_short_is_the_end_of_the_process():
+    class Receiver:
+        def poll(self, seconds):
+            return True
+
+        def recv(self):
+            raise OSError("got end of file during message")
+
+    class Process:
+        exitcode = -9
+
+        def join(self):
+            pass
+
+    verdict = FileVerdict("a.test")
+    assert judge.follow(Process(), Receiver(), verdict, Patience(), None) is None
+    assert verdict.left_out == "the process ended with status -9 outside of Tidemill"
+    assert verdict.is_cut_off
 
 
 def test_answers_by_settings_that_only_duckdb_has_are_asked_for_without_them(judge_text):
@@ -557,7 +631,7 @@ def test_every_intended_difference_has_a_page_and_a_matcher():
 EXAMPLES = [entry for entry in intended.INTENDED if entry.example]
 
 
-@pytest.mark.skipif(duckdb.__version__ < "2", reason="the examples are for DuckDB 2")
+@pytest.mark.skipif(DUCKDB_MAJOR < 2, reason="the examples are for DuckDB 2")
 @pytest.mark.parametrize("entry", EXAMPLES, ids=[entry.reason for entry in EXAMPLES])
 def test_an_example_has_the_two_answers(entry):
     query, theirs, ours = entry.example

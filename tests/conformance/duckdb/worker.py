@@ -1,11 +1,13 @@
 """A process that runs one file: statements on DuckDB, queries on DuckDB and on Tidemill.
 
-The process tells its parent what it does as messages, each a pair of a word and a dictionary:
+The process sends messages to its parent, each a pair of a word and a dictionary:
 
-    asking    before Tidemill is asked, so that the parent can end a query that does not end
-    comparing Tidemill has answered
-    judged    the outcome of a query
-    ended     the end of the file: the records that are not counted, and why the rest is left out
+    question  a query goes to Tidemill; if no answer follows in time, the parent ends the process
+    answer    Tidemill has answered
+    verdict   the outcome of a query
+    end       the end of the file, with the counts of other records and why the rest is left out
+
+The process ends with its parent, however that ends.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import collections
 import contextlib
 import gzip
 import importlib
+import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import re
@@ -102,7 +106,8 @@ class Session:
     is_read_only: bool = False
     storage: str = ""
     connections: dict[str, duckdb.DuckDBPyConnection] = field(default_factory=dict)
-    # Tables that were handed over since the last statement.
+    # By connection and name: tables that were read, and queries that were judged, since the last
+    # statement.
     tables: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
     relations: dict[str, list[str]] = field(default_factory=dict)
     asked_queries: set[tuple[str, str]] = field(default_factory=set)
@@ -115,7 +120,7 @@ class Session:
             if self.storage:
                 config["storage_compatibility_version"] = self.storage
             first = duckdb.connect(self.path, read_only=self.is_read_only, config=config)
-            # Nothing is fetched, and no variable of this process is a table.
+            # No extension is downloaded.
             first.execute("SET autoinstall_known_extensions = false")
             first.execute("SET autoload_known_extensions = false")
             first.execute("SET temp_directory = 'spill'")
@@ -128,6 +133,7 @@ class Session:
         return self.connections[name]
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        # Variables of this process are no tables.
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_progress_bar = false")
@@ -164,7 +170,7 @@ class Session:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what a statement may have changed."""
+        """Forget the tables, which a statement may have changed."""
         self.tables.clear()
         self.relations.clear()
         self.asked_queries.clear()
@@ -176,7 +182,7 @@ class Session:
         with self.limit(connection):
             connection.execute(sql)
             if connection.description:
-                # Carries it out to its end, also where Python has no object for a value.
+                # Runs the statement to its end, also if Python has no object for a value.
                 connection.to_arrow_table()
 
     def fetch_answer(self, name: str, sql: str) -> pa.Table:
@@ -208,7 +214,7 @@ class Session:
                 try:
                     table = self.fetch_answer(name, f'SELECT * FROM "{quoted_name}"')
                 except (duckdb.Error, pa.ArrowException, ValueError):
-                    # It is in another schema, or its columns have no types in Arrow.
+                    # The table is in another schema, or Arrow has no types for its columns.
                     continue
                 self.tables[name, relation] = table
             # Without quotes Tidemill takes capitals for small letters.
@@ -247,7 +253,7 @@ class FileRun:
         self.actual = pa.table({})
 
     def fulfils(self, words: tuple[str, ...]) -> bool:
-        """Return whether what `require` names is there."""
+        """Return whether a requirement of `require` is there."""
         name = words[0].lower()
         if name == "vector_size":
             return int(words[1]) <= VECTOR_SIZE
@@ -281,7 +287,7 @@ class FileRun:
             reason = str(error)
         except Exception as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
-        self.parent.send(("ended", {"reason": reason, "uncounted": dict(self.uncounted)}))
+        self.parent.send(("end", {"reason": reason, "uncounted": dict(self.uncounted)}))
 
     def carry_out(self, command: Command) -> None:
         """Carry out one command."""
@@ -323,14 +329,14 @@ class FileRun:
         """Run a query on both engines, and compare the answers."""
         session, sql, name = self.session, command.sql, command.connection
         try:
-            # All but the last of several statements are carried out, and no more.
-            *others, last = session.connection(name).extract_statements(sql)
-            for statement in others:
+            # The last of several statements is judged.
+            *first_statements, last = session.connection(name).extract_statements(sql)
+            for statement in first_statements:
                 session.run(name, statement.query)
         except (duckdb.Error, ValueError):
             self.uncounted["query that DuckDB refuses"] += 1
             return
-        if others:
+        if first_statements:
             sql = last.query
         if last.type.name not in JUDGED_TYPES:
             try:
@@ -354,7 +360,7 @@ class FileRun:
         verdict = self.compare_with_tidemill(command, sql, expected)
         if verdict["outcome"] == "different" or "order" in verdict:
             verdict = self.compare_again(command, sql, expected, verdict)
-        self.parent.send(("judged", verdict))
+        self.parent.send(("verdict", verdict))
 
     def compare_again(
         self, command: Command, sql: str, expected: pa.Table, verdict: dict[str, Any]
@@ -387,7 +393,7 @@ class FileRun:
         """Run a query on Tidemill, and return the verdict on its answer."""
         verdict: dict[str, Any] = {"line": command.line, "number": self.number, "sql": sql}
         tables = self.session.tables_of_query(command.connection, sql)
-        self.parent.send(("asking", verdict | {"expected": quote_head(expected)}))
+        self.parent.send(("question", verdict | {"expected": quote_head(expected)}))
         start = time.monotonic()
         try:
             actual = self.run_query(sql, tables)
@@ -403,7 +409,7 @@ class FileRun:
             }
         verdict["seconds"] = round(time.monotonic() - start, 3)
         self.actual = actual
-        self.parent.send(("comparing", {}))
+        self.parent.send(("answer", {}))
         return verdict | self.compare_answers(command, sql, expected, actual)
 
     def compare_answers(
@@ -463,15 +469,26 @@ class FileRun:
         elif verdict["outcome"] == "refused":
             verdict["outcome"] = "uncounted"
         verdict |= {"expected": [], "duckdb": refusal}
-        self.parent.send(("judged", verdict))
+        self.parent.send(("verdict", verdict))
 
 
 def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
+def end_with_parent(folder: str) -> None:
+    """Wait until the parent ends, and end this process then."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        # The parent would have removed the folder.
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+
 def run(task: Task, parent: Connection, folder: str) -> None:
     """Run a file in this process, with a folder as the working directory."""
+    threading.Thread(target=end_with_parent, args=[folder], daemon=True).start()
     os.environ |= {"TIDEMILL_JOB_LOG": "off", "TZ": "UTC"}
     warnings.simplefilter("ignore")
     if sys.platform == "linux":
@@ -483,6 +500,6 @@ def run(task: Task, parent: Connection, folder: str) -> None:
     for name in ("data", "test"):
         if (task.root / name).exists():
             os.symlink(task.root / name, name)
-    # Without a parent nobody wants to know.
+    # Nobody reads the messages of a process whose parent has ended.
     with contextlib.suppress(BrokenPipeError):
         FileRun(task, parent).run()
