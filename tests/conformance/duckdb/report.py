@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import machinery
-from .judge import OUTCOMES, FileVerdict
+from .judge import OUTCOMES, FileVerdict, is_failure
 
 # Groups of refusals that the summary lists, and names in the messages of a group.
 GROUPS_MAX, NAMES_MAX = 40, 8
@@ -116,6 +116,19 @@ def refusal_list(
         distinct = list({verdict["file"]: verdict for verdict in group}.values())
         for verdict in (distinct + group)[:examples]:
             lines.append(f"        {verdict['file']}:{verdict['line']}: {one_line(verdict['sql'])}")
+    return "\n".join(lines)
+
+
+def failure_list(verdicts: Iterable[dict[str, Any]]) -> str:
+    """The verdicts that make a run fail by file, the file with the most of them first."""
+    files: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
+    for verdict in verdicts:
+        if is_failure(verdict):
+            files[verdict["file"]].append(verdict)
+    lines = []
+    for name, group in sorted(files.items(), key=lambda it: (-len(it[1]), it[0])):
+        lines.append(f"{len(group):6,}  {name}")
+        lines += map(description, group)
     return "\n".join(lines)
 
 

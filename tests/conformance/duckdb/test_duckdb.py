@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
+from conformance.duckdb import __main__ as command_line
 from conformance.duckdb import intended, judge, machinery, report, rows, sqllogic
 from conformance.duckdb.judge import (
     FileVerdict,
@@ -618,6 +619,17 @@ def test_a_difference_whose_rows_are_not_all_known_is_not_covered():
     assert not explain([verdict], [intended.Intended("any", "sql.md", are_any_rows)])
 
 
+def test_an_entry_that_no_query_needs_is_stale_once_all_files_ran_to_their_end():
+    entries = [
+        intended.Intended(name, "sql.md", are_any_rows, example=example)
+        for name, example in [("used", None), ("unused", None), ("documented", ("1", "1", "2"))]
+    ]
+    files = [FileVerdict("a.test", used_entries={entries[0]}), FileVerdict("b.test")]
+    assert command_line.stale_entries(files, entries) == [entries[1]]
+    files[1].is_cut_off = True
+    assert command_line.stale_entries(files, entries) == []
+
+
 def test_every_intended_difference_has_a_page_and_a_matcher():
     docs = pathlib.Path(__file__).parents[3] / "docs"
     for entry in intended.INTENDED:
@@ -639,6 +651,14 @@ def test_an_example_has_the_two_answers(entry):
         ((answer,),) = connection.execute(query).fetchall()
     assert str(answer) == theirs
     assert str(tm.query(query).fetchone()[0]) == ours
+
+
+def test_the_summary_lists_failures_by_file():
+    refused = different(outcome="refused", file="join/c.test")
+    verdicts = [different(file="join/b.test", line=line) for line in (1, 2)]
+    lines = report.failure_list([different(), *verdicts, refused]).splitlines()
+    heads = [line.split() for line in lines if line.endswith(".test")]
+    assert heads == [["2", "join/b.test"], ["1", "cast/a.test"]]
 
 
 def test_the_summary_groups_refusals_by_their_pattern():
