@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Test suites of others: conformance.sh [WHAT]; all of them by default. What is missing for one is said, and is
-# an error if it was asked for by name.
+# Runs test suites of other projects on Tidemill: conformance.sh [WHAT]. WHAT is one of the suites below;
+# without it, all of them run. A suite without a checkout is skipped with a message; if WHAT names it, the
+# script fails.
 #
-#   parquet   the files of apache/parquet-testing, of which PARQUET_TESTING_DIR names a checkout
-#   duckdb    the SQL tests of duckdb/duckdb, of which DUCKDB_DIR names a checkout
+#   parquet   the files of apache/parquet-testing; PARQUET_TESTING_DIR is the path of a checkout
+#   duckdb    the SQL tests of duckdb/duckdb; DUCKDB_DIR is the path of a checkout
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 what="${1:-}"
 status=0
 
-# absent NAME REASON: says that a suite is left out, or fails if it was asked for.
-absent() {
+# skip_suite NAME REASON: prints why a suite is skipped; fails if WHAT names the suite.
+skip_suite() {
     [ -z "$what" ] || die "$1: $2"
-    say "$1 is left out: $2"
+    say "$1 is skipped: $2"
 }
 
 parquet() {
     if [ -z "${PARQUET_TESTING_DIR:-}" ]; then
-        absent parquet "PARQUET_TESTING_DIR names no checkout of github.com/apache/parquet-testing"
+        skip_suite parquet "PARQUET_TESTING_DIR names no checkout of github.com/apache/parquet-testing"
         return
     fi
     PARQUET_TESTING_DIR="$(cd "$PARQUET_TESTING_DIR" && pwd)"
@@ -32,7 +33,7 @@ parquet() {
 
 duckdb() {
     if [ -z "${DUCKDB_DIR:-}" ]; then
-        absent duckdb "DUCKDB_DIR names no checkout of github.com/duckdb/duckdb"
+        skip_suite duckdb "DUCKDB_DIR names no checkout of github.com/duckdb/duckdb"
         return
     fi
     DUCKDB_DIR="$(cd "$DUCKDB_DIR" && pwd)"

@@ -1,6 +1,7 @@
 """DuckDB's own machinery: types and statements that this product refuses by name.
 
-A query that is not answered alike and needs some of it is counted apart, so that the others show.
+Queries that need it and have another outcome than `same` are counted by the kind of machinery, and
+the report gives the share of equal answers without them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-# What a query needs, and how its text shows that.
+# Each kind of machinery, and a regular expression that is searched in a query in small letters.
 KINDS: dict[str, str] = {
     "VARIANT": r"\bvariant|parquet_variant",
     "UHUGEINT": r"\buhugeint\b",
@@ -33,8 +34,8 @@ KINDS: dict[str, str] = {
     r"(insert|update|delete|merge)\b",
     "collations": r"\bcollate\b|\bicu_sort_key\b|\bnoaccent\b",
 }
-# What the issue names; the others are of the same kind.
-NAMED = ("VARIANT", "UHUGEINT", "TIMETZ", "BIT", "states of aggregates", "USING KEY", "macros")
+# Kinds that the first of the report's two shares leaves out; the second one leaves out all.
+MAIN_KINDS = ("VARIANT", "UHUGEINT", "TIMETZ", "BIT", "states of aggregates", "USING KEY", "macros")
 MACRO = re.compile(
     r"\bcreate\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:macro|function)\s+"
     r"(?:if\s+not\s+exists\s+)?((?:[\w{}]+\.)*[\w{}]+)",
@@ -42,19 +43,19 @@ MACRO = re.compile(
 )
 
 
-def macros(text: str) -> set[str]:
-    """The names of the macros that a file makes."""
+def macro_names(text: str) -> set[str]:
+    """The names of the macros that a file creates."""
     return {name.split(".")[-1].lower() for name in MACRO.findall(text)}
 
 
-def needs(verdict: dict[str, Any], names: Iterable[str] = ()) -> list[str]:
-    """The machinery that a query needs which is not answered alike; `names` are of macros."""
+def needed_machinery(verdict: dict[str, Any], names: Iterable[str] = ()) -> list[str]:
+    """The machinery that a query needs, none if it is answered alike; `names` are of macros."""
     if verdict["outcome"] == "same":
         return []
     sql = verdict["sql"].lower()
-    found = [kind for kind, pattern in KINDS.items() if re.search(pattern, sql)]
+    kinds = [kind for kind, pattern in KINDS.items() if re.search(pattern, sql)]
     if any(re.search(rf"\b{re.escape(name)}\s*\(", sql) for name in names):
-        found.append("macros")
+        kinds.append("macros")
     if re.search(r"unknown table `[^`]*\.[^`]*`", verdict.get("message", "")):
-        found.append("other schemas and databases")
-    return found
+        kinds.append("other schemas and databases")
+    return kinds

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import machinery
-from .judge import OUTCOMES, FileVerdict
+from .judge import OUTCOMES, FileVerdict, is_failure
 
-# Refusals that the summary lists.
-GROUPS_MAX = 40
-NAMES_MAX = 8
-# Rows that are printed, and characters of a row.
+# Groups of refusals that the summary lists, and names in the messages of a group.
+GROUPS_MAX, NAMES_MAX = 40, 8
+# Rows of an answer that are printed, and characters of a row.
 ROWS_MAX, ROW_CHARACTERS = 3, 300
 COLUMNS = ("queries", *OUTCOMES, "unexplained", "order")
 
@@ -33,7 +32,7 @@ def counts_by_directory(verdicts: Iterable[dict[str, Any]]) -> dict[str, collect
     return counts
 
 
-def table(verdicts: Sequence[dict[str, Any]]) -> str:
+def directory_table(verdicts: Sequence[dict[str, Any]]) -> str:
     """The table by directory: counts of each outcome, and the share of equal answers."""
     counts = counts_by_directory(verdicts)
     total: collections.Counter[str] = sum(counts.values(), collections.Counter())
@@ -54,7 +53,7 @@ def table(verdicts: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def by_place(verdicts: Iterable[dict[str, Any]]) -> str:
+def share_by_place(verdicts: Iterable[dict[str, Any]]) -> str:
     """The share of equal answers where a query in a loop counts once."""
     places: dict[tuple[str, int], set[str]] = collections.defaultdict(set)
     for verdict in verdicts:
@@ -65,21 +64,21 @@ def by_place(verdicts: Iterable[dict[str, Any]]) -> str:
     return f"{share:.1f} % of {len(places):,} queries are same where one in a loop counts once"
 
 
-def needed(verdicts: Sequence[dict[str, Any]]) -> str:
-    """Counts of the machinery that queries need, and the share of the others."""
+def machinery_table(verdicts: Sequence[dict[str, Any]]) -> str:
+    """Counts of queries by the machinery that they need, and shares of equal answers without."""
     counts = collections.Counter(kind for it in verdicts for kind in it.get("needs", []))
     lines = [f"{count:6,}  {kind}" for kind, count in counts.most_common()]
-    asked = [verdict for verdict in verdicts if verdict["outcome"] != "answered"]
-    for kinds, words in ((set(machinery.NAMED), "what is named"), (set(counts), "any of these")):
-        others = [verdict for verdict in asked if not kinds & set(verdict.get("needs", []))]
+    queries = [verdict for verdict in verdicts if verdict["outcome"] != "answered"]
+    for kinds, words in ((set(machinery.MAIN_KINDS), "the main kinds"), (set(counts), "any kind")):
+        others = [verdict for verdict in queries if not kinds & set(verdict.get("needs", []))]
         same = sum(verdict["outcome"] == "same" for verdict in others)
         share = 100 * same / max(len(others), 1)
         lines.append(f"{share:.1f} % of {len(others):,} queries that do not need {words} are same")
-    lines[-2] += f" ({', '.join(machinery.NAMED)})"
+    lines[-2] += f" ({', '.join(machinery.MAIN_KINDS)})"
     return "\n".join(lines)
 
 
-def pattern(message: str) -> str:
+def message_pattern(message: str) -> str:
     """The first line of a message, with names, texts and numbers replaced."""
     first = (message.strip().splitlines() or [""])[0]
     first = re.sub(r"`[^`]*`", "`…`", first)
@@ -88,34 +87,48 @@ def pattern(message: str) -> str:
     return re.sub(r"\d+(\.\d+)?", "N", first)[:200]
 
 
-def name(message: str) -> str:
+def first_name(message: str) -> str:
     """The first name in a message."""
     found = re.search(r"`([^`]*)`", message.strip().splitlines()[0] if message.strip() else "")
     return found[1][:40] if found else ""
 
 
-def groups(verdicts: Iterable[dict[str, Any]], outcome: str) -> list[list[dict[str, Any]]]:
-    """The verdicts of an outcome by the pattern of their message, the largest group first."""
-    found: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
+def group_by_message(verdicts: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The verdicts by the pattern of their message, the largest group first."""
+    groups: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
     for verdict in verdicts:
-        if verdict["outcome"] == outcome:
-            found[pattern(verdict["message"])].append(verdict)
-    return sorted(found.values(), key=lambda group: (-len(group), pattern(group[0]["message"])))
+        groups[message_pattern(verdict["message"])].append(verdict)
+    return [group for _, group in sorted(groups.items(), key=lambda it: (-len(it[1]), it[0]))]
 
 
-def refusals(verdicts: Sequence[dict[str, Any]], examples: int = 0, limit: int = GROUPS_MAX) -> str:
+def refusal_list(
+    verdicts: Sequence[dict[str, Any]], examples: int = 0, limit: int = GROUPS_MAX
+) -> str:
     """The most frequent refusals, each with the names in its messages and some examples."""
     lines = []
-    for group in groups(verdicts, "refused")[:limit]:
-        lines.append(f"{len(group):6,}  {pattern(group[0]['message'])}")
-        names = collections.Counter(name(verdict["message"]) for verdict in group)
+    for group in group_by_message(it for it in verdicts if it["outcome"] == "refused")[:limit]:
+        lines.append(f"{len(group):6,}  {message_pattern(group[0]['message'])}")
+        names = collections.Counter(first_name(verdict["message"]) for verdict in group)
         most = [f"{it} {count}" for it, count in names.most_common(NAMES_MAX) if it]
         if most:
             lines.append(f"        {', '.join(most)}")
-        # Of different files, where there are several.
+        # From as many files as there are.
         distinct = list({verdict["file"]: verdict for verdict in group}.values())
         for verdict in (distinct + group)[:examples]:
             lines.append(f"        {verdict['file']}:{verdict['line']}: {one_line(verdict['sql'])}")
+    return "\n".join(lines)
+
+
+def failure_list(verdicts: Iterable[dict[str, Any]]) -> str:
+    """The verdicts that make a run fail by file, the file with the most of them first."""
+    files: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
+    for verdict in verdicts:
+        if is_failure(verdict):
+            files[verdict["file"]].append(verdict)
+    lines = []
+    for name, group in sorted(files.items(), key=lambda it: (-len(it[1]), it[0])):
+        lines.append(f"{len(group):6,}  {name}")
+        lines += map(description, group)
     return "\n".join(lines)
 
 
@@ -136,8 +149,8 @@ def description(verdict: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def left_out(files: Iterable[FileVerdict]) -> str:
-    """The files that were left out, by reason."""
+def left_out_files(files: Iterable[FileVerdict]) -> str:
+    """The files of which all or the rest was left out, by reason."""
     reasons: dict[str, list[str]] = collections.defaultdict(list)
     for file in files:
         if file.left_out:

@@ -44,7 +44,7 @@ class ScriptError(Exception):
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a file: its first word, the words behind it, and the SQL below it."""
+    """A command of a file: its first word, the other words of its line, and the SQL below."""
 
     name: str
     words: tuple[str, ...]
@@ -52,11 +52,6 @@ class Command:
     sql: str = ""
     # Conditions of `skipif` and `onlyif` on loop variables, each with the value at which it holds.
     conditions: tuple[tuple[str, bool], ...] = ()
-
-    @property
-    def is_judged(self) -> bool:
-        """True for a `query`, which has rows to compare."""
-        return self.name == "query"
 
     @property
     def is_failure(self) -> bool:
@@ -82,8 +77,8 @@ class Variables:
 
     values: dict[str, str] = field(default_factory=dict)
 
-    def replaced(self, text: str, loops: Sequence[tuple[str, str]] = ()) -> str:
-        """Replace variables of loops, then those of the environment."""
+    def substitute(self, text: str, loops: Sequence[tuple[str, str]] = ()) -> str:
+        """Replace the variables of loops by their values, then those of the environment."""
         for name, value in [*loops, *self.values.items()]:
             text = text.replace("${" + name + "}", value).replace("{" + name + "}", value)
             if name.isupper():
@@ -99,7 +94,7 @@ def is_blank(line: str) -> bool:
 def parse(
     path: pathlib.Path, root: pathlib.Path, fulfils: Callable[[tuple[str, ...]], bool]
 ) -> list[Command]:
-    """Read a file; `fulfils` says whether what `require` names is there.
+    """Read a file; `fulfils` returns whether a requirement of `require` is there.
 
     Raises
     ------
@@ -109,7 +104,7 @@ def parse(
     """
     commands: list[Command] = []
     skip_level = 0
-    for command in read(path, root):
+    for command in read_commands(path, root):
         if command.name == "mode":
             skip_level += {"skip": 1, "unskip": -1}.get(command.words[0], 0)
         elif skip_level > 0:
@@ -124,7 +119,7 @@ def parse(
     return commands
 
 
-def read(path: pathlib.Path, root: pathlib.Path) -> Iterator[Command]:
+def read_commands(path: pathlib.Path, root: pathlib.Path) -> Iterator[Command]:
     """Yield all commands of a file and of those that it includes."""
     lines = path.read_text(errors="replace").replace("\r", "").split("\n")
     position = 0
@@ -160,7 +155,7 @@ def read(path: pathlib.Path, root: pathlib.Path) -> Iterator[Command]:
         if was_skipped:
             continue
         if name == "include":
-            yield from read(root / words[0], root)
+            yield from read_commands(root / words[0], root)
         else:
             yield command
 
@@ -179,12 +174,14 @@ def expand(
                 yield from expand(commands[position:end], variables, [*loops, *values])
             position = end + 1
             continue
-        if not all(holds(text, dict(loops)) is wanted for text, wanted in command.conditions):
+        if not all(
+            condition_holds(text, dict(loops)) is wanted for text, wanted in command.conditions
+        ):
             continue
         if command.name == "continue":
             return
-        words = tuple(variables.replaced(word, loops) for word in command.words)
-        sql = variables.replaced(command.sql, loops)
+        words = tuple(variables.substitute(word, loops) for word in command.words)
+        sql = variables.substitute(command.sql, loops)
         yield replace(command, words=words, sql=sql)
 
 
@@ -202,7 +199,7 @@ def iterations(
     command: Command, variables: Variables, loops: Sequence[tuple[str, str]]
 ) -> Iterator[list[tuple[str, str]]]:
     """Yield the values of a loop's variables, one list for each iteration."""
-    name, *words = (variables.replaced(word, loops) for word in command.words)
+    name, *words = (variables.substitute(word, loops) for word in command.words)
     if command.name in ("loop", "concurrentloop"):
         try:
             first, last = map(int, words)
@@ -229,12 +226,12 @@ def iterations(
         yield list(zip(names, values, strict=True))
 
 
-def holds(condition: str, loops: Mapping[str, str]) -> bool:
+def condition_holds(condition: str, loops: Mapping[str, str]) -> bool:
     """Return whether a condition on loop variables holds, such as ``i>=3&&i<7``."""
-    return all(holds_one(part, loops) for part in condition.split("&&"))
+    return all(comparison_holds(part, loops) for part in condition.split("&&"))
 
 
-def holds_one(condition: str, loops: Mapping[str, str]) -> bool:
+def comparison_holds(condition: str, loops: Mapping[str, str]) -> bool:
     for sign, compare in COMPARISONS.items():
         name, found, value = condition.partition(sign)
         if not found:

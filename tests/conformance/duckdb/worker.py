@@ -1,11 +1,13 @@
 """A process that runs one file: statements on DuckDB, queries on DuckDB and on Tidemill.
 
-The process tells its parent what it does as messages, each a pair of a word and a dictionary:
+The process sends messages to its parent, each a pair of a word and a dictionary:
 
-    asking    before Tidemill is asked, so that the parent can end a query that does not end
-    comparing Tidemill has answered
-    judged    the outcome of a query
-    ended     the end of the file: the records that are not counted, and why the rest is left out
+    question  a query goes to Tidemill; if no answer follows in time, the parent ends the process
+    answer    Tidemill has answered
+    verdict   the outcome of a query
+    end       the end of the file, with the counts of other records and why the rest is left out
+
+The process ends with its parent, however that ends.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import collections
 import contextlib
 import gzip
 import importlib
+import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import re
@@ -36,7 +40,8 @@ import pyarrow as pa
 import pyarrow.compute
 
 from . import engine
-from .rows import difference, has_same_order, quoted
+from .intended import EXPLAINED_ROWS_MAX
+from .rows import TooManyRowsError, difference, has_same_order, quote_head, quote_rows
 from .sqllogic import Command, ScriptError, Variables, expand, parse
 
 ADDRESS_SPACE = 12 << 30
@@ -47,7 +52,7 @@ FULFILLED = frozenset(
     "strinline skip_reload no_alternative_verify no_latest_storage no_vector_verification "
     "no_extension_autoloading no_block_verification".split()
 )
-# Settings that change answers, and that a query has no way to hand over to Tidemill.
+# Settings of DuckDB's that change answers, and that Tidemill's queries have no place for.
 SETTINGS = (
     "TimeZone",
     "Calendar",
@@ -62,11 +67,20 @@ SETTINGS = (
     "regex_match_operator_semantics",
     "scalar_subquery_error_on_multiple_rows",
 )
-# What a verdict says of one answer of DuckDB's.
-OF_AN_ANSWER = ("outcome", "message", "expected", "actual", "types", "order", "names")
+# Fields of a verdict that describe one answer of DuckDB's: a comparison with another replaces them.
+COMPARISON_FIELDS = (
+    "outcome",
+    "message",
+    "expected",
+    "actual",
+    "unmatched",
+    "types",
+    "order",
+    "names",
+)
 JUDGED_TYPES = ("SELECT", "MULTI")
 
-Ask = Callable[[str, Mapping[str, pa.Table]], pa.Table]
+Engine = Callable[[str, Mapping[str, pa.Table]], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -75,10 +89,10 @@ class Task:
 
     root: pathlib.Path
     path: pathlib.Path
-    # The function that asks Tidemill, as `module:function`.
+    # The function that runs a query on Tidemill, as `module:function`.
     engine: str
-    # Queries that an earlier process has judged.
-    judged: int
+    # Number of queries that an earlier process has judged.
+    judged_count: int
     duckdb_seconds: float
     with_errors: bool = False
 
@@ -92,10 +106,11 @@ class Session:
     is_read_only: bool = False
     storage: str = ""
     connections: dict[str, duckdb.DuckDBPyConnection] = field(default_factory=dict)
-    # Tables that were handed over since the last statement.
+    # By connection and name: tables that were read, and queries that were judged, since the last
+    # statement.
     tables: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
     relations: dict[str, list[str]] = field(default_factory=dict)
-    asked: set[tuple[str, str]] = field(default_factory=set)
+    asked_queries: set[tuple[str, str]] = field(default_factory=set)
     defaults: dict[str, str] = field(default_factory=dict)
 
     def connection(self, name: str = "") -> duckdb.DuckDBPyConnection:
@@ -105,7 +120,7 @@ class Session:
             if self.storage:
                 config["storage_compatibility_version"] = self.storage
             first = duckdb.connect(self.path, read_only=self.is_read_only, config=config)
-            # Nothing is fetched, and no variable of this process is a table.
+            # No extension is downloaded.
             first.execute("SET autoinstall_known_extensions = false")
             first.execute("SET autoload_known_extensions = false")
             first.execute("SET temp_directory = 'spill'")
@@ -118,6 +133,7 @@ class Session:
         return self.connections[name]
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        # Variables of this process are no tables.
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_progress_bar = false")
@@ -154,10 +170,10 @@ class Session:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what a statement may have changed."""
+        """Forget the tables, which a statement may have changed."""
         self.tables.clear()
         self.relations.clear()
-        self.asked.clear()
+        self.asked_queries.clear()
 
     def run(self, name: str, sql: str) -> None:
         """Run statements."""
@@ -166,10 +182,10 @@ class Session:
         with self.limit(connection):
             connection.execute(sql)
             if connection.description:
-                # Carries it out to its end, also where Python has no object for a value.
+                # Runs the statement to its end, also if Python has no object for a value.
                 connection.to_arrow_table()
 
-    def answer(self, name: str, sql: str) -> pa.Table:
+    def fetch_answer(self, name: str, sql: str) -> pa.Table:
         """Return DuckDB's answer to a query."""
         connection = self.connection(name)
         with self.limit(connection):
@@ -178,7 +194,7 @@ class Session:
     def limit(self, connection: duckdb.DuckDBPyConnection) -> _Interruption:
         return _Interruption(connection, self.seconds)
 
-    def handed(self, name: str, sql: str) -> dict[str, pa.Table]:
+    def tables_of_query(self, name: str, sql: str) -> dict[str, pa.Table]:
         """The tables and views that a query names."""
         if name not in self.relations:
             found = self.connection(name).execute(
@@ -196,9 +212,9 @@ class Session:
             if (name, relation) not in self.tables:
                 quoted_name = relation.replace('"', '""')
                 try:
-                    table = self.answer(name, f'SELECT * FROM "{quoted_name}"')
+                    table = self.fetch_answer(name, f'SELECT * FROM "{quoted_name}"')
                 except (duckdb.Error, pa.ArrowException, ValueError):
-                    # It is in another schema, or its columns have no types in Arrow.
+                    # The table is in another schema, or Arrow has no types for its columns.
                     continue
                 self.tables[name, relation] = table
             # Without quotes Tidemill takes capitals for small letters.
@@ -208,7 +224,7 @@ class Session:
 
 
 class _Interruption:
-    """Interrupts a connection after some time."""
+    """A context that interrupts a connection after some seconds."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, seconds: float) -> None:
         self.timer = threading.Timer(seconds, connection.interrupt)
@@ -228,7 +244,7 @@ class FileRun:
         self.task = task
         self.parent = parent
         module, _, function = task.engine.partition(":")
-        self.ask: Ask = getattr(importlib.import_module(module), function)
+        self.run_query: Engine = getattr(importlib.import_module(module), function)
         self.session = Session(task.duckdb_seconds)
         self.variables = Variables()
         self.uncounted: collections.Counter[str] = collections.Counter()
@@ -237,7 +253,7 @@ class FileRun:
         self.actual = pa.table({})
 
     def fulfils(self, words: tuple[str, ...]) -> bool:
-        """Return whether what `require` names is there."""
+        """Return whether a requirement of `require` is there."""
         name = words[0].lower()
         if name == "vector_size":
             return int(words[1]) <= VECTOR_SIZE
@@ -271,7 +287,7 @@ class FileRun:
             reason = str(error)
         except Exception as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
-        self.parent.send(("ended", {"reason": reason, "uncounted": dict(self.uncounted)}))
+        self.parent.send(("end", {"reason": reason, "uncounted": dict(self.uncounted)}))
 
     def carry_out(self, command: Command) -> None:
         """Carry out one command."""
@@ -310,17 +326,17 @@ class FileRun:
                 self.variables.values[words[0]] = words[1]
 
     def judge(self, command: Command) -> None:
-        """Ask both for the answer to a query, and compare."""
+        """Run a query on both engines, and compare the answers."""
         session, sql, name = self.session, command.sql, command.connection
         try:
-            # All but the last of several statements are carried out, and no more.
-            *others, last = session.connection(name).extract_statements(sql)
-            for statement in others:
+            # The last of several statements is judged.
+            *first_statements, last = session.connection(name).extract_statements(sql)
+            for statement in first_statements:
                 session.run(name, statement.query)
         except (duckdb.Error, ValueError):
             self.uncounted["query that DuckDB refuses"] += 1
             return
-        if others:
+        if first_statements:
             sql = last.query
         if last.type.name not in JUDGED_TYPES:
             try:
@@ -329,93 +345,105 @@ class FileRun:
                 pass
             self.uncounted[f"query of another kind than SELECT: {last.type.name}"] += 1
             return
-        if (name, sql) in session.asked:
+        if (name, sql) in session.asked_queries:
             self.uncounted["query that was asked before on the same tables"] += 1
             return
-        session.asked.add((name, sql))
+        session.asked_queries.add((name, sql))
         try:
-            expected = session.answer(name, sql)
+            expected = session.fetch_answer(name, sql)
         except (duckdb.Error, pa.ArrowException, ValueError):
             self.uncounted["query that DuckDB refuses"] += 1
             return
         self.number += 1
-        if self.number <= self.task.judged:
+        if self.number <= self.task.judged_count:
             return
-        verdict = self.compared(command, sql, expected)
+        verdict = self.compare_with_tidemill(command, sql, expected)
         if verdict["outcome"] == "different" or "order" in verdict:
-            verdict = self.reconsidered(command, sql, expected, verdict)
-        self.parent.send(("judged", verdict))
+            verdict = self.compare_again(command, sql, expected, verdict)
+        self.parent.send(("verdict", verdict))
 
-    def reconsidered(
+    def compare_again(
         self, command: Command, sql: str, expected: pa.Table, verdict: dict[str, Any]
     ) -> dict[str, Any]:
-        """Ask DuckDB again: by the settings that Tidemill has, and whether its answer stays."""
+        """Run a query on DuckDB again, and return the verdict that follows.
+
+        By its default settings if the file has changed some, and else to see whether the answer is
+        the same each time.
+        """
         session, name = self.session, command.connection
         try:
             if changed := session.changed_settings(name):
                 with session.default_settings(name, changed):
-                    usual = session.answer(name, sql)
-                again = self.judged_rows(command, sql, usual, self.actual)
-                verdict = {key: it for key, it in verdict.items() if key not in OF_AN_ANSWER}
+                    usual = session.fetch_answer(name, sql)
+                again = self.compare_answers(command, sql, usual, self.actual)
+                verdict = {key: it for key, it in verdict.items() if key not in COMPARISON_FIELDS}
                 return verdict | again | {"settings": changed}
             if verdict["outcome"] == "different":
-                if difference(expected, session.answer(name, sql)):
+                if difference(expected, session.fetch_answer(name, sql)):
                     self.uncounted["query to which DuckDB has another answer each time"] += 1
                     verdict["outcome"] = "uncounted"
-        except (duckdb.Error, pa.ArrowException, ValueError):
-            # It has none by the other settings.
+        except (duckdb.Error, pa.ArrowException, ValueError, TooManyRowsError):
+            # There is no other answer, or none that can be compared.
             pass
         return verdict
 
-    def compared(self, command: Command, sql: str, expected: pa.Table) -> dict[str, Any]:
-        """Ask Tidemill, and return the verdict on its answer."""
+    def compare_with_tidemill(
+        self, command: Command, sql: str, expected: pa.Table
+    ) -> dict[str, Any]:
+        """Run a query on Tidemill, and return the verdict on its answer."""
         verdict: dict[str, Any] = {"line": command.line, "number": self.number, "sql": sql}
-        tables = self.session.handed(command.connection, sql)
-        self.parent.send(("asking", verdict | {"expected": quoted(expected)}))
+        tables = self.session.tables_of_query(command.connection, sql)
+        self.parent.send(("question", verdict | {"expected": quote_head(expected)}))
         start = time.monotonic()
         try:
-            actual = self.ask(sql, tables)
+            actual = self.run_query(sql, tables)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             return verdict | {
-                "outcome": engine.outcome(error),
+                "outcome": engine.error_outcome(error),
                 "message": str(error),
                 "class": type(error).__name__,
                 "seconds": round(time.monotonic() - start, 3),
-                "expected": quoted(expected),
+                "expected": quote_head(expected),
             }
         verdict["seconds"] = round(time.monotonic() - start, 3)
         self.actual = actual
-        self.parent.send(("comparing", {}))
-        return verdict | self.judged_rows(command, sql, expected, actual)
+        self.parent.send(("answer", {}))
+        return verdict | self.compare_answers(command, sql, expected, actual)
 
-    def judged_rows(
+    def compare_answers(
         self, command: Command, sql: str, expected: pa.Table, actual: pa.Table
     ) -> dict[str, Any]:
         """Compare two answers."""
         verdict: dict[str, Any]
-        if found := difference(expected, actual):
+        try:
+            found = difference(expected, actual)
+        except TooManyRowsError as error:
+            return {"outcome": "not compared", "message": str(error)}
+        if found:
             verdict = {
                 "outcome": "different",
-                "message": found.text,
-                "expected": found.expected,
-                "actual": found.actual,
+                "message": found.message,
+                "expected": quote_rows(found.expected),
+                "actual": quote_rows(found.actual),
                 "types": [[str(kind) for kind in it.schema.types] for it in (expected, actual)],
             }
+            if found.is_complete and max(map(len, found.rows)) <= EXPLAINED_ROWS_MAX:
+                verdict["unmatched"] = found.rows
         else:
             verdict = {"outcome": "same"}
             is_ordered = re.search(r"\border\s+by\b", sql, re.IGNORECASE)
             if is_ordered and command.sort_mode == "nosort":
                 if not has_same_order(expected, actual):
-                    rows = {"expected": quoted(expected), "actual": quoted(actual)}
+                    rows = {"expected": quote_head(expected), "actual": quote_head(actual)}
                     verdict |= {"order": True} | rows
         if expected.column_names != actual.column_names:
             verdict["names"] = [expected.column_names, actual.column_names]
         return verdict
 
     def judge_failure(self, command: Command) -> None:
-        """Ask Tidemill for what DuckDB refuses."""
+        """Run a statement on Tidemill that the file expects DuckDB to refuse."""
         session, sql, name = self.session, command.sql, command.connection
         try:
             statements = session.connection(name).extract_statements(sql)
@@ -428,28 +456,39 @@ class FileRun:
                 pass
             return
         try:
-            session.answer(name, sql)
+            session.fetch_answer(name, sql)
             return
         except (duckdb.Error, pa.ArrowException, ValueError) as error:
             refusal = first_line(error)
         self.number += 1
-        if self.number <= self.task.judged:
+        if self.number <= self.task.judged_count:
             return
-        verdict = self.compared(command, sql, pa.table({}))
+        verdict = self.compare_with_tidemill(command, sql, pa.table({}))
         if verdict["outcome"] in ("same", "different"):
             verdict["outcome"] = "answered"
         elif verdict["outcome"] == "refused":
             verdict["outcome"] = "uncounted"
         verdict |= {"expected": [], "duckdb": refusal}
-        self.parent.send(("judged", verdict))
+        self.parent.send(("verdict", verdict))
 
 
 def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
+def end_with_parent(folder: str) -> None:
+    """Wait until the parent ends, and end this process then."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        # The parent would have removed the folder.
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+
 def run(task: Task, parent: Connection, folder: str) -> None:
     """Run a file in this process, with a folder as the working directory."""
+    threading.Thread(target=end_with_parent, args=[folder], daemon=True).start()
     os.environ |= {"TIDEMILL_JOB_LOG": "off", "TZ": "UTC"}
     warnings.simplefilter("ignore")
     if sys.platform == "linux":
@@ -461,6 +500,6 @@ def run(task: Task, parent: Connection, folder: str) -> None:
     for name in ("data", "test"):
         if (task.root / name).exists():
             os.symlink(task.root / name, name)
-    # Without a parent nobody wants to know.
+    # Nobody reads the messages of a process whose parent has ended.
     with contextlib.suppress(BrokenPipeError):
         FileRun(task, parent).run()
