@@ -30,6 +30,10 @@ use super::input::ByteInput;
 /// no difference beyond noise; JSON, whose decoder holds several times its input, took about
 /// twice as long at 4 MiB as at 1 MiB or less.
 pub(crate) const READ_BYTES: usize = 256 << 10;
+/// Of records with more columns less is read at once …
+const COLUMNS_PER_READ: usize = 128;
+/// … but no less than this.
+const READ_BYTES_MIN: usize = 4 << 10;
 /// The largest record.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 /// What is handed out of a larger one: enough for the copy that is kept of a refused record, and
@@ -324,6 +328,13 @@ impl Blocks {
     /// Reads less at once than usual: only the first records are wanted.
     pub(crate) fn set_read_bytes(&mut self, bytes: usize) {
         self.read_bytes = bytes;
+    }
+
+    /// Makes blocks of records with many columns smaller: a short record has a value, or a null, in each of them, and all
+    /// rows of a block are in memory at once.
+    pub(crate) fn set_column_count(&mut self, columns: usize) {
+        let bytes = READ_BYTES / columns.div_ceil(COLUMNS_PER_READ).max(1);
+        self.read_bytes = self.read_bytes.min(bytes.max(READ_BYTES_MIN));
     }
 
     /// The offset of the first byte that has not been handed out: at the end, the first

@@ -341,7 +341,7 @@ impl SplitReader {
         if self.assembly.turn_to(&self.source, layout)? {
             self.decoder = None;
         }
-        let body = if let Some(format) = self.source.format.text() {
+        let mut body = if let Some(format) = self.source.format.text() {
             self.open_text(format, &piece, watch)?
         } else if let Some(format) = self.source.format.typed() {
             let Some(metadata) = piece.file.metadata() else {
@@ -366,6 +366,9 @@ impl SplitReader {
         } else {
             return Err(Error::Internal(format!("`{}` is of no kind", piece.file.shown)));
         };
+        if let Body::Text { blocks, .. } = &mut body {
+            blocks.set_column_count(self.assembly.layout()?.decoded.len());
+        }
         let keys_rows = 1;
         let keys = self.assembly.keys(&self.source, piece.file.index, keys_rows)?;
         let is_whole = piece.is_whole_file();
