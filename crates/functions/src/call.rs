@@ -509,6 +509,11 @@ impl Call {
         Call { name: function.name, values: args.args.clone(), rows, answer }
     }
 
+    /// The name that the function is registered by.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// The type that was promised for the answers.
     pub(crate) fn answer(&self) -> &DataType {
         &self.answer

@@ -79,6 +79,12 @@ pub fn date_field() -> ScalarUDF {
     times::date_field()
 }
 
+/// Returns whether a name, in any case, is that of a field which `date_field` reads and DataFusion's `date_part` does
+/// not: `century`, `weekday`, `timezone`.
+pub fn is_date_field(name: &str) -> bool {
+    times::is_date_field(name)
+}
+
 /// How a function of these is called, by its definition; none where there is no such function, or nothing is
 /// said of it.
 pub fn calls_of(name: &str) -> Option<String> {

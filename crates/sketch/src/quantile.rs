@@ -994,6 +994,74 @@ impl Share {
         let (part, of) = if (0.0..=1.0).contains(&q) { fraction(q) } else { return None };
         Some(Share { part, of })
     }
+
+    /// The same share counted from the other end: 1 less this one.
+    ///
+    /// ```
+    /// use tidemill_sketch::Share;
+    /// assert_eq!(Share::new(0.1).map(Share::from_the_end), Share::new(0.9));
+    /// ```
+    #[must_use]
+    pub fn from_the_end(self) -> Self {
+        Share { part: self.of - self.part, of: self.of }
+    }
+
+    /// Index of the discrete quantile among `count` sorted values: the first value that this share of all values
+    /// does not exceed; none of no values. It is exact: 0.55 of 100 values is the 55th.
+    ///
+    /// ```
+    /// use tidemill_sketch::Share;
+    /// let share = Share::new(0.55).unwrap();
+    /// assert_eq!(share.discrete_index(100), Some(54));
+    /// assert_eq!(share.discrete_index(0), None);
+    /// ```
+    #[must_use]
+    pub fn discrete_index(self, count: u64) -> Option<u64> {
+        let last = count.checked_sub(1)?;
+        // Below 2^128: both are below 2^64.
+        let place = (u128::from(self.part) * u128::from(count)).div_ceil(u128::from(self.of));
+        Some(u64::try_from(place.max(1) - 1).unwrap_or(last).min(last))
+    }
+
+    /// Quantile of ascending numbers, NaN behind all others: the number at this share of the way from the first to the
+    /// last, between two of them interpolated and rounded once. None of no numbers; NaN next to a NaN.
+    ///
+    /// ```
+    /// use tidemill_sketch::Share;
+    /// let share = Share::new(0.25).unwrap();
+    /// assert_eq!(share.quantile_of_sorted(&[1.0, 2.0, 3.0, 4.0]), Some(1.75));
+    /// ```
+    #[must_use]
+    pub fn quantile_of_sorted(self, sorted: &[f64]) -> Option<f64> {
+        let (below, above, between) = position(sorted.len() as u64, Some(self))?;
+        let number = |index: u64| Some(sorted[usize::try_from(index).ok()?]);
+        Some(between_numbers(number(below)?, number(above)?, between))
+    }
+
+    /// [`Share::quantile_of_sorted`] of numbers in any order, which it reorders. Cost: one selection, O(n).
+    #[must_use]
+    pub fn quantile_of(self, numbers: &mut [f64]) -> Option<f64> {
+        let (below, above, between) = position(numbers.len() as u64, Some(self))?;
+        for number in numbers.iter_mut() {
+            // A zero and a NaN have one place each in the order, whatever their signs.
+            *number = if number.is_nan() { f64::NAN } else { *number + 0.0 };
+        }
+        let index = usize::try_from(below).ok()?;
+        let (_, &mut low, larger) = numbers.select_nth_unstable_by(index, f64::total_cmp);
+        let high = match above > below {
+            true => larger.iter().copied().min_by(f64::total_cmp)?,
+            false => low,
+        };
+        Some(between_numbers(low, high, between))
+    }
+}
+
+/// [`interpolate`] of numbers of which one may be NaN.
+fn between_numbers(low: f64, high: f64, share: Share) -> f64 {
+    match share.part > 0 && (low.is_nan() || high.is_nan()) {
+        true => f64::NAN,
+        false => interpolate(low, high, share),
+    }
 }
 
 /// The ranks on both sides of a quantile of so many values, counted from 0, and how far between
@@ -1106,6 +1174,50 @@ fn over(a: Pair, b: Pair) -> Pair {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn discrete_quantiles_of_exact_fractions_are_the_lower_value() {
+        for (q, count, expected) in [
+            (0.5, 4, 1),
+            (0.25, 4, 0),
+            (0.75, 4, 2),
+            (0.0, 4, 0),
+            (1.0, 4, 3),
+            (0.5, 3, 1),
+            (0.51, 4, 2),
+            (0.1, 10, 0),
+            (0.3, 10, 2),
+            (0.7, 10, 6),
+            (0.55, 100, 54),
+            (0.07, 100, 6),
+            (0.29, 100, 28),
+            (1e-300, 4, 0),
+            (1.0, u64::MAX, u64::MAX - 1),
+        ] {
+            let share = Share::new(q).unwrap();
+            assert_eq!(share.discrete_index(count), Some(expected), "{q} of {count}");
+        }
+    }
+
+    #[test]
+    fn quantiles_of_numbers_are_those_of_a_state() {
+        let numbers = [4.0, -0.0, 9.5, 1e300, -7.25, 0.0, 3.0];
+        let mut state = Quantiles::default();
+        state.add_all(&numbers);
+        let mut sorted = numbers;
+        sorted.sort_by(f64::total_cmp);
+        for percent in 0..=100 {
+            let q = f64::from(percent) / 100.0;
+            let share = Share::new(q).unwrap();
+            assert_eq!(share.quantile_of_sorted(&sorted), state.quantile(q), "{q}");
+            assert_eq!(share.quantile_of(&mut numbers.clone()), state.quantile(q), "{q}");
+        }
+        let half = Share::new(0.5).unwrap();
+        assert_eq!(half.quantile_of(&mut []), None);
+        assert!(half.quantile_of(&mut [-f64::NAN, 1.0]).unwrap().is_nan());
+        assert_eq!(half.quantile_of(&mut [-f64::NAN, 2.0, 1.0]), Some(2.0));
+        assert_eq!(half.quantile_of(&mut [f64::INFINITY, 1.0]), Some(f64::INFINITY));
+    }
 
     #[test]
     fn keys_order_as_floats_do() {

@@ -54,6 +54,8 @@ pub(crate) enum Amplifier {
     Ids,
     /// `id_set_union(a, b)`: what is made of two stored sets is gone when the next two are.
     TwoSets,
+    /// `equi_width_bins`: of two numbers or times a list of up to twice the count.
+    Bins,
     /// A constant of so many bytes that is a column of its own: `range(0, 20000)`, folded.
     Constant(u64),
 }
@@ -73,6 +75,7 @@ impl Amplifier {
             scalars::ARRAY_TO_STRING => Amplifier::Join,
             scalars::STRING_TO_ARRAY | "string_split" => Amplifier::Split,
             "id_set_ids" => Amplifier::Ids,
+            "equi_width_bins" => Amplifier::Bins,
             "id_set_merge" | "id_set_common" | "id_set_difference" | "id_set_jaccard" => {
                 Amplifier::TwoSets
             }
@@ -202,10 +205,17 @@ impl Amplifier {
                 let (left, right) = (lens(0), lens(1));
                 (0..rows).map(|row| 8 * (at(&left, row) + at(&right, row))).collect()
             }
+            Amplifier::Bins => {
+                let counts = integers(2);
+                (0..rows).map(|row| count(&counts, row).min(BINS_MAX) * 2 * 8).collect()
+            }
             Amplifier::Constant(bytes) => vec![bytes; rows],
         }
     }
 }
+
+/// The most bins that `equi_width_bins` makes; it refuses more itself.
+const BINS_MAX: u64 = 10_000;
 
 /// What an item of a list of texts takes beside its text.
 pub(crate) const ITEM_BYTES: u64 = 17;
@@ -585,6 +595,11 @@ pub(crate) mod tests {
                 Amplifier::Range,
                 vec![three([5, 0, 0]), three([0, 10, 10]), three([-1, 5, 0])],
                 [48, 24, 0],
+            ),
+            (
+                Amplifier::Bins,
+                vec![three([0, 0, 0]), three([9, 9, 9]), three([100, -1, 2_000_000])],
+                [1_600, 0, 160_000],
             ),
             (Amplifier::Replace, vec![texts.clone(), same("a"), same("xyz")], [6, 0, 0]),
             (Amplifier::Concat, vec![texts.clone(), same("xyz")], [5, 3, 3]),

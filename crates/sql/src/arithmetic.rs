@@ -8,7 +8,8 @@
 //!
 //! `/` of two integers is their quotient as a DOUBLE, as DuckDB, Spark, ClickHouse and pandas have it: a share
 //! such as `errors / hits` is then never 0 without a word. [`Quotients`] plans it so from the first, since
-//! what stands around it goes by its type; `//` and `DIV` are the whole numbers.
+//! what stands around it goes by its type; `//` and `DIV` are the whole numbers. The remainder of an integer and a
+//! literal such as `2.0` is calculated of integers, and a DOUBLE.
 //!
 //! A batch is calculated as if nothing could overflow, with one bit that says whether something did;
 //! only then is the row looked for. Rows that are null do not count.
@@ -621,9 +622,28 @@ impl ExprPlanner for Quotients {
                 let whole = BinaryExpr::new(left, Operator::Divide, right);
                 PlannerResult::Planned(Expr::BinaryExpr(whole))
             }
+            BinaryOperator::Modulo if is_integer(&expr.left) => match whole_divisor(&expr.right) {
+                Some(divisor) => {
+                    let right = Box::new(Expr::Literal(divisor.into(), None));
+                    let rest = BinaryExpr::new(Box::new(expr.left), Operator::Modulo, right);
+                    let rest = Cast::new(Box::new(Expr::BinaryExpr(rest)), DataType::Float64);
+                    PlannerResult::Planned(Expr::Cast(rest))
+                }
+                None => PlannerResult::Original(expr),
+            },
             _ => PlannerResult::Original(expr),
         })
     }
+}
+
+/// The whole number that a literal such as `2.0` is, but 0: an integer has its remainder exactly, where as a DOUBLE it
+/// would be rounded beyond 2^53.
+fn whole_divisor(expr: &Expr) -> Option<i64> {
+    /// Doubles below it are all integers of 64 bits, if they have no fraction.
+    const MAX: f64 = 9e18;
+    let Expr::Literal(ScalarValue::Float64(Some(divisor)), _) = expr else { return None };
+    let is_whole = *divisor != 0.0 && divisor.fract() == 0.0 && divisor.abs() < MAX;
+    is_whole.then_some(*divisor as i64)
 }
 
 /// Puts checked operations into plans whose types are settled.

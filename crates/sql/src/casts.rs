@@ -76,7 +76,12 @@ pub fn planned(state: &SessionState, statement: Statement) -> PlanResult<Logical
         Err(error) if is_of_unknown_column(&error) => error,
         planned => return planned,
     };
-    let Some(lateral) = with_implicit_laterals(statement) else { return Err(error) };
+    let lateral = match statement {
+        Statement::Statement(statement) => with_implicit_laterals(*statement),
+        _ => None,
+    };
+    let Some(lateral) = lateral else { return Err(error) };
+    let lateral = Statement::Statement(Box::new(lateral));
     told_apart(state, lateral, tidemill_planning::planned).map_err(|_| error)
 }
 
@@ -130,19 +135,19 @@ pub fn explained(error: Error, sql: &str, plan: Option<&LogicalPlan>) -> Error {
     };
     match blamed.as_slice() {
         [] if found.is_empty() => {
-            let hint = match to.as_str() {
-                "DATE" | "TIME" | "TIMESTAMP" | "BOOLEAN" | "INTERVAL" => {
-                    join(hint, &format!("TRY_CAST(x AS {to}) gives NULL for a text that is none"))
-                }
-                // Of a function that reads a text: it has said itself what to do.
-                format if format.starts_with("the format ") => hint,
-                _ => join(
+            let hint = match type_named(&to) {
+                Some(of) if of.is_numeric() => join(
                     hint,
                     &format!(
                         "beside a number a text is read as one: TRY_CAST(x AS {to}) gives NULL for \
                          what is none, CAST(number AS TEXT) has them meet as text"
                     ),
                 ),
+                Some(_) => {
+                    join(hint, &format!("TRY_CAST(x AS {to}) gives NULL for a text that is none"))
+                }
+                // Of a function that reads a text, as one of a format or `a UUID`: it has said itself what to do.
+                None => hint,
             };
             Error::Cast { value, to, cast: None, hint }
         }
@@ -156,6 +161,15 @@ pub fn explained(error: Error, sql: &str, plan: Option<&LogicalPlan>) -> Error {
             let cast = Some(format!("{}`{between} or `{}", first.text, last.text));
             Error::Cast { value, to, cast, hint: join(hint, TRY_CAST) }
         }
+    }
+}
+
+/// The type that SQL calls so; none where it is no type that a cast can name.
+fn type_named(name: &str) -> Option<DataType> {
+    let schema = schema_from_sql(&format!("x {name}")).ok()?;
+    match schema.fields().as_ref() {
+        [field] if field.is_nullable() => Some(field.data_type().clone()),
+        _ => None,
     }
 }
 
@@ -475,6 +489,48 @@ impl ScalarUDFImpl for Named {
         match args.args.is_empty() {
             false => Ok(args.args.swap_remove(0)),
             true => plan_err!("`{NAME}` has no argument"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn try_cast_is_recommended_for_types_alone() {
+        let hint = |to: &str| {
+            let error = Error::Cast {
+                value: "x".into(),
+                to: to.into(),
+                cast: None,
+                hint: Some("own".into()),
+            };
+            match explained(error, "SELECT f(s) FROM t", None) {
+                Error::Cast { hint, .. } => hint.unwrap(),
+                other => panic!("{other}"),
+            }
+        };
+        for to in ["BIGINT", "TINYINT UNSIGNED", "DOUBLE", "DECIMAL"] {
+            let expected =
+                format!("own; beside a number a text is read as one: TRY_CAST(x AS {to}) gives");
+            assert!(hint(to).starts_with(&expected), "{}", hint(to));
+        }
+        for to in ["DATE", "TIMESTAMP", "TIME(6)", "INTERVAL", "BOOLEAN"] {
+            assert_eq!(
+                hint(to),
+                format!("own; TRY_CAST(x AS {to}) gives NULL for a text that is none")
+            );
+        }
+        for to in [
+            "a UUID",
+            "a number of bytes",
+            "hexadecimal digits",
+            "the format `%d`: no day",
+            "any of the formats `%d`, `%m`",
+            "TIMESTAMP: it is before or after all that have microseconds",
+        ] {
+            assert_eq!(hint(to), "own", "{to}");
         }
     }
 }

@@ -13,8 +13,9 @@ use std::ops::ControlFlow;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{DataFusionError, Result as PlanResult, SchemaError};
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Visitor, VisitorMut,
+    DollarQuotedString, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
+    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Value,
+    ValueWithSpan, Visitor, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
@@ -123,6 +124,32 @@ pub fn one_meaning<'a>(
     }
 }
 
+/// The tag of a text that is the name of a column, and takes the letters that the column's name turns out to have.
+const LABEL: &str = "tidemill_label";
+
+/// The text that a column's name is, in the letters of the column rather than of the query.
+pub(crate) fn label_of(column: &Ident) -> Expr {
+    Expr::value(match column.quote_style {
+        Some(_) => Value::SingleQuotedString(column.value.clone()),
+        None => Value::DollarQuotedString(DollarQuotedString {
+            value: folded(column),
+            tag: Some(LABEL.to_owned()),
+        }),
+    })
+}
+
+/// The name within an expression that [`label_of`] has made.
+fn label_mut(expr: &mut Expr) -> Option<&mut String> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::DollarQuotedString(text), .. })
+            if text.tag.as_deref() == Some(LABEL) =>
+        {
+            Some(&mut text.value)
+        }
+        _ => None,
+    }
+}
+
 /// A name as SQL reads it.
 pub(crate) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
@@ -181,7 +208,13 @@ impl VisitorMut for Respell<'_> {
             Expr::CompoundIdentifier(parts) => {
                 parts.iter_mut().for_each(|ident| self.respell(ident));
             }
-            _ => {}
+            other => {
+                if let Some(label) = label_mut(other) {
+                    let mut ident = Ident::new(label.as_str());
+                    self.respell(&mut ident);
+                    *label = ident.value;
+                }
+            }
         }
         ControlFlow::Continue(())
     }
@@ -308,6 +341,9 @@ impl VisitorMut for Quoted {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(label) = label_mut(expr).filter(|label| **label == self.name) {
+            label.clone_from(&self.meant);
+        }
         let last = match expr {
             Expr::Identifier(name) => Some(name),
             Expr::CompoundIdentifier(parts) => parts.last_mut(),

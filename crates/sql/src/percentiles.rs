@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
     Signature, TypeSignature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
+use tidemill_sketch::Share;
 
 /// The function as a session has it.
 pub(crate) fn percentile_cont() -> AggregateUDF {
@@ -163,24 +164,10 @@ pub fn percentile(values: &ArrayRef, q: f64) -> Result<Option<f64>> {
     Ok(percentile_of(values.as_primitive::<Float64Type>().iter().flatten().collect(), q))
 }
 
-/// The same of floats.
+/// The same of floats: [`Share::quantile_of`], as `quantile` and the quantiles of lists are. None for a share that is not
+/// from 0 to 1.
 pub fn percentile_of(mut values: Vec<f64>, q: f64) -> Option<f64> {
-    // As the order of floats has it, of which there are two zeros and many that are no number.
-    values
-        .iter_mut()
-        .for_each(|value| *value = if value.is_nan() { f64::NAN } else { *value + 0.0 });
-    let last = values.len().checked_sub(1)?;
-    let place = q * last as f64;
-    let below = place.floor() as usize;
-    let (_, lower, above) = values.select_nth_unstable_by(below.min(last), f64::total_cmp);
-    let lower = *lower;
-    let weight = place - place.floor();
-    let upper = above.iter().copied().min_by(f64::total_cmp);
-    Some(match upper {
-        // Between two that are the same, infinities among them, there is nothing to calculate.
-        Some(upper) if weight > 0.0 && upper != lower => lower + (upper - lower) * weight,
-        _ => lower,
-    })
+    Share::new(q)?.quantile_of(&mut values)
 }
 
 /// The list of values in a state of DataFusion's.
@@ -437,5 +424,7 @@ mod tests {
         check(vec![f64::INFINITY, f64::INFINITY, 1.0], 0.9, Some(f64::INFINITY));
         check(vec![1.0, 2.0], 1.0, Some(2.0));
         check(vec![1.0, 2.0], 0.0, Some(1.0));
+        // A rank that is a whole number in decimals needs no other value.
+        check((0..=100).map(f64::from).collect(), 0.55, Some(55.0));
     }
 }

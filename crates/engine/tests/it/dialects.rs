@@ -103,6 +103,116 @@ fn functions_and_operators() {
 }
 
 #[test]
+fn rows_of_values_are_compared() {
+    check(&[
+        // A column is called as it is written.
+        (
+            "SELECT (k, v) IN (('a', 1), ('b', v)), (k, v) IN (('a', 1), ('b', v)) FROM '$/f.csv' ORDER BY v LIMIT 1",
+            "(k, v) IN (('a', 1), ('b', v)),(k, v) IN (('a', 1), ('b', v))_1\ntrue,true",
+        ),
+        (
+            "SELECT (k, v) IN (SELECT 'a', 3) FROM '$/f.csv' ORDER BY v",
+            "(k, v) IN (SELECT 'a', 3)\nfalse\nfalse\ntrue",
+        ),
+        ("SELECT k FROM '$/f.csv' GROUP BY k HAVING (k, count(*)) IN (('a', 2), ('b', 2))", "k\na"),
+        (
+            "SELECT k FROM '$/f.csv' GROUP BY k HAVING (k, count(*)) IN (SELECT 'a', 2 UNION ALL SELECT 'b', 2)",
+            "k\na",
+        ),
+        (
+            "SELECT k FROM '$/f.csv' GROUP BY k HAVING sum(v) < 9 AND (count(*), k) IN (SELECT 1, 'b')",
+            "k\nb",
+        ),
+        ("SELECT k FROM '$/f.csv' GROUP BY k HAVING (k, count(*)) NOT IN (SELECT 'a', 2)", "k\nb"),
+        // What is unknown may be equal.
+        ("SELECT k FROM '$/f.csv' GROUP BY k HAVING (k, count(*)) NOT IN (SELECT NULL, 2)", "k\nb"),
+        (
+            "SELECT k, count(*) AS n FROM '$/f.csv' GROUP BY k HAVING (k, n) IN (SELECT 'b', 1)",
+            "k,n\nb,1",
+        ),
+    ]);
+    let folder = folder();
+    for (sql, expected) in [
+        (
+            "SELECT v FROM '$/f.csv' WHERE (random(), v) NOT IN (SELECT 1, 2)",
+            "`(random(), v) NOT IN (SELECT 1, 2)` uses `random()` more than once",
+        ),
+        (
+            "SELECT v FROM '$/f.csv' WHERE v > 1 AND (random(), v) IN (SELECT 1, 2)",
+            "`(random(), v) IN (SELECT 1, 2)` uses `random()` more than once",
+        ),
+        (
+            "SELECT (random(), v) IN (SELECT 1, 2) FROM '$/f.csv'",
+            "`(random(), v) IN (SELECT 1, 2)` uses `random()` more than once",
+        ),
+        (
+            "SELECT v FROM '$/f.csv' WHERE (v, v) NOT IN (SELECT random(), 2)",
+            "`(v, v) NOT IN (SELECT random(), 2)` uses `random()` more than once",
+        ),
+        (
+            "SELECT k FROM '$/f.csv' GROUP BY k HAVING (sum(v), count(*)) IN (SELECT 4, 2)",
+            "`(sum(v), count(*)) IN (SELECT 4, 2)` in HAVING has two aggregates in a row",
+        ),
+        (
+            "SELECT k FROM '$/f.csv' GROUP BY k HAVING k = 'z' OR (k, count(*)) IN (SELECT 'a', 2)",
+            "`(k, count(*)) IN (SELECT 'a', 2)` in HAVING stands within another condition than AND",
+        ),
+    ] {
+        let message = folder.refusal(sql);
+        assert!(message.starts_with(expected), "{sql}\n{message}");
+    }
+}
+
+#[test]
+fn statistics_of_groups_keep_their_digits() {
+    check(&[
+        (
+            "SELECT quantile_disc(n, 0.55) AS a, quantile_disc(n, 0.07) AS b, quantile_disc(n, -0.55) AS c, \
+             quantile_disc(n, [0.1, -0.1]) AS d, percentile_disc(0.25) WITHIN GROUP (ORDER BY n DESC) AS e, \
+             percentile_disc(0) WITHIN GROUP (ORDER BY n DESC) AS f FROM generate_series(1, 100) AS t(n)",
+            "a,b,c,d,e,f\n55,7,46,[10, 91],76,100",
+        ),
+        (
+            "SELECT quantile_disc(k, 0.5) AS a, quantile_disc(v, 0.5) AS b, quantile_disc(v, -0.25) AS c FROM '$/f.csv'",
+            "a,b,c\na,2,3",
+        ),
+        ("SELECT quantile_cont(n, 0.55) AS a FROM generate_series(0, 100) AS t(n)", "a\n55.0"),
+        (
+            "SELECT round(skewness(n), 9) AS a, round(kurtosis(n), 8) AS b, round(kurtosis_pop(n), 8) AS c \
+             FROM (VALUES (10001.0), (10002.0), (10004.0), (10008.0)) AS t(n)",
+            "a,b,c\n1.137624367,0.75765595,-1.09897921",
+        ),
+        (
+            "SELECT 12345678901111111 % 2.0 AS a, 12345678901111111 % 10.0 AS b, 7 % 2.5 AS c",
+            "a,b,c\n1.0,1.0,2.0",
+        ),
+        (
+            "SELECT string_agg(k, NULL) AS a, listagg(k, NULL ORDER BY v) AS b FROM '$/f.csv'",
+            "a,b\n∅,∅",
+        ),
+        (
+            "SELECT to_decades(NULL) AS a, to_years(NULL) AS b, arrow_typeof(to_millennia(NULL)) AS c",
+            "a,b,c\n∅,∅,Interval(MonthDayNano)",
+        ),
+        (
+            "SELECT regexp_replace('a.bB', 'B', 'x', 'lci') AS a, regexp_replace('a.b.', '.', '-', 'lgc') AS b, \
+             regexp_replace('abB', 'B', 'x', 'ic') AS c",
+            "a,b,c\na.xB,a-b-,abx",
+        ),
+        (
+            "SELECT CAST(0.5 AS HUGEINT) AS a, CAST(-0.5 AS HUGEINT) AS b, CAST(2.5 AS HUGEINT) AS c",
+            "a,b,c\n1,-1,3",
+        ),
+        (
+            "SELECT * FROM (SELECT 1 AS a, 2 AS b, 3 AS c) NATURAL JOIN (SELECT 3 AS c, 4 AS d, 1 AS a)",
+            "a,b,c,d\n1,2,3,4",
+        ),
+    ]);
+    let message = folder().refusal("SELECT quantile_disc(v, 1.5) FROM '$/f.csv'");
+    assert!(message.starts_with("a quantile's fraction is 1.5"), "{message}");
+}
+
+#[test]
 fn clauses() {
     check(&[
         (
@@ -300,7 +410,17 @@ fn statements_that_turn_tables() {
             "UNPIVOT (SELECT 1 AS id, 2 AS a, 3 AS b) ON a, b INTO NAME n VALUE x ORDER BY n",
             "id,n,x\n1,a,2\n1,b,3",
         ),
+        // A column's name has its own letters, whatever those of the query.
+        ("UNPIVOT (SELECT K, V FROM '$/f.csv' WHERE v = 2) ON V", "k,name,value\nb,v,2"),
+        (
+            "SELECT * FROM (SELECT k, v FROM '$/f.csv' WHERE v = 2) UNPIVOT (x FOR n IN (V AS \"V\"))",
+            "k,n,x\nb,V,2",
+        ),
     ]);
+    let upper = Folder::new();
+    upper.write("u.csv", "Abc,dEf\n1,2\n");
+    let answer = upper.ask("UNPIVOT '$/u.csv' ON abc, DEF INTO NAME n VALUE x ORDER BY n");
+    assert_eq!(answer.rows(), [["Abc", "1"], ["dEf", "2"]]);
     let message = folder().refusal("PIVOT (SELECT * FROM '$/f.csv' WHERE v > 9) ON k USING sum(v)");
     assert!(message.starts_with("a PIVOT on a column without values"), "{message}");
 }

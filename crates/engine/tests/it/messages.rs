@@ -439,6 +439,7 @@ fn a_call_is_refused_by_the_name_that_it_is_written_with() {
         ),
         ("nth_value(v, 0 ORDER BY d)", "`nth_value` counts from 1\nhint: first_value(x) is"),
         ("nth_value(v, 1 - 1)", "`nth_value` counts from 1\nhint: first_value(x) is"),
+        ("nth_value(v, -1)", "`nth_value` counts from 1\nhint: nth_value(x, 1) with the opposite"),
         ("nth_value(v, NULL)", "the place of `nth_value` is a whole number"),
         ("nth_value(v, d)", "the place of `nth_value` is a whole number"),
         ("quantile(v, [])", "`quantile` is asked for no rank\nhint: a list has one or more"),

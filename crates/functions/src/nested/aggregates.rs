@@ -1,14 +1,19 @@
 //! Aggregates of a list's items: `list_aggregate(list, 'name')`, and `list_median` and its like.
 //!
-//! Nulls among the items are left out, except by `first`, `last` and `list`. Statistics are calculated in
-//! DOUBLE, in two passes over a correctly rounded mean. Items are compared in one order: NaN is the largest
-//! number, and zeros are equal.
+//! Nulls among the items are left out, except by `first`, `last` and `list`. Items are compared in one order: NaN is
+//! the largest number, and zeros are equal, within lists and structs too. Quantiles are those of
+//! [`Share`](tidemill_sketch::Share).
+//!
+//! Statistics are calculated in DOUBLE, of distances from the mean: sums are rounded once, the mean has the digits of
+//! two doubles, and distances are scaled by powers of two, so that neither a large mean nor very large or small numbers
+//! cost digits.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, IntervalMonthDayNanoArray,
-    ListArray, MapArray, StringArray, StringBuilder, StructArray, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Float64Array, Int64Array,
+    IntervalMonthDayNanoArray, LargeListArray, ListArray, MapArray, StringArray, StringBuilder,
+    StructArray, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast_with_options, take};
@@ -21,7 +26,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
 use datafusion_expr::{ColumnarValue, DocSection};
 use tidemill_base::types::{EXACTLY, sql_type};
-use tidemill_sketch::FloatSum;
+use tidemill_sketch::{FloatSum, Share};
 
 use super::sums::{OfItems, item_of};
 use crate::callable::{
@@ -300,9 +305,24 @@ impl ItemLists {
     }
 }
 
-/// Values by which items are equal and ordered.
-fn sort_rows(items: &ArrayRef) -> Result<SortRows> {
-    let comparable: ArrayRef = match items.data_type() {
+/// Items with one zero and one NaN among their floats, those within lists, structs and maps included.
+fn with_one_zero(items: &ArrayRef) -> Result<ArrayRef> {
+    fn has_floats(of: &DataType) -> bool {
+        match of {
+            DataType::Float16 | DataType::Float32 | DataType::Float64 => true,
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::FixedSizeList(item, _)
+            | DataType::Map(item, _) => has_floats(item.data_type()),
+            DataType::Struct(fields) => fields.iter().any(|field| has_floats(field.data_type())),
+            DataType::Dictionary(_, values) => has_floats(values),
+            _ => false,
+        }
+    }
+    if !has_floats(items.data_type()) {
+        return Ok(Arc::clone(items));
+    }
+    Ok(match items.data_type() {
         DataType::Float64 => {
             let one = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
             Arc::new(items.as_primitive::<Float64Type>().unary::<_, Float64Type>(one))
@@ -311,8 +331,40 @@ fn sort_rows(items: &ArrayRef) -> Result<SortRows> {
             let one = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
             Arc::new(items.as_primitive::<Float32Type>().unary::<_, Float32Type>(one))
         }
+        DataType::List(_) => {
+            let (field, offsets, values, nulls) = items.as_list::<i32>().clone().into_parts();
+            Arc::new(ListArray::try_new(field, offsets, with_one_zero(&values)?, nulls)?)
+        }
+        DataType::LargeList(_) => {
+            let (field, offsets, values, nulls) = items.as_list::<i64>().clone().into_parts();
+            Arc::new(LargeListArray::try_new(field, offsets, with_one_zero(&values)?, nulls)?)
+        }
+        DataType::FixedSizeList(_, 1..) => {
+            let (field, size, values, nulls) = items.as_fixed_size_list().clone().into_parts();
+            Arc::new(FixedSizeListArray::try_new(field, size, with_one_zero(&values)?, nulls)?)
+        }
+        DataType::Map(..) => {
+            let (field, offsets, entries, nulls, is_sorted) = items.as_map().clone().into_parts();
+            let entries = with_one_zero(&(Arc::new(entries) as ArrayRef))?;
+            let entries = entries.as_struct().clone();
+            Arc::new(MapArray::try_new(field, offsets, entries, nulls, is_sorted)?)
+        }
+        DataType::Struct(_) => {
+            let (fields, columns, nulls) = items.as_struct().clone().into_parts();
+            let columns = columns.iter().map(with_one_zero).collect::<Result<Vec<ArrayRef>>>()?;
+            Arc::new(StructArray::try_new(fields, columns, nulls)?)
+        }
+        DataType::Dictionary(..) => {
+            let coded = items.as_any_dictionary();
+            coded.with_values(with_one_zero(coded.values())?)
+        }
         _ => Arc::clone(items),
-    };
+    })
+}
+
+/// Values by which items are equal and ordered.
+fn sort_rows(items: &ArrayRef) -> Result<SortRows> {
+    let comparable = with_one_zero(items)?;
     let field = SortField::new(comparable.data_type().clone());
     Ok(RowConverter::new(vec![field])?.convert_columns(&[comparable])?)
 }
@@ -336,23 +388,42 @@ fn sort_numbers(numbers: &mut [f64]) {
     numbers.sort_by(|x, y| x.partial_cmp(y).unwrap_or_else(|| x.is_nan().cmp(&y.is_nan())));
 }
 
-/// The number at a fraction of the way through sorted numbers, between two of them if need be.
-fn interpolate(sorted: &[f64], fraction: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    let at = last as f64 * fraction;
-    let below = sorted[at.floor() as usize];
-    let above = sorted[(at.ceil() as usize).min(last)];
-    let part = at - at.floor();
-    Some(match part == 0.0 || below == above {
-        true => below,
-        false => below * (1.0 - part) + above * part,
-    })
+/// The median of numbers, which it reorders.
+fn median_of(numbers: &mut [f64]) -> Option<f64> {
+    Share::new(0.5)?.quantile_of(numbers)
 }
 
-/// The place of the item at a fraction of the way through sorted items.
-fn discrete_place(count: usize, fraction: f64) -> usize {
-    let at = (count as f64 * fraction).ceil() as usize;
-    at.clamp(1, count) - 1
+/// The fraction of a quantile: from the first item on, or from the last one back.
+#[derive(Debug, Clone, Copy)]
+struct Fraction {
+    share: Share,
+    is_from_end: bool,
+}
+
+impl Fraction {
+    /// # Errors
+    /// The number is not from -1 to 1.
+    fn from_number(number: f64) -> Result<Self> {
+        let is_from_end = number < 0.0;
+        match Share::new(number.abs()) {
+            Some(share) => Ok(Fraction { share, is_from_end }),
+            None => Err(usage(
+                format!("a quantile's fraction is {number}"),
+                "fractions are 0 to 1, 0.5 for the median, or 0 to -1, counted from the largest item",
+            )),
+        }
+    }
+
+    /// The place of the discrete quantile among sorted items; none of no items.
+    fn discrete_place(self, count: usize) -> Option<usize> {
+        let place = usize::try_from(self.share.discrete_index(count as u64)?).ok()?;
+        Some(if self.is_from_end { count - 1 - place } else { place })
+    }
+
+    fn quantile_of_sorted(self, sorted: &[f64]) -> Option<f64> {
+        let share = if self.is_from_end { self.share.from_the_end() } else { self.share };
+        share.quantile_of_sorted(sorted)
+    }
 }
 
 /// Median of sorted whole numbers, towards the smaller one.
@@ -362,6 +433,15 @@ fn median_of_sorted(sorted: &[i128]) -> Option<i128> {
     Some(below + (above - below) / 2)
 }
 
+/// The distance of a number from a mean of two parts.
+fn distance(number: f64, mean: f64, rest: f64) -> f64 {
+    // Knuth's two-sum: the difference, and what its rounding has lost.
+    let difference = number - mean;
+    let subtracted = difference - number;
+    let lost = (number - (difference - subtracted)) - (mean + subtracted);
+    difference + (lost - rest)
+}
+
 /// Correctly rounded sum.
 fn sum_of(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut sum = FloatSum::new();
@@ -369,25 +449,50 @@ fn sum_of(numbers: impl Iterator<Item = f64>) -> f64 {
     sum.value()
 }
 
-/// The count, mean and central moments of numbers.
+/// The central moments of numbers, of distances from the mean that are scaled so that the largest is about one:
+/// their powers neither overflow nor vanish.
 struct CentralMoments {
     count: f64,
+    /// The power of two that the distances were divided by.
+    exponent: i32,
     second: f64,
     third: f64,
     fourth: f64,
 }
 
+/// The exponent of two of the largest of some finite numbers; 0 where all are zero.
+fn exponent_of_largest(numbers: &[f64]) -> i32 {
+    let largest = numbers.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
+    libm::frexp(largest).1
+}
+
 impl CentralMoments {
+    /// The moments are NaN where a number is infinite or NaN.
     fn from_numbers(numbers: &[f64]) -> Self {
         let count = numbers.len() as f64;
-        let mean = sum_of(numbers.iter().copied()) / count;
+        if !numbers.iter().all(|number| number.is_finite()) {
+            let nan = f64::NAN;
+            return CentralMoments { count, exponent: 0, second: nan, third: nan, fourth: nan };
+        }
+        let exponent = exponent_of_largest(numbers);
+        let scaled: Vec<f64> =
+            numbers.iter().map(|number| libm::ldexp(*number, -exponent)).collect();
+        // The mean in two doubles: beside a large mean, one would leave small distances few digits.
+        let mean = sum_of(scaled.iter().copied()) / count;
+        let rest = sum_of(scaled.iter().flat_map(|number| [*number, -mean])) / count;
+        let mut distances: Vec<f64> =
+            scaled.iter().map(|number| distance(*number, mean, rest)).collect();
         // Equal numbers do not vary, whatever the mean was rounded to.
-        let is_constant = numbers.iter().all(|number| *number == numbers[0] && number.is_finite());
-        let moment = |power: i32| match is_constant {
-            true => 0.0,
-            false => sum_of(numbers.iter().map(|number| (number - mean).powi(power))) / count,
-        };
-        CentralMoments { count, second: moment(2), third: moment(3), fourth: moment(4) }
+        if numbers.iter().all(|number| *number == numbers[0]) {
+            distances.fill(0.0);
+        }
+        let of_distances = exponent_of_largest(&distances);
+        for distance in &mut distances {
+            *distance = libm::ldexp(*distance, -of_distances);
+        }
+        let moment = |power: i32| sum_of(distances.iter().map(|x| x.powi(power))) / count;
+        let exponent = exponent + of_distances;
+        CentralMoments { count, exponent, second: moment(2), third: moment(3), fourth: moment(4) }
     }
 
     fn answer(&self, aggregate: Aggregate) -> Option<f64> {
@@ -395,14 +500,18 @@ impl CentralMoments {
         let samp = || self.second * n / (n - 1.0);
         let kurtosis = || self.fourth / (self.second * self.second) - 3.0;
         let varies = self.second != 0.0;
+        let variance = |scaled: f64| libm::ldexp(scaled, 2 * self.exponent);
+        let deviation = |scaled: f64| libm::ldexp(scaled.sqrt(), self.exponent);
         match aggregate {
-            Aggregate::VarPop => Some(self.second),
-            Aggregate::StddevPop => Some(self.second.sqrt()),
-            Aggregate::VarSamp => (n > 1.0).then(samp),
-            Aggregate::StddevSamp => (n > 1.0).then(|| samp().sqrt()),
-            Aggregate::StandardError => Some((self.second / n).sqrt()),
-            Aggregate::Skewness => (n > 2.0 && varies)
-                .then(|| self.third / self.second.powf(1.5) * (n * (n - 1.0)).sqrt() / (n - 2.0)),
+            Aggregate::VarPop => Some(variance(self.second)),
+            Aggregate::StddevPop => Some(deviation(self.second)),
+            Aggregate::VarSamp => (n > 1.0).then(|| variance(samp())),
+            Aggregate::StddevSamp => (n > 1.0).then(|| deviation(samp())),
+            Aggregate::StandardError => Some(deviation(self.second / n)),
+            Aggregate::Skewness => (n > 2.0 && varies).then(|| {
+                let population = self.third / (self.second * self.second.sqrt());
+                population * (n * (n - 1.0)).sqrt() / (n - 2.0)
+            }),
             Aggregate::KurtosisPop => (n > 1.0 && varies).then(kurtosis),
             Aggregate::Kurtosis => (n > 3.0 && varies)
                 .then(|| (n - 1.0) / ((n - 2.0) * (n - 3.0)) * ((n + 1.0) * kurtosis() + 6.0)),
@@ -553,27 +662,22 @@ fn aggregated(
                     A::FloatSum => Some(sum_of(of.into_iter())),
                     A::FloatMean => Some(sum_of(of.into_iter()) / places.len() as f64),
                     A::Product => Some(of.iter().product()),
-                    A::Median => {
-                        sort_numbers(&mut of);
-                        interpolate(&of, 0.5)
-                    }
+                    A::Median => median_of(&mut of),
                     A::Deviation => {
-                        sort_numbers(&mut of);
-                        let median = interpolate(&of, 0.5).unwrap_or_default();
+                        let median = median_of(&mut of).unwrap_or_default();
                         of.iter_mut().for_each(|number| *number = (*number - median).abs());
-                        sort_numbers(&mut of);
-                        interpolate(&of, 0.5)
+                        median_of(&mut of)
                     }
                     _ => {
                         let found = CentralMoments::from_numbers(&of).answer(aggregate);
-                        let is_moment = matches!(
-                            aggregate,
-                            A::Skewness | A::Kurtosis | A::KurtosisPop
-                        );
+                        let is_moment =
+                            matches!(aggregate, A::Skewness | A::Kurtosis | A::KurtosisPop);
                         if is_moment && found.is_some_and(|found| !found.is_finite()) {
                             return Err(overflow(
-                                format!("`{name}` of numbers this large has no answer"),
-                                Some("a filter leaves out what is infinite or NaN: list_filter(list, x -> isfinite(x))"),
+                                format!(
+                                    "`{name}` has no answer for a number that is infinite or NaN"
+                                ),
+                                Some("a filter leaves it out: list_filter(list, x -> isfinite(x))"),
                             ));
                         }
                         found
@@ -638,13 +742,7 @@ fn quantiles_of(
         if fractions.is_null(row) {
             return Ok(None);
         }
-        match fractions.value(row) {
-            fraction if (0.0..=1.0).contains(&fraction) => Ok(Some(fraction)),
-            other => Err(usage(
-                format!("a quantile's fraction is {other}"),
-                "fractions are 0 to 1: 0.5 is the median",
-            )),
-        }
+        Fraction::from_number(fractions.value(row)).map(Some)
     };
     if aggregate == Aggregate::QuantileDisc {
         let sort = sort_rows(lists.items())?;
@@ -656,10 +754,8 @@ fn quantiles_of(
         let places = (0..given.rows).map(|row| {
             let Some(fraction) = fraction_of(row)? else { return Ok(None) };
             let Some(sorted) = &sorted[lists.rows.at(row)] else { return Ok(None) };
-            Ok(match sorted.len() {
-                0 => None,
-                count => Some(sorted[discrete_place(count, fraction)] as u64),
-            })
+            let place = fraction.discrete_place(sorted.len());
+            Ok(place.map(|place| sorted[place] as u64))
         });
         return Ok(take(lists.items(), &places.collect::<Result<UInt64Array>>()?, None)?);
     }
@@ -672,7 +768,8 @@ fn quantiles_of(
     })?;
     let found = (0..given.rows).map(|row| {
         let Some(fraction) = fraction_of(row)? else { return Ok(None) };
-        Ok(sorted[lists.rows.at(row)].as_ref().and_then(|sorted| interpolate(sorted, fraction)))
+        let sorted = sorted[lists.rows.at(row)].as_ref();
+        Ok(sorted.and_then(|sorted| fraction.quantile_of_sorted(sorted)))
     });
     Ok(Arc::new(found.collect::<Result<Float64Array>>()?))
 }

@@ -25,7 +25,7 @@ impl StructChange {
         let Some(DataType::Struct(own)) = taken.first() else { return Err(called_as(self, taken)) };
         let mut fields: Vec<FieldRef> =
             own.iter().map(|field| Arc::new(field.as_ref().clone().with_nullable(true))).collect();
-        let mut names: Vec<&str> = Vec::new();
+        let mut set_places: Vec<usize> = Vec::new();
         for (at, of) in taken.iter().enumerate().skip(2).step_by(2) {
             let name = constants.get(at - 1).copied().flatten();
             let Some(Some(name)) = name.and_then(|name| name.try_as_str()) else {
@@ -34,17 +34,18 @@ impl StructChange {
                     format!("it is called as {}", self.told().calls),
                 ));
             };
-            let is_known = |other: &str| other.eq_ignore_ascii_case(name);
-            let place = fields.iter().position(|field| is_known(field.name()));
-            if names.iter().any(|other| is_known(other))
-                || (place.is_some() && *self == StructChange::Insert)
-            {
+            // Fields may differ in case alone: the one of this very name goes first.
+            let place = fields.iter().position(|field| field.name() == name).or_else(|| {
+                fields.iter().position(|field| field.name().eq_ignore_ascii_case(name))
+            });
+            let is_set_twice = place.is_some_and(|place| set_places.contains(&place));
+            if is_set_twice || (place.is_some() && *self == StructChange::Insert) {
                 return Err(usage(
                     format!("`{}` would give a struct the field `{name}` twice", self.names()[0]),
                     "struct_update gives a field another value; name each field once",
                 ));
             }
-            names.push(name);
+            set_places.push(place.unwrap_or(fields.len()));
             let field = Arc::new(Field::new(name, of.clone(), true));
             match place {
                 Some(place) => fields[place] = field,
@@ -76,7 +77,8 @@ impl Function for StructChange {
         let (calls, what) = match self {
             StructChange::Update => (
                 "struct_update(s, 'name', value, …)",
-                "A struct with other values of fields that it has, and further fields at its end: \
+                "A struct with other values of fields that it has, by the same letters or else in either case, and further \
+                 fields at its end: \
                  `struct_update(struct_insert(date_parts('year', DATE '2026-11-20'), 'a', 1), 'year', 'x', 'b', 2)` is \
                  `{year: x, a: 1, b: 2}`.",
             ),

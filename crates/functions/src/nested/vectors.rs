@@ -1,5 +1,6 @@
 //! Products and distances of two lists of numbers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Float64Builder, ListBuilder};
@@ -33,8 +34,10 @@ impl VectorFunction {
     fn number(self, left: &[f64], right: &[f64]) -> Option<f64> {
         let product = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
         let cosine = || {
-            let lengths = product(left, left).sqrt() * product(right, right).sqrt();
-            (!left.is_empty()).then(|| (product(left, right) / lengths).clamp(-1.0, 1.0))
+            // The angle is the same at any scale, at which squares neither overflow nor vanish.
+            let (left, right) = (scaled_to_one(left), scaled_to_one(right));
+            let lengths = product(&left, &left).sqrt() * product(&right, &right).sqrt();
+            (!left.is_empty()).then(|| (product(&left, &right) / lengths).clamp(-1.0, 1.0))
         };
         match self {
             VectorFunction::InnerProduct => Some(product(left, right) + 0.0),
@@ -44,6 +47,18 @@ impl VectorFunction {
             VectorFunction::CrossProduct => None,
         }
     }
+}
+
+/// Numbers times a power of two that makes the largest about one, where their squares need it.
+fn scaled_to_one(numbers: &[f64]) -> Cow<'_, [f64]> {
+    /// Squares of magnitudes up to these, and sums of them, have all their digits.
+    const PLAIN: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
+    let largest = numbers.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
+    if largest == 0.0 || !largest.is_finite() || PLAIN.contains(&largest) {
+        return Cow::Borrowed(numbers);
+    }
+    let (_, exponent) = libm::frexp(largest);
+    numbers.iter().map(|number| libm::ldexp(*number, -exponent)).collect()
 }
 
 /// The numbers of a column's lists.
@@ -129,7 +144,8 @@ impl Function for VectorFunction {
             ),
             VectorFunction::CosineSimilarity => (
                 "list_cosine_similarity(list, other)",
-                "The cosine of the angle between two lists of numbers, NaN where one has only zeros: \
+                "The cosine of the angle between two lists of numbers of any size, NaN where one has only zeros, an infinite \
+                 number or NaN: \
                  `list_cosine_similarity([3, 4], [4, 3])` is `0.96`.",
             ),
             VectorFunction::CosineDistance => (

@@ -19,8 +19,8 @@ use super::measures::is_number;
 use crate::callable::{Function, Given, Told, called_as, usage};
 use crate::times::{has_days, round_time_bins};
 
-/// The most bounds that a list may have.
-const BINS_MAX: i64 = 1_000_000;
+/// Maximum number of bins that a call asks for. Round widths may take twice as many, 160 kB a row.
+const BINS_MAX: i64 = 10_000;
 
 /// Thousandths of whole numbers, in which widths below one keep their digits.
 const PARTS: i128 = 1_000;
@@ -110,37 +110,47 @@ fn round_width(width: f64) -> f64 {
     }
 }
 
-/// Bounds of doubles, the largest first.
+/// Bounds of doubles, the largest first, which is not below `high`.
+///
+/// Each is calculated from an end of the range rather than from the bound before it, whose rounding it would inherit.
 fn double_bounds(low: f64, high: f64, count: usize, is_round: bool) -> Vec<f64> {
-    if low == high {
-        return vec![high];
-    }
-    // The difference of two numbers may be too large where that of their parts is not.
     let parts = count as f64;
+    // The difference of two numbers may be too large where that of their parts is not.
     let exact = high / parts - low / parts;
     let width = Some((high - low) / parts).filter(|width| width.is_finite()).unwrap_or(exact);
-    let (mut step, mut end, mut count_max) = (width, high, count);
+    if width == 0.0 || !width.is_finite() {
+        return vec![high];
+    }
+    // A bound that is this near to the minimum is above it by a rounding error alone.
+    let error = (width * 1e-9).max(low.abs().max(high.abs()) * f64::EPSILON);
+    let (range, step) = (high - low, if is_round { round_width(width) } else { width });
     // One more digit than the width has.
     let digits = 10.0 / power_of_ten(width);
-    if is_round {
-        step = round_width(width);
-        end = Some((high / step).ceil() * step).filter(|end| end.is_finite()).unwrap_or(high);
-        count_max *= 2;
-    }
-    let mut bounds = Vec::new();
-    let mut at = end;
-    while bounds.len() < count_max {
-        let mut bound = at;
-        if is_round {
-            let rounded = (at * digits).round() / digits;
-            bound = if rounded.is_finite() { rounded } else { at };
+    let end = Some((high / step).ceil() * step).filter(|end| is_round && end.is_finite());
+    let end = end.unwrap_or(high);
+    let bound = |place: usize| {
+        let share = (count - place.min(count)) as f64 / parts;
+        match is_round {
+            true => {
+                // The product alone may be too large.
+                let bound = step.mul_add(-(place as f64), end);
+                let rounded = (bound * digits).round() / digits;
+                // A zero without a sign.
+                (if rounded.is_finite() { rounded } else { bound }) + 0.0
+            }
+            false if range.is_finite() => low + range * share,
+            false => low * (1.0 - share) + high * share,
         }
-        // What is above the minimum by a rounding error alone bounds nothing.
-        if bound - low <= step * 1e-9 || bounds.last() == Some(&bound) {
-            break;
+    };
+    // A round width may need more bounds.
+    let count_max = if is_round { 2 * count } else { count };
+    let mut last = if is_round { bound(0).max(high) } else { high };
+    let mut bounds = vec![last];
+    for bound in (1..count_max).map(bound).take_while(|bound| bound - low > error) {
+        if bound < last {
+            bounds.push(bound);
+            last = bound;
         }
-        bounds.push(bound);
-        at -= step;
     }
     bounds
 }
@@ -159,7 +169,9 @@ impl EquiWidthBins {
             Some(count) => Ok(count),
             None => Err(usage(
                 format!("`equi_width_bins` of {count} bins has no answer"),
-                format!("it makes 1 to {BINS_MAX} of them"),
+                format!(
+                    "it makes 1 to {BINS_MAX} of them; width_bucket(x, min, max, count) finds the one of a number"
+                ),
             )),
         }
     }
@@ -182,8 +194,8 @@ impl Function for EquiWidthBins {
         Told {
             section: DOC_SECTION_MATH,
             calls: "equi_width_bins(min, max, count, is_round)",
-            what: "Upper bounds of ranges of the same width between two numbers or times, which are exact or, with about \
-                   as many ranges, round: `equi_width_bins(0, 9, 4, FALSE)` is `[2, 4, 6, 9]`, and \
+            what: "Upper bounds of 1 to 10,000 ranges of the same width between two numbers or times, which are exact or, with \
+                   about as many ranges, round; the last is not below the maximum: `equi_width_bins(0, 9, 4, FALSE)` is `[2, 4, 6, 9]`, and \
                    `equi_width_bins(0, 9, 5, TRUE)` is `[2, 4, 6, 8, 10]`.",
         }
     }

@@ -1,6 +1,6 @@
 //! What the functions of numbers and of any values answer, call by call.
 
-use crate::trial::{check, check_refused};
+use crate::trial::{answer, check, check_refused};
 
 /// Calculated by another implementation, from the layout that `hashes` draws.
 #[test]
@@ -241,8 +241,17 @@ fn bins_have_the_same_width() {
         ("equi_width_bins(5.0, 5.0, 5, TRUE)", "[5.0]"),
         (
             "equi_width_bins(-1e308, 1e308, 5, TRUE)",
-            "[-4.999999999999999e307, -0.0, 4.999999999999999e307, 9.999999999999998e307, 1.4999999999999998e308]",
+            "[-4.999999999999999e307, 0.0, 4.999999999999999e307, 9.999999999999998e307, 1.4999999999999998e308]",
         ),
+        // Wider than a DOUBLE reaches.
+        ("equi_width_bins(-1.7e308, 1.7e308, 1, FALSE)", "[1.7e308]"),
+        ("equi_width_bins(-1.7e308, 1.7e308, 1, TRUE)", "[1.7e308]"),
+        ("equi_width_bins(-1.7e308, 1.7e308, 2, FALSE)", "[0.0, 1.7e308]"),
+        // Narrower than the numbers between its ends.
+        ("equi_width_bins(1.0, 1.0000000000000002, 4, FALSE)", "[1.0000000000000002]"),
+        ("equi_width_bins(1.0, 1.0000000000000002, 4, TRUE)", "[1.0000000000000002]"),
+        ("equi_width_bins(0.0, 5e-324, 4, TRUE)", "[5e-324]"),
+        ("equi_width_bins(0.0, 1.0, 5, FALSE)", "[0.2, 0.4, 0.6, 0.8, 1.0]"),
         ("equi_width_bins(NULL, 5, 5, TRUE)", "NULL"),
         (
             "equi_width_bins(DATE '2020-01-15', DATE '2020-12-20', 4, TRUE)",
@@ -272,10 +281,41 @@ fn bins_have_the_same_width() {
     check_refused(&[
         ("equi_width_bins(6, 5, 5, TRUE)", "has a maximum below its minimum"),
         ("equi_width_bins(0, 5, 0, TRUE)", "`equi_width_bins` of 0 bins has no answer"),
-        ("equi_width_bins(0, 5, 2000000, TRUE)", "it makes 1 to 1000000 of them"),
+        ("equi_width_bins(0, 5, 10001, TRUE)", "it makes 1 to 10000 of them"),
+        ("equi_width_bins(0.0, 5.0, 10001, FALSE)", "it makes 1 to 10000 of them"),
         ("equi_width_bins(0, 1e400, 5, TRUE)", "takes finite numbers"),
         ("equi_width_bins('a', 'b', 5, TRUE)", "takes other arguments"),
     ]);
+}
+
+/// Bounds as a list of numbers.
+fn bounds_of(call: &str) -> Vec<f64> {
+    let list = answer(call).unwrap();
+    let bounds = list.trim_matches(['[', ']']).split(", ");
+    bounds.map(|bound| bound.parse().unwrap()).collect()
+}
+
+#[test]
+fn bounds_ascend_to_the_maximum_and_keep_their_distances() {
+    for (low, high) in [(1e9, 1e9 + 1e-3), (-0.3, 0.3), (0.1, 0.7), (-1e300, 3e300), (5.0, 5e7)] {
+        for count in [1, 3, 10, 1_000, 10_000] {
+            for is_round in ["FALSE", "TRUE"] {
+                let call = format!("equi_width_bins({low:?}, {high:?}, {count}, {is_round})");
+                let bounds = bounds_of(&call);
+                assert!(bounds.windows(2).all(|two| two[0] < two[1]), "{call}");
+                assert!(bounds[0] > low && bounds.len() <= 2 * count, "{call}");
+                let last = bounds[bounds.len() - 1];
+                assert!(last >= high && (is_round == "TRUE" || last == high), "{call}: {last}");
+            }
+        }
+    }
+    // A thousandth beside a billion: no bound inherits the rounding of the one before.
+    let bounds = bounds_of("equi_width_bins(1000000000.0, 1000000000.001, 1000, FALSE)");
+    for (bound, place) in bounds.iter().zip(1..) {
+        let exact = 1e9 + f64::from(place) * 1e-6;
+        assert!((bound - exact).abs() <= 2.4e-7, "{place}: {bound}");
+    }
+    assert_eq!(bounds.len(), 1_000);
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn with_options(builder: &mut RegexBuilder, options: &str) -> PlanResult<()> {
             'c' => builder.case_insensitive(false),
             's' => builder.dot_matches_new_line(true),
             'm' | 'n' | 'p' => builder.multi_line(true),
-            'x' => builder.ignore_whitespace(true),
+            'x' => builder.ignore_whitespace(ignores_spaces(options)),
             // The pattern is escaped for `l`, and `k` is about texts that do not match.
             'l' | 'k' => builder,
             _ if option.is_whitespace() => builder,
@@ -144,6 +144,11 @@ fn with_options(builder: &mut RegexBuilder, options: &str) -> PlanResult<()> {
         };
     }
     Ok(())
+}
+
+/// Returns whether spaces in a pattern mean nothing; those of a text that is no pattern are its letters.
+fn ignores_spaces(options: &str) -> bool {
+    options.contains('x') && !options.contains('l')
 }
 
 fn unknown_option(option: char) -> datafusion_common::DataFusionError {
@@ -155,10 +160,14 @@ fn unknown_option(option: char) -> datafusion_common::DataFusionError {
     )
 }
 
+/// Returns whether a function keeps a text that does not match, where the option `k` says so.
+fn takes_option_k(name: &str) -> bool {
+    matches!(name, "regexp_extract" | "regexp_extract_groups")
+}
+
 /// Refuses the option `k` for other functions than `regexp_extract`.
 pub(super) fn check_option_k(name: &str, options: &str) -> PlanResult<()> {
-    let takes_it = matches!(name, "regexp_extract" | "regexp_extract_groups");
-    match options.contains('k') && !takes_it {
+    match options.contains('k') && !takes_option_k(name) {
         true => Err(unknown_option('k')),
         false => Ok(()),
     }
@@ -182,7 +191,7 @@ fn compiled(pattern: &str, options: &str, is_whole: bool) -> PlanResult<Regex> {
     let part = build(pattern)?;
     match is_whole {
         // A comment of the option x ends with its line.
-        true if options.contains('x') => build(&format!("\\A(?:{pattern}\n)\\z")),
+        true if ignores_spaces(options) => build(&format!("\\A(?:{pattern}\n)\\z")),
         true => build(&format!("\\A(?:{pattern})\\z")),
         false => Ok(part),
     }
@@ -289,6 +298,8 @@ pub(super) struct Patterns {
     options: Texts,
     has_options: bool,
     is_whole: bool,
+    /// The function that they are of.
+    name: &'static str,
     /// The one that all rows have.
     constant: Option<Regex>,
 }
@@ -303,7 +314,7 @@ impl Patterns {
             (Some(pattern), None) if !has_options => Some(kept(pattern, "", is_whole)?),
             _ => None,
         };
-        Ok(Patterns { patterns, options, has_options, is_whole, constant })
+        Ok(Patterns { patterns, options, has_options, is_whole, name: call.name(), constant })
     }
 
     /// Returns whether a row's text that does not match is kept.
@@ -327,6 +338,7 @@ impl Patterns {
         let (Some(pattern), Some(options)) = (self.patterns.get(row), options) else {
             return Ok(None);
         };
+        check_option_k(self.name, options)?;
         then(&kept(pattern, options, self.is_whole)?)
     }
 }
@@ -556,6 +568,10 @@ mod tests {
             ("regexp_escape", &["<_>"], "<_>"),
             ("regexp_escape", &["日本 \n-\0"], "日本\\ \\\n\\-\\x00"),
             ("regexp_matches", &["abcSDx", ".*sd.*", " i\t"], "true"),
+            ("regexp_matches", &["a b", "a b", "lx"], "true"),
+            ("regexp_full_match", &["a b", "A b", "xli"], "true"),
+            ("regexp_matches", &["axB", "xb", "ci"], "true"),
+            ("regexp_matches", &["axB", "xb", "ic"], "false"),
             (
                 "regexp_matches",
                 &["abc", "(b"],
@@ -642,6 +658,30 @@ mod tests {
         let made = called("regexp_extract", args, 100).unwrap();
         for row in 0..100 {
             assert_eq!(shown_value(&made, row), (row % 40).to_string());
+        }
+    }
+
+    #[test]
+    fn options_that_are_a_column_are_each_rows_own() {
+        use crate::call::tests::{called, shown_value, told};
+        use arrow::array::StringArray;
+        use datafusion_expr::ColumnarValue;
+        use std::sync::Arc;
+
+        let of = |name: &str, options: [&str; 3]| {
+            let args = ["aBc", "b"].map(|of| ColumnarValue::Scalar(text(of)));
+            let group = ColumnarValue::Scalar(ScalarValue::from(0_i64));
+            let options = ColumnarValue::Array(Arc::new(StringArray::from(options.to_vec())));
+            let with_group = (name == "regexp_extract").then_some(group);
+            let args = args.into_iter().chain(with_group).chain([options]).collect();
+            let made = called(name, args, 3).map_err(told)?;
+            Ok::<_, String>((0..3).map(|row| shown_value(&made, row)).collect::<Vec<_>>())
+        };
+        assert_eq!(of("regexp_matches", ["i", "", "c"]).unwrap(), ["true", "false", "false"]);
+        assert_eq!(of("regexp_extract", ["i", "k", ""]).unwrap(), ["B", "aBc", ""]);
+        for name in ["regexp_matches", "regexp_full_match", "regexp_split_to_array"] {
+            let refused = of(name, ["i", "k", ""]).unwrap_err();
+            assert!(refused.starts_with("`k` is no option"), "{name}: {refused}");
         }
     }
 

@@ -28,6 +28,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_expr::ScalarUDF;
 
 pub(crate) use bins::round_time_bins;
+pub(crate) use parts::is_date_field;
 pub(crate) use read::{reads_instants, with_patterns};
 
 use crate::callable::Function;

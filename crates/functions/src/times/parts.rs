@@ -85,6 +85,13 @@ const NAMES: [(DateField, &[&str]); 25] = [
     (DateField::Julian, &["julian"]),
 ];
 
+/// Returns whether a name is that of a field which `date_field` has and DataFusion's `date_part` has not.
+pub(crate) fn is_date_field(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let field = NAMES.iter().find(|(_, names)| names.contains(&name.as_str()));
+    field.is_some_and(|(field, _)| field.is_beyond_date_part(&name))
+}
+
 /// A kind of value that has fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueKind {
@@ -163,6 +170,18 @@ impl DateField {
                     format!("the fields are {}", fields.join(", ")),
                 ))
             }
+        }
+    }
+
+    /// Whether DataFusion's `date_part` lacks the field, or its name.
+    fn is_beyond_date_part(self, name: &str) -> bool {
+        use DateField as F;
+        match self {
+            F::Millennium | F::Century | F::Decade | F::Era | F::YearWeek | F::Julian => true,
+            F::Zone | F::ZoneHour | F::ZoneMinute => true,
+            F::DayOfYear => name != "doy",
+            F::DayOfWeek => name != "dow",
+            _ => false,
         }
     }
 

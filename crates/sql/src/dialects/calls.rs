@@ -47,18 +47,6 @@ const SCALARS: &[(&str, &str)] = &[
     ("era(ts)", "date_field('era', ts)"),
     ("timezone_hour(ts)", "date_field('timezone_hour', ts)"),
     ("timezone_minute(ts)", "date_field('timezone_minute', ts)"),
-    ("date_part('millennium', ts)", "date_field('millennium', ts)"),
-    ("date_part('century', ts)", "date_field('century', ts)"),
-    ("date_part('decade', ts)", "date_field('decade', ts)"),
-    ("date_part('era', ts)", "date_field('era', ts)"),
-    ("date_part('yearweek', ts)", "date_field('yearweek', ts)"),
-    ("date_part('julian', ts)", "date_field('julian', ts)"),
-    ("date_part('weekday', ts)", "date_field('dow', ts)"),
-    ("date_part('dayofweek', ts)", "date_field('dow', ts)"),
-    ("date_part('dayofyear', ts)", "date_field('doy', ts)"),
-    ("date_part('timezone', ts)", "date_field('timezone', ts)"),
-    ("date_part('timezone_hour', ts)", "date_field('timezone_hour', ts)"),
-    ("date_part('timezone_minute', ts)", "date_field('timezone_minute', ts)"),
     ("toyyyymm(ts)", "date_part('year', ts) * 100 + date_part('month', ts)"),
     (
         "toyyyymmdd(ts)",
@@ -343,8 +331,6 @@ const SCALARS: &[(&str, &str)] = &[
     ("dameraulevenshteindistance(x, y)", "damerau_levenshtein(x, y)"),
     ("jarosimilarity(x, y)", "jaro_similarity(x, y)"),
     ("jarowinklersimilarity(x, y)", "jaro_winkler_similarity(x, y)"),
-    ("regexp_replace(x, pattern, other, 'c')", "regexp_replace(x, pattern, other)"),
-    ("regexp_replace(x, pattern, other, 'l')", "regexp_replace(x, regexp_escape(pattern), other)"),
     ("regexp_split_to_table(x, pattern)", "unnest(regexp_split_to_array(x, pattern))"),
     ("empty(x)", "length(x) = 0"),
     ("notempty(x)", "length(x) > 0"),
@@ -592,7 +578,6 @@ const SCALARS: &[(&str, &str)] = &[
     ("array()", "make_array()"),
     ("array(x, …)", "make_array(x, …)"),
     ("array_pack(x, …)", "make_array(x, …)"),
-    ("array_value(x, …)", "make_array(x, …)"),
     ("explode(list)", "unnest(list)"),
     (
         "explode_outer(list)",
@@ -792,33 +777,35 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("geomean(n)", "exp(avg(ln(n)))"),
     ("geometric_mean(n)", "exp(avg(ln(n)))"),
     ("sem(n)", "stddev_pop(n) / sqrt(count(n))"),
+    // Central moments of variances and covariances, which are exact: sums of third and fourth powers would leave them
+    // no digits beside a mean that is a thousand times the deviation.
     (
         "skewpop(n)",
-        "(avg(power(n, 3.0)) - 3 * avg(n) * var_pop(n) - power(avg(n), 3.0)) / power(nullif(var_pop(n), 0.0), 1.5)",
+        "(covar_pop(n, power(n, 2.0)) - 2 * avg(n) * var_pop(n)) / power(nullif(var_pop(n), 0.0), 1.5)",
     ),
     (
         "skewsamp(n)",
-        "(avg(power(n, 3.0)) - 3 * avg(n) * var_pop(n) - power(avg(n), 3.0)) / power(nullif(var(n), 0.0), 1.5)",
+        "(covar_pop(n, power(n, 2.0)) - 2 * avg(n) * var_pop(n)) / power(nullif(var(n), 0.0), 1.5)",
     ),
     (
         "skewness(n)",
-        "(avg(power(n, 3.0)) - 3 * avg(n) * var_pop(n) - power(avg(n), 3.0)) / power(nullif(var_pop(n), 0.0), 1.5) * sqrt(count(n) * (count(n) - 1.0)) / nullif(count(n) - 2.0, 0.0)",
+        "(covar_pop(n, power(n, 2.0)) - 2 * avg(n) * var_pop(n)) / power(nullif(var_pop(n), 0.0), 1.5) * sqrt(count(n) * (count(n) - 1.0)) / nullif(count(n) - 2.0, 0.0)",
     ),
     (
         "kurtpop(n)",
-        "(avg(power(n, 4.0)) - 4 * avg(n) * avg(power(n, 3.0)) + 6 * power(avg(n), 2.0) * avg(power(n, 2.0)) - 3 * power(avg(n), 4.0)) / power(nullif(var_pop(n), 0.0), 2.0)",
+        "(var_pop(power(n, 2.0)) + power(var_pop(n), 2.0) + 4 * avg(n) * (avg(n) * var_pop(n) - covar_pop(n, power(n, 2.0)))) / power(nullif(var_pop(n), 0.0), 2.0)",
     ),
     (
         "kurtsamp(n)",
-        "(avg(power(n, 4.0)) - 4 * avg(n) * avg(power(n, 3.0)) + 6 * power(avg(n), 2.0) * avg(power(n, 2.0)) - 3 * power(avg(n), 4.0)) / power(nullif(var(n), 0.0), 2.0)",
+        "(var_pop(power(n, 2.0)) + power(var_pop(n), 2.0) + 4 * avg(n) * (avg(n) * var_pop(n) - covar_pop(n, power(n, 2.0)))) / power(nullif(var(n), 0.0), 2.0)",
     ),
     (
         "kurtosis_pop(n)",
-        "(avg(power(n, 4.0)) - 4 * avg(n) * avg(power(n, 3.0)) + 6 * power(avg(n), 2.0) * avg(power(n, 2.0)) - 3 * power(avg(n), 4.0)) / power(nullif(var_pop(n), 0.0), 2.0) - 3",
+        "(var_pop(power(n, 2.0)) + power(var_pop(n), 2.0) + 4 * avg(n) * (avg(n) * var_pop(n) - covar_pop(n, power(n, 2.0)))) / power(nullif(var_pop(n), 0.0), 2.0) - 3",
     ),
     (
         "kurtosis(n)",
-        "((count(n) + 1.0) * ((avg(power(n, 4.0)) - 4 * avg(n) * avg(power(n, 3.0)) + 6 * power(avg(n), 2.0) * avg(power(n, 2.0)) - 3 * power(avg(n), 4.0)) / power(nullif(var_pop(n), 0.0), 2.0) - 3) + 6) * (count(n) - 1.0) / nullif((count(n) - 2.0) * (count(n) - 3.0), 0.0)",
+        "((count(n) + 1.0) * ((var_pop(power(n, 2.0)) + power(var_pop(n), 2.0) + 4 * avg(n) * (avg(n) * var_pop(n) - covar_pop(n, power(n, 2.0)))) / power(nullif(var_pop(n), 0.0), 2.0) - 3) + 6) * (count(n) - 1.0) / nullif((count(n) - 2.0) * (count(n) - 3.0), 0.0)",
     ),
     (
         "mad(n)",
@@ -862,11 +849,11 @@ const AGGREGATES: &[(&str, &str)] = &[
     ),
     (
         "quantile_disc(n, q)",
-        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> items[greatest(CAST(ceil(q * array_length(items)) AS BIGINT), 1)])[1]",
+        "list_aggregate(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL), 'quantile_disc', q)",
     ),
     (
         "percentile_disc(n, q)",
-        "array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> items[greatest(CAST(ceil(q * array_length(items)) AS BIGINT), 1)])[1]",
+        "list_aggregate(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL), 'quantile_disc', q)",
     ),
     ("reservoir_quantile(n, q)", "quantile(n, q)"),
     ("mode(x)", "top_k(x, 1)[1]['value']"),
@@ -967,6 +954,10 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("collect_set(x)", "array_agg(DISTINCT x) FILTER (WHERE x IS NOT NULL)"),
     ("groupuniqarray(x)", "array_agg(DISTINCT x) FILTER (WHERE x IS NOT NULL)"),
     ("group_concat(x)", "string_agg(CAST(x AS TEXT), ',')"),
+    // NULL of a separator that is NULL, as in DuckDB.
+    ("group_concat(x, NULL)", "first_value(CASE WHEN x IS NULL THEN CAST(NULL AS TEXT) END)"),
+    ("listagg(x, NULL)", "first_value(CASE WHEN x IS NULL THEN CAST(NULL AS TEXT) END)"),
+    ("string_agg(x, NULL)", "first_value(CASE WHEN x IS NULL THEN CAST(NULL AS TEXT) END)"),
     ("group_concat(x, separator)", "string_agg(CAST(x AS TEXT), separator)"),
     ("listagg(x)", "string_agg(CAST(x AS TEXT), ',')"),
     ("listagg(x, separator)", "string_agg(CAST(x AS TEXT), separator)"),
@@ -1124,7 +1115,7 @@ impl Form {
 
 /// Whether a parameter is no name, but the argument itself.
 fn stands_for_itself(parameter: &str) -> bool {
-    matches!(parameter, "true" | "false")
+    matches!(parameter, "true" | "false" | "NULL")
         || parameter.starts_with(|first: char| first == '\'' || first.is_ascii_digit())
 }
 
@@ -1210,6 +1201,19 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
     if let Some(refused) = of_more_than_two(&name, &arguments) {
         return Err(refused);
     }
+    if let ("nth_value", [_, place]) = (name.as_str(), arguments.as_slice())
+        && whole_number(place).is_some_and(|place| place < 0)
+    {
+        return Err(Error::usage_hint(
+            "`nth_value` counts from 1",
+            "nth_value(x, 1) with the opposite order, ORDER BY y DESC, counts from the end",
+        ));
+    }
+    if name == "regexp_replace"
+        && let Some(made) = regexp_replaced(&arguments)?
+    {
+        return beside(call, made, 0).map(Some);
+    }
     if let Some(made) =
         of_its_own(&name, &arguments).or_else(|| indexed_lambdas::translated(&name, &arguments))
     {
@@ -1220,6 +1224,57 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
         return Ok(Some(cast(Expr::Function(call.clone()), zoned)));
     }
     by_a_row(call, &name, &arguments)
+}
+
+/// `regexp_replace` with what DataFusion's does not know: PostgreSQL's `\&` for all that is found, and DuckDB's options.
+///
+/// # Errors
+/// [`Error::Usage`] for the option `k`, which `regexp_extract` alone has.
+fn regexp_replaced(arguments: &[&Expr]) -> Result<Option<Expr>> {
+    let [of, pattern, to, rest @ ..] = arguments else { return Ok(None) };
+    let quoted = |text: String| Expr::value(Value::SingleQuotedString(text));
+    let new_to = text(to).filter(|to| to.contains("\\&")).map(|to| to.replace("\\&", "\\0"));
+    let options = rest.first().and_then(|options| text(options));
+    let options = options.filter(|options| {
+        let is_other = |letter: char| "clknp".contains(letter) || letter.is_whitespace();
+        rest.len() == 1 && options.contains(is_other)
+    });
+    if new_to.is_none() && options.is_none() {
+        return Ok(None);
+    }
+    let to = new_to.map_or_else(|| (*to).clone(), quoted);
+    let mut all = vec![(*of).clone(), (*pattern).clone(), to];
+    let Some(options) = options else {
+        all.extend(rest.iter().map(|&argument| argument.clone()));
+        return Ok(Some(call_of("regexp_replace", all)));
+    };
+    if options.contains('k') {
+        return Err(Error::usage_hint(
+            "`k` is no option of `regexp_replace`: a text that does not match is kept anyway",
+            "there are g (all that matches), i (letters of either case), c (of their own), s (`.` is a line's end, too), m \
+             (`^` and `$` are at each line), x (spaces mean nothing), l (a text, no pattern)",
+        ));
+    }
+    let is_literal = options.contains('l');
+    // Of `c` and `i` the last one counts.
+    let case = options.chars().rev().find(|letter| matches!(letter, 'c' | 'i'));
+    let mut letters: Vec<char> = case.into_iter().filter(|letter| *letter == 'i').collect();
+    for letter in options.chars() {
+        match letter {
+            'c' | 'i' | 'l' => {}
+            'x' if is_literal => {}
+            _ if letter.is_whitespace() => {}
+            'n' | 'p' => letters.push('m'),
+            other => letters.push(other),
+        }
+    }
+    if is_literal {
+        all[1] = call_of("regexp_escape", vec![all[1].clone()]);
+    }
+    if !letters.is_empty() {
+        all.push(quoted(letters.into_iter().collect()));
+    }
+    Ok(Some(call_of("regexp_replace", all)))
 }
 
 /// Returns whether a call reads text by formats that are written out and of which one has an offset or a zone. A format
@@ -1737,11 +1792,18 @@ fn within_group(call: &Function, name: &str) -> Result<Option<Expr>> {
     let by = FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr.clone()));
     match (name, list.args.as_slice()) {
         ("mode", []) => list.args = vec![by],
-        ("percentile_disc", [_]) if order.options.asc == Some(false) => {
-            return Err(Error::usage_hint(
-                "`percentile_disc` of values in falling order is not supported",
-                "percentile_disc(0.1) WITHIN GROUP (ORDER BY n) is nearly the same as 0.9 of ORDER BY n DESC",
-            ));
+        ("percentile_disc", [FunctionArg::Unnamed(FunctionArgExpr::Expr(quantile))])
+            if order.options.asc == Some(false) =>
+        {
+            let Some(quantile) = from_the_end(quantile) else {
+                return Err(Error::usage_hint(
+                    format!(
+                        "`percentile_disc({quantile})` of values in falling order has no constant rank"
+                    ),
+                    "write the rank as a number: percentile_disc(0.1) WITHIN GROUP (ORDER BY n DESC)",
+                ));
+            };
+            list.args = vec![by, FunctionArg::Unnamed(FunctionArgExpr::Expr(quantile))];
         }
         ("percentile_disc", [quantile]) => list.args = vec![by, quantile.clone()],
         ("listagg" | "string_agg" | "group_concat" | "array_agg" | "list", [_, ..]) => {
@@ -1750,6 +1812,22 @@ fn within_group(call: &Function, name: &str) -> Result<Option<Expr>> {
         _ => return Ok(None),
     }
     Ok(Some(translated(&made)?.unwrap_or(Expr::Function(made))))
+}
+
+/// The rank in rising order, negative where it counts from the largest value, of a rank in falling order.
+fn from_the_end(quantile: &Expr) -> Option<Expr> {
+    let Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) = quantile else {
+        return None;
+    };
+    let rank: f64 = number.to_string().parse().ok()?;
+    match rank == 0.0 {
+        // The first in falling order, which is the last.
+        true => Some(Expr::value(Value::Number("1".into(), false))),
+        false => {
+            let (op, expr) = (UnaryOperator::Minus, Box::new(quantile.clone()));
+            Some(Expr::UnaryOp { op, expr })
+        }
+    }
 }
 
 /// `any_value(x ORDER BY n)`, the first that is no null.
@@ -1870,11 +1948,19 @@ fn typed_as(time: &Expr) -> Option<DataType> {
 fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     match (name, arguments) {
         // Several fields, and one that differs from row to row.
-        ("date_part", [Expr::Array(fields), time]) => {
+        ("date_part" | "datepart", [Expr::Array(fields), time]) => {
             let fields = fields.elem.iter().chain([*time]).cloned().collect();
             Some(call_of("date_parts", fields))
         }
-        ("date_part", [field, _]) if text(field).is_none() && !is_placeholder(field) => {
+        // Fields that DataFusion's lacks.
+        ("date_part" | "datepart", [field, _])
+            if text(field).is_some_and(tidemill_functions::is_date_field) =>
+        {
+            Some(call_of("date_field", arguments.iter().map(|&each| each.clone()).collect()))
+        }
+        ("date_part" | "datepart", [field, _])
+            if text(field).is_none() && unit_of(field).is_none() && !is_placeholder(field) =>
+        {
             Some(call_of("date_part_named", vec![(*field).clone(), arguments[1].clone()]))
         }
         ("date_add" | "dateadd" | "adddate" | "timestampadd", [unit, n, to])
@@ -1951,13 +2037,6 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             all.extend(names);
             Some(call_of(&format!("{name}_groups"), all))
         }
-        // PostgreSQL's name of all that is found.
-        ("regexp_replace", [_, _, to, ..]) if text(to).is_some_and(|to| to.contains("\\&")) => {
-            let to = Expr::value(Value::SingleQuotedString(text(to)?.replace("\\&", "\\0")));
-            let mut all: Vec<Expr> = arguments.iter().map(|&argument| argument.clone()).collect();
-            all[2] = to;
-            Some(call_of("regexp_replace", all))
-        }
         // Spark's days, and what stands as text beside a time.
         ("sequence", [first, last]) if typed_as(first).is_some() => {
             let day = written("INTERVAL '1 day'").ok()?;
@@ -1977,6 +2056,8 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             let name = if name == "range" { "range" } else { "generate_series" };
             Some(call_of(name, vec![(*first).clone(), last, step]))
         }
+        // Of an untyped NULL, a multiple of an interval has no type.
+        ("to_decades" | "to_centuries" | "to_millennia", [n]) if is_null(n) => no_span(),
         ("row" | "tuple", [_, ..]) => {
             Some(call_of("struct", arguments.iter().map(|&argument| argument.clone()).collect()))
         }
@@ -2186,8 +2267,20 @@ fn moved(unit: &str, n: &Expr, time: &Expr, op: BinaryOperator) -> Option<Expr> 
     Some(of_two(time, op, &span(unit, n)?))
 }
 
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(ValueWithSpan { value: Value::Null, span: _ }))
+}
+
+/// An interval that is null.
+fn no_span() -> Option<Expr> {
+    written("CAST(NULL AS INTERVAL)").ok()
+}
+
 /// So many units of time.
 fn span(unit: &str, n: &Expr) -> Option<Expr> {
+    if is_null(n) {
+        return no_span();
+    }
     let (count, unit) = match unit {
         "yy" => (1, "year"),
         "dd" => (1, "day"),
@@ -2218,6 +2311,10 @@ mod tests {
             let name = call.split('(').next().unwrap();
             assert!(forms().contains_key(name), "{call}: {made}");
             assert_eq!(name.to_lowercase(), name, "{call}");
+        }
+        let mut calls = std::collections::BTreeSet::new();
+        for (call, _) in SCALARS.iter().chain(AGGREGATES).chain(OF_TWO_BRACKETS) {
+            assert!(calls.insert(call), "{call} twice");
         }
         for (call, made) in SCALARS {
             assert!(Form::of(call, made, false).is_some(), "{call}: {made}");
@@ -2291,6 +2388,18 @@ mod tests {
                 "listagg(a, ', ') WITHIN GROUP (ORDER BY b)",
                 "string_agg(CAST(a AS TEXT), ', ' ORDER BY b)",
             ),
+            (
+                "quantile_disc(a, 0.5)",
+                "list_aggregate(array_agg(a ORDER BY a) FILTER (WHERE a IS NOT NULL), 'quantile_disc', 0.5)",
+            ),
+            (
+                "percentile_disc(0.1) WITHIN GROUP (ORDER BY a DESC)",
+                "list_aggregate(array_agg(a ORDER BY a) FILTER (WHERE a IS NOT NULL), 'quantile_disc', (-0.1))",
+            ),
+            (
+                "percentile_disc(0) WITHIN GROUP (ORDER BY a DESC)",
+                "list_aggregate(array_agg(a ORDER BY a) FILTER (WHERE a IS NOT NULL), 'quantile_disc', 1)",
+            ),
             ("struct_pack(a := 1, b := c)", "named_struct('a', 1, 'b', c)"),
             (
                 "make_interval(days => 10, mins => a)",
@@ -2328,6 +2437,25 @@ mod tests {
             ("encode(sha256(a), 'hex')", "sha256(a)"),
             ("encode(sha256(a), 'base64')", "encode(unhex(sha256(a)), 'base64pad')"),
             ("regexp_replace(a, 'b', '[\\&]', 'g')", "regexp_replace(a, 'b', '[\\0]', 'g')"),
+            ("regexp_replace(a, 'b', 'x', 'c')", "regexp_replace(a, 'b', 'x')"),
+            ("regexp_replace(a, 'b', 'x', 'gi')", "regexp_replace(a, 'b', 'x', 'gi')"),
+            ("regexp_replace(a, 'b', 'x', 'ic')", "regexp_replace(a, 'b', 'x')"),
+            ("regexp_replace(a, 'b', 'x', 'gci')", "regexp_replace(a, 'b', 'x', 'ig')"),
+            ("regexp_replace(a, 'b', 'x', 'lc')", "regexp_replace(a, regexp_escape('b'), 'x')"),
+            (
+                "regexp_replace(a, b, '\\&', 'gx l')",
+                "regexp_replace(a, regexp_escape(b), '\\0', 'g')",
+            ),
+            ("regexp_replace(a, 'b', 'x', c)", "regexp_replace(a, 'b', 'x', c)"),
+            ("to_decades(NULL)", "CAST(NULL AS INTERVAL)"),
+            ("to_years(NULL)", "CAST(NULL AS INTERVAL)"),
+            ("to_decades(a)", "(a * INTERVAL '10 years')"),
+            ("string_agg(a, NULL)", "first_value(CASE WHEN a IS NULL THEN CAST(NULL AS TEXT) END)"),
+            ("string_agg(a, b)", "string_agg(a, b)"),
+            ("date_part('Weekday', a)", "date_field('Weekday', a)"),
+            ("datepart('century', a)", "date_field('century', a)"),
+            ("datepart('year', a)", "date_part('year', a)"),
+            ("date_part('dow', a)", "date_part('dow', a)"),
         ] {
             let Expr::Function(parsed) = written(call).unwrap() else { panic!("{call}") };
             let made = translated(&parsed).unwrap().unwrap_or(Expr::Function(parsed));
@@ -2336,10 +2464,13 @@ mod tests {
         for call in [
             "year(a) FILTER (WHERE b)",
             "weighted_avg(DISTINCT a, b)",
-            "percentile_disc(0.5) WITHIN GROUP (ORDER BY a DESC)",
+            "percentile_disc(b) WITHIN GROUP (ORDER BY a DESC)",
             "arg_max(a, b) OVER (PARTITION BY c)",
             "maximum(a, 2 ORDER BY b)",
             "quantile(a, [])",
+            "regexp_replace(a, 'b', 'x', 'gk')",
+            "nth_value(a, -1)",
+            "nth_value(a, 1 - 2) OVER (ORDER BY b)",
         ] {
             let Expr::Function(parsed) = written(call).unwrap() else { panic!("{call}") };
             assert!(translated(&parsed).is_err(), "{call}");

@@ -62,6 +62,19 @@ pub(super) fn refuse_compared_lists(expr: &Expr) -> Result<()> {
     called.filter(|_| !is_one).map_or(Ok(()), |place| Err(copy_error(expr, RANDOM[place])))
 }
 
+/// Checks that a row that is looked for among those of a subquery has no random value: it is compared with each of them.
+///
+/// # Errors
+/// As [`refuse_copies`].
+pub(super) fn refuse_random_rows(expr: &Expr) -> Result<()> {
+    let Expr::InSubquery { expr: row, .. } = expr else { return Ok(()) };
+    let called = match super::row_values(row) {
+        Some(_) => random_calls(row).iter().position(|count| *count > 0),
+        None => None,
+    };
+    called.map_or(Ok(()), |place| Err(copy_error(expr, RANDOM[place])))
+}
+
 fn copy_error(expr: &Expr, function: &str) -> Error {
     Error::usage_hint(
         format!("`{expr}` uses `{function}()` more than once, and it differs each time"),

@@ -31,13 +31,14 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    Query, Select, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Value, VisitorMut,
+    Query, Select, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Value, Visitor,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::{walk_expr_mut, walk_mut};
+use tidemill_planning::{walk_expr, walk_expr_mut, walk_mut};
 
 use crate::names;
 use crate::syntax::Spoken;
@@ -186,7 +187,9 @@ impl VisitorMut for Clauses {
             .or_else(|| row_comparisons::translated(expr))
             .or_else(|| array_subqueries::translated(expr))
         {
-            self.unless_refused(copies::refuse_copies(expr, &translated))?;
+            let done = copies::refuse_random_rows(expr)
+                .and_then(|()| copies::refuse_copies(expr, &translated));
+            self.unless_refused(done)?;
             *expr = translated;
         }
         if let Expr::Subquery(query) = expr {
@@ -204,8 +207,20 @@ impl VisitorMut for Clauses {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        for condition in [&mut select.selection, &mut select.having].into_iter().flatten() {
-            translate_conditions(condition);
+        let compares = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(expr) if compares_rows(expr));
+        if select.projection.iter().any(compares) {
+            name_items(select, compares_rows);
+        }
+        let rows = (&mut select.selection, RowsCompared::Single);
+        let groups = (&mut select.having, RowsCompared::Groups);
+        for (condition, rows) in [rows, groups] {
+            if let Some(condition) = condition {
+                let done = translate_conditions(condition, rows);
+                self.unless_refused(done)?;
+            }
+        }
+        if let Some(condition) = &select.having {
+            self.unless_refused(refuse_groups_within(condition))?;
         }
         tables::name_rows(select);
         tables::name_subqueries(select, &mut self.named);
@@ -346,19 +361,165 @@ fn rows_among(expr: &Expr, is_condition: bool) -> Option<Expr> {
     written(&text).ok()
 }
 
+/// What a condition looks at: the records of WHERE, or the groups of HAVING.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RowsCompared {
+    Single,
+    Groups,
+}
+
 /// Writes the rows among those of subqueries that are conditions of their own, or joined by AND.
-fn translate_conditions(condition: &mut Expr) {
+///
+/// # Errors
+/// [`Error::Usage`] where that would copy a random value, and for two aggregates in a row of HAVING.
+fn translate_conditions(condition: &mut Expr, rows: RowsCompared) -> Result<()> {
     match condition {
-        Expr::Nested(inner) => translate_conditions(inner),
+        Expr::Nested(inner) => translate_conditions(inner, rows),
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            translate_conditions(left);
-            translate_conditions(right);
+            translate_conditions(left, rows)?;
+            translate_conditions(right, rows)
         }
         condition => {
-            if let Some(translated) = rows_among(condition, true) {
+            let translated = match rows {
+                RowsCompared::Single => rows_among(condition, true),
+                RowsCompared::Groups => groups_among(condition)?,
+            };
+            if let Some(translated) = translated {
+                copies::refuse_random_rows(condition)?;
+                copies::refuse_copies(condition, &translated)?;
                 *condition = translated;
             }
+            Ok(())
         }
+    }
+}
+
+/// `(k, count(*)) IN (SELECT x, n …)` of HAVING as `count(*) IN (SELECT n … WHERE k = x)`: an aggregate has no place in the
+/// subquery. Of NOT IN, what is unknown beside `k` counts as equal.
+///
+/// # Errors
+/// [`Error::Usage`] for two values that are calculated by functions.
+fn groups_among(condition: &Expr) -> Result<Option<Expr>> {
+    let Expr::InSubquery { expr, subquery, negated } = condition else { return Ok(None) };
+    let Some(values) = row_values(expr) else { return Ok(None) };
+    let mut called = (0..values.len()).filter(|place| calls_function(values[*place]));
+    let subject = called.next().unwrap_or(values.len() - 1);
+    if called.next().is_some() {
+        return Err(Error::usage_hint(
+            format!("`{condition}` in HAVING has two aggregates in a row"),
+            "compare it outside: SELECT * FROM (SELECT k, sum(x) AS a, count(*) AS b … GROUP BY k) WHERE (a, b) IN (SELECT …)",
+        ));
+    }
+    let name = |place: usize| format!("tidemill_{}", place + 1);
+    let names: Vec<String> = (0..values.len()).map(name).collect();
+    let test = if *negated { ") IS NOT FALSE" } else { ")" };
+    let others = (0..values.len()).filter(|place| *place != subject);
+    let others = others.map(|place| format!("(({}) = {}{test}", values[place], names[place]));
+    let not = if *negated { "NOT " } else { "" };
+    let text = format!(
+        "({}) {not}IN (SELECT {} FROM ({subquery}) AS tidemill_rows ({}) WHERE {})",
+        values[subject],
+        names[subject],
+        names.join(", "),
+        others.collect::<Vec<_>>().join(" AND ")
+    );
+    Ok(written(&text).ok())
+}
+
+/// Refuses what [`groups_among`] has not written: rows with aggregates among those of subqueries, below OR, NOT and CASE.
+fn refuse_groups_within(condition: &Expr) -> Result<()> {
+    struct Groups(Option<Error>);
+
+    impl Visitor for Groups {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::InSubquery { expr: row, .. } = expr
+                && row_values(row).is_some_and(|values| values.into_iter().any(calls_function))
+            {
+                self.0 = Some(Error::usage_hint(
+                    format!("`{expr}` in HAVING stands within another condition than AND"),
+                    "compare it outside: SELECT * FROM (SELECT k, count(*) AS n … GROUP BY k) WHERE … OR (k, n) IN (SELECT …)",
+                ));
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut groups = Groups(None);
+    walk_expr(condition, &mut groups);
+    groups.0.map_or(Ok(()), Err)
+}
+
+/// Whether a function is called in an expression.
+fn calls_function(expr: &Expr) -> bool {
+    struct Called;
+
+    impl Visitor for Called {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(_) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    walk_expr(expr, &mut Called)
+}
+
+/// Whether an expression compares rows in a way that is written otherwise by [`Clauses`].
+fn compares_rows(expr: &Expr) -> bool {
+    struct Rows;
+
+    impl Visitor for Rows {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match rows_among(expr, false).or_else(|| rows_compared(expr)) {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    walk_expr(expr, &mut Rows)
+}
+
+/// Gives items of a select list that will be written otherwise the names of what they are written as now. The second
+/// of a name is told apart by a number, as DuckDB does.
+fn name_items(select: &mut Select, is_changed: fn(&Expr) -> bool) {
+    let mut names = BTreeSet::new();
+    for item in &mut select.projection {
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        let written = match &*expr {
+            Expr::Identifier(name) => names::folded(name),
+            Expr::CompoundIdentifier(_) => continue,
+            // As many columns as a struct has fields.
+            other if is_unnest(other) => continue,
+            // As many as it stands for, each of which is told apart by its own.
+            other if stands_for_columns(other) => {
+                if is_changed(other) {
+                    let alias = Ident::with_quote('"', names::as_written(other));
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
+                continue;
+            }
+            other => names::as_written(other),
+        };
+        let is_twice = names.contains(&written);
+        if !is_twice && !is_changed(expr) {
+            names.insert(written);
+            continue;
+        }
+        let numbered = (1..).map(|number| format!("{written}_{number}"));
+        let mut free = std::iter::once(written.clone()).chain(numbered);
+        let Some(name) = free.find(|name| !names.contains(name)) else { continue };
+        names.insert(name.clone());
+        let alias = Ident::with_quote('"', name);
+        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
     }
 }
 
@@ -373,37 +534,7 @@ impl VisitorMut for Translation {
 
     /// Names what will be written otherwise as it is written now.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let mut names = BTreeSet::new();
-        for item in &mut select.projection {
-            let SelectItem::UnnamedExpr(expr) = item else { continue };
-            let written = match &*expr {
-                Expr::Identifier(name) => names::folded(name),
-                Expr::CompoundIdentifier(_) => continue,
-                // As many columns as a struct has fields.
-                other if is_unnest(other) => continue,
-                // As many as it stands for, each of which is told apart by its own.
-                other if stands_for_columns(other) => {
-                    if is_changed(other) {
-                        let alias = Ident::with_quote('"', names::as_written(other));
-                        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-                    }
-                    continue;
-                }
-                other => names::as_written(other),
-            };
-            let is_twice = names.contains(&written);
-            if !is_twice && !is_changed(expr) {
-                names.insert(written);
-                continue;
-            }
-            // The second of a name is told apart by a number, as DuckDB does.
-            let numbered = (1..).map(|number| format!("{written}_{number}"));
-            let mut free = std::iter::once(written.clone()).chain(numbered);
-            let Some(name) = free.find(|name| !names.contains(name)) else { continue };
-            names.insert(name.clone());
-            let alias = Ident::with_quote('"', name);
-            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-        }
+        name_items(select, is_changed);
         ControlFlow::Continue(())
     }
 

@@ -67,26 +67,11 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         }
         // Fields that DataFusion's `date_part` lacks.
         Expr::Extract { field, syntax: _, expr } => {
-            const FIELDS: [&str; 13] = [
-                "millennium",
-                "millenium",
-                "century",
-                "decade",
-                "era",
-                "yearweek",
-                "julian",
-                "weekday",
-                "dayofweek",
-                "dayofyear",
-                "timezone",
-                "timezone_hour",
-                "timezone_minute",
-            ];
             let name = field.to_string().to_lowercase();
-            let named = Expr::value(Value::SingleQuotedString(name.clone()));
-            FIELDS
-                .contains(&name.as_str())
-                .then(|| call_of("date_field", vec![named, *expr.clone()]))
+            tidemill_functions::is_date_field(&name).then(|| {
+                let named = Expr::value(Value::SingleQuotedString(name));
+                call_of("date_field", vec![named, *expr.clone()])
+            })
         }
         // `INTERVAL (n) HOUR`, which is n times an hour.
         Expr::Interval(Interval {

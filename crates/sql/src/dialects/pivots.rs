@@ -175,7 +175,7 @@ fn unpivoted(
     let named = columns.iter().map(|column| {
         let text = match (&column.alias, &column.expr) {
             (Some(alias), _) => alias.value.clone(),
-            (None, Expr::Identifier(own)) => own.value.clone(),
+            (None, Expr::Identifier(own)) => return names::label_of(own),
             (None, other) => names::as_written(other),
         };
         Expr::value(Value::SingleQuotedString(text))
