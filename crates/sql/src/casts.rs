@@ -47,7 +47,8 @@ use crate::syntax;
 /// The function's name, which nobody writes by accident.
 const NAME: &str = "cast as named";
 
-/// What `plan` makes of a statement, in which two casts, or a cast and what it is of, are two columns.
+/// What `plan` makes of a statement, in which two casts, or a cast and what it is of, are two columns. Where it does not know a
+/// column, subqueries in FROM refer to the sources before them without the word LATERAL.
 ///
 /// # Errors
 /// As `plan`.
@@ -55,6 +56,24 @@ pub fn told_apart<T>(
     state: &SessionState,
     statement: Statement,
     plan: impl Fn(&SessionState, Statement) -> PlanResult<T>,
+) -> PlanResult<T> {
+    let error = match with_named_casts(state, statement.clone(), &plan) {
+        Err(error) if is_of_unknown_column(&error) => error,
+        planned => return planned,
+    };
+    let lateral = match statement {
+        Statement::Statement(statement) => with_implicit_laterals(*statement),
+        _ => None,
+    };
+    let Some(lateral) = lateral else { return Err(error) };
+    let lateral = Statement::Statement(Box::new(lateral));
+    with_named_casts(state, lateral, &plan).map_err(|_| error)
+}
+
+fn with_named_casts<T>(
+    state: &SessionState,
+    statement: Statement,
+    plan: &impl Fn(&SessionState, Statement) -> PlanResult<T>,
 ) -> PlanResult<T> {
     let error = match plan(state, statement.clone()) {
         Err(error) if is_of_names(&error) => error,
@@ -72,22 +91,16 @@ pub fn told_apart<T>(
 /// # Errors
 /// As DataFusion's planner.
 pub fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
-    let error = match told_apart(state, statement.clone(), tidemill_planning::planned) {
-        Err(error) if is_of_unknown_column(&error) => error,
-        planned => return planned,
-    };
-    let lateral = match statement {
-        Statement::Statement(statement) => with_implicit_laterals(*statement),
-        _ => None,
-    };
-    let Some(lateral) = lateral else { return Err(error) };
-    let lateral = Statement::Statement(Box::new(lateral));
-    told_apart(state, lateral, tidemill_planning::planned).map_err(|_| error)
+    told_apart(state, statement, tidemill_planning::planned)
 }
 
 fn is_of_unknown_column(error: &DataFusionError) -> bool {
-    match error.find_root() {
-        DataFusionError::SchemaError(cause, _) => {
+    let root = match error.find_root() {
+        DataFusionError::Collection(errors) => errors.first().map(DataFusionError::find_root),
+        root => Some(root),
+    };
+    match root {
+        Some(DataFusionError::SchemaError(cause, _)) => {
             matches!(cause.as_ref(), SchemaError::FieldNotFound { .. })
         }
         _ => false,

@@ -20,7 +20,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from . import report
+from . import page, report
 from .intended import INTENDED, Intended
 from .judge import DIRECTORIES, FileVerdict, TimeLimits, find_files, is_failure, judge_all
 
@@ -55,7 +55,15 @@ def main() -> int:
         help=f"messages of refusals to list, the most frequent first; default: {report.GROUPS_MAX}",
     )
     flag("--examples", type=int, default=0, metavar="N", help="queries for each of these messages")
+    flag(
+        "--write-page",
+        action="store_true",
+        help="write docs/differences-from-duckdb.md, and no more",
+    )
     arguments = parser.parse_args()
+    if arguments.write_page:
+        page.PATH.write_text(page.text())
+        return 0
     if not arguments.root:
         parser.error("DUCKDB_DIR names no checkout of duckdb/duckdb")
     root = pathlib.Path(arguments.root).resolve()

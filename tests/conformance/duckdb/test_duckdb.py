@@ -16,7 +16,7 @@ import pytest
 
 import tidemill as tm
 from conformance.duckdb import __main__ as command_line
-from conformance.duckdb import intended, judge, machinery, report, rows, sqllogic
+from conformance.duckdb import intended, judge, machinery, page, report, rows, sqllogic
 from conformance.duckdb.judge import (
     FileVerdict,
     TimeLimits,
@@ -638,6 +638,10 @@ def test_every_intended_difference_has_a_page_and_a_matcher():
         lines = (docs / page).read_text().splitlines()
         headings = [line.lstrip("#").strip() for line in lines if line.startswith("#")]
         assert not heading or heading in headings, f"{entry.page} of `{entry.reason}`"
+
+
+def test_the_page_of_the_docs_has_the_intended_differences():
+    assert page.PATH.read_text() == page.text(), "run python -m conformance.duckdb --write-page"
 
 
 EXAMPLES = [entry for entry in intended.INTENDED if entry.example]

@@ -499,7 +499,6 @@ SELECT order_id FROM 'orders.csv' WHERE price > ALL (SELECT price FROM 'prices.c
 107
 
 SELECT ARRAY(SELECT sku FROM 'prices.csv' WHERE price < 10 ORDER BY since)
---> pending: `array(SELECT …)` is not supported
 --> duckdb
 "[""pen"",""pen""]"
 

@@ -219,7 +219,6 @@ SELECT array_agg(sku ORDER BY order_id) FROM 'orders.csv' WHERE user_id = 1
 "[""pen"",""book"",""lamp""]"
 
 SELECT ARRAY(SELECT DISTINCT sku FROM 'orders.csv' ORDER BY 1)
---> pending: `array(SELECT …)` is not supported
 --> postgresql duckdb
 "[""book"",""desk"",""lamp"",""pen""]"
 
