@@ -17,7 +17,7 @@ HEAD = """\
 Most SQL of DuckDB has the same answer here. This page has the queries whose answer is another one
 on purpose, and what is refused by its name. It is made from the list of intended differences by
 which DuckDB's own test suite judges this product (`make conformance WHAT=duckdb`); a test runs each
-example on both. What one writes in either of them is in [coming from DuckDB](coming-from.md#duckdb).
+example on both. [Coming from DuckDB](coming-from.md#duckdb) has what one writes in either of them.
 
 ## Other answers
 
