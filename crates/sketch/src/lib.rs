@@ -78,7 +78,7 @@ pub use hll::{
     Comparison, Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, Uncertain,
 };
 pub use ids::{IdSet, IdSpace, IdSpaceFull, IdSpaceView, Ids, IdsIter, Indexes};
-pub use moments::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
+pub use moments::{FOUR_POWERS, Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
 pub use murmur3::{hash_bytes, hash_f64, hash_i64, hash_i64s};
 pub use quantile::{Bar, Quantiles, Share};
 pub use top_k::{TopItem, TopK};

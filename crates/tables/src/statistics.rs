@@ -1,16 +1,17 @@
 //! Variances, covariances, correlations and regressions, in tables and wherever DataFusion runs them.
 //!
-//! All of them come of a count and exact sums of values, squares and products
+//! All of them come of a count and exact sums of values, squares, products and higher powers
 //! ([`Moments`](tidemill_sketch::Moments)): the same answer on every path, in any order, however large
 //! the mean is beside the spread. These functions take the place of DataFusion's of the same names, whose
 //! last digits depend on the order of rows, whose `corr` of groups cancels to noise, and whose frames that
 //! slide lose with each value that is taken back.
 //!
-//! Integers are added up as integers, all other numbers as doubles. Values beyond 10^140 are refused: their
-//! squares are no doubles.
+//! Integers are added up as integers, all other numbers, and all that skewness and kurtosis are of, as doubles. Values
+//! beyond 10^140 are refused: their squares are no doubles. Of fourth powers the limit is 10^70.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray};
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -18,11 +19,11 @@ use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, Documentation, GroupsAccumulator,
-    ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, DocSection, Documentation,
+    GroupsAccumulator, ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
 use tidemill_base::error::Error;
-use tidemill_sketch::{Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge};
+use tidemill_sketch::{FOUR_POWERS, Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge};
 use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::messages::external;
 use tidemill_sql::names::call_of;
@@ -45,6 +46,16 @@ pub enum Statistic {
     /// `covar_samp`, `covar_pop`.
     Covariance {
         /// Whether what is divided by is one less than the count.
+        is_sample: bool,
+    },
+    /// `skewness`, `skewness_pop`.
+    Skewness {
+        /// Whether it is that of a sample.
+        is_sample: bool,
+    },
+    /// `kurtosis`, `kurtosis_pop`: how far it is above that of the normal distribution.
+    Kurtosis {
+        /// Whether it is that of a sample.
         is_sample: bool,
     },
     /// `corr`.
@@ -108,11 +119,15 @@ pub enum Regression {
     Sxy,
 }
 
-/// All of them by their names, as DataFusion has them.
-const NAMED: [(&str, Statistic); 16] = {
+/// All of them by their names, as DataFusion has them, but for those of powers, which are ours.
+const NAMED: [(&str, Statistic); 20] = {
     use self::Regression as Line;
-    use Statistic::{Correlation, Covariance, Variance};
+    use Statistic::{Correlation, Covariance, Kurtosis, Skewness, Variance};
     [
+        ("skewness", Skewness { is_sample: true }),
+        ("skewness_pop", Skewness { is_sample: false }),
+        ("kurtosis", Kurtosis { is_sample: true }),
+        ("kurtosis_pop", Kurtosis { is_sample: false }),
         (aggregates::VAR, Variance { is_sample: true, is_root: false }),
         (aggregates::VAR_POP, Variance { is_sample: false, is_root: false }),
         (aggregates::STDDEV, Variance { is_sample: true, is_root: true }),
@@ -145,7 +160,12 @@ impl Statistic {
 
     /// Whether it takes two columns.
     pub fn is_of_pairs(self) -> bool {
-        !matches!(self, Statistic::Variance { .. })
+        !matches!(self, Statistic::Variance { .. }) && !self.is_of_powers()
+    }
+
+    /// Whether it takes the third and the fourth powers of a column, as doubles.
+    pub fn is_of_powers(self) -> bool {
+        matches!(self, Statistic::Skewness { .. } | Statistic::Kurtosis { .. })
     }
 
     /// What it is of no rows, where that is not null.
@@ -159,6 +179,8 @@ impl Statistic {
             Statistic::Variance { is_sample, .. } | Statistic::Covariance { is_sample } => {
                 1 + u64::from(is_sample)
             }
+            Statistic::Skewness { is_sample } => 1 + 2 * u64::from(is_sample),
+            Statistic::Kurtosis { is_sample } => 2 + 2 * u64::from(is_sample),
             Statistic::Correlation => 2,
             Statistic::Regression(Regression::Slope | Regression::Intercept | Regression::R2) => 2,
             Statistic::Regression(_) => 1,
@@ -169,6 +191,7 @@ impl Statistic {
     fn columns(self) -> [bool; 2] {
         match self {
             Statistic::Variance { .. } | Statistic::Regression(Regression::Syy) => [true, false],
+            of if of.is_of_powers() => [true, false],
             Statistic::Regression(Regression::Sxx) => [false, true],
             Statistic::Regression(Regression::AvgX | Regression::AvgY) => [false, false],
             _ => [true, true],
@@ -205,6 +228,19 @@ impl Statistic {
             }
             Statistic::Covariance { is_sample } => {
                 return Some(moments.products() / among(is_sample));
+            }
+            Statistic::Skewness { is_sample } => {
+                let [second, third, _] = moments.central_sums().map(|sum| sum / count);
+                let of_all = third / (second * second.sqrt());
+                let factor = (count * (count - 1.0)).sqrt() / (count - 2.0);
+                return unless_zero(second, if is_sample { of_all * factor } else { of_all });
+            }
+            Statistic::Kurtosis { is_sample } => {
+                let [second, _, fourth] = moments.central_sums().map(|sum| sum / count);
+                let of_all = fourth / (second * second) - 3.0;
+                let factor = (count - 1.0) / ((count - 2.0) * (count - 3.0));
+                let of_sample = factor * ((count + 1.0) * of_all + 6.0);
+                return unless_zero(second, if is_sample { of_sample } else { of_all });
             }
             Statistic::Correlation => {
                 let root = root(moments.squares_x(), moments.squares_y());
@@ -248,13 +284,16 @@ fn root(left: f64, right: f64) -> f64 {
     }
 }
 
-/// The error of a value that is too large to be squared.
+/// The error of a value that is too large to be squared, or to have a fourth power.
 pub(crate) fn too_large(name: &str) -> Error {
+    let call = call_of(name);
+    let is_of_powers = ["skewness", "kurtosis"].iter().any(|of| call.starts_with(of));
+    let what = match is_of_powers {
+        true => "beyond 1e70, whose fourth powers",
+        false => "beyond 1e140, whose squares",
+    };
     Error::Overflow {
-        message: format!(
-            "`{}` is of values beyond 1e140, whose squares are no DOUBLE",
-            call_of(name)
-        ),
+        message: format!("`{call}` is of values {what} are no DOUBLE"),
         hint: Some("divide them first, or leave them out with FILTER (WHERE …)".into()),
     }
 }
@@ -265,10 +304,73 @@ pub(crate) fn too_large(name: &str) -> Error {
 pub(crate) fn functions<'a>(
     all: impl Iterator<Item = &'a Arc<AggregateUDF>>,
 ) -> impl Iterator<Item = AggregateUDF> {
-    all.filter_map(|theirs| {
-        let statistic = Statistic::named(theirs.name())?;
+    let of_powers = NAMED.into_iter().filter(|(_, statistic)| statistic.is_of_powers());
+    let of_powers = of_powers.map(|(name, statistic)| {
+        let signature = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
+        let base = AggregateUDF::from(OfPowers { name, signature });
+        AggregateUDF::from(Declared::new(Arc::new(base), statistic))
+    });
+    let of_theirs = all.filter_map(|theirs| {
+        let statistic = Statistic::named(theirs.name()).filter(|of| !of.is_of_powers())?;
         Some(AggregateUDF::from(Declared::new(Arc::clone(theirs), statistic)))
-    })
+    });
+    of_theirs.chain(of_powers)
+}
+
+/// What DataFusion has not declared: the name, the type and the words of the reference.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OfPowers {
+    name: &'static str,
+    signature: Signature,
+}
+
+impl AggregateUDFImpl for OfPowers {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn accumulator(&self, _: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
+        Err(external(Error::Internal(format!("`{}` is declared alone", self.name))))
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        static ALL: LazyLock<HashMap<&str, Documentation>> = LazyLock::new(|| {
+            let section =
+                DocSection { include: true, label: "Statistical Functions", description: None };
+            let told = [
+                (
+                    "skewness(x)",
+                    "The skewness of a sample; null of fewer than three values or equal ones.",
+                ),
+                (
+                    "skewness_pop(x)",
+                    "The skewness of values that are all there are; null of equal ones.",
+                ),
+                (
+                    "kurtosis(x)",
+                    "The excess kurtosis of a sample; null of fewer than four values or equal ones.",
+                ),
+                (
+                    "kurtosis_pop(x)",
+                    "The excess kurtosis of values that are all there are; null of equal ones.",
+                ),
+            ];
+            let described = told.map(|(call, what)| {
+                let name = call.split('(').next().unwrap_or_default();
+                (name, Documentation::builder(section.clone(), what, call).build())
+            });
+            described.into_iter().collect()
+        });
+        ALL.get(self.name)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -310,6 +412,9 @@ impl Declared {
             }
             (true, true) => {
                 Box::new(GroupMoments::<i64, TWO_COLUMNS>::new(statistic, name, slides))
+            }
+            _ if statistic.is_of_powers() => {
+                Box::new(GroupMoments::<f64, FOUR_POWERS>::new(statistic, name, slides))
             }
             (false, false) => {
                 Box::new(GroupMoments::<f64, ONE_COLUMN>::new(statistic, name, slides))

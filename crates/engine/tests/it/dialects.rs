@@ -178,9 +178,10 @@ fn statistics_of_groups_keep_their_digits() {
         ),
         ("SELECT quantile_cont(n, 0.55) AS a FROM generate_series(0, 100) AS t(n)", "a\n55.0"),
         (
-            "SELECT round(skewness(n), 9) AS a, round(kurtosis(n), 8) AS b, round(kurtosis_pop(n), 8) AS c \
-             FROM (VALUES (10001.0), (10002.0), (10004.0), (10008.0)) AS t(n)",
-            "a,b,c\n1.137624367,0.75765595,-1.09897921",
+            "SELECT round(skewness(n), 12) AS a, round(kurtosis(n), 12) AS b, round(kurtosis_pop(n), 12) AS c, \
+             round(skewPop(n), 12) AS d, round(kurtPop(n), 12) AS e, skewness(n - n) AS f, kurtosis(CAST(n AS BIGINT)) > 0.7 AS g \
+             FROM (VALUES (1000000001.0), (1000000002.0), (1000000004.0), (1000000008.0)) AS t(n)",
+            "a,b,c,d,e,f,g\n1.137624366958,0.757655954631,-1.098979206049,0.6568077345,1.901020793951,∅,true",
         ),
         (
             "SELECT 12345678901111111 % 2.0 AS a, 12345678901111111 % 10.0 AS b, 7 % 2.5 AS c",

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidemill_sketch::{Moments, Number, ONE_COLUMN, TWO_COLUMNS};
+use tidemill_sketch::{FOUR_POWERS, Moments, Number, ONE_COLUMN, TWO_COLUMNS};
 
 fn check<N: Number, const SUMS: usize>(bytes: &[u8], one: N) {
     let Ok(state) = Moments::<N, SUMS>::decode(bytes) else { return };
@@ -19,6 +19,7 @@ fn check<N: Number, const SUMS: usize>(bytes: &[u8], one: N) {
 fuzz_target!(|bytes: &[u8]| {
     check::<f64, ONE_COLUMN>(bytes, 1.0);
     check::<f64, TWO_COLUMNS>(bytes, 1.0);
+    check::<f64, FOUR_POWERS>(bytes, 1.0);
     check::<i64, ONE_COLUMN>(bytes, 1);
     check::<i64, TWO_COLUMNS>(bytes, 1);
 });

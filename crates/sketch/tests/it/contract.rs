@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidemill_sketch::{
-    Bootstrap, DistinctSample, DistinctValues, ExplicitThreshold, FloatSum, Hll, HllParams, Ids,
-    Moments, ONE_COLUMN, Quantiles, SketchError, TWO_COLUMNS, TopK,
+    Bootstrap, DistinctSample, DistinctValues, ExplicitThreshold, FOUR_POWERS, FloatSum, Hll,
+    HllParams, Ids, Moments, ONE_COLUMN, Quantiles, SketchError, TWO_COLUMNS, TopK,
 };
 use tidemill_sketch::{hash_bytes, hash_i64};
 
@@ -173,6 +173,7 @@ fn any_integer(seed: u64) -> i64 {
 }
 moments!(f64, ONE_COLUMN, any_float);
 moments!(f64, TWO_COLUMNS, any_float);
+moments!(f64, FOUR_POWERS, any_float);
 moments!(i64, ONE_COLUMN, any_integer);
 moments!(i64, TWO_COLUMNS, any_integer);
 
@@ -345,6 +346,7 @@ contract!(ids, Ids);
 contract!(bootstrap, Bootstrap);
 contract!(moments_of_floats, Moments<f64, ONE_COLUMN>);
 contract!(moments_of_two_floats, Moments<f64, TWO_COLUMNS>);
+contract!(moments_of_four_powers, Moments<f64, FOUR_POWERS>);
 contract!(moments_of_integers, Moments<i64, ONE_COLUMN>);
 contract!(moments_of_two_integers, Moments<i64, TWO_COLUMNS>);
 
@@ -357,6 +359,7 @@ fn kinds_are_not_mistaken_for_one_another() {
         FloatSum::default().bytes(),
         Moments::<f64, ONE_COLUMN>::default().bytes(),
         Moments::<f64, TWO_COLUMNS>::default().bytes(),
+        Moments::<f64, FOUR_POWERS>::default().bytes(),
         Moments::<i64, ONE_COLUMN>::default().bytes(),
         Moments::<i64, TWO_COLUMNS>::default().bytes(),
         DistinctValues::default().bytes(),
@@ -373,6 +376,7 @@ fn kinds_are_not_mistaken_for_one_another() {
             FloatSum::decode(bytes).is_ok(),
             Moments::<f64, ONE_COLUMN>::decode(bytes).is_ok(),
             Moments::<f64, TWO_COLUMNS>::decode(bytes).is_ok(),
+            Moments::<f64, FOUR_POWERS>::decode(bytes).is_ok(),
             Moments::<i64, ONE_COLUMN>::decode(bytes).is_ok(),
             Moments::<i64, TWO_COLUMNS>::decode(bytes).is_ok(),
             DistinctValues::decode(bytes).is_ok(),

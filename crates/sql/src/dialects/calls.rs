@@ -777,36 +777,10 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("geomean(n)", "exp(avg(ln(n)))"),
     ("geometric_mean(n)", "exp(avg(ln(n)))"),
     ("sem(n)", "stddev_pop(n) / sqrt(count(n))"),
-    // Central moments of variances and covariances, which are exact: sums of third and fourth powers would leave them
-    // no digits beside a mean that is a thousand times the deviation.
-    (
-        "skewpop(n)",
-        "(covar_pop(n, power(n, 2.0)) - 2 * avg(n) * var_pop(n)) / power(nullif(var_pop(n), 0.0), 1.5)",
-    ),
-    (
-        "skewsamp(n)",
-        "(covar_pop(n, power(n, 2.0)) - 2 * avg(n) * var_pop(n)) / power(nullif(var(n), 0.0), 1.5)",
-    ),
-    (
-        "skewness(n)",
-        "(covar_pop(n, power(n, 2.0)) - 2 * avg(n) * var_pop(n)) / power(nullif(var_pop(n), 0.0), 1.5) * sqrt(count(n) * (count(n) - 1.0)) / nullif(count(n) - 2.0, 0.0)",
-    ),
-    (
-        "kurtpop(n)",
-        "(var_pop(power(n, 2.0)) + power(var_pop(n), 2.0) + 4 * avg(n) * (avg(n) * var_pop(n) - covar_pop(n, power(n, 2.0)))) / power(nullif(var_pop(n), 0.0), 2.0)",
-    ),
-    (
-        "kurtsamp(n)",
-        "(var_pop(power(n, 2.0)) + power(var_pop(n), 2.0) + 4 * avg(n) * (avg(n) * var_pop(n) - covar_pop(n, power(n, 2.0)))) / power(nullif(var(n), 0.0), 2.0)",
-    ),
-    (
-        "kurtosis_pop(n)",
-        "(var_pop(power(n, 2.0)) + power(var_pop(n), 2.0) + 4 * avg(n) * (avg(n) * var_pop(n) - covar_pop(n, power(n, 2.0)))) / power(nullif(var_pop(n), 0.0), 2.0) - 3",
-    ),
-    (
-        "kurtosis(n)",
-        "((count(n) + 1.0) * ((var_pop(power(n, 2.0)) + power(var_pop(n), 2.0) + 4 * avg(n) * (avg(n) * var_pop(n) - covar_pop(n, power(n, 2.0)))) / power(nullif(var_pop(n), 0.0), 2.0) - 3) + 6) * (count(n) - 1.0) / nullif((count(n) - 2.0) * (count(n) - 3.0), 0.0)",
-    ),
+    ("skewpop(n)", "skewness_pop(n)"),
+    ("skewsamp(n)", "skewness_pop(n) * power((count(n) - 1.0) / count(n), 1.5)"),
+    ("kurtpop(n)", "kurtosis_pop(n) + 3"),
+    ("kurtsamp(n)", "(kurtosis_pop(n) + 3) * power((count(n) - 1.0) / count(n), 2.0)"),
     (
         "mad(n)",
         "array_transform(array_transform(make_array(array_agg(n ORDER BY n) FILTER (WHERE n IS NOT NULL)), items -> array_transform(make_array((items[(CAST(array_length(items) AS BIGINT) + 1) // 2] + items[CAST(array_length(items) AS BIGINT) // 2 + 1]) / 2.0), middle -> array_sort(array_transform(items, item -> abs(item - middle))))[1]), items -> (items[(CAST(array_length(items) AS BIGINT) + 1) // 2] + items[CAST(array_length(items) AS BIGINT) // 2 + 1]) / 2.0)[1]",
@@ -1019,7 +993,7 @@ fn has_order(args: &FunctionArguments) -> bool {
 }
 
 /// The functions of groups, and of windows, that rows lead to.
-const OF_GROUPS: [&str; 31] = [
+const OF_GROUPS: [&str; 35] = [
     "any_value",
     "array_agg",
     "avg",
@@ -1035,6 +1009,8 @@ const OF_GROUPS: [&str; 31] = [
     "first_value",
     "hll_sketch",
     "hll_union",
+    "kurtosis",
+    "kurtosis_pop",
     "lag",
     "last_value",
     "lead",
@@ -1042,6 +1018,8 @@ const OF_GROUPS: [&str; 31] = [
     "min",
     "percentile_cont",
     "quantile",
+    "skewness",
+    "skewness_pop",
     "stddev",
     "stddev_pop",
     "string_agg",

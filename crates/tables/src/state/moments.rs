@@ -30,11 +30,14 @@ impl Summed for f64 {
     type Arrow = Float64Type;
 }
 
-/// Whether the numbers are added up as integers: where all of them are integers of 64 bits.
+/// Whether the numbers are added up as integers: where all of them are integers of 64 bits, and no higher powers are
+/// wanted than squares.
 pub(crate) fn is_whole(aggregate: &Aggregate) -> bool {
     let is_whole = |of: &DataType| of.is_integer() && of != &DataType::UInt64;
     let second = aggregate.second.as_ref();
-    is_whole(&aggregate.argument_type) && second.is_none_or(|(_, of)| is_whole(of))
+    let is_of_powers =
+        matches!(aggregate.function, Function::Statistic(statistic) if statistic.is_of_powers());
+    !is_of_powers && is_whole(&aggregate.argument_type) && second.is_none_or(|(_, of)| is_whole(of))
 }
 
 /// The rows of one column or two.
