@@ -1240,6 +1240,7 @@ pub(crate) const ADDITIONS: &[(&str, &str)] = &[
     ("function to_char", "patterns of PostgreSQL, and of numbers"),
     ("function to_date", "patterns of PostgreSQL"),
     ("planner Multiples", "a number times an interval"),
+    ("planner NumericConditions", "whole numbers as operands of AND and OR"),
     ("planner Quotients", "`/` of two integers is a DOUBLE"),
     ("rule AsOfJoins", "ASOF joins"),
     ("rule DistinctCounts", "distinct counts as groups, which merge and spill"),

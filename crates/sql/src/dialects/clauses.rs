@@ -12,7 +12,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr_mut;
 
 use super::calls::{both, call_of};
-use super::written;
+use super::{copies, written};
 use crate::asof;
 use crate::names::folded;
 
@@ -53,7 +53,7 @@ pub(super) fn of_query(query: &mut Query) {
 }
 
 /// `SELECT DISTINCT ON (k) … ORDER BY t` as `QUALIFY row_number() OVER (PARTITION BY k ORDER BY t) = 1`: the planner wants
-/// the order to begin with the keys.
+/// the order to begin with the keys. One with random values stays as it is, since a window would draw them again.
 fn distinct_in_another_order(query: &mut Query) {
     let Some(OrderByKind::Expressions(order)) = query.order_by.as_ref().map(|order| &order.kind)
     else {
@@ -61,8 +61,12 @@ fn distinct_in_another_order(query: &mut Query) {
     };
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     let Some(Distinct::On(keys)) = &select.distinct else { return };
-    let first = order.iter().take(keys.len());
-    if order.len() >= keys.len() && first.into_iter().all(|key| keys.contains(&key.expr)) {
+    let meant: Vec<Expr> = keys.iter().map(|key| meant_by(key, select)).collect();
+    let ordered: Vec<Expr> = order.iter().map(|key| meant_by(&key.expr, select)).collect();
+    let begins_with_keys = ordered.len() >= meant.len()
+        && ordered.iter().take(meant.len()).all(|key| meant.contains(key));
+    let is_random = |expr: &Expr| copies::random_calls(expr).iter().any(|count| *count > 0);
+    if begins_with_keys || meant.iter().chain(&ordered).any(is_random) {
         return;
     }
     let key = |expr: &Expr| {
@@ -82,6 +86,26 @@ fn distinct_in_another_order(query: &mut Query) {
         None => condition,
     });
     select.distinct = None;
+}
+
+/// What a key means: an item of the select list by its place or its name, or itself.
+fn meant_by(key: &Expr, select: &Select) -> Expr {
+    let item = match key {
+        Expr::Value(ValueWithSpan { value: Value::Number(place, _), span: _ }) => {
+            let place = place.to_string().parse::<usize>().ok();
+            place.and_then(|place| select.projection.get(place.checked_sub(1)?))
+        }
+        Expr::Identifier(name) => select.projection.iter().find(|item| {
+            matches!(item, SelectItem::ExprWithAlias { alias, .. } if folded(alias) == folded(name))
+        }),
+        _ => None,
+    };
+    match item {
+        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => {
+            expr.clone()
+        }
+        _ => key.clone(),
+    }
 }
 
 /// `LIMIT 1.5` as `LIMIT 2`.

@@ -537,6 +537,12 @@ impl Selects<'_> {
                 _ => {}
             }
         }
+        // The planner puts what a name means in its place there.
+        if let Some(condition) = &select.qualify {
+            for (name, meant) in &given {
+                self.refuse_second_use(condition, name, meant)?;
+            }
+        }
         if let Some(condition) = &select.selection {
             wanted |= uses(condition, &given);
         }
@@ -583,23 +589,27 @@ impl Selects<'_> {
         Ok(())
     }
 
+    /// Refuses an expression that uses the name of a value which differs each time: the value would be computed again.
+    fn refuse_second_use(&self, expr: &Expr, name: &str, meant: &Expr) -> Result<()> {
+        if uses(expr, &[(name.to_owned(), meant.clone())])
+            && let Some(function) = self.volatile(meant)
+        {
+            return Err(Error::usage_hint(
+                format!("`{name}` is used twice, and {function}() gives another value each time"),
+                format!(
+                    "make the column in a query within this one: FROM (SELECT *, {meant} AS {name} FROM …)"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
     fn put(&mut self, expr: &mut Expr, given: &[(String, Expr)]) -> Result<()> {
         if !uses(expr, given) {
             return Ok(());
         }
         for (name, meant) in given {
-            if uses(expr, &[(name.clone(), meant.clone())])
-                && let Some(function) = self.volatile(meant)
-            {
-                return Err(Error::usage_hint(
-                    format!(
-                        "`{name}` is used twice, and {function}() gives another value each time"
-                    ),
-                    format!(
-                        "make the column in a query within this one: FROM (SELECT *, {meant} AS {name} FROM …)"
-                    ),
-                ));
-            }
+            self.refuse_second_use(expr, name, meant)?;
         }
         self.changed = true;
         walk_expr_mut(expr, &mut Put { given, bound: Vec::new(), queries: 0 });

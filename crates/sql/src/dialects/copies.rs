@@ -9,7 +9,7 @@ use tidemill_planning::walk_expr;
 use crate::random_values::RANDOM;
 
 /// Returns the numbers of calls of each of the [`RANDOM`] functions in an expression, whose calls are translated already.
-fn random_calls(expr: &Expr) -> [usize; RANDOM.len()] {
+pub(super) fn random_calls(expr: &Expr) -> [usize; RANDOM.len()] {
     struct Calls([usize; RANDOM.len()]);
 
     impl Visitor for Calls {
