@@ -26,7 +26,7 @@ use crate::zones::is_utc;
 /// metadata would have to be the same in all rows of VALUES.
 pub(crate) const ANY_UNIT: &str = "tidemill:any_unit";
 
-/// SQL's names of timestamps and maps.
+/// SQL's names of timestamps.
 #[derive(Debug)]
 pub(crate) struct SqlTypes;
 
@@ -40,10 +40,6 @@ impl TypePlanner for SqlTypes {
                 format!("`{sql_type}` has fewer than no digits behind its point"),
                 "round(x, -3) is of thousands",
             )));
-        }
-        if let SqlType::Map(key, value) = sql_type {
-            let map = map_type(key, value)?;
-            return Ok(map.map(|map| Arc::new(Field::new("", map, true))));
         }
         let SqlType::Timestamp(precision, zone) = sql_type else {
             return ArrowTypes.plan_type_field(sql_type);
@@ -64,7 +60,7 @@ impl TypePlanner for SqlTypes {
     }
 }
 
-/// Arrow's names of the types that SQL has no name for, and `TIME` with a precision, in the types of a schema.
+/// Maps, Arrow's names of the types that SQL has no name for, and `TIME` with a precision, in the types of a schema.
 #[derive(Debug)]
 pub(crate) struct ArrowTypes;
 
@@ -76,6 +72,9 @@ impl TypePlanner for ArrowTypes {
             sql_type
         {
             return Ok(time_type(*precision).map(field));
+        }
+        if let SqlType::Map(key, value) = sql_type {
+            return Ok(map_type(key, value)?.map(field));
         }
         let SqlType::Custom(name, modifiers) = sql_type else { return Ok(None) };
         Ok(arrow_type(&name.to_string(), modifiers).map(field))

@@ -137,7 +137,7 @@ pub fn sql_type(data_type: &DataType) -> String {
         }
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(fields) if fields.len() == 2 => format!(
-                "MAP<{}, {}>",
+                "MAP({}, {})",
                 sql_type(fields[0].data_type()),
                 sql_type(fields[1].data_type())
             ),

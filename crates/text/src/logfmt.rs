@@ -12,7 +12,8 @@
 //! Pairs are separated by spaces and tabs, any number of them; a line of nothing else is no
 //! record. A key is what comes before `=` or the next separator and holds no quote. A key without
 //! `=` is `true`. A value that starts with `"` goes on to the next quote that is not escaped by
-//! `\` and ends there; its escapes are those of a JSON string, as go-logfmt writes them. Any
+//! `\` and ends there; its escapes are those of a JSON string, as go-logfmt writes them, or of a Go
+//! string (`\x1b`, `\a`, `\U0001f600`), as loggers that use `strconv.Quote` write them. Any
 //! other value goes on to the next separator: unlike the Go packages, which refuse them, quotes
 //! and `=` within it are part of it (`url=/a?b=c`).
 //!
@@ -96,12 +97,64 @@ decodes!(LogfmtDecoder);
 /// Appends what a quoted value stands for; of a bare key, which has no quotes, `true`.
 pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
     match raw {
-        [b'"', inner @ .., b'"'] => crate::json::unescape(inner, out),
+        [b'"', inner @ .., b'"'] => {
+            let start = out.len();
+            crate::json::unescape(inner, out) || {
+                out.truncate(start);
+                unescape_go(inner, out)
+            }
+        }
         _ => {
             out.extend_from_slice(b"true");
             true
         }
     }
+}
+
+/// Appends what the inside of a Go string stands for, as `strconv.Quote` writes it; false if an escape is malformed or the
+/// bytes are not UTF-8.
+fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let Some((&escape, tail)) = rest[at + 1..].split_first() else { return false };
+        rest = tail;
+        let digits = match escape {
+            b'x' => 2,
+            b'u' => 4,
+            b'U' => 8,
+            _ => 0,
+        };
+        if digits > 0 {
+            let Some((code, tail)) = rest.split_at_checked(digits) else { return false };
+            rest = tail;
+            let code = std::str::from_utf8(code).ok().filter(|code| !code.starts_with('+'));
+            let code = code.and_then(|code| u32::from_str_radix(code, 16).ok());
+            // A byte, or a character.
+            match (escape, code, code.and_then(char::from_u32)) {
+                (b'x', Some(code), _) => out.extend(u8::try_from(code)),
+                (_, _, Some(character)) => {
+                    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                _ => return false,
+            }
+            continue;
+        }
+        out.push(match escape {
+            b'"' | b'\\' | b'\'' => escape,
+            b'a' => 7,
+            b'b' => 8,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 11,
+            b'f' => 12,
+            b'r' => b'\r',
+            _ => return false,
+        });
+    }
+    out.extend_from_slice(rest);
+    std::str::from_utf8(&out[start..]).is_ok()
 }
 
 // ------------------------------------------------------------------------------------ keys

@@ -53,7 +53,7 @@ fn model(line: &str) -> Option<Vec<(String, Value)>> {
         }
         let inner: String = quoted[..length].iter().collect();
         let mut out = Vec::new();
-        let value = crate::json::unescape(inner.as_bytes(), &mut out);
+        let value = super::unescape(format!("\"{inner}\"").as_bytes(), &mut out);
         let value = value.then(|| String::from_utf8(out).unwrap());
         pairs.push((key.to_owned(), value.map(Some).ok_or(())));
         let tail = &rest[key.len() + 3 + inner.len()..];
@@ -338,4 +338,25 @@ fn record_behind_nuls_shows_no_key() {
     assert_eq!(found, [("a", &DataType::Int64)]);
     let fault = inference.first_fault().unwrap();
     assert_eq!(fault.to_string(), "the record begins with 2 NUL bytes");
+}
+
+#[test]
+fn quoted_values_have_the_escapes_of_json_and_of_go() {
+    for (inner, expected) in [
+        (r"a\u00e9\n\/", Some("a\u{e9}\n/")),
+        (r"\ud83d\ude00", Some("\u{1f600}")),
+        (r"\x1b[31mred\x1b[0m", Some("\x1b[31mred\x1b[0m")),
+        (r"\a\v\'\U0001f600\xc3\xa9", Some("\x07\x0b'\u{1f600}\u{e9}")),
+        (r"\x1", None),
+        (r"\x+1", None),
+        (r"\xff", None),
+        (r"\Uffffffff", None),
+        (r"\q", None),
+        (r"\", None),
+    ] {
+        let mut out = b"before".to_vec();
+        let is_good = super::unescape(format!("\"{inner}\"").as_bytes(), &mut out);
+        let found = is_good.then(|| String::from_utf8(out).unwrap());
+        assert_eq!(found, expected.map(|text| format!("before{text}")), "{inner}");
+    }
 }
