@@ -31,6 +31,7 @@ use crate::floats::OneOrder;
 use crate::grouping_sets::{NothingKnown, SetsOfColumns};
 use crate::guards::{Guarded, KeptCases};
 use crate::join_memory::JoinsInMemory;
+use crate::json_casts::as_json;
 use crate::kept_casts::KeptCasts;
 use crate::known_rows::KnownToJoins;
 use crate::large_limits::LargeLimits;
@@ -247,6 +248,7 @@ pub fn open(
         maker.into_iter().for_each(|maker| context.register_udtf(own, maker));
     }
     context.register_udf(asof::nearest());
+    as_json().into_iter().for_each(|function| context.register_udf(function));
     context.register_udaf(percentiles::percentile_cont());
     replaced::functions().for_each(|function| context.register_udf(function));
     tidemill_functions::scalar_functions().for_each(|function| context.register_udf(function));

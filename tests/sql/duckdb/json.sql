@@ -324,3 +324,8 @@ c,[true],ARRAY
 SELECT key, value FROM json_each('7')
 --> duckdb
 NULL,7
+
+# A value that is no text is written as JSON.
+SELECT {'a': 'x', 'b': [1, NULL]}::JSON, [1, 2]::JSON, DATE '2026-01-05'::JSON, 5::JSON, '{"a":1}'::JSON, ({'os': 'ios'}::JSON)->>'os'
+--> duckdb
+"{""a"":""x"",""b"":[1,null]}","[1,2]","""2026-01-05""",5,"{""a"":1}",ios

@@ -11,6 +11,7 @@ use tidemill_planning::walk_expr_mut;
 
 use super::calls::{call_of, in_brackets};
 use super::types;
+use crate::json_casts::AS_JSON;
 use crate::names::folded;
 
 /// What an operator, or a form with words of its own, is here, where it is one of another database's.
@@ -125,6 +126,9 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
                 };
                 let length = Expr::value(Value::Number(length.to_string(), false));
                 return Some(call_of("left", vec![text, length]));
+            }
+            if matches!(data_type, DataType::JSON | DataType::JSONB) {
+                return Some(call_of(AS_JSON, vec![*expr.clone()]));
             }
             if let Some(bytes) = types::bytes_of(expr, data_type) {
                 return Some(bytes);
