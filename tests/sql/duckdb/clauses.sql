@@ -618,3 +618,8 @@ SELECT i FROM range(9) t(i) ORDER BY i LIMIT 1.5
 --> duckdb
 0
 1
+
+# A number that is called by a name is no place of a column.
+SELECT 2026 AS year, plan, count(*) FROM 'users.csv' GROUP BY year, plan ORDER BY plan LIMIT 1
+--> duckdb
+2026,free,3

@@ -88,6 +88,24 @@ fn distinct_in_another_order(query: &mut Query) {
     select.distinct = None;
 }
 
+/// `SELECT 2026 AS year … GROUP BY year` groups by a number, which the planner would take for the place of a column.
+fn keep_number_keys(select: &mut Select) {
+    let GroupByExpr::Expressions(keys, _) = &mut select.group_by else { return };
+    for key in keys {
+        let Expr::Identifier(name) = &*key else { continue };
+        let number = select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if folded(alias) == folded(name) => {
+                let is_whole = expr.to_string().parse::<i64>().is_ok();
+                is_whole.then_some(expr)
+            }
+            _ => None,
+        });
+        if let Some(number) = number.and_then(|it| written(&format!("CAST({it} AS BIGINT)")).ok()) {
+            *key = number;
+        }
+    }
+}
+
 /// What a key means: an item of the select list by its place or its name, or itself.
 fn meant_by(key: &Expr, select: &Select) -> Expr {
     let item = match key {
@@ -310,6 +328,7 @@ fn limit_of(limit: Expr) -> LimitClause {
 /// `PREWHERE`, `GROUP BY a, b WITH ROLLUP`, `SEMI JOIN`, `ANTI JOIN`, `ASOF JOIN`.
 pub(super) fn of_select(select: &mut Select) -> Result<()> {
     whole_windows(select);
+    keep_number_keys(select);
     let conditions = [&mut select.selection, &mut select.having, &mut select.qualify];
     conditions.into_iter().flatten().for_each(number_condition);
     if let Some(before) = select.prewhere.take() {
