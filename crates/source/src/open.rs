@@ -685,16 +685,21 @@ impl Written {
 /// column of that name has them.
 ///
 /// # Errors
-/// [`Error::Usage`] if the files have no such column.
-fn key_is_whole(key: &str, columns: &[FieldRef], files: &[Arc<SourceFile>]) -> Result<bool> {
-    let Some(file) = files.iter().find(|file| listing::has_cut_value(&file.shown, key)) else {
+/// [`Error::Usage`] if one of the files has no such column.
+fn key_is_whole(key: &str, columns: &Columns, files: &[Arc<SourceFile>]) -> Result<bool> {
+    if !files.iter().any(|file| listing::has_cut_value(&file.shown, key)) {
         return Ok(true);
+    }
+    let place = columns.fields.iter().position(|column| column.name() == key);
+    let has_column = |file: &SourceFile| {
+        let places = &columns.layout(file.index).places;
+        place.is_some_and(|place| places.get(place).copied().flatten().is_some())
     };
-    match columns.iter().any(|column| column.name() == key) {
-        true => Ok(false),
-        false => Err(Error::usage_hint(
+    match files.iter().find(|file| !has_column(file)) {
+        None => Ok(false),
+        Some(file) => Err(Error::usage_hint(
             format!(
-                "`{}`: the name of the folder has only the beginning of the value of `{key}`, and the file has no such column",
+                "`{}` has no column `{key}`, and a folder's name has only the beginning of a value of it",
                 shown(&file.shown)
             ),
             format!("output with the column `{key}` in its files has the whole values"),
@@ -714,7 +719,7 @@ fn source(
     let (mut fields, mut origins) = (Vec::new(), Vec::new());
     let key_is_whole = key_fields
         .iter()
-        .map(|key| key_is_whole(key.name(), &columns.fields, &files))
+        .map(|key| key_is_whole(key.name(), &columns, &files))
         .collect::<Result<Vec<bool>>>()?;
     for (index, field) in columns.fields.iter().enumerate() {
         let key = key_fields.iter().position(|key| key.name() == field.name());

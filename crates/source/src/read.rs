@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, StructArray};
 use arrow::compute::{filter, filter_record_batch};
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use tidemill_base::coverage::human_bytes;
 use tidemill_remote::Course;
@@ -367,7 +367,9 @@ impl SplitReader {
             return Err(Error::Internal(format!("`{}` is of no kind", piece.file.shown)));
         };
         if let Body::Text { blocks, .. } = &mut body {
-            blocks.set_column_count(self.assembly.layout()?.decoded.len());
+            let decoded = &self.assembly.layout()?.decoded;
+            let leaves = decoded.iter().map(|(_, field)| leaf_count(field.data_type())).sum();
+            blocks.set_column_count(leaves);
         }
         let keys_rows = 1;
         let keys = self.assembly.keys(&self.source, piece.file.index, keys_rows)?;
@@ -925,6 +927,15 @@ impl Iterator for SplitReader {
         let next = self.next_batch().transpose();
         self.failed = matches!(next, Some(Err(_)));
         next
+    }
+}
+
+/// Returns the number of columns of single values in a column of a type.
+fn leaf_count(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().map(|field| leaf_count(field.data_type())).sum(),
+        DataType::List(item) | DataType::Map(item, _) => leaf_count(item.data_type()),
+        _ => 1,
     }
 }
 

@@ -46,12 +46,15 @@ fn arrow_type(sql_type: &SqlType) -> PlanResult<Option<DataType>> {
         SqlType::Decimal(ExactNumberInfo::PrecisionAndScale(precision, scale))
         | SqlType::Numeric(ExactNumberInfo::PrecisionAndScale(precision, scale)) => {
             match (u8::try_from(*precision), i8::try_from(*scale)) {
-                (Ok(precision @ 1..=DECIMAL128_MAX_PRECISION), Ok(scale)) if scale >= 0 => {
+                (Ok(precision @ 1..=DECIMAL128_MAX_PRECISION), Ok(scale))
+                    if scale >= 0 && scale.unsigned_abs() <= precision =>
+                {
                     DataType::Decimal128(precision, scale)
                 }
                 _ => return Ok(None),
             }
         }
+        SqlType::Bytea => DataType::Binary,
         SqlType::Text | SqlType::Varchar(None) | SqlType::String(None) => DataType::Utf8View,
         SqlType::Date => DataType::Date32,
         SqlType::Array(

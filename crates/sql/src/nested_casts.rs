@@ -13,17 +13,18 @@
 //! Cost: one pass over the text for each level of nesting.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
-    StringViewArray, StringViewBuilder, StructArray,
+    StringViewArray, StringViewBuilder, StructArray, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::{CastOptions, cast_with_options, interleave};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::compute::{CastOptions, cast_with_options, interleave, take};
+use arrow::datatypes::{DataType, FieldRef, Fields};
 use arrow::util::display::FormatOptions;
 use datafusion::common::{Result as PlanResult, exec_err};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -89,18 +90,24 @@ impl ScalarUDFImpl for NestedCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args.args, |array| match &self.to {
-            to if to.is_string() => write_texts(array, to, self.is_tried),
-            DataType::Map(entries, sorted) if !is_text(array.data_type()) => {
-                map_of_struct(array, entries, *sorted, self.is_tried)
-            }
-            _ => {
-                let texts = cast(array, &DataType::Utf8View, false)?;
-                let texts = texts.as_string_view().iter();
-                let texts = texts.map(|text| text.map(Cow::Borrowed)).collect();
-                read_values(texts, &self.to, self.is_tried)
-            }
-        })
+        of_one(&args.args, |array| cast_nested(array, &self.to, self.is_tried))
+    }
+}
+
+/// Casts an array of these, or another one as Arrow does.
+fn cast_nested(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+    if !is_nested_cast(array.data_type(), to) {
+        return cast(array, to, is_tried);
+    }
+    match to {
+        to if to.is_string() => write_texts(array, to, is_tried),
+        to if !is_text(array.data_type()) => map_of_struct(array, to, is_tried),
+        _ => {
+            let texts = cast(array, &DataType::Utf8View, false)?;
+            let texts = texts.as_string_view().iter();
+            let texts = texts.map(|text| text.map(Cow::Borrowed)).collect();
+            read_values(texts, to, is_tried)
+        }
     }
 }
 
@@ -110,22 +117,16 @@ fn cast(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef>
 }
 
 /// Returns maps from the names of a struct's fields to their values.
-fn map_of_struct(
-    array: &ArrayRef,
-    entries: &FieldRef,
-    sorted: bool,
-    is_tried: bool,
-) -> PlanResult<ArrayRef> {
-    let (DataType::Struct(pair), Some(structs)) = (entries.data_type(), array.as_struct_opt())
-    else {
+fn map_of_struct(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+    let (Some((pair, _)), Some(structs)) = (map_parts(to), array.as_struct_opt()) else {
         return exec_err!("a {} is no struct", array.data_type());
     };
     let columns = structs.columns().iter();
-    let columns = columns.map(|values| cast(values, pair[1].data_type(), is_tried));
+    let columns = columns.map(|values| cast_nested(values, pair[1].data_type(), is_tried));
     let columns = columns.collect::<PlanResult<Vec<_>>>()?;
     let names: StringViewArray =
         structs.fields().iter().map(|field| Some(field.name().as_str())).collect();
-    let names = cast(&(Arc::new(names) as ArrayRef), pair[0].data_type(), false)?;
+    let names = cast(&(Arc::new(names) as ArrayRef), pair[0].data_type(), is_tried)?;
     let (mut places, mut name_places, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..structs.len() {
         let start = places.len();
@@ -133,14 +134,67 @@ fn map_of_struct(
             places.extend((0..columns.len()).map(|column| (column, row)));
             name_places.extend((0..columns.len()).map(|column| (0, column)));
         }
-        ranges.push(start..places.len());
+        ranges.push((!structs.is_null(row)).then_some(start..places.len()));
     }
     let keys = interleave(&[names.as_ref()], &name_places)?;
     let values: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
     let values = interleave(&values, &places)?;
-    let pairs = StructArray::try_new(pair.clone(), vec![keys, values], None)?;
-    let nulls = structs.nulls().cloned();
-    Ok(Arc::new(MapArray::try_new(entries.clone(), lengths(&ranges), pairs, nulls, sorted)?))
+    maps_of(ranges, &keys, &values, to, is_tried)
+}
+
+/// The types of a map's key and value, and whether its entries are sorted.
+fn map_parts(to: &DataType) -> Option<(&Fields, bool)> {
+    match to {
+        DataType::Map(entries, sorted) => match entries.data_type() {
+            DataType::Struct(pair) if pair.len() == 2 => Some((pair, *sorted)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Makes maps of entries, of which each row that is not null has a range. A map in which a key is null, or comes twice, is no
+/// map: it is refused, or null if the cast is tried.
+fn maps_of(
+    ranges: Vec<Option<Range<usize>>>,
+    keys: &ArrayRef,
+    values: &ArrayRef,
+    to: &DataType,
+    is_tried: bool,
+) -> PlanResult<ArrayRef> {
+    let (DataType::Map(entries, sorted), Some((pair, _))) = (to, map_parts(to)) else {
+        return exec_err!("{to} is no map");
+    };
+    let texts = Values::of(keys, is_tried)?;
+    let (mut kept, mut kept_ranges) = (Vec::new(), Vec::with_capacity(ranges.len()));
+    let mut valid = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let start = kept.len();
+        let mut seen = HashSet::new();
+        let is_map = range.is_some_and(|range| {
+            kept.extend(range.clone().map(|entry| entry as u64));
+            range.clone().all(|entry| {
+                let mut text = String::new();
+                texts.write(entry, &mut text);
+                keys.is_valid(entry) && seen.insert(text)
+            })
+        });
+        if !is_map {
+            if kept.len() > start && !is_tried {
+                let mut text = String::new();
+                texts.write(usize::try_from(kept[start]).unwrap_or_default(), &mut text);
+                refuse(Some(&format!("{{{text}=…}}")), to, false)?;
+            }
+            kept.truncate(start);
+        }
+        valid.push(is_map);
+        kept_ranges.push(start..kept.len());
+    }
+    let kept = UInt64Array::from(kept);
+    let columns = vec![take(keys, &kept, None)?, take(values, &kept, None)?];
+    let pairs = StructArray::try_new(pair.clone(), columns, None)?;
+    let nulls = Some(NullBuffer::from(valid));
+    Ok(Arc::new(MapArray::try_new(entries.clone(), lengths(&kept_ranges), pairs, nulls, *sorted)?))
 }
 
 /// Returns the texts of nested values.
@@ -369,39 +423,29 @@ fn read_values(
                 texts.len(),
             )?))
         }
-        DataType::Map(entries, sorted) => {
-            let DataType::Struct(pair) = entries.data_type() else {
-                return exec_err!("a map of {}", entries.data_type());
-            };
+        DataType::Map(_, _) => {
+            let Some((pair, _)) = map_parts(to) else { return exec_err!("{to} is no map") };
             let (mut keys, mut values) = (Vec::new(), Vec::new());
-            let (mut ranges, mut valid) = (Vec::with_capacity(texts.len()), Vec::new());
+            let mut ranges = Vec::with_capacity(texts.len());
             for text in &texts {
                 let start = keys.len();
                 // A key of a map is not null.
                 let members = text.as_deref().and_then(|text| members_of(text, true));
                 let members =
                     members.filter(|members| members.iter().all(|(key, _)| key.is_some()));
-                valid.push(members.is_some());
                 if members.is_none() {
                     refuse(text.as_deref(), to, is_tried)?;
                 }
+                let is_map = members.is_some();
                 for (key, value) in members.into_iter().flatten() {
                     keys.push(key.map(Cow::Owned));
                     values.push(value.map(Cow::Owned));
                 }
-                ranges.push(start..keys.len());
+                ranges.push(is_map.then_some(start..keys.len()));
             }
             let keys = read_values(keys, pair[0].data_type(), is_tried)?;
             let values = read_values(values, pair[1].data_type(), is_tried)?;
-            let pairs = StructArray::try_new(pair.clone(), vec![keys, values], None)?;
-            let nulls = Some(NullBuffer::from(valid));
-            Ok(Arc::new(MapArray::try_new(
-                entries.clone(),
-                lengths(&ranges),
-                pairs,
-                nulls,
-                *sorted,
-            )?))
+            maps_of(ranges, &keys, &values, to, is_tried)
         }
         single => {
             let texts: ArrayRef =
@@ -608,7 +652,7 @@ fn unquoted(text: &str, quote: char) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{Field, Fields};
+    use arrow::datatypes::Field;
     use proptest::prelude::*;
 
     use super::*;
@@ -696,6 +740,7 @@ mod tests {
             ("{a: 1, A: 2}", &point()),
             ("{k:1}", &map_of(DataType::Int64)),
             ("{NULL=1}", &map_of(DataType::Int64)),
+            ("{a=1, 'a'=2}", &map_of(DataType::Int64)),
         ] {
             assert!(read(&[text], to, false).is_err(), "{text}");
             let tried = read(&[text], to, true).unwrap();

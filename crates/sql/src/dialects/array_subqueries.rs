@@ -23,7 +23,7 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         return None;
     }
     let mut query = query.as_ref().clone();
-    let order = with_keys(&mut query)?;
+    let (order, key_count) = with_keys(&mut query)?;
     let order = match order.is_empty() {
         true => String::new(),
         false => {
@@ -31,20 +31,24 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             format!(" ORDER BY {}", keys.join(", "))
         }
     };
-    let names = match order.is_empty() {
-        true => format!(" ({ITEM})"),
-        false => String::new(),
-    };
+    let names: Vec<String> =
+        std::iter::once(ITEM.to_owned()).chain((1..=key_count).map(key_name)).collect();
     let text = format!(
-        "(SELECT coalesce(array_agg({ITEM}{order}), []) FROM ({query}) AS tidemill_rows{names})"
+        "(SELECT coalesce(array_agg({ITEM}{order}), []) FROM ({query}) AS tidemill_rows ({}))",
+        names.join(", ")
     );
     written(&text).ok()
 }
 
-/// Gives the subquery's column a name and makes columns of what it is ordered by; returns the order by these names.
-fn with_keys(query: &mut Query) -> Option<Vec<OrderByExpr>> {
+fn key_name(place: usize) -> String {
+    format!("tidemill_key_{place}")
+}
+
+/// Adds columns of what a subquery is ordered by; returns the order by the names of the columns, and the number of those that
+/// are added.
+fn with_keys(query: &mut Query) -> Option<(Vec<OrderByExpr>, usize)> {
     let order = match query.order_by.as_ref().map(|order| &order.kind) {
-        None => return Some(Vec::new()),
+        None => return Some((Vec::new(), 0)),
         Some(OrderByKind::Expressions(order)) => order.clone(),
         Some(OrderByKind::All(_)) => return None,
     };
@@ -61,28 +65,24 @@ fn with_keys(query: &mut Query) -> Option<Vec<OrderByExpr>> {
         }
         key => *key == value,
     };
-    let named =
-        |expr: Expr, name: &str| SelectItem::ExprWithAlias { expr, alias: Ident::new(name) };
+    let is_place =
+        |key: &Expr| matches!(key, Expr::Value(ValueWithSpan { value: Value::Number(_, _), .. }));
     let takes_keys = is_of_single_rows(select);
     let mut keys = Vec::with_capacity(order.len());
-    let mut projection = vec![named(value.clone(), ITEM)];
+    let mut count = 0;
     for key in order {
-        let key_name = match is_value(&key.expr) {
+        let name = match is_value(&key.expr) {
             true => ITEM.to_owned(),
-            false if takes_keys => {
-                let key_name = format!("tidemill_key_{}", projection.len());
-                projection.push(named(key.expr, &key_name));
-                key_name
+            false if takes_keys && !is_place(&key.expr) => {
+                count += 1;
+                select.projection.push(SelectItem::UnnamedExpr(key.expr.clone()));
+                key_name(count)
             }
             false => return None,
         };
-        keys.push(OrderByExpr { expr: Expr::Identifier(Ident::new(key_name)), ..key });
+        keys.push(OrderByExpr { expr: Expr::Identifier(Ident::new(name)), ..key });
     }
-    select.projection = projection;
-    if let Some(order) = &mut query.order_by {
-        order.kind = OrderByKind::Expressions(keys.clone());
-    }
-    Some(keys)
+    Some((keys, count))
 }
 
 /// Returns whether rows are those of the sources, so that each has what it is ordered by.

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, Fetch, GroupByExpr, GroupByWithModifier, JoinConstraint,
     JoinOperator, LimitClause, NamedWindowDefinition, NamedWindowExpr, OrderByExpr, OrderByKind,
-    OrderByOptions, Query, Select, SelectItem, SetExpr, Top, TopQuantity, UnaryOperator, Value,
-    ValueWithSpan, VisitorMut, WindowSpec, WindowType,
+    Query, Select, SelectItem, SetExpr, Top, TopQuantity, UnaryOperator, Value, ValueWithSpan,
+    Visitor, VisitorMut, WindowSpec, WindowType,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::walk_expr_mut;
+use tidemill_planning::{walk_expr, walk_expr_mut};
 
 use super::calls::{both, call_of};
 use super::{copies, written};
@@ -65,27 +65,43 @@ fn distinct_in_another_order(query: &mut Query) {
     let ordered: Vec<Expr> = order.iter().map(|key| meant_by(&key.expr, select)).collect();
     let begins_with_keys = ordered.len() >= meant.len()
         && ordered.iter().take(meant.len()).all(|key| meant.contains(key));
-    let is_random = |expr: &Expr| copies::random_calls(expr).iter().any(|count| *count > 0);
-    if begins_with_keys || meant.iter().chain(&ordered).any(is_random) {
+    // A window stands in no window's order, and a place is not known beside a `*`.
+    let stays = |expr: &Expr| {
+        copies::random_calls(expr).iter().any(|count| *count > 0)
+            || has_window(expr)
+            || matches!(expr, Expr::Value(_))
+    };
+    if begins_with_keys || select.qualify.is_some() || meant.iter().chain(&ordered).any(stays) {
         return;
     }
-    let key = |expr: &Expr| {
-        let options = OrderByOptions { asc: None, nulls_first: None };
-        in_list(&OrderByExpr { expr: expr.clone(), options, with_fill: None }, select)
-    };
-    let keys: Vec<String> = keys.iter().map(key).collect();
-    let order: Vec<String> = order.iter().map(|key| in_list(key, select)).collect();
+    let keys: Vec<String> = meant.iter().map(ToString::to_string).collect();
+    let order = order.iter().zip(ordered).map(|(key, expr)| OrderByExpr { expr, ..key.clone() });
+    let order: Vec<String> = order.map(|key| key.to_string()).collect();
     let text = format!(
         "row_number() OVER (PARTITION BY {} ORDER BY {}) = 1",
         keys.join(", "),
         order.join(", ")
     );
     let Ok(condition) = written(&text) else { return };
-    select.qualify = Some(match select.qualify.take() {
-        Some(own) => both(own, condition),
-        None => condition,
-    });
+    select.qualify = Some(condition);
     select.distinct = None;
+}
+
+fn has_window(expr: &Expr) -> bool {
+    struct Windowed;
+
+    impl Visitor for Windowed {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(call) if call.over.is_some() => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    walk_expr(expr, &mut Windowed)
 }
 
 /// `SELECT 2026 AS year … GROUP BY year` groups by a number, which the planner would take for the place of a column.
@@ -106,10 +122,14 @@ fn keep_number_keys(select: &mut Select) {
     }
 }
 
-/// What a key means: an item of the select list by its place or its name, or itself.
+/// Returns the meaning of a key: an item of the select list by its place or its name, or the key itself.
 fn meant_by(key: &Expr, select: &Select) -> Expr {
+    let has_star = select
+        .projection
+        .iter()
+        .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(_, _)));
     let item = match key {
-        Expr::Value(ValueWithSpan { value: Value::Number(place, _), span: _ }) => {
+        Expr::Value(ValueWithSpan { value: Value::Number(place, _), span: _ }) if !has_star => {
             let place = place.to_string().parse::<usize>().ok();
             place.and_then(|place| select.projection.get(place.checked_sub(1)?))
         }

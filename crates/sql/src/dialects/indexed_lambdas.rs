@@ -1,12 +1,12 @@
 //! Functions of a list whose function takes an item and its place: `list_transform(list, (x, i) -> x * i)`.
 //!
-//! They are functions of the places: `array_transform(generate_series(1, array_length(list)), i -> list[i] * i)`. The first
-//! place is 1 as in DuckDB, and 0 in `transform` and `filter`, which are Spark's.
+//! They are functions of pairs: `array_transform(list_zip(list, generate_series(1, array_length(list))), x -> get_field(x, '1') *
+//! get_field(x, '2'))`. The first place is 1 as in DuckDB, and 0 in `transform` and `filter`, which are Spark's.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, Ident, LambdaFunction, OneOrManyWithParens, Subscript, Value, VisitorMut,
+    BinaryOperator, Expr, Ident, LambdaFunction, OneOrManyWithParens, Value, VisitorMut,
 };
 use tidemill_planning::walk_expr_mut;
 
@@ -28,57 +28,57 @@ pub(super) fn translated(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     let OneOrManyWithParens::Many(parameters) = &function.params else { return None };
     let [item, place] = parameters.as_slice() else { return None };
     let names = [folded(&item.name), folded(&place.name)];
-    let list = in_brackets((*list).clone());
-    let at = Expr::Identifier(place.name.clone());
-    let list_item = Expr::CompoundFieldAccess {
-        root: Box::new(list.clone()),
-        access_chain: vec![AccessExpr::Subscript(Subscript::Index { index: at })],
+    let pair = Expr::Identifier(item.name.clone());
+    let field = |name: &str| {
+        let name = Expr::value(Value::SingleQuotedString(name.to_owned()));
+        call_of("get_field", vec![pair.clone(), name])
     };
-    let mut body = function.body.as_ref().clone();
     let place_value = match first_place {
-        0 => Some(written(&format!("({} - 1)", place.name)).ok()?),
-        _ => None,
+        0 => Expr::Nested(Box::new(Expr::BinaryOp {
+            left: Box::new(field("2")),
+            op: BinaryOperator::Minus,
+            right: Box::new(written("1").ok()?),
+        })),
+        _ => field("2"),
     };
-    let mut places = Places {
-        names: &names,
-        list_item: &list_item,
-        place: place_value.as_ref(),
-        is_hidden: false,
-    };
-    _ = walk_expr_mut(&mut body, &mut places);
-    if places.is_hidden {
+    let item_value = field("1");
+    let mut body = function.body.as_ref().clone();
+    let mut values =
+        Values { names: &names, item: &item_value, place: &place_value, is_hidden: false };
+    walk_expr_mut(&mut body, &mut values);
+    if values.is_hidden {
         return None;
     }
-    let by_place = |body: Expr| {
+    let of_pair = |body: Expr| {
         Expr::Lambda(LambdaFunction {
-            params: OneOrManyWithParens::One(place.clone()),
+            params: OneOrManyWithParens::One(item.clone()),
             body: Box::new(body),
             syntax: function.syntax,
         })
     };
-    let one = written("1").ok()?;
-    let length = call_of("array_length", vec![list]);
-    let series = call_of("generate_series", vec![one, length]);
+    let list = in_brackets((*list).clone());
+    let length = call_of("array_length", vec![list.clone()]);
+    let places = call_of("generate_series", vec![written("1").ok()?, length]);
+    let pairs = call_of("list_zip", vec![list, places]);
     Some(match is_filter {
         true => {
-            let filtered = call_of("array_filter", vec![series, by_place(body)]);
-            call_of("array_transform", vec![filtered, by_place(list_item)])
+            let filtered = call_of("array_filter", vec![pairs, of_pair(body)]);
+            call_of("array_transform", vec![filtered, of_pair(item_value)])
         }
-        false => call_of("array_transform", vec![series, by_place(body)]),
+        false => call_of("array_transform", vec![pairs, of_pair(body)]),
     })
 }
 
-/// Puts the item of a place, and the place, in the places of their names.
-struct Places<'a> {
+/// Puts the fields of a pair in the places of the names of an item and its place.
+struct Values<'a> {
     names: &'a [String; 2],
-    list_item: &'a Expr,
-    /// What the place is called by, if that is not its name.
-    place: Option<&'a Expr>,
-    /// Whether a function within has a parameter of one of the names.
+    item: &'a Expr,
+    place: &'a Expr,
+    /// True if a function within has a parameter of one of the names.
     is_hidden: bool,
 }
 
-impl VisitorMut for Places<'_> {
+impl VisitorMut for Values<'_> {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
@@ -90,15 +90,15 @@ impl VisitorMut for Places<'_> {
             Expr::Identifier(name) => {
                 let name = folded(name);
                 if name == self.names[0] {
-                    *expr = self.list_item.clone();
-                } else if let (true, Some(place)) = (name == self.names[1], self.place) {
-                    *expr = place.clone();
+                    *expr = self.item.clone();
+                } else if name == self.names[1] {
+                    *expr = self.place.clone();
                 }
             }
             // The field of an item that is a struct.
             Expr::CompoundIdentifier(parts) if folded(&parts[0]) == self.names[0] => {
                 let fields = parts.iter().skip(1);
-                *expr = fields.fold(self.list_item.clone(), |value, field| {
+                *expr = fields.fold(self.item.clone(), |value, field| {
                     call_of("get_field", vec![value, text_of(field)])
                 });
             }

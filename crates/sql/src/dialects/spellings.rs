@@ -40,6 +40,11 @@ pub(super) fn read(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 /// Writes the fields of struct types in angle brackets.
 fn struct_types(tokens: &mut [TokenWithSpan]) {
     for at in 0..tokens.len() {
+        let has_fields =
+            ["STRUCT", "ROW", "MAP"].iter().any(|name| is_word(Some(&tokens[at].token), name));
+        let Some((open, Token::LParen)) = next(tokens, at + 1).filter(|_| has_fields) else {
+            continue;
+        };
         let is_type = match before(tokens, at) {
             Some(Token::DoubleColon) => true,
             word if is_word(word, "AS") => {
@@ -47,7 +52,7 @@ fn struct_types(tokens: &mut [TokenWithSpan]) {
             }
             _ => false,
         };
-        if is_type && let Some((open, Token::LParen)) = next(tokens, at + 1) {
+        if is_type {
             let end = end_of_query(tokens, open + 1);
             // A map's key or value may be a struct, too.
             for place in at..end {
