@@ -134,6 +134,7 @@ impl Fault {
             FaultKind::WrongType { expected, value } if accepts(&value, &expected) => {
                 (expected, value)
             }
+            FaultKind::OutOfRange { value } => (DataType::Float64, value),
             kind => return Self { kind, ..self },
         };
         Self { kind: FaultKind::StringValue { expected, value }, ..self }

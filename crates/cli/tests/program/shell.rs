@@ -105,8 +105,9 @@ fn a_shell_answers_at_a_terminal() {
     session.wait_for("error: there is no command `.nothing`");
     session.wait_for("tidemill> ");
     // Tab completes a column of the file that is named.
-    session.keys("SELECT max(k) AS longest FROM 'a.csv';");
-    session.keys(&"\x1b[D".repeat(") AS longest FROM 'a.csv';".len()));
+    place.write("b.csv", "zz_km\n2\n5\n");
+    session.keys("SELECT max(zz) AS longest FROM 'b.csv';");
+    session.keys(&"\x1b[D".repeat(") AS longest FROM 'b.csv';".len()));
     session.keys("\t\r");
     session.wait_for("longest\r\n");
     session.wait_for("\r\n      5\r\n");
