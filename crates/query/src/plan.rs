@@ -481,7 +481,7 @@ impl Plan {
             Ok((logical, optimised))
         };
         let spoken = statement.clone();
-        let (logical, optimised) = casts::told_apart(&state, statement, plan)
+        let (logical, optimised) = casts::plan_statement(&state, statement, plan)
             .map_err(|error| ambiguous(&error, &spoken).unwrap_or_else(|| error.told()))?;
         if let Some(replaced) = replaced {
             found_replaced(casts::planned(&state, replaced))?;

@@ -42,7 +42,7 @@ pub const ONE_COLUMN: usize = 2;
 /// How many sums a state of two columns has: of x, y, x², y² and x·y.
 pub const TWO_COLUMNS: usize = 5;
 
-/// How many sums a state of one column's powers has: of x, x², x³ and x⁴.
+/// Number of the sums in a state of one column's powers: of x, x², x³ and x⁴.
 pub const FOUR_POWERS: usize = 4;
 
 /// Fourth powers of larger floats are no floats, and no sums of so many of them.

@@ -30,9 +30,9 @@ use super::input::ByteInput;
 /// no difference beyond noise; JSON, whose decoder holds several times its input, took about
 /// twice as long at 4 MiB as at 1 MiB or less.
 pub(crate) const READ_BYTES: usize = 256 << 10;
-/// Of records with more columns less is read at once …
+/// Maximum count of columns whose records are read in full reads; a read of records with more columns is smaller.
 const COLUMNS_PER_READ: usize = 128;
-/// … but no less than this.
+/// Minimum size of a read of records with many columns, in bytes.
 const READ_BYTES_MIN: usize = 4 << 10;
 /// The largest record.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;

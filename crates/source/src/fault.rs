@@ -217,7 +217,7 @@ fn zoneless_time_hint(place: &Place, expected: &DataType) -> String {
     format!("{as_utc}--schema '{column} TEXT' keeps the column as it is written; {SKIP_HINT}")
 }
 
-/// What is true of every malformed record.
+/// The end of the hint for a malformed record, whatever its fault.
 const SKIP_HINT: &str = "--max-bad N or N% skips such records, counts them and keeps a copy";
 
 /// Returns the hint for a record that begins with NUL bytes.

@@ -47,12 +47,13 @@ use crate::syntax;
 /// The function's name, which nobody writes by accident.
 const NAME: &str = "cast as named";
 
-/// What `plan` makes of a statement, in which two casts, or a cast and what it is of, are two columns. Where it does not know a
-/// column, subqueries in FROM refer to the sources before them without the word LATERAL.
+/// Plans a statement by `plan`, in which two casts, or a cast and its value, are two columns of different names. If `plan` does
+/// not know a column, it is asked again with LATERAL before the subqueries in FROM that have a source before them. It runs four
+/// times at most.
 ///
 /// # Errors
 /// As `plan`.
-pub fn told_apart<T>(
+pub fn plan_statement<T>(
     state: &SessionState,
     statement: Statement,
     plan: impl Fn(&SessionState, Statement) -> PlanResult<T>,
@@ -91,7 +92,7 @@ fn with_named_casts<T>(
 /// # Errors
 /// As DataFusion's planner.
 pub fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
-    told_apart(state, statement, tidemill_planning::planned)
+    plan_statement(state, statement, tidemill_planning::planned)
 }
 
 fn is_of_unknown_column(error: &DataFusionError) -> bool {

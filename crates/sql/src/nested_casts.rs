@@ -539,7 +539,7 @@ fn items_of(text: &str) -> Option<Vec<Option<String>>> {
     }
 }
 
-/// A key and a value; none is null.
+/// A key and a value. `None` is a null.
 type Member = (Option<String>, Option<String>);
 
 /// Splits the text of a struct, or of a map, into its members; none if it is neither.
@@ -569,7 +569,7 @@ enum Value {
 }
 
 impl Value {
-    /// The text; none of a null.
+    /// Returns the text; `None` for a null.
     fn text(self) -> Option<String> {
         match self {
             Value::Bare(text) if text.eq_ignore_ascii_case("null") => None,
@@ -636,7 +636,7 @@ fn quoted_length(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// What stands in quotes; none if it is no JSON in double quotes.
+/// Returns the text within quotes; none if the text in double quotes is not JSON.
 fn unquoted(text: &str, quote: char) -> Option<String> {
     if quote == '"' {
         return serde_json::from_str(text).ok();

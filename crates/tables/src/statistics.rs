@@ -50,12 +50,12 @@ pub enum Statistic {
     },
     /// `skewness`, `skewness_pop`.
     Skewness {
-        /// Whether it is that of a sample.
+        /// True if it is that of a sample.
         is_sample: bool,
     },
     /// `kurtosis`, `kurtosis_pop`: how far it is above that of the normal distribution.
     Kurtosis {
-        /// Whether it is that of a sample.
+        /// True if it is that of a sample.
         is_sample: bool,
     },
     /// `corr`.
@@ -163,7 +163,7 @@ impl Statistic {
         !matches!(self, Statistic::Variance { .. }) && !self.is_of_powers()
     }
 
-    /// Whether it takes the third and the fourth powers of a column, as doubles.
+    /// Returns whether it takes the third and the fourth powers of a column, as doubles.
     pub fn is_of_powers(self) -> bool {
         matches!(self, Statistic::Skewness { .. } | Statistic::Kurtosis { .. })
     }
@@ -317,7 +317,7 @@ pub(crate) fn functions<'a>(
     of_theirs.chain(of_powers)
 }
 
-/// What DataFusion has not declared: the name, the type and the words of the reference.
+/// The parts that DataFusion has not declared: the name, the type and the words of the reference.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OfPowers {
     name: &'static str,

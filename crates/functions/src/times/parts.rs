@@ -173,7 +173,7 @@ impl DateField {
         }
     }
 
-    /// Whether DataFusion's `date_part` lacks the field, or its name.
+    /// Returns whether DataFusion's `date_part` lacks the field, or its name.
     fn is_beyond_date_part(self, name: &str) -> bool {
         use DateField as F;
         match self {

@@ -361,7 +361,7 @@ fn rows_among(expr: &Expr, is_condition: bool) -> Option<Expr> {
     written(&text).ok()
 }
 
-/// What a condition looks at: the records of WHERE, or the groups of HAVING.
+/// The rows of a condition: the records of WHERE, or the groups of HAVING.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowsCompared {
     Single,
@@ -452,7 +452,7 @@ fn refuse_groups_within(condition: &Expr) -> Result<()> {
     groups.0.map_or(Ok(()), Err)
 }
 
-/// Whether a function is called in an expression.
+/// Returns whether a function is called in an expression.
 fn calls_function(expr: &Expr) -> bool {
     struct Called;
 
@@ -470,7 +470,7 @@ fn calls_function(expr: &Expr) -> bool {
     walk_expr(expr, &mut Called)
 }
 
-/// Whether an expression compares rows in a way that is written otherwise by [`Clauses`].
+/// Returns whether [`Clauses`] rewrites a comparison of rows in an expression.
 fn compares_rows(expr: &Expr) -> bool {
     struct Rows;
 

@@ -3,7 +3,7 @@
 //! DataFusion plans `INTERSECT ALL` and `EXCEPT ALL` as joins that keep every row of the left side,
 //! however often the right side has it. SQL counts: of a row that occurs `l` times on the left and `r`
 //! times on the right, `INTERSECT ALL` has `least(l, r)` and `EXCEPT ALL` has `l - r`, at least none.
-//! So both branches are grouped by all of their columns, and each group is repeated as often:
+//! Both branches are therefore grouped by all of their columns, and each group is repeated as often:
 //!
 //! ```sql
 //! SELECT * EXCLUDE (l, r, block, n) FROM (

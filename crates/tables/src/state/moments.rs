@@ -30,7 +30,7 @@ impl Summed for f64 {
     type Arrow = Float64Type;
 }
 
-/// Whether the numbers are added up as integers: where all of them are integers of 64 bits, and no higher powers are
+/// Returns whether the numbers are added up as integers: if all of them are integers of 64 bits, and no higher powers are
 /// wanted than squares.
 pub(crate) fn is_whole(aggregate: &Aggregate) -> bool {
     let is_whole = |of: &DataType| of.is_integer() && of != &DataType::UInt64;
