@@ -38,6 +38,9 @@ const INSTEAD: [(&str, &str); 7] = [
 /// These ask a reader of DataFusion's own.
 const ABSENT: [&str; 2] = ["file_row_index", "input_file_name"];
 
+/// What the names of functions begin with as which the planner writes other syntax.
+const INTERNAL: &str = "tidemill_";
+
 /// What is said of a function in a line.
 struct Entry {
     calls: Vec<String>,
@@ -214,7 +217,10 @@ type Told<'a> = (&'a str, &'a [String], Option<&'a Documentation>);
 /// By name, each once: a registry has a function under its aliases too.
 fn entries<'a>(functions: impl Iterator<Item = Told<'a>>) -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
-    for (name, aliases, told) in functions.filter(|(name, ..)| !ABSENT.contains(name)) {
+    for (name, aliases, told) in functions {
+        if ABSENT.contains(&name) || name.starts_with(INTERNAL) {
+            continue;
+        }
         let mut aliases = aliases.to_vec();
         aliases.sort();
         let instead = INSTEAD.iter().find(|(other, _)| *other == name).map(|(_, what)| *what);

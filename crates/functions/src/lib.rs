@@ -13,6 +13,7 @@ mod nested;
 mod numbers;
 mod reduction;
 mod repeated;
+mod signed;
 pub mod sketches;
 mod texts;
 mod times;
@@ -67,6 +68,19 @@ pub fn once_per_text<'a>(theirs: impl Iterator<Item = &'a Arc<ScalarUDF>>) -> Ve
         ScalarUDF::from(repeated::OncePerText { theirs: Arc::clone(theirs) })
     };
     costly.into_values().map(wrapped).collect()
+}
+
+/// Returns the functions of DataFusion's, among these, that return unsigned lengths and places, with signed ones.
+pub fn with_signed_lengths<'a>(theirs: impl Iterator<Item = &'a Arc<ScalarUDF>>) -> Vec<ScalarUDF> {
+    let unsigned = theirs.filter(|function| signed::UNSIGNED.contains(&function.name()));
+    let unsigned: std::collections::BTreeMap<&str, &Arc<ScalarUDF>> =
+        unsigned.map(|function| (function.name(), function)).collect();
+    unsigned.into_values().map(|theirs| with_signed_length(Arc::clone(theirs))).collect()
+}
+
+/// Returns a function of DataFusion's that returns an unsigned length, or places, with a signed one.
+pub fn with_signed_length(theirs: Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::from(signed::Signed { theirs })
 }
 
 /// What `x[first:last]` is of a text.

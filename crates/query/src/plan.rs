@@ -472,6 +472,7 @@ impl Plan {
             };
             let optimised = match correlated::is_below_outer_join(&once)? {
                 true => joins().map_err(|_| external(below_outer_join()))?,
+                false if correlated::skips_level(&once)? => joins()?,
                 false => {
                     let optimised = optimised_plan(state, &logical, once.clone());
                     // DataFusion plans few of the subqueries that depend on the row around them.

@@ -39,26 +39,29 @@ use tidemill_base::stack::on_large_stack;
 use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
 
 use crate::datafusion_names::DUPLICATE_NAMES;
-use crate::dialects::with_implicit_laterals;
+use crate::dialects::{outer_fields, with_implicit_laterals};
 use crate::rewrite::schema_below;
 use crate::statement::schema_from_sql;
 use crate::syntax;
+
+/// Columns of rows around subqueries that a statement may ask for fields of.
+const OUTER_COLUMNS_MAX: usize = 16;
 
 /// The function's name, which nobody writes by accident.
 const NAME: &str = "cast as named";
 
 /// Plans a statement by `plan`, in which two casts, or a cast and its value, are two columns of different names. If `plan` does
-/// not know a column, it is asked again with LATERAL before the subqueries in FROM that have a source before them. It runs four
-/// times at most.
+/// not know a column, it is asked again with LATERAL before the subqueries in FROM that have a source before them; where it refuses
+/// a field of a row around a subquery, with `get_field`. It runs four times, and four times for each such column, at most.
 ///
 /// # Errors
 /// As `plan`.
 pub fn plan_statement<T>(
     state: &SessionState,
-    statement: Statement,
+    mut statement: Statement,
     plan: impl Fn(&SessionState, Statement) -> PlanResult<T>,
 ) -> PlanResult<T> {
-    let error = match with_named_casts(state, statement.clone(), &plan) {
+    let error = match with_outer_fields(state, &mut statement, &plan) {
         Err(error) if is_of_unknown_column(&error) => error,
         planned => return planned,
     };
@@ -67,8 +70,26 @@ pub fn plan_statement<T>(
         _ => None,
     };
     let Some(lateral) = lateral else { return Err(error) };
-    let lateral = Statement::Statement(Box::new(lateral));
-    with_named_casts(state, lateral, &plan).map_err(|_| error)
+    let mut lateral = Statement::Statement(Box::new(lateral));
+    with_outer_fields(state, &mut lateral, &plan).map_err(|_| error)
+}
+
+/// Plans a statement, in which `get_field` asks for the fields of rows around subqueries where `plan` refuses others.
+fn with_outer_fields<T>(
+    state: &SessionState,
+    statement: &mut Statement,
+    plan: &impl Fn(&SessionState, Statement) -> PlanResult<T>,
+) -> PlanResult<T> {
+    let mut planned = with_named_casts(state, statement.clone(), plan);
+    for _ in 0..OUTER_COLUMNS_MAX {
+        let refused = planned.as_ref().err().and_then(outer_fields::refused_column);
+        let (Some(column), Statement::Statement(own)) = (refused, &*statement) else { break };
+        let changed = outer_fields::with_outer_fields(own.as_ref().clone(), &column);
+        let Some(changed) = changed else { break };
+        *statement = Statement::Statement(Box::new(changed));
+        planned = with_named_casts(state, statement.clone(), plan);
+    }
+    planned
 }
 
 fn with_named_casts<T>(

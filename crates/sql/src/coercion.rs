@@ -26,7 +26,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions_nested::concat::array_concat_udf;
-use datafusion::functions_nested::length::array_length_udf;
 use datafusion::functions_nested::reverse::array_reverse_udf;
 use datafusion::functions_nested::string::array_to_string_udf;
 use datafusion::logical_expr::expr::{
@@ -52,6 +51,7 @@ use crate::meeting::{
     joint_of_ours, meeting,
 };
 use crate::messages::external;
+use crate::replaced::list_length;
 use crate::rewrite::{all_steps, is_comparison, with_types};
 use crate::{bytes, frames, spans, times};
 
@@ -685,7 +685,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
     let has_list = of.iter().any(|of| is_list(of.data_type()));
     let are_lists = of.iter().all(|of| is_list(of.data_type()) || of.data_type().is_null());
     let replaced = match name {
-        scalars::CHARACTER_LENGTH if is_alone => Some(array_length_udf()),
+        scalars::CHARACTER_LENGTH if is_alone => Some(list_length()),
         scalars::REVERSE if is_alone => Some(array_reverse_udf()),
         scalars::CONCAT if has_list && are_lists => {
             // A null adds nothing to a list, and has no type of one.
@@ -709,7 +709,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
             if !is_list(of.data_type()) {
                 return value.clone();
             }
-            let has_items = array_length_udf().call(vec![value.clone()]).gt(lit(0));
+            let has_items = list_length().call(vec![value.clone()]).gt(lit(0));
             let text = array_to_string_udf().call(vec![value.clone(), separator.clone()]);
             Expr::Case(Case::new(None, vec![(Box::new(has_items), Box::new(text))], None))
         });

@@ -175,7 +175,7 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 40] = [
+const OTHER_WORDS: [(&str, &str, &str); 41] = [
     (
         "NULLS are not permitted for nth_value",
         "`nth_value` counts nulls, too: it takes no IGNORE NULLS",
@@ -225,6 +225,11 @@ const OTHER_WORDS: [(&str, &str, &str); 40] = [
         "For SELECT DISTINCT, ORDER BY expressions",
         "SELECT DISTINCT is ordered by what it selects, and ORDER BY asks for something else",
         "of rows that are alike there is one: GROUP BY a ORDER BY min(b) orders them by another column",
+    ),
+    (
+        "SELECT DISTINCT ON expressions must match",
+        "`DISTINCT ON` has an ORDER BY that does not begin with its keys, beside QUALIFY, a window, a random value or a place",
+        "ORDER BY k, t begins with the key; QUALIFY row_number() OVER (PARTITION BY k ORDER BY t) = 1 takes the first row of each",
     ),
     (
         "Expected an integer value",

@@ -171,20 +171,26 @@ fn maps_of(
     for range in ranges {
         let start = kept.len();
         let mut seen = HashSet::new();
-        let is_map = range.is_some_and(|range| {
-            kept.extend(range.clone().map(|entry| entry as u64));
-            range.clone().all(|entry| {
-                let mut text = String::new();
-                texts.write(entry, &mut text);
-                keys.is_valid(entry) && seen.insert(text)
-            })
-        });
-        if !is_map {
-            if kept.len() > start && !is_tried {
-                let mut text = String::new();
-                texts.write(usize::try_from(kept[start]).unwrap_or_default(), &mut text);
-                refuse(Some(&format!("{{{text}=…}}")), to, false)?;
+        let mut is_map = range.is_some();
+        for entry in range.into_iter().flatten() {
+            let mut key = String::new();
+            texts.write(entry, &mut key);
+            if keys.is_null(entry) || seen.contains(&key) {
+                if !is_tried {
+                    return Err(external(Error::usage_hint(
+                        format!(
+                            "a map has a value for each key, and `{key}` comes twice or is null"
+                        ),
+                        "TRY_CAST gives NULL for what is no map",
+                    )));
+                }
+                is_map = false;
+                break;
             }
+            seen.insert(key);
+            kept.push(entry as u64);
+        }
+        if !is_map {
             kept.truncate(start);
         }
         valid.push(is_map);

@@ -227,6 +227,13 @@ impl ScalarUDFImpl for Concat {
     }
 }
 
+/// `array_length`, which returns a BIGINT.
+pub(crate) fn list_length() -> Arc<ScalarUDF> {
+    static LENGTH: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(tidemill_functions::with_signed_length(array_length_udf())));
+    Arc::clone(&LENGTH)
+}
+
 /// `length`, of a list, too, and of bytes. DataFusion's makes a text of what it is given, which a list of structs is
 /// not, and bytes seldom are.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -252,7 +259,7 @@ impl Length {
 
     fn function(of: &DataType) -> Option<Arc<ScalarUDF>> {
         use DataType::{FixedSizeList, LargeList, List};
-        matches!(of, List(_) | LargeList(_) | FixedSizeList(_, _)).then(array_length_udf)
+        matches!(of, List(_) | LargeList(_) | FixedSizeList(_, _)).then(list_length)
     }
 }
 

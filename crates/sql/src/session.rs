@@ -260,6 +260,9 @@ pub fn open(
             context.register_udf(tidemill_functions::with_patterns(theirs));
         }
     }
+    let lengths =
+        tidemill_functions::with_signed_lengths(context.state().scalar_functions().values());
+    lengths.into_iter().for_each(|function| context.register_udf(function));
     let costly = tidemill_functions::once_per_text(context.state().scalar_functions().values());
     costly.into_iter().for_each(|function| context.register_udf(function));
     let all = context.state();

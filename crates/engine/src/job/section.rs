@@ -122,9 +122,9 @@ impl<'a> Section<'a> {
         let place = node.place.clone();
         let what = "a string of one character";
         let text = node.into_text().map_err(|node| self.wrong_type(&node, key, what))?;
-        match text.as_bytes() {
-            [byte] => Ok(Some(*byte)),
-            _ => Err(self.error_at(
+        match tidemill_source::character(&text) {
+            Some(byte) => Ok(Some(byte)),
+            None => Err(self.error_at(
                 &place,
                 format!("`{key}`{} must be one ASCII character, not `{text}`", self.of()),
                 None,

@@ -210,6 +210,8 @@ pub(super) struct Format {
     pieces: Vec<Piece>,
     /// Whether the era is written, and the year by its number in it.
     has_era: bool,
+    /// The year of a text whose format has none; 1970 if this is none.
+    pub(super) missing_year: Option<i64>,
 }
 
 /// Why a text is not read by a format.
@@ -554,6 +556,7 @@ struct Found {
     epoch: Option<i64>,
     ahead: Option<i64>,
     zone: Option<Zone>,
+    missing_year: Option<i64>,
 }
 
 /// A text that is read from its beginning.
@@ -659,7 +662,7 @@ impl Format {
     /// The reason why it is none of this format, or no time.
     pub(super) fn read(&self, text: &str) -> std::result::Result<Instant, Unread> {
         let mut reader = Reader { text, at: 0 };
-        let mut found = Found::default();
+        let mut found = Found { missing_year: self.missing_year, ..Found::default() };
         reader.blanks();
         for (at, piece) in self.pieces.iter().enumerate() {
             let next = self.pieces.get(at + 1);
@@ -849,7 +852,7 @@ fn read_number(
         Field::HourTo24 => 1..=24,
         Field::Hour12 => 1..=12,
         Field::Minute => 0..=59,
-        // A leap second is the first of the next minute.
+        // 60 is a leap second, which `instant` looks at.
         Field::Second => 0..=60,
         Field::SecondOfDay => 0..=86_400,
         Field::IsoWeek => 1..=53,
@@ -905,12 +908,12 @@ fn read_number(
 }
 
 impl Found {
-    /// The day that was read: what is missing is the first, of 1970.
+    /// The day that was read: what is missing is the first, of the format's missing year.
     fn days(&self) -> std::result::Result<i64, String> {
         if let Some(day) = self.julian_day {
             return Ok(day - 2_440_588);
         }
-        let mut year = self.year.unwrap_or(1970);
+        let mut year = self.year.or(self.missing_year).unwrap_or(1970);
         if let (Some(century), Some(short)) = (self.century, self.year) {
             year = (century - 1) * 100 + short.rem_euclid(100);
             if short.rem_euclid(100) == 0 {
@@ -990,6 +993,12 @@ impl Found {
             })?,
             (None, ahead) => ahead.unwrap_or(0),
         };
+        // A leap second is the last of a day of UTC, and counts as the first of the next day.
+        if self.second == Some(60) && (shown - ahead).rem_euclid(86_400) != 0 {
+            return Err(unread(
+                "a second is from 0 to 59, and 60 at 23:59 of UTC alone".to_owned(),
+            ));
+        }
         let nanos = i128::from(shown - ahead) * second + i128::from(self.nanos);
         Ok(Instant { nanos })
     }

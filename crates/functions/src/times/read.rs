@@ -2,7 +2,8 @@
 //! `to_date`.
 //!
 //! A text has to be of the format from its beginning to its end, but for blanks around it; a blank in the
-//! format stands for any number of them. Parts that the format does not have are those of 1970-01-01 00:00:00.
+//! format stands for any number of them. Parts that the format does not have are those of 1970-01-01 00:00:00; of `strptime` and
+//! `try_strptime` those of 1900-01-01 00:00:00, as in Python and DuckDB.
 //! A time with an offset or a zone becomes UTC. The functions return a TIMESTAMP, whatever the format, since a format
 //! may become a constant only after types are settled. Where the statement has the format written out and
 //! [`reads_instants`] holds, the planner casts the call to TIMESTAMP WITH TIME ZONE.
@@ -150,6 +151,14 @@ impl Strptime {
         }
     }
 
+    /// The year of texts whose format has none.
+    fn missing_year(&self) -> Option<i64> {
+        match self {
+            Strptime::OfJava => None,
+            Strptime::Sure | Strptime::Tried => Some(1900),
+        }
+    }
+
     fn hint(&self) -> &'static str {
         match self {
             Strptime::OfJava => {
@@ -187,8 +196,8 @@ impl Function for Strptime {
             Strptime::Sure => Told {
                 section: DOC_SECTION_DATETIME,
                 calls: "strptime(text, format)\nstrptime(text, [format1, format2, …])",
-                what: "The TIMESTAMP that a text is by C's and Python's codes, of several formats the first that fits, or \
-                       the TIMESTAMP WITH TIME ZONE in UTC where a format that is written out has an offset (`%z`) or a \
+                what: "The TIMESTAMP that a text is by C's and Python's codes, of several formats the first that fits, in \
+                       1900 where it has no year, or the TIMESTAMP WITH TIME ZONE in UTC where a format that is written out has an offset (`%z`) or a \
                        zone (`%Z`): `strptime('20/Nov/2026 08:05', '%d/%b/%Y %H:%M')` is `2026-11-20T08:05:00`.",
             },
         }
@@ -232,7 +241,11 @@ impl Function for Strptime {
         let formats = Formats::of(given.value(1)?)?;
         let parsed = |row: usize| -> Result<Option<Vec<Named>>> {
             let Some(formats) = formats.at(row)? else { return Ok(None) };
-            let named = formats.iter().map(|format| Named::of(format, self.language()));
+            let named = formats.iter().map(|format| {
+                let mut named = Named::of(format, self.language())?;
+                named.format.missing_year = self.missing_year();
+                Ok(named)
+            });
             Ok(Some(named.collect::<Result<_>>()?))
         };
         let constant = if formats.is_constant() { parsed(0)? } else { None };

@@ -82,6 +82,29 @@ pub fn is_below_outer_join(plan: &LogicalPlan) -> PlanResult<bool> {
     Ok(found)
 }
 
+/// Returns whether a subquery refers to a row around the subquery that it stands in: DataFusion joins it with rows that do
+/// not have the column.
+///
+/// # Errors
+/// As DataFusion's schemas.
+pub fn skips_level(plan: &LogicalPlan) -> PlanResult<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|step| {
+        step.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Some(subquery) = subquery_of(expr) {
+                    let below = schema_below(step)?;
+                    let outer = outer_columns(&subquery.subquery)?;
+                    found |= outer.iter().any(|column| !below.has_column(column));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
 /// A subquery's question of the rows around it.
 enum Question {
     /// The value of its one row.

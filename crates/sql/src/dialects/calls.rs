@@ -154,7 +154,7 @@ const SCALARS: &[(&str, &str)] = &[
     ("timeslot(ts)", "date_bin(INTERVAL '30 minutes', ts)"),
     ("tostartofinterval(ts, span)", "date_bin(span, ts)"),
     ("timezone(ts)", "date_field('timezone', ts)"),
-    ("timezone(zone, ts)", "CAST(ts AT TIME ZONE zone AS TIMESTAMP)"),
+    ("timezone(zone, ts)", "ts AT TIME ZONE zone"),
     ("totimezone(ts, zone)", "CAST(ts AS TIMESTAMPTZ) AT TIME ZONE zone"),
     (
         "from_utc_timestamp(ts, zone)",

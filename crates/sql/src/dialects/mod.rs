@@ -13,6 +13,7 @@
 //! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
 //! - [`distinct_lists`]: lists of different values, sorted.
 //! - [`implicit_laterals`]: subqueries in FROM that refer to the sources before them.
+//! - [`outer_fields`]: fields of structs of the rows around a subquery.
 //! - [`indexed_lambdas`]: functions of an item and its place.
 //! - [`laterals`]: rows of lists in FROM.
 //! - [`outer_using`]: `FULL JOIN … USING`.
@@ -55,6 +56,7 @@ mod implicit_laterals;
 mod indexed_lambdas;
 mod laterals;
 mod operators;
+pub(crate) mod outer_fields;
 mod outer_using;
 mod pivots;
 mod row_comparisons;

@@ -1,0 +1,91 @@
+//! Fields of a struct that a row around a subquery has: `EXISTS (SELECT 1 FROM m WHERE m.os = l.device.os)`.
+//!
+//! DataFusion finds `l.device` around a subquery, and not what is in it. The field is asked for by `get_field`.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{Column, DataFusionError};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Statement, Value, VisitorMut};
+use tidemill_planning::walk_mut;
+
+use super::calls::call_of;
+
+const REFUSAL: &str = "Nested identifiers are not yet supported for OuterReferenceColumn ";
+
+/// Returns the column, with its table if it has one, whose field a plan was refused for.
+pub(crate) fn refused_column(error: &DataFusionError) -> Option<Vec<String>> {
+    let DataFusionError::NotImplemented(message) = error.find_root() else { return None };
+    let (_, column) = message.split_once(REFUSAL)?;
+    let column = Column::from_qualified_name(column.lines().next()?);
+    let mut names = column.relation.map_or(Vec::new(), |table| table.to_vec());
+    names.push(column.name);
+    Some(names)
+}
+
+/// Returns a statement whose subqueries ask for the fields of a column by `get_field`; none if there is no such field.
+pub(crate) fn with_outer_fields(mut statement: Statement, column: &[String]) -> Option<Statement> {
+    let mut fields = Fields { column, depth: 0, count: 0 };
+    walk_mut(&mut statement, &mut fields);
+    (fields.count > 0).then_some(statement)
+}
+
+struct Fields<'a> {
+    column: &'a [String],
+    /// How many queries there are around.
+    depth: usize,
+    count: usize,
+}
+
+impl Fields<'_> {
+    /// Returns how many of a name's parts are the column.
+    fn column_parts(&self, parts: &[Ident]) -> Option<usize> {
+        let is_same = |(part, name): (&Ident, &String)| match part.quote_style {
+            Some(_) => part.value == *name,
+            None => part.value.to_lowercase() == *name,
+        };
+        // With its table, or without.
+        let named = [self.column, &self.column[self.column.len().saturating_sub(1)..]];
+        let named = named
+            .into_iter()
+            .find(|column| column.len() < parts.len() && parts.iter().zip(*column).all(is_same))?;
+        Some(named.len())
+    }
+}
+
+impl VisitorMut for Fields<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Expr::CompoundIdentifier(parts) = expr else { return ControlFlow::Continue(()) };
+        let Some(count) = self.column_parts(parts).filter(|_| self.depth > 1) else {
+            return ControlFlow::Continue(());
+        };
+        let fields = parts.split_off(count);
+        let column = match <[Ident; 1]>::try_from(std::mem::take(parts)) {
+            Ok([name]) => Expr::Identifier(name),
+            Err(parts) => Expr::CompoundIdentifier(parts),
+        };
+        let name = |field: Ident| {
+            let name = match field.quote_style {
+                Some(_) => field.value,
+                None => field.value.to_lowercase(),
+            };
+            Expr::Value(Value::SingleQuotedString(name).into())
+        };
+        *expr = fields
+            .into_iter()
+            .fold(column, |record, field| call_of("get_field", vec![record, name(field)]));
+        self.count += 1;
+        ControlFlow::Continue(())
+    }
+}
