@@ -17,6 +17,8 @@ pub(crate) const MAGIC: &[u8; 4] = b"Obj\x01";
 pub const SYNC_BYTES: usize = 16;
 /// The metadata of a file, its schema above all, is no longer.
 const METADATA_BYTES_MAX: u64 = 64 << 20;
+/// Longer keys and values of the metadata are not kept.
+const PROPERTY_BYTES_MAX: usize = 128;
 /// What is made room for before it has come.
 const STEP_BYTES: usize = 8 << 20;
 /// A batch is handed over when it takes so much memory.
@@ -30,6 +32,8 @@ pub struct Header {
     codec: Codec,
     sync: [u8; SYNC_BYTES],
     length: u64,
+    /// Metadata of short keys and values that are not Avro's own.
+    properties: Arc<[(String, String)]>,
 }
 
 impl Header {
@@ -51,6 +55,7 @@ impl Header {
             return Err(begins(0, reason));
         }
         let (mut json, mut codec) = (None, None);
+        let mut properties = Vec::new();
         loop {
             let mut entries = input.long()?;
             if entries == 0 {
@@ -67,6 +72,10 @@ impl Header {
                 match key.as_slice() {
                     b"avro.schema" => json = Some(value),
                     b"avro.codec" => codec = Some(value),
+                    _ if key.len().max(value.len()) <= PROPERTY_BYTES_MAX => {
+                        properties
+                            .extend(String::from_utf8(key).ok().zip(String::from_utf8(value).ok()));
+                    }
                     _ => {}
                 }
             }
@@ -88,7 +97,8 @@ impl Header {
             return Err(input.short());
         }
         let schema = Arc::new(Schema::parse(&json)?);
-        Ok(Self { schema, json: json.into(), codec, sync, length: input.at })
+        let properties = properties.into();
+        Ok(Self { schema, json: json.into(), codec, sync, length: input.at, properties })
     }
 
     /// The columns.
@@ -104,6 +114,12 @@ impl Header {
     /// The schema as the file has it.
     pub fn json(&self) -> &[u8] {
         &self.json
+    }
+
+    /// Returns the value of a key of the metadata; none for keys and values of more than 128 bytes, or that are no text.
+    pub fn property(&self, key: &str) -> Option<&str> {
+        let (_, value) = self.properties.iter().find(|(own, _)| own == key)?;
+        Some(value)
     }
 
     /// What stands behind each block.

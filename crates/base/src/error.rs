@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::cancel::Interrupted;
 use crate::coverage::grouped;
 use crate::memory::human;
+use crate::suggest;
 
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -505,7 +506,8 @@ impl Error {
         match source.kind() {
             std::io::ErrorKind::BrokenPipe => Error::ClosedPipe,
             std::io::ErrorKind::NotFound if action == "read" => {
-                Error::NotFound { path, hint: None }
+                let hint = suggest::nearest_path_hint(&path);
+                Error::NotFound { path, hint }
             }
             _ => Error::Io { action, path, source },
         }

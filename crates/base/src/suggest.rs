@@ -1,5 +1,7 @@
 //! The nearest right thing to a wrong name.
 
+use std::path::Path;
+
 /// The candidate most like `word`, if one is near enough to be what was meant.
 ///
 /// Case and `-`/`_` do not count as differences; at most a third of the letters may differ.
@@ -15,6 +17,26 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// "did you mean `jobs/day.toml`?" for a path that does not exist; none if nothing beside it has a similar name. Of a folder that does not
+/// exist either, the hint is for the folder.
+pub fn nearest_path_hint(path: &str) -> Option<String> {
+    let path = Path::new(path);
+    let name = path.file_name()?.to_str()?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let Ok(entries) = std::fs::read_dir(parent.unwrap_or(Path::new("."))) else {
+        return nearest_path_hint(parent?.to_str()?);
+    };
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    let nearest = nearest(name, names.iter().map(String::as_str))?;
+    let whole = match parent {
+        Some(parent) => parent.join(nearest).display().to_string(),
+        None => nearest.to_owned(),
+    };
+    Some(format!("did you mean `{whole}`?"))
 }
 
 /// "unknown `kind` …; did you mean …?" followed by the valid choices, as one message.

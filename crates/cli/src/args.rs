@@ -1664,12 +1664,10 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 fn character(text: &str) -> Result<u8, String> {
-    match text.as_bytes() {
-        [byte] if byte.is_ascii() => Ok(*byte),
-        // A tab is hard to type in a shell.
-        b"\\t" => Ok(b'\t'),
-        _ => Err("it must be one ASCII character, or \\t for a tab".to_owned()),
-    }
+    tidemill_engine::source::character(text).ok_or_else(|| {
+        "it must be one ASCII character, \\t for a tab, or \\x and two hexadecimal digits"
+            .to_owned()
+    })
 }
 
 fn character_or_none(text: &str) -> Result<Quote, String> {

@@ -145,7 +145,7 @@ impl Compression {
         codecs.into_iter().find(|(_, own)| *own == name).map(|(suffix, _)| suffix)
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Compression::None => "plain",
             Compression::Gzip => "gzip",

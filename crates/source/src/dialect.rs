@@ -98,6 +98,18 @@ impl FromStr for Mismatch {
     }
 }
 
+/// Returns the ASCII character of an option: itself, `\t`, or its code as `\x01`.
+#[must_use]
+pub fn character(text: &str) -> Option<u8> {
+    let byte = match (text.as_bytes(), text.strip_prefix("\\x")) {
+        ([one], _) => *one,
+        (b"\\t", _) => b'\t',
+        (_, Some(digits)) if digits.len() == 2 => u8::from_str_radix(digits, 16).ok()?,
+        _ => return None,
+    };
+    byte.is_ascii().then_some(byte)
+}
+
 impl TextOptions {
     /// The number of lines at the beginning of each file that are neither header nor records.
     pub(crate) fn skipped_lines(&self) -> u64 {
@@ -132,24 +144,18 @@ impl TextOptions {
         let refused = |expected: &str| {
             Error::usage(format!("option `{option}` is {expected}, not `{}`", value.escape_debug()))
         };
-        let character = || match value {
-            "\\t" => Ok(b'\t'),
-            _ => match value.as_bytes() {
-                [one] => Ok(*one),
-                _ => Err(refused("one ASCII character")),
-            },
-        };
+        let one_character = || character(value).ok_or_else(|| refused("one ASCII character"));
         let number = || value.parse().map_err(|_| refused("a number of lines"));
         match option {
             "header" => {
                 let is_there = value.to_ascii_lowercase().parse();
                 self.header = Some(is_there.map_err(|_| refused("`true` or `false`"))?);
             }
-            "delimiter" => self.delimiter = Some(character()?),
+            "delimiter" => self.delimiter = Some(one_character()?),
             "quote" if value.is_empty() => self.quote = Some(None),
-            "quote" => self.quote = Some(Some(character()?)),
-            "escape" => self.escape = Some(character()?),
-            "comment" => self.comment = Some(character()?),
+            "quote" => self.quote = Some(Some(one_character()?)),
+            "escape" => self.escape = Some(one_character()?),
+            "comment" => self.comment = Some(one_character()?),
             "skip_lines" => self.skip_lines = Some(number()?),
             "header_row" => self.header_row = Some(number()?),
             "null" => self.nulls.push(value.to_owned()),

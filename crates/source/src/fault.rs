@@ -77,6 +77,9 @@ impl Fault {
             FaultKind::FieldCount { .. } if let Some(line) = of.likely_header => {
                 Some(likely_header_hint(line))
             }
+            FaultKind::FieldCount { .. } if of.format.is_delimited() => {
+                Some(FIELD_COUNT_HINT.into())
+            }
             FaultKind::Unclosed if of.format.is_delimited() => Some(
                 "if quotes are plain text here, turn quoting off: --quote '' (job file: \
                  source.options, quote = false)"
@@ -206,6 +209,11 @@ pub(crate) fn likely_header_hint(line: u64) -> String {
          header_row = {line})"
     )
 }
+
+/// The hint for a record that has another number of fields than the header.
+const FIELD_COUNT_HINT: &str = "--max-bad N or N% skips such records, counts them and keeps a copy; if all records \
+     have that many fields, the header has a name too few or too many: --skip-lines 1 --header=false reads the \
+     records without it, and --schema names their columns (job file: source.options, skip_lines = 1, header = false)";
 
 /// Returns the hint for a time without a zone in an inferred column of a zone.
 fn zoneless_time_hint(place: &Place, expected: &DataType) -> String {

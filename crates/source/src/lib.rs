@@ -81,6 +81,7 @@ mod input;
 mod listing;
 mod log_names;
 mod magic;
+mod map_keys;
 mod open;
 mod opener;
 mod options;
@@ -111,7 +112,7 @@ pub use description::{
     FileDescription, Reopener, SourceDescription, SpecDescription, SplitDescription,
     StatsDescription,
 };
-pub use dialect::{Dialect, Mismatch, TextOptions, framing, log_format};
+pub use dialect::{Dialect, Mismatch, TextOptions, character, framing, log_format};
 pub use error::{Error, Result};
 pub use formats::{Format, Given};
 pub use hidden::Hidden;

@@ -23,7 +23,7 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 use object_store::ObjectMeta;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::redact::shown;
-use tidemill_base::suggest;
+use tidemill_base::suggest::{self, nearest_path_hint};
 use tidemill_remote::http::Web;
 use tidemill_remote::location::{Location, web_path};
 use tidemill_remote::object::{Object, probe_all, probe_each};
@@ -549,7 +549,7 @@ fn expand(
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::NotFound { path: path.into(), hint: nearest_hint(path) });
+            return Err(Error::NotFound { path: path.into(), hint: nearest_path_hint(path) });
         }
         Err(error) => return Err(Error::io("read", path, error)),
     };
@@ -719,32 +719,6 @@ pub(crate) fn key_fields(found: &[ListedFile]) -> Vec<Field> {
         .collect()
 }
 
-/// "did you mean" for a path that does not exist.
-fn nearest_hint(path: &str) -> Option<String> {
-    let path = Path::new(path);
-    let name = path.file_name()?.to_str()?;
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let Ok(entries) = std::fs::read_dir(parent) else {
-        // The folder itself may be misspelt.
-        let up = nearest_hint(parent.to_str()?)?;
-        return Some(up);
-    };
-    let names: Vec<String> =
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    let mut sorted: Vec<&str> = names.iter().map(String::as_str).collect();
-    sorted.sort_unstable();
-    let nearest = suggest::nearest(name, sorted)?;
-    let whole = if path.parent().is_some_and(|p| !p.as_os_str().is_empty()) {
-        parent.join(nearest).display().to_string()
-    } else {
-        nearest.to_string()
-    };
-    Some(format!("did you mean `{whole}`?"))
-}
-
 fn nothing_matches_hint(pattern: &str) -> String {
     // Name the deepest folder of the pattern's plain part that exists.
     let plain: String = match pattern.find(['*', '?', '[', '{']) {
@@ -757,7 +731,7 @@ fn nothing_matches_hint(pattern: &str) -> String {
     if Path::new(&plain).is_dir() {
         return format!("no file matches the pattern; the folder `{plain}` exists");
     }
-    match nearest_hint(&plain) {
+    match nearest_path_hint(&plain) {
         Some(hint) => format!("the folder `{plain}` does not exist; {hint}"),
         None => format!("the folder `{plain}` does not exist"),
     }

@@ -15,6 +15,7 @@ use tidemill_remote::Fetch;
 
 use super::compression::{Compression, decode};
 use super::error::{Error, Result};
+use super::formats::Format;
 use super::input::{Access, ByteInput, OpenFile};
 use super::{FileLocation, SourceFile};
 
@@ -300,7 +301,11 @@ const OTHERS: [OtherFormat; 33] = [
     entry(b"CDF\x01", "a NetCDF file", EXPORT),
     entry(b"CDF\x02", "a NetCDF file", EXPORT),
     entry(b"\x93NUMPY", "a NumPy array", EXPORT),
-    entry(b"FEA1\0\0\0\0", "a Feather file of the first version", EXPORT),
+    entry(
+        b"FEA1\0\0\0\0",
+        "a Feather file of version 1",
+        Remedy::Hint("pyarrow.feather reads it and writes version 2, which is Arrow"),
+    ),
     entry(b"SEQ\x06", "a Hadoop sequence file", EXPORT),
     entry(b"RCF\x01", "an RCFile", EXPORT),
     entry(b"ElfFile\0", "a Windows event log", EXPORT),
@@ -351,6 +356,62 @@ fn other_format(head: &[u8]) -> Option<(&'static str, Remedy)> {
         .map(|other| (other.name, other.remedy))
 }
 
+/// Names what is in a file that could not be read as `format`, if its first bytes are those of something else: a server's
+/// page of HTML, a pointer of Git LFS, a file that is compressed as a whole. Other errors stay what they are.
+pub(super) fn name_foreign_content(
+    error: Error,
+    files: &[Arc<SourceFile>],
+    format: Format,
+) -> Error {
+    let Error::Corrupt { path, .. } = &error else { return error };
+    let Some(file) = files.iter().find(|file| file.shown() == path) else { return error };
+    if file.is_stream() {
+        return error;
+    }
+    let mut head = [0; LOOK_BYTES];
+    let Ok(open) = OpenFile::open(file, Access::Random, &file.watch()) else { return error };
+    let Ok(count) = open.read_at(&mut head, 0) else { return error };
+    match foreign_content(&head[..count], format) {
+        Some((what, hint)) => Error::Corrupt {
+            path: path.clone(),
+            offset: Some(0),
+            reason: format!("it is read as {format} and begins like {what}"),
+            hint: Some(hint),
+        },
+        None => error,
+    }
+}
+
+/// Returns what a file begins like that is not of `format`, and the way to read it.
+fn foreign_content(head: &[u8], format: Format) -> Option<(String, String)> {
+    match other_format(head) {
+        Some((_, Remedy::SourceFormat(name))) if name == format.name() => return None,
+        Some((what, Remedy::SourceFormat(name))) => {
+            return Some((what.to_owned(), source_format_hint(name)));
+        }
+        Some((what, Remedy::Hint(hint))) => return Some((what.to_owned(), hint.to_owned())),
+        None => {}
+    }
+    let compression = Compression::from_magic(head);
+    if compression != Compression::None {
+        let hint = format!("files of {format} are compressed within; unpack it first");
+        return Some((format!("{} data", compression.name()), hint));
+    }
+    if !looks_like_text(head) || head.is_empty() {
+        return None;
+    }
+    if head.trim_ascii_start().starts_with(b"<") {
+        let hint = "a server may have answered with a page instead of the file: fetch it again";
+        return Some(("HTML or XML".to_owned(), hint.to_owned()));
+    }
+    let hint = "--source-format csv or json reads text (job file: source.format)";
+    Some(("text".to_owned(), hint.to_owned()))
+}
+
+fn source_format_hint(name: &str) -> String {
+    format!("--source-format {name} reads it (job file: source.format)")
+}
+
 fn refuse_other_format(head: &[u8], shown: &Arc<str>) -> Result<()> {
     let Some((what, remedy)) = other_format(head) else {
         return Encoding::detect(head).map_or(Ok(()), |encoding| Err(encoding.refusal(shown)));
@@ -360,9 +421,7 @@ fn refuse_other_format(head: &[u8], shown: &Arc<str>) -> Result<()> {
         offset: Some(0),
         reason: format!("it is read as text and begins like {what}"),
         hint: Some(match remedy {
-            Remedy::SourceFormat(name) => {
-                format!("--source-format {name} reads it (job file: source.format)")
-            }
+            Remedy::SourceFormat(name) => source_format_hint(name),
             Remedy::Hint(hint) => hint.into(),
         }),
     })

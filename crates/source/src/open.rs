@@ -22,6 +22,7 @@ use super::hidden::Hidden;
 #[cfg(target_os = "linux")]
 use super::input::in_steps;
 use super::input::{ByteInput, Identity, ProgramOutput, ReaderInput, Watch};
+use super::magic::name_foreign_content;
 use super::patience::{Asking, LeftOut};
 use super::promote::promote;
 use super::sample::Sample;
@@ -793,7 +794,9 @@ fn columns(spec: &SourceSpec, format: Format, sample: &mut Sample<'_>) -> Result
         ));
     }
     let layouts = spec.layouts.unwrap_or_default();
-    let mut columns = typed.columns(sample.files, layouts, &mut sample.stdin)?;
+    let mut columns = typed
+        .columns(sample.files, layouts, &mut sample.stdin)
+        .map_err(|error| name_foreign_content(error, sample.files, format))?;
     // The files of a source mostly have the same columns, so one note is enough.
     let note = sample.files.iter().find_map(|file| file.metadata()?.note());
     sample.notes.extend(note.map(str::to_owned));
@@ -830,7 +833,9 @@ fn typed_columns_of_some(
         let reason = file.left_out.get().map_or(String::new(), |reason| reason.said.clone());
         return Err(Error::io("read", file.shown(), std::io::Error::other(reason)));
     }
-    let mut columns = typed.columns(&present, spec.layouts.unwrap_or_default(), &mut None)?;
+    let mut columns = typed
+        .columns(&present, spec.layouts.unwrap_or_default(), &mut None)
+        .map_err(|error| name_foreign_content(error, &present, format))?;
     if let Some(wanted) = &spec.schema {
         check_types(&columns, wanted, format, &present)?;
         columns.override_types(wanted)?;

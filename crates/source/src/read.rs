@@ -32,6 +32,7 @@ use super::fault::{Fault, Invisible, Whence};
 use super::formats::{Decoding, PieceReader, Reading, TextFormat};
 use super::hidden::{self, Numbering};
 use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
+use super::map_keys::with_last_entries;
 use super::opener::{BadValue, CountOfRows, Opened, Opener};
 use super::options::ReadOptions;
 use super::placed_counts::{FirstPlace, PlacedCounts};
@@ -269,7 +270,7 @@ impl SplitReader {
                     Some(batch) => {
                         let dropped = reader.take_dropped();
                         self.count_dropped(dropped);
-                        self.open_records(batch, None)?;
+                        self.open_records(with_last_entries(batch)?, None)?;
                     }
                     None => {
                         let dropped = reader.take_dropped();

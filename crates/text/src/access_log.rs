@@ -68,7 +68,7 @@ use crate::leaf::{self, Context};
 use crate::lines;
 use crate::separators::Separators;
 use crate::span::Span;
-use crate::values::{self, Nulls};
+use crate::values::{self, Nulls, follows_leap_second};
 
 /// The columns of an access log, in the order of their positions; all may be null.
 ///
@@ -276,7 +276,9 @@ pub(crate) fn month(name: [u8; 3]) -> Option<u32> {
     })
 }
 
-/// `13:55:36` in seconds; 60 is a leap second, which falls together with the next one.
+/// `13:55:36` in seconds; the second 60 counts as the first one of the next minute.
+///
+/// The caller must ask [`is_instant`] once the day and the zone are known.
 #[inline(always)]
 pub(crate) fn clock(bytes: &[u8]) -> Option<u32> {
     match bytes {
@@ -287,6 +289,13 @@ pub(crate) fn clock(bytes: &[u8]) -> Option<u32> {
         }
         _ => fast::time(bytes),
     }
+}
+
+/// Returns whether a clock, `13:55:36`, can show an instant in seconds since 1970-01-01 UTC: a second
+/// of 60 must be a leap second.
+#[inline(always)]
+pub(crate) fn is_instant(clock: &[u8], seconds: i64) -> bool {
+    !clock.ends_with(b"60") || follows_leap_second(seconds)
 }
 
 /// The day and the zone that were last seen: text in order of time has few of them.
@@ -316,7 +325,8 @@ impl Days {
         if *day != self.day || *zone != self.zone {
             *self = Self { day: *day, zone: *zone, start: day_start(day, zone)? };
         }
-        Some(self.start + i64::from(clock(&bytes[12..20])?))
+        let seconds = self.start + i64::from(clock(&bytes[12..20])?);
+        is_instant(&bytes[12..20], seconds).then_some(seconds)
     }
 }
 
@@ -399,7 +409,7 @@ fn site(block: &[u8], range: Range<usize>, has_port: bool) -> [Span; 2] {
 }
 
 /// `0.005`, or the sum of `0.005, 0.010 : -`: servers that were asked one after the other, in one
-/// group and the next.
+/// group and the next. The sum is the double nearest to that of the decimals.
 pub(crate) fn seconds(bytes: &[u8]) -> Option<f64> {
     let one = |bytes: &[u8]| {
         fast::float(bytes, 0, bytes.len())
@@ -408,14 +418,30 @@ pub(crate) fn seconds(bytes: &[u8]) -> Option<f64> {
     if !bytes.iter().any(|byte| matches!(byte, b',' | b':')) {
         return one(bytes);
     }
-    let mut sum = 0.0;
+    let (mut sum, mut nanos) = (0.0, Some(0_u64));
     for part in bytes.split(|byte| matches!(byte, b',' | b':')) {
         let part = part.trim_ascii();
         if part != b"-" {
             sum += one(part)?;
+            nanos = nanos.zip(decimal_nanos(part)).and_then(|(sum, part)| sum.checked_add(part));
         }
     }
-    Some(sum)
+    // Doubles hold integers up to 2^53, so that the division rounds once.
+    #[allow(clippy::cast_precision_loss)]
+    let exact = nanos.filter(|nanos| *nanos <= 1 << 53).map(|nanos| nanos as f64 / 1e9);
+    Some(exact.unwrap_or(sum))
+}
+
+/// The nanoseconds of `0.005`; none for other spellings and more than nine digits behind the point.
+fn decimal_nanos(bytes: &[u8]) -> Option<u64> {
+    let point = bytes.iter().position(|byte| *byte == b'.').unwrap_or(bytes.len());
+    let (whole, fraction) = (&bytes[..point], bytes.get(point + 1..).unwrap_or_default());
+    let padding = 9_usize.checked_sub(fraction.len())?;
+    let digits = whole.iter().chain(fraction).copied().chain(std::iter::repeat_n(b'0', padding));
+    digits.into_iter().try_fold(0_u64, |number, byte| {
+        let digit = u64::from(byte.wrapping_sub(b'0'));
+        if digit > 9 { None } else { number.checked_mul(10)?.checked_add(digit) }
+    })
 }
 
 // -------------------------------------------------------------------------------- records

@@ -48,7 +48,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 use chrono::Datelike;
 use serde::{Deserialize, Serialize};
 
-use crate::access_log::{clock, month};
+use crate::access_log::{clock, is_instant, month};
 use crate::column::{Column, Node};
 use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
 use crate::fast;
@@ -362,7 +362,8 @@ impl Times {
         }
         let seconds = i64::from(clock(time)?);
         let found = self.starts.iter().find(|start| **start + seconds <= self.latest);
-        Some((found? + seconds, 0))
+        let instant = found? + seconds;
+        is_instant(time, instant).then_some((instant, 0))
     }
 
     /// A time of RFC 3339, or that without a zone.

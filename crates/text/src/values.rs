@@ -444,6 +444,10 @@ fn time_of_day(text: &str, step: i64) -> Option<i64> {
     if fraction.into_iter().any(|byte| matches!(byte, b'1'..=b'9')) {
         return None;
     }
+    // A leap second belongs to a day: a time of day has none.
+    if text.get(6..8) == Some("60") {
+        return None;
+    }
     let nanos = string_to_time_nanoseconds(text).ok()?;
     (nanos % step == 0 && nanos < DAY_NANOS).then_some(nanos / step)
 }
@@ -539,13 +543,23 @@ pub(crate) fn date_time(text: &str) -> Option<Written> {
             at = 20 + count;
         }
     }
-    // 60 is a leap second: it falls together with the next one.
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
     let seconds = days * 86_400 + i64::from(hour * 3600 + minute * 60 + second);
     let offset = zone_offset(&bytes[at..])?;
+    if second == 60 && !follows_leap_second(seconds - i64::from(offset.unwrap_or(0))) {
+        return None;
+    }
     Some(Written { seconds, nanos, offset, has_time: true })
+}
+
+/// Returns whether a second of 60 may fall together with an instant in seconds since 1970-01-01 UTC.
+///
+/// A leap second is the last of a day of UTC, and counts as the first second of the next day. Every
+/// other second of 60 is a mistake. A clock without a zone is taken for one of UTC.
+pub(crate) fn follows_leap_second(seconds: i64) -> bool {
+    seconds.rem_euclid(86_400) == 0
 }
 
 /// Nothing, `Z`, `+HH`, `+HHMM` or `+HH:MM`, perhaps after a space.
@@ -789,6 +803,12 @@ mod tests {
             ("12:30:00.5", DataType::Time32(TimeUnit::Second), false),
             ("12:30:00.1234567891", DataType::Time64(TimeUnit::Nanosecond), false),
             ("23:59:60", DataType::Time32(TimeUnit::Second), false),
+            ("12:30:60", DataType::Time64(TimeUnit::Microsecond), false),
+            ("12:30:60.5", DataType::Time64(TimeUnit::Nanosecond), false),
+            ("2016-12-31T23:59:60", MICROS, true),
+            ("2016-12-31 23:59:60.5Z", MICROS, true),
+            ("2016-12-31T12:30:60", MICROS, false),
+            ("2016-12-31T12:30:60.5Z", MICROS, false),
             ("1230", DataType::Time32(TimeUnit::Second), false),
             ("x", DataType::Null, false),
         ] {

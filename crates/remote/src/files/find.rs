@@ -437,7 +437,10 @@ fn find_local(url: &str, links: Links, settings: &Settings, each: Each<'_>) -> R
         return expand_local(Path::new(&pattern), None, links, cancel, each);
     }
     if !settings.may_be_several(&pattern) {
-        return Err(Error::NotFound { path: url.into(), hint: nearest_name(&pattern) });
+        return Err(Error::NotFound {
+            path: url.into(),
+            hint: suggest::nearest_path_hint(&pattern),
+        });
     }
     let root = folder_of(literal_prefix(&pattern)).to_owned();
     let mut paths = Vec::new();
@@ -491,17 +494,6 @@ pub(super) fn dangling(path: &Path) -> Option<Error> {
     })
 }
 
-/// "did you mean" for a path that does not exist.
-pub(super) fn nearest_name(path: &str) -> Option<String> {
-    let (folder, name) = (folder_of(path), last_part(path));
-    let entries = std::fs::read_dir(if folder.is_empty() { "." } else { folder }).ok()?;
-    let mut names: Vec<String> =
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    let nearest = suggest::nearest(name, names.iter().map(String::as_str))?;
-    Some(format!("did you mean `{folder}{nearest}`?"))
-}
-
 /// A file, or all that is below a folder.
 fn expand_local(
     path: &Path,
@@ -517,7 +509,7 @@ fn expand_local(
                 return Err(dangling);
             }
             let text = path.display().to_string();
-            let hint = nearest_name(&text);
+            let hint = suggest::nearest_path_hint(&text);
             return Err(Error::NotFound { path: text, hint });
         }
         Err(error) => return Err(Error::io("read", path, error)),

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tidemill_base::cancel::Cancel;
+use tidemill_base::suggest;
 
 use super::find::{
     At, Found, Links, Pages, Stores, folder_of, folder_prefix, head, is_marker, last_part,
-    local_pattern, names_in, nearest_name, not_there, stands_for_several,
+    local_pattern, names_in, not_there, stands_for_several,
 };
 use super::{Entry, Kind, Settings, Sum, check, ns_of, time, time_of_ns};
 use crate::Fetch;
@@ -254,7 +255,7 @@ impl Listing<'_> {
         if paths.is_empty() {
             let hint = match several {
                 true => Some("no file matches the pattern".to_owned()),
-                false => nearest_name(&pattern),
+                false => suggest::nearest_path_hint(&pattern),
             };
             return Err(Error::NotFound { path: url.into(), hint });
         }

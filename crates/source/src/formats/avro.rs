@@ -15,6 +15,7 @@ use tidemill_avro as avro;
 use tidemill_base::cancel::Cancel;
 
 use super::batches::{self, StoredBatches};
+use super::julian_dates::{JulianDates, gregorian_batch};
 use super::{FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Layouts};
 use crate::error::{Error, Result};
@@ -147,6 +148,8 @@ struct Blocks {
     open: Option<Arc<OpenFile>>,
     path: Arc<str>,
     start: u64,
+    /// True if dates are by the Julian calendar.
+    is_julian: bool,
 }
 
 impl Blocks {
@@ -188,7 +191,8 @@ impl Blocks {
             avro::Reader::new(input, header, start, until, size, &columns, options.batch_rows);
         let path: Arc<str> = file.shown().into();
         let reader = reader.map_err(|error| from_avro(error, &path))?;
-        Ok(Self { reader, open, path, start })
+        let is_julian = JulianDates::of(|key| header.property(key)).dates;
+        Ok(Self { reader, open, path, start, is_julian })
     }
 }
 
@@ -197,6 +201,9 @@ impl Iterator for Blocks {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.reader.next() {
+            Some(Ok((batch, offset))) if self.is_julian => {
+                Some(gregorian_batch(batch).map(|batch| (batch, offset)).map_err(Error::from))
+            }
             Some(batch) => Some(batch.map_err(|error| from_avro(error, &self.path))),
             None => self.open.as_ref().and_then(|open| open.verify().err()).map(Err),
         }

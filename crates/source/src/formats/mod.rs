@@ -41,6 +41,7 @@ pub(crate) mod delimited;
 mod fixed;
 mod inferred;
 mod json;
+mod julian_dates;
 mod kept;
 mod lines;
 mod logfmt;

@@ -54,6 +54,7 @@ use tidemill_remote::{Claims, Fetch};
 use tidemill_text::{Predicate, sql_type};
 
 use super::batches::{WantedColumn, misfit, plain};
+use super::julian_dates::{self, JulianDates};
 use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat, kept};
 use crate::columns::{Columns, Gathered, Layouts};
 use crate::error::{Error, Result};
@@ -191,6 +192,8 @@ struct ParquetFile {
     /// The column types as the source shows them.
     shown: SchemaRef,
     note: Option<String>,
+    /// The calendar of its dates.
+    julian_dates: JulianDates,
     chunks: Vec<Chunk>,
     /// What each of them is of.
     parts: Vec<Part>,
@@ -233,6 +236,7 @@ impl ParquetFile {
     /// A file whose row groups are each cut into `parts_max` at most.
     fn new(footer: Footer, parts_max: u64) -> Self {
         let Footer { metadata, shown, note } = footer;
+        let julian_dates = footer::julian_dates(metadata.metadata());
         let (mut chunks, mut parts) = (Vec::new(), Vec::new());
         for (group, known) in metadata.metadata().row_groups().iter().enumerate() {
             let rows = u64::try_from(known.num_rows()).unwrap_or(0);
@@ -245,7 +249,16 @@ impl ParquetFile {
                 parts.push(Part { group, rows });
             }
         }
-        Self { metadata, shown, note, chunks, parts, parts_max, pages: OnceLock::new() }
+        Self {
+            metadata,
+            shown,
+            note,
+            julian_dates,
+            chunks,
+            parts,
+            parts_max,
+            pages: OnceLock::new(),
+        }
     }
 
     /// The type to convert a column to; `None` if it is decoded as its shown type.
@@ -253,6 +266,16 @@ impl ParquetFile {
         let decoded = self.metadata.schema().fields().get(column.place)?.data_type();
         let shown = self.shown.fields().get(column.place)?.data_type();
         (decoded != shown).then(|| stored_types::target(shown, column.field.data_type()))
+    }
+
+    /// Returns whether the dates of a column are by the Julian calendar.
+    fn is_julian(&self, column: &WantedColumn) -> bool {
+        let fields = self.metadata.schema().fields();
+        let is_int96 = || {
+            fields.get(column.place).is_some_and(|field| stored_types::has_int96(field.data_type()))
+        };
+        let JulianDates { dates, int96 } = self.julian_dates;
+        if int96 != dates && is_int96() { int96 } else { dates }
     }
 
     /// What a piece is of.
@@ -464,6 +487,8 @@ struct ReadColumn {
     wanted: WantedColumn,
     /// The target of [`stored_types::converted`]; `None` if the column is decoded as its shown type.
     conversion: Option<DataType>,
+    /// True if its dates are by the Julian calendar.
+    is_julian: bool,
 }
 
 /// Rows that predicates left.
@@ -493,7 +518,11 @@ impl ParquetReader {
         let metadata = coded.as_ref().unwrap_or(metadata);
         let mut columns: Vec<ReadColumn> = columns
             .into_iter()
-            .map(|wanted| ReadColumn { conversion: known.conversion(&wanted), wanted })
+            .map(|wanted| ReadColumn {
+                conversion: known.conversion(&wanted),
+                is_julian: known.is_julian(&wanted),
+                wanted,
+            })
             .collect();
         let mut read: Vec<usize> = columns.iter().map(|column| column.wanted.place).collect();
         read.sort_unstable();
@@ -682,6 +711,9 @@ fn as_wanted(
     if let Some(shown) = &of.conversion {
         column = stored_types::converted(&column, shown, exactly)
             .map_err(|misfit| bad_value(misfit, wanted, input, row_number))?;
+    }
+    if of.is_julian {
+        column = julian_dates::gregorian(&column)?;
     }
     adapted(&column, wanted.field.data_type(), exactly)
         .map_err(|reason| misfit(wanted, input.open.path(), &reason))

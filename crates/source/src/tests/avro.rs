@@ -182,7 +182,8 @@ fn what_is_no_avro_file_or_a_damaged_one_is_located() {
     recursive.extend(itself);
     recursive.extend([0; 17]);
     for (bytes, expected) in [
-        (&b"n,word\n1,x\n"[..], "is damaged at byte 0: it does not begin as an Avro file does"),
+        (&b"n,word\n1,x\n"[..], "is damaged at byte 0: it is read as avro and begins like text"),
+        (b"\x01\x02\x03\x04", "it does not begin as an Avro file does"),
         (b"", "cannot be read as avro: it is empty (0 bytes)"),
         (&whole[..whole.len() - 5], "it is truncated or not an Avro file"),
         (&flipped, "is damaged at byte "),

@@ -322,8 +322,9 @@ fn what_is_no_whole_stream_is_told_apart() {
     let twice = [stream.clone(), stream.clone()].concat();
     let unended = &stream[..stream.len() - 8];
     for (bytes, expected) in [
-        (&b"FEA1 and so on"[..], "Feather file of version 1"),
-        (b"n,word\n1,x\n", "begins neither as an Arrow file nor as an Arrow stream"),
+        (&b"FEA1\0\0\0\0 and so on"[..], "begins like a Feather file of version 1"),
+        (b"n,word\n1,x\n", "it is read as arrow and begins like text"),
+        (b"\x01\x02\x03 and so on", "begins neither as an Arrow file nor as an Arrow stream"),
         (b"", "it is empty"),
         (&twice, "something follows its end mark"),
         (unended, "without the end mark of a stream"),

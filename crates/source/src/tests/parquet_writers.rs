@@ -800,3 +800,59 @@ fn damaged_files_of_old_writers_are_errors_and_never_panics() {
     }
     assert!(refused > bytes.len() && read > bytes.len() / 4, "{refused} {read}");
 }
+
+#[test]
+fn dates_that_spark_wrote_by_the_julian_calendar_are_gregorian() {
+    let message = "message m {
+        OPTIONAL INT32 d (DATE); OPTIONAL INT64 t (TIMESTAMP(MICROS, true)); OPTIONAL INT96 i;
+    }";
+    let days = [-719_164, -141_428, -141_427, 0];
+    let with = |entries: &[(&str, &str)]| {
+        let entries = entries
+            .iter()
+            .map(|(key, value)| KeyValue::new((*key).to_owned(), Some((*value).to_owned())));
+        let properties =
+            WriterProperties::builder().set_key_value_metadata(Some(entries.collect()));
+        let bytes = written_with(properties, message, 1, |group, _| {
+            column::<Int32Type>(group, &days, Some(&[1; 4]));
+            let micros = days.map(|day| i64::from(day) * 86_400_000_000);
+            column::<Int64Type>(group, &micros, Some(&[1; 4]));
+            let instants = days.map(|day| int96(day + 2_440_588, 0));
+            column::<Int96Type>(group, &instants, Some(&[1; 4]));
+        });
+        let folder = folder(&[("a.parquet", &bytes)]);
+        let source = open(&folder, "a.parquet").unwrap();
+        let has_bounds: Vec<bool> = bounds(&source).iter().map(Option::is_some).collect();
+        let rows = read_all(&source).unwrap();
+        (rows.into_iter().map(|row| row.join(" ")).collect::<Vec<_>>(), has_bounds)
+    };
+    let row = |day: &str| format!("{day} {day}T00:00:00Z {day}T00:00:00");
+    let same = [row("1582-10-15"), row("1970-01-01")];
+    let proleptic = [&[row("0000-12-30"), row("1582-10-14")], &same[..]].concat();
+    let julian = [&[row("0001-01-01"), row("1582-10-04")], &same[..]].concat();
+    let version = "org.apache.spark.version";
+    assert_eq!(with(&[(version, "3.5.1")]), (proleptic.clone(), vec![true, true, false]));
+    assert_eq!(with(&[]), (proleptic, vec![true, true, false]));
+    assert_eq!(with(&[(version, "2.4.8")]), (julian, vec![false, false, false]));
+    let (rows, _) = with(&[(version, "3.0.1")]);
+    assert_eq!(rows[0], "0000-12-30 0000-12-30T00:00:00Z 0001-01-01T00:00:00");
+}
+
+#[test]
+fn the_last_entry_of_a_repeated_map_key_counts() {
+    let message = "message m { REQUIRED GROUP m (MAP) { REPEATED GROUP key_value {
+        REQUIRED BYTE_ARRAY key (STRING); OPTIONAL INT64 value; } } }";
+    let bytes = written(message, |group, _| {
+        let mut keys = group.next_column().unwrap().unwrap();
+        let names = [text("a"), text("b"), text("a"), text("a")];
+        keys.typed::<ByteArrayType>()
+            .write_batch(&names, Some(&[1; 4]), Some(&[0, 1, 1, 0]))
+            .unwrap();
+        keys.close().unwrap();
+        let mut values = group.next_column().unwrap().unwrap();
+        let typed = values.typed::<Int64Type>();
+        typed.write_batch(&[1, 2, 3, 4], Some(&[2; 4]), Some(&[0, 1, 1, 0])).unwrap();
+        values.close().unwrap();
+    });
+    assert_eq!(outcome(&bytes).unwrap(), [["{b: 2, a: 3}"], ["{a: 4}"]]);
+}

@@ -119,7 +119,11 @@ fn separated(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
     let spaced = Dialect { delimiter: b' ', ..said.clone() };
     if own.fields == 1 && !taken(b' ') && own.records > 2 {
         let counts = Counts::of(&spaced, text);
-        if counts.fields > 1 && counts.others == 0 && has_numbers(&spaced, text) {
+        // R's `write.table` quotes names, and has none above the row names.
+        let is_quoted = text.first().is_some_and(|byte| said.quote == Some(*byte));
+        let lacks_name = spaced.header && is_quoted && counts.one_more + 1 == counts.records;
+        let fits = counts.others == 0 || lacks_name;
+        if counts.fields > 1 && fits && has_numbers(&spaced, text) {
             return Sniffed { dialect: spaced, suspect: None };
         }
     }
@@ -278,6 +282,8 @@ struct Counts {
     /// Records with other numbers of them, and with one alone.
     others: usize,
     single: usize,
+    /// Records with one field more than the first.
+    one_more: usize,
 }
 
 impl Counts {
@@ -292,6 +298,7 @@ impl Counts {
             counts.records += 1;
             counts.others += usize::from(fields.len() != counts.fields);
             counts.single += usize::from(fields.len() == 1);
+            counts.one_more += usize::from(fields.len() == counts.fields + 1);
         }
         counts
     }
@@ -397,6 +404,8 @@ mod tests {
         // One that does not is not what separates.
         check("Betrag, EUR;Datum\n1,5;x\n2;y\n1,2,3;z\n", ";");
         check("a b\n1 2\n3 4\n", " ");
+        check("\"a\" \"b\"\n\"1\" 5 \"x\"\n\"2\" 6 \"y\"\n", " ");
+        check("street address\n12 Main St\n14 Main St\n", ",");
         check("full name\nJohn Smith\nMary Jones\n", ",");
         check("name\nJohn\nMary\n", ",");
         check("name n\nJohn 1\nMary x\n", ",");

@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         let start = self.cursor.at;
         let odd = match first {
             b',' => Some("a comma with no record before it"),
-            b'}' | b']' => Some("a closing bracket that nothing opened"),
+            b'}' | b']' => Some("a closing bracket that nothing opened, or a comma before it"),
             _ => None,
         };
         if let Some(found) = odd {

@@ -91,9 +91,12 @@ pub fn layout(head: &[u8], is_all: bool) -> Option<Layout> {
             unless_more(if is_spread { Layout::Sequence } else { Layout::Lines })
         }
         // A record that a separator cuts off is no line. The separator may stand behind the head.
-        Err(_) => {
+        Err(fault) => {
             let end = memchr::memchr(b'\n', text);
             let line = &text[..end.unwrap_or(text.len())];
+            if fault.at > line.len() && !begins_record(text, fault.at) && ends_within(line) {
+                return Some(Layout::Sequence);
+            }
             match (memchr::memchr(SEPARATOR, line), end) {
                 (Some(_), _) => Some(Layout::Sequence),
                 (None, Some(_)) => Some(Layout::Lines),
@@ -101,6 +104,17 @@ pub fn layout(head: &[u8], is_all: bool) -> Option<Layout> {
             }
         }
     }
+}
+
+/// Returns whether the record of a line goes on behind it.
+fn ends_within(line: &[u8]) -> bool {
+    let skipped = Cursor::new(line, false).skip();
+    skipped.is_err_and(|fault| matches!(fault.kind, FaultKind::Ends(_)))
+}
+
+/// Returns whether a `{` at the beginning of a line is at this place, as where the line before was cut off.
+fn begins_record(text: &[u8], at: usize) -> bool {
+    text.get(at) == Some(&b'{') && at > 0 && text[at - 1] == b'\n'
 }
 
 /// Finds the records of a sequence that comes piece by piece.

@@ -960,7 +960,7 @@ fn faults_name_their_place() {
             b"]{\"a\": 1}",
             None,
             0,
-            "expected an object, found a closing bracket that nothing opened",
+            "expected an object, found a closing bracket that nothing opened, or a comma before it",
         ),
         (b",{\"a\": 1}", None, 0, "expected an object, found a comma with no record before it"),
         (b"nope", None, 0, "not valid JSON: expected a value at byte 1"),

@@ -200,10 +200,11 @@ fn values_get_their_types_and_faults_their_places() {
 #[test]
 fn times_of_several_servers_are_summed_and_other_types_can_be_asked_for() {
     let description = "$request_time $upstream_response_time";
-    let text = b"0.250 0.125\n0.5 -\n1 0.125, 0.250 : -\n2 0.1, x\n3 \n";
+    let text = b"0.250 0.125\n0.5 -\n1 0.125, 0.250 : -\n2 0.1, x\n3 \n4 0.1, 0.2\n5 1e-1, 0.2\n";
     let out = typed(description, &["upstream_response_time"], Options::default(), text);
     let found: Vec<_> = out.batches[0].column(0).as_primitive::<Float64Type>().iter().collect();
-    assert_eq!(found, [Some(0.125), None, Some(0.375), None]);
+    let sum_of_doubles = Some(0.1 + 0.2);
+    assert_eq!(found, [Some(0.125), None, Some(0.375), None, Some(0.3), sum_of_doubles]);
     assert_eq!(out.bad.len(), 1);
     let out = as_text(description, text, 8192);
     assert_eq!(rows(&out.batches)[2][1].as_deref(), Some("0.125, 0.250 : -"));

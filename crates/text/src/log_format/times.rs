@@ -182,7 +182,6 @@ impl TimeFormat {
         if let Some(afternoon) = afternoon {
             hour = hour % 12 + if afternoon { 12 } else { 0 };
         }
-        // A leap second falls together with the next one.
         if hour > 23 || minute > 59 || second > 60 {
             return None;
         }
@@ -194,7 +193,8 @@ impl TimeFormat {
             None => fast::days(year, month_of, day)?,
         };
         let clock = hour * 3600 + minute * 60 + second;
-        Some((i64::from(days) * 86_400 + clock - ahead, nanos))
+        let seconds = i64::from(days) * 86_400 + clock - ahead;
+        (second < 60 || values::follows_leap_second(seconds)).then_some((seconds, nanos))
     }
 }
 

@@ -221,7 +221,7 @@ pub(crate) fn for_arrow(text: &str, data_type: &T) -> String {
         // Nor does it have digits that its unit has no room for.
         T::Time32(unit) | T::Time64(unit) if digits_lost(text, *unit) => refused(),
         // Nor is it the leap second that belongs to the next day.
-        T::Time32(_) | T::Time64(_) if text.starts_with("23:59:60") => refused(),
+        T::Time32(_) | T::Time64(_) if text.get(6..8) == Some("60") => refused(),
         T::Timestamp(unit, zone) => {
             let is_clock = |byte: char| matches!(byte, '0'..='9' | ':' | '.');
             let place = text.get(11..).and_then(|rest| rest.find(|byte| !is_clock(byte)));
@@ -236,6 +236,8 @@ pub(crate) fn for_arrow(text: &str, data_type: &T) -> String {
                 () if zone.is_none() && moves => refused(),
                 // No digit is lost.
                 () if digits_lost(clock, *unit) => refused(),
+                // A second of 60 is the last of a day of UTC.
+                () if text.get(17..19) == Some("60") && !is_leap_second(text, offset) => refused(),
                 // A clock has colons.
                 () if is_like(clock, "0000-00-00_000000") => refused(),
                 // It may lack its seconds.
@@ -269,6 +271,19 @@ fn is_offset(text: &str) -> bool {
     text.is_empty()
         || text.eq_ignore_ascii_case("z")
         || is_number && text[1..3] < *"24" && (text.len() == 3 || text[text.len() - 2..] < *"60")
+}
+
+/// Returns whether the minute of a text is the last of a day of UTC.
+fn is_leap_second(text: &str, offset: &str) -> bool {
+    let number = |text: Option<&str>| text.and_then(|digits| digits.parse::<i32>().ok());
+    let (Some(hour), Some(minute)) = (number(text.get(11..13)), number(text.get(14..16))) else {
+        return false;
+    };
+    let hours = number(offset.get(1..3)).unwrap_or(0);
+    let minutes = number(offset.get(offset.len().saturating_sub(2)..).filter(|_| offset.len() > 3));
+    let ahead = hours * 60 + minutes.unwrap_or(0);
+    let ahead = if offset.starts_with('-') { -ahead } else { ahead };
+    (hour * 60 + minute + 1 - ahead).rem_euclid(24 * 60) == 0
 }
 
 /// Whether a fraction of a second has digits other than zero beyond the unit's.

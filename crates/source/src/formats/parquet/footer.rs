@@ -36,6 +36,7 @@ use super::{Positioned, extent, pages, statistics, stored_types, thrift, unwindi
 use crate::SourceFile;
 use crate::error::{Error, Result};
 use crate::formats::arrow::{unknown_integer, unknown_width};
+use crate::formats::julian_dates::JulianDates;
 use crate::formats::shown_columns::{named, repeated_names_note};
 use crate::input::{Access, OpenFile};
 
@@ -291,13 +292,15 @@ fn with_sound_columns(
     own: &SchemaDescriptor,
     orders: Option<&[ColumnOrder]>,
 ) -> Result<ParquetMetaData, ParquetError> {
+    let julian_dates = julian_dates(&metadata);
     let mut builder = metadata.into_builder();
     let mut groups = builder.take_row_groups();
     for group in &mut groups {
         for (leaf, chunk) in group.columns_mut().iter_mut().enumerate() {
             let Some(column) = own.columns().get(leaf) else { continue };
             let order = orders.and_then(|orders| orders.get(leaf)).copied();
-            let trusted = statistics::trusted(column, order, chunk);
+            let trusted = statistics::trusted(column, order, chunk)
+                .map(|trusted| statistics::in_calendar(trusted, column, julian_dates));
             let data = chunk.data_page_offset();
             let dictionary =
                 chunk.dictionary_page_offset().filter(|start| (1..data).contains(start));
@@ -319,6 +322,15 @@ fn with_sound_columns(
         }
     }
     Ok(builder.set_row_groups(groups).build())
+}
+
+/// Finds the calendar of a file's dates.
+pub(super) fn julian_dates(metadata: &ParquetMetaData) -> JulianDates {
+    let entries = metadata.file_metadata().key_value_metadata();
+    JulianDates::of(|key| {
+        let entry = entries?.iter().find(|entry| entry.key == key)?;
+        Some(entry.value.as_deref().unwrap_or_default())
+    })
 }
 
 /// Replaces the total row count by the sum of the row groups.

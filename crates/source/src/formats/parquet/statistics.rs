@@ -23,6 +23,8 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::schema::types::ColumnDescriptor;
 
+use crate::formats::julian_dates::{JulianDates, is_gregorian};
+
 use super::stored_types::{is_int96, is_interval, is_uuid, uuid_digits};
 
 /// Maximum size of a decimal of up to 38 digits.
@@ -112,6 +114,36 @@ pub(super) fn trusted(
             )
         }
     })
+}
+
+/// Removes the bounds of dates and timestamps that are before the Gregorian calendar, if they are by the Julian one.
+pub(super) fn in_calendar(
+    trusted: Statistics,
+    column: &ColumnDescriptor,
+    julian_dates: JulianDates,
+) -> Statistics {
+    let logical = column.logical_type_ref();
+    let is_date =
+        column.converted_type() == ConvertedType::DATE || logical == Some(&LogicalType::Date);
+    let is_timestamp = matches!(logical, Some(LogicalType::Timestamp { .. }))
+        || matches!(
+            column.converted_type(),
+            ConvertedType::TIMESTAMP_MILLIS | ConvertedType::TIMESTAMP_MICROS
+        );
+    if !julian_dates.dates || !(is_date || is_timestamp) {
+        return trusted;
+    }
+    // A timestamp before 1970 may be so in any unit.
+    let is_same = match &trusted {
+        Statistics::Int32(own) => own.min_opt().is_none_or(|least| is_gregorian((*least).into())),
+        Statistics::Int64(own) => own.min_opt().is_none_or(|least| *least >= 0),
+        _ => true,
+    };
+    if is_same {
+        return trusted;
+    }
+    let (distinct, nulls) = (trusted.distinct_count_opt(), trusted.null_count_opt());
+    Statistics::byte_array(None, None, distinct, nulls, false)
 }
 
 fn own_order(column: &ColumnDescriptor) -> SortOrder {

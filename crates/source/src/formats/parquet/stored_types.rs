@@ -69,6 +69,19 @@ pub(super) fn is_int96(column: &ColumnDescriptor) -> bool {
 }
 
 /// Returns whether a leaf column is an `INTERVAL`.
+/// Returns whether a type as Arrow's decoder is asked for it may have an `INT96` in it.
+pub(super) fn has_int96(decoded: &DataType) -> bool {
+    match decoded {
+        DataType::FixedSizeBinary(INT96_BYTES) => true,
+        DataType::Struct(fields) => fields.iter().any(|field| has_int96(field.data_type())),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => has_int96(item.data_type()),
+        _ => false,
+    }
+}
+
 pub(super) fn is_interval(column: &ColumnDescriptor) -> bool {
     column.converted_type() == ConvertedType::INTERVAL
         && column.physical_type() == PhysicalType::FIXED_LEN_BYTE_ARRAY
