@@ -261,3 +261,55 @@ fn recursion_that_reads_its_own_rows_in_a_subquery_is_refused() {
     let plain = "WITH RECURSIVE t AS (SELECT 1 AS x UNION SELECT x + 1 FROM t WHERE x < 5) SELECT count(*) FROM t";
     assert_eq!(folder.ask(plain).only(), "5");
 }
+
+#[test]
+fn a_subquery_refers_to_rows_two_levels_up() {
+    let folder = folder();
+    for (sql, expected) in [
+        (
+            "SELECT id FROM '$/o.csv' o WHERE EXISTS (SELECT 1 FROM '$/i.csv' i WHERE EXISTS \
+             (SELECT 1 FROM '$/i.csv' j WHERE j.k = o.id AND j.k < 3))",
+            "1 2",
+        ),
+        (
+            "SELECT id FROM '$/o.csv' o WHERE EXISTS (SELECT 1 FROM '$/i.csv' i WHERE i.y > 5 AND i.k IN \
+             (SELECT j.k FROM '$/i.csv' j WHERE j.y = o.b))",
+            "2 4 5",
+        ),
+        (
+            "SELECT id, (SELECT max(k + (SELECT o.id * 10)) FROM '$/i.csv') FROM '$/o.csv' o WHERE id < 3",
+            "1|16 2|26",
+        ),
+    ] {
+        assert_eq!(shown(&folder, sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_subquery_refers_to_fields_of_the_row_around_it() {
+    let folder = Folder::new();
+    folder.write(
+        "e.json",
+        "{\"k\":1,\"d\":{\"os\":\"x\",\"V\":{\"n\":1}}}\n{\"k\":2,\"d\":{\"os\":\"y\",\"V\":{\"n\":2}}}\n",
+    );
+    for (sql, expected) in [
+        (
+            "SELECT k FROM '$/e.json' l WHERE EXISTS (SELECT 1 FROM '$/e.json' m WHERE m.d.os < l.d.os)",
+            "2",
+        ),
+        (
+            "SELECT k, (SELECT count(*) FROM '$/e.json' m WHERE m.k <= l.d.V.n) FROM '$/e.json' l",
+            "1|1 2|2",
+        ),
+        (
+            "SELECT k FROM '$/e.json' l WHERE EXISTS (SELECT 1 FROM '$/e.json' m WHERE m.k = l.k AND l.d.os = 'x')",
+            "1",
+        ),
+        (
+            "SELECT k FROM '$/e.json' l WHERE k = (SELECT max(n) FROM (SELECT 1 AS n) WHERE d.os = 'x')",
+            "1",
+        ),
+    ] {
+        assert_eq!(shown(&folder, sql), expected, "{sql}");
+    }
+}

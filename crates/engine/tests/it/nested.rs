@@ -154,3 +154,13 @@ fn a_list_that_is_null_has_neither_all_nor_any() {
     let kept = folder.ask("SELECT count(*) FROM '$/l.json' WHERE array_has_all(l, [])").only();
     assert_eq!(kept, "2");
 }
+
+#[test]
+fn lengths_and_places_of_lists_are_signed() {
+    let folder = Folder::new();
+    folder.write("l.json", "{\"l\":[\"a\",\"b\"]}\n{\"l\":[]}\n");
+    let sql = "SELECT l[len(l)], len(l) - 5, length(l) - 5, array_position(l, 'b') - 5, \
+               array_positions(l, 'b'), typeof(cardinality(l)), typeof(array_ndims(l)) FROM '$/l.json'";
+    let found: Vec<String> = folder.ask(sql).rows().iter().map(|row| row.join("|")).collect();
+    assert_eq!(found, ["b|-3|-3|-3|[2]|BIGINT|BIGINT", "∅|-5|-5|∅|[]|BIGINT|BIGINT"]);
+}
