@@ -465,6 +465,7 @@ impl Plan {
         let plan = |state: &SessionState, statement| {
             let logical = names::in_any_case(statement, |statement| planned(state, statement))?;
             let logical = sampled::draw_rows(logical, &tables, state)?;
+            correlated::refuse_aggregates_of_outer_rows(&logical)?;
             let once = evaluate_once(logical.clone())?;
             let joins = || {
                 let joins = correlated::as_joins(&once)?.unwrap_or_else(|| once.clone());

@@ -172,7 +172,7 @@ fn open_files(
                     return Err(Error::usage(format!(
                         "column `{}` comes from a folder and cannot be of type {}",
                         field.name(),
-                        field.data_type()
+                        sql_type(field.data_type())
                     )));
                 }
                 None => left.push(field.clone()),

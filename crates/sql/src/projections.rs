@@ -1,10 +1,12 @@
 //! Where projections are computed.
 //!
-//! DataFusion moves a projection that makes rows narrower as far down as it can, which is wrong in two
+//! DataFusion moves a projection that makes rows narrower as far down as it can, which is wrong in three
 //! places:
 //! - Below a join by sorting with a condition beside its equalities: the condition stays as it was, and
 //!   then is of other columns (its issue 24414, mended after its 55.2). Where there is such a join,
 //!   projections stay where they are.
+//! - Below a nested loop join whose condition has a lambda that one side alone is named in: the lambda is calculated as if
+//!   it were a value. Where there is such a join, projections stay where they are, too.
 //! - Below a filter or a limit, what is computed is computed of the rows that these leave out, too, and
 //!   may fail there: `SELECT x, a + b FROM (…) WHERE x > 0`. Only columns are moved there.
 
@@ -13,11 +15,11 @@ use std::sync::Arc;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result as PlanResult;
-use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::expressions::{Column, LambdaExpr, Literal};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::SortMergeJoinExec;
+use datafusion::physical_plan::joins::{NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::projection::{
     ProjectionExec, remove_unnecessary_projections, try_embed_projection,
 };
@@ -41,6 +43,10 @@ impl PhysicalOptimizerRule for Projections {
         plan.apply(|plan| {
             let join = plan.downcast_ref::<SortMergeJoinExec>();
             has_conditions |= join.is_some_and(|join| join.filter().is_some());
+            let join = plan.downcast_ref::<NestedLoopJoinExec>();
+            if let Some(filter) = join.and_then(NestedLoopJoinExec::filter) {
+                has_conditions |= filter.expression().exists(|expr| Ok(expr.is::<LambdaExpr>()))?;
+            }
             Ok(if has_conditions { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         if has_conditions {

@@ -286,6 +286,20 @@ fn a_subquery_refers_to_rows_two_levels_up() {
 }
 
 #[test]
+fn an_aggregate_of_the_rows_around_a_subquery_is_refused() {
+    let folder = folder();
+    for sql in [
+        "SELECT (SELECT sum(o.id)) FROM '$/o.csv' o",
+        "SELECT (SELECT max(o.b + 1) FROM '$/i.csv' i WHERE i.k = o.id) FROM '$/o.csv' o",
+    ] {
+        let message = folder.refusal(sql);
+        assert!(message.contains("so it is an aggregate of that query"), "{message}");
+    }
+    let sql = "SELECT (SELECT sum(o.id + k) FROM '$/i.csv') FROM '$/o.csv' o WHERE id < 3";
+    assert_eq!(shown(&folder, sql), "27 33");
+}
+
+#[test]
 fn a_subquery_refers_to_fields_of_the_row_around_it() {
     let folder = Folder::new();
     folder.write(

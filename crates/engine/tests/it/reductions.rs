@@ -104,3 +104,18 @@ fn comprehensions_make_lists_of_lists() {
     let message = folder.refusal("SELECT [x + i for x, i in l] FROM '$/l.json'");
     assert!(message.contains("a function of that many parameters"), "{message}");
 }
+
+#[test]
+fn functions_in_the_condition_of_a_join_are_of_both_sides() {
+    let folder = Folder::new();
+    folder.write("a.json", "{\"k\":1,\"t\":[\"a\",\"b\"]}\n{\"k\":2,\"t\":[]}\n");
+    folder.write("b.csv", "k,w\n1,5\n2,6\n");
+    for (on, expected) in [
+        ("len(list_filter(a.t, x -> x = 'a' AND b.w > 5)) > 0", "1 6"),
+        ("len(list_filter(a.t, x -> b.w > 5)) = 2", "1 6"),
+        ("a.k = b.k AND list_contains(list_transform(a.t, x -> x || b.w), 'a5')", "1 5"),
+    ] {
+        let sql = format!("SELECT a.k, b.w FROM '$/a.json' a JOIN '$/b.csv' b ON {on}");
+        assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{on}");
+    }
+}

@@ -89,7 +89,7 @@ pub(super) fn refuse_unreadable(
         Some(field) => Err(Error::usage(format!(
             "column `{}` cannot be of type {} in {format}",
             field.name(),
-            field.data_type()
+            tidemill_text::sql_type(field.data_type())
         ))),
         None => Ok(()),
     }

@@ -42,6 +42,9 @@ use datafusion::logical_expr::{
     Projection, Sort, Subquery, Window, binary_expr, lit,
 };
 
+use tidemill_base::error::Error;
+
+use crate::messages::external;
 use crate::rewrite::schema_below;
 use crate::subqueries::{is_volatile, without_limit};
 use for_each_row::Domain;
@@ -103,6 +106,43 @@ pub fn skips_level(plan: &LogicalPlan) -> PlanResult<bool> {
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// Refuses an aggregate in a subquery whose arguments are of the rows around alone: in SQL it is one of the query around.
+///
+/// # Errors
+/// [`Error::Usage`], which names it.
+pub fn refuse_aggregates_of_outer_rows(plan: &LogicalPlan) -> PlanResult<()> {
+    plan.apply_with_subqueries(|step| {
+        let LogicalPlan::Aggregate(aggregate) = step else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        for expr in &aggregate.aggr_expr {
+            let (mut has_own, mut has_outer) = (false, false);
+            expr.apply(|expr| {
+                has_own |= matches!(expr, Expr::Column(_)) || subquery_of(expr).is_some();
+                has_outer |= matches!(expr, Expr::OuterReferenceColumn(..));
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            if has_outer && !has_own {
+                let written = expr.clone().transform(|expr| match expr {
+                    Expr::OuterReferenceColumn(_, column) => {
+                        Ok(Transformed::yes(Expr::Column(column)))
+                    }
+                    expr => Ok(Transformed::no(expr)),
+                })?;
+                return Err(external(Error::usage_hint(
+                    format!(
+                        "`{}` in a subquery is of columns of the query around alone, so it is an aggregate of that query",
+                        written.data.human_display()
+                    ),
+                    "calculate it in a subquery in FROM, and name its column in the subquery",
+                )));
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 /// A subquery's question of the rows around it.

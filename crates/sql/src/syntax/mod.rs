@@ -495,6 +495,16 @@ impl Walk<'_> {
     fn select_item(&self, item: &SelectItem, place: Place) -> Result<()> {
         match item {
             SelectItem::UnnamedExpr(expr) => self.expr(expr, place),
+            // DuckDB's clause, which the parser takes for a name without AS.
+            SelectItem::ExprWithAlias { expr: Expr::Function(_), alias }
+                if alias.quote_style.is_none()
+                    && alias.value.eq_ignore_ascii_case("export_state") =>
+            {
+                refused(
+                    "EXPORT_STATE",
+                    "tidemill run --partial writes tables that tidemill merge adds up later",
+                )
+            }
             SelectItem::ExprWithAlias { expr, alias: _ } => self.expr(expr, place),
             SelectItem::ExprWithAliases { expr: _, aliases } => refused(
                 format!(

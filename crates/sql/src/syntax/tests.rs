@@ -70,6 +70,8 @@ fn clauses_of_a_query_are_honoured_or_refused_by_name() {
         ("SELECT a FROM t SETTINGS max_threads = 1", "`SETTINGS`"),
         ("SELECT a FROM t FORMAT CSV", "`FORMAT CSV`"),
         ("SELECT a FROM t FORMAT NULL", "`FORMAT NULL`"),
+        ("SELECT sum(a) EXPORT_STATE FROM t", "`EXPORT_STATE`"),
+        ("SELECT a AS export_state FROM t", ""),
         ("SELECT a FROM t LIMIT 1 BY b", "`LIMIT … BY`"),
         ("SELECT a FROM t ORDER BY a WITH FILL FROM 1 TO 2", "`WITH FILL`"),
         ("SELECT a FROM t ORDER BY a INTERPOLATE (a AS 1)", "`INTERPOLATE`"),
