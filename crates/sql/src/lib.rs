@@ -6,7 +6,7 @@
 //! - `copy_statement`: `COPY (SELECT …) TO 'file'`, taken apart into a query and an output.
 //! - `dialects`: what do other databases' functions and clauses mean here? `numeric_conditions`, `map_types`: what they have that
 //!   the planner has not.
-//! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `utc_timestamps`, `zones`, `spans`, `multiples`, `frames`,
+//! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `utc_timestamps`, `zone_calls`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
 //! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `nested_casts`, `json_casts`: how are lists and structs written as text, and as JSON? `constants`: what are
 //!   numbers that are written out? `guards`: of which rows
@@ -90,6 +90,7 @@ pub mod unnested;
 pub mod using;
 mod utc_timestamps;
 pub mod windows;
+mod zone_calls;
 mod zones;
 
 pub use fan_out_sorts::sort_error;

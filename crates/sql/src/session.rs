@@ -57,7 +57,9 @@ use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
 use crate::windows::{ComputedKeys, CopiedText, Ranks};
 use crate::zones::Clocks;
-use crate::{amplify, in_lists, percentiles, pool, portions, replaced, times, utc_timestamps};
+use crate::{
+    amplify, in_lists, percentiles, pool, portions, replaced, times, utc_timestamps, zone_calls,
+};
 
 /// Rows of a batch at most, everywhere.
 pub const BATCH_ROWS: usize = 8192;
@@ -248,6 +250,7 @@ pub fn open(
         maker.into_iter().for_each(|maker| context.register_udtf(own, maker));
     }
     context.register_udf(asof::nearest());
+    context.register_udf(zone_calls::timezone());
     as_json().into_iter().for_each(|function| context.register_udf(function));
     context.register_udaf(percentiles::percentile_cont());
     replaced::functions().for_each(|function| context.register_udf(function));

@@ -230,3 +230,7 @@ pen,55
 SELECT arg_max_null(name, score), arg_min_null(name, user_id) FROM 'users.csv'
 --> duckdb
 Eve Adams,Ann Lee
+
+SELECT arg_max_nulls_last(name, score, 2), arg_min_nulls_last(user_id, score) FROM 'users.csv'
+--> duckdb
+"[""Eve Adams"",""Ann Lee""]",4

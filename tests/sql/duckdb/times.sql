@@ -329,6 +329,14 @@ SELECT ts AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin' FROM 'requests.csv' WH
 --> duckdb
 2026-04-01T08:00:00
 
+SELECT hour(timezone('UTC', timezone('Europe/Berlin', TIMESTAMP '2026-07-01 12:00:00')))
+--> duckdb
+10
+
+SELECT strptime('12:30', '%H:%M')
+--> duckdb
+1900-01-01 12:30:00
+
 SELECT timezone('Europe/Berlin', TIMESTAMPTZ '2026-07-01 12:00:00+00')
 --> duckdb
 2026-07-01T14:00:00
