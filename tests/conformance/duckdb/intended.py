@@ -411,6 +411,13 @@ INTENDED: tuple[Intended, ...] = (
         types=r"map<.*; .*struct<low: double not null, high: double not null, count: int64",
     ),
     Intended(
+        "`histogram` of no values is an empty list, and NULL in DuckDB",
+        "tables.md",
+        one_of((None, ())),
+        sql=r"\bhistogram\s*\(",
+        types=r"map<.*; .*struct<low: double not null, high: double not null, count: int64",
+    ),
+    Intended(
         "`histogram` counts the values of bars, of which NaN has none",
         "reference/functions.md#`histogram`",
         one_of(("{1.0=2, nan=2}", "[{'low': 1.0, 'high': 1.0, 'count': 2}]")),

@@ -1749,7 +1749,17 @@ fn of_several(call: &Function, name: &str) -> Result<Option<Expr>> {
         let made = with(std::slice::from_ref(one));
         Ok(translated(&made)?.unwrap_or(Expr::Function(made)))
     });
-    Ok(Some(call_of("make_array", of_each.collect::<Result<Vec<Expr>>>()?)))
+    let of_each = of_each.collect::<Result<Vec<Expr>>>()?;
+    // Of no values there is no list.
+    let Some(first) = of_each.first().cloned() else { return Ok(None) };
+    let condition = Expr::IsNotNull(Box::new(first));
+    Ok(Some(Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition, result: call_of("make_array", of_each) }],
+        else_result: None,
+    }))
 }
 
 /// The items of a list that is written out.
@@ -1773,6 +1783,16 @@ fn within_group(call: &Function, name: &str) -> Result<Option<Expr>> {
     let FunctionArguments::List(list) = &mut made.args else { return Ok(None) };
     let by = FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr.clone()));
     match (name, list.args.as_slice()) {
+        ("mode", []) if order.options.asc == Some(false) => {
+            return Err(Error::usage_hint(
+                "`mode() WITHIN GROUP (ORDER BY x DESC)` is the largest of the most frequent values",
+                format!(
+                    "mode() WITHIN GROUP (ORDER BY {}) is the smallest of them; max(x) over the counts of GROUP BY x that \
+                     equal their maximum is the largest",
+                    order.expr
+                ),
+            ));
+        }
         ("mode", []) => list.args = vec![by],
         ("percentile_disc", [FunctionArg::Unnamed(FunctionArgExpr::Expr(quantile))])
             if order.options.asc == Some(false) =>
@@ -2341,15 +2361,15 @@ mod tests {
             ("quantileIf(0.5)(a, b)", "quantile(a, 0.5) FILTER (WHERE b)"),
             (
                 "quantilesExactInclusive(0.5, 0.9)(a)",
-                "make_array(percentile_cont(a, 0.5), percentile_cont(a, 0.9))",
+                "CASE WHEN percentile_cont(a, 0.5) IS NOT NULL THEN make_array(percentile_cont(a, 0.5), percentile_cont(a, 0.9)) END",
             ),
             (
                 "quantile_cont(a, [0.25, 0.5]) FILTER (WHERE b)",
-                "make_array(quantile_cont(a, 0.25) FILTER (WHERE b), quantile_cont(a, 0.5) FILTER (WHERE b))",
+                "CASE WHEN quantile_cont(a, 0.25) FILTER (WHERE b) IS NOT NULL THEN make_array(quantile_cont(a, 0.25) FILTER (WHERE b), quantile_cont(a, 0.5) FILTER (WHERE b)) END",
             ),
             (
                 "percentile_cont(ARRAY[0.5]) WITHIN GROUP (ORDER BY a)",
-                "make_array(percentile_cont(0.5) WITHIN GROUP (ORDER BY a))",
+                "CASE WHEN percentile_cont(0.5) WITHIN GROUP (ORDER BY a) IS NOT NULL THEN make_array(percentile_cont(0.5) WITHIN GROUP (ORDER BY a)) END",
             ),
             ("percentile_approx(a, make_array(0.5, 0.9))", "quantile(a, 0.5, 0.9)"),
             ("uniqExact(a, b)", "count(DISTINCT STRUCT(a, b))"),
