@@ -74,12 +74,27 @@ def canonical_value(value: Any) -> Any:
     if isinstance(value, tuple):
         if value[:1] == ("duration",) and len(value) == 2:
             return ("interval", value[1])
+        if has_given_names(value):
+            value = tuple(("", part) for _, part in value)
         return tuple(canonical_value(part) for part in value)
     if isinstance(value, list):
         return tuple(canonical_value(part) for part in value)
     if isinstance(value, dict):
-        return tuple((key, canonical_value(part)) for key, part in value.items())
+        return canonical_value(tuple(value.items()))
     return value
+
+
+def has_given_names(fields: tuple[Any, ...]) -> bool:
+    """Return whether these are the names and values of a struct whose fields nobody named: a TUPLE of
+    DuckDB's in Arrow, or a row of Tidemill's."""
+    if not fields or not all(isinstance(part, tuple) and len(part) == 2 for part in fields):
+        return False
+    given = ("element{}", 1), ("{}", 1), ("c{}", 0)
+    names = [name for name, _ in fields]
+    return any(
+        names == [name.format(first + place) for place in range(len(names))]
+        for name, first in given
+    )
 
 
 def table_rows(table: pa.Table) -> list[Row]:
