@@ -181,6 +181,7 @@ impl AccessLogDecoder {
             unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
+            has_hex_bytes: false,
         };
         let mut parts = Vec::new();
         let mut built = Vec::new();

@@ -85,6 +85,7 @@ impl CsvDecoder {
             unescape: Arc::new(move |raw, out| unescape(raw, quote, escape, out)),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
+            has_hex_bytes: true,
         };
         let (places, wanted): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
         let filter = Filter::new(options.predicates, &wanted);

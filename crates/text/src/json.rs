@@ -115,6 +115,7 @@ impl JsonDecoder {
             unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
+            has_hex_bytes: true,
         };
         let filter = Filter::new(options.predicates, &columns);
         let tokenizer = Members::new(&columns, options.known, options.strict);

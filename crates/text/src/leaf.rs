@@ -46,9 +46,33 @@ pub(crate) struct Context {
     pub(crate) mismatch_is_null: bool,
     /// Values of the column being built that became null for that reason.
     pub(crate) mismatches: BuiltMismatches,
+    /// Whether `\x0aff` is two bytes in a column of bytes, as this product and PostgreSQL write them.
+    pub(crate) has_hex_bytes: bool,
+}
+
+/// What stands before bytes that are written as hexadecimal digits.
+const HEX_PREFIX: &[u8] = b"\\x";
+
+/// The bytes that hexadecimal digits are, two each; none for another text.
+fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let byte = |[high, low]: &[u8; 2]| u8::try_from(digit(*high)? << 4 | digit(*low)?).ok();
+    pairs.iter().map(byte).collect()
 }
 
 impl Context {
+    /// The bytes that a text is in a column of bytes: its own, or those that its digits behind `\x` are.
+    pub(crate) fn bytes_of<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+        match value.strip_prefix(HEX_PREFIX).filter(|_| self.has_hex_bytes).and_then(from_hex) {
+            Some(bytes) => Cow::Owned(bytes),
+            None => value,
+        }
+    }
+
     /// Returns whether a value that is not of its column's type becomes null, and counts it if so.
     #[cold]
     pub(crate) fn nullifies(&self, span: Span) -> bool {
@@ -715,8 +739,11 @@ impl<T: ByteViewType> Leaf for Views<T> {
         self.views.reserve(spans.len());
         let mut run = 0;
         let (empty, words) = (context.nulls.empty(), context.nulls.has_words());
+        let may_be_hex = |span: Span| {
+            !T::IS_UTF8 && context.has_hex_bytes && span.raw(text).starts_with(HEX_PREFIX)
+        };
         for (index, &span) in spans.iter().enumerate() {
-            if span.is_plain() {
+            if span.is_plain() && !may_be_hex(span) {
                 let len = span.len();
                 if len <= INLINE_BYTES {
                     let view = short_view(text, span.start(), len);
@@ -733,6 +760,7 @@ impl<T: ByteViewType> Leaf for Views<T> {
             } else if !span.is_null() {
                 match context.text_value(text, span) {
                     Ok(Some(bytes)) => {
+                        let bytes = if T::IS_UTF8 { bytes } else { context.bytes_of(bytes) };
                         if !T::IS_UTF8 || std::str::from_utf8(&bytes).is_ok() {
                             self.push(&bytes);
                             run += 1;
@@ -802,9 +830,9 @@ impl<T: ByteArrayType<Offset = i32>> Leaf for Strings<T> {
     fn append(&mut self, text: &[u8], spans: &[Span], context: &Context) -> Result<(), usize> {
         let any_bytes = T::DATA_TYPE == DataType::Binary;
         for (index, &span) in spans.iter().enumerate() {
-            let is_whole =
-                |bytes: &[u8]| any_bytes || span.is_plain() || std::str::from_utf8(bytes).is_ok();
+            let is_whole = |bytes: &[u8]| span.is_plain() || std::str::from_utf8(bytes).is_ok();
             let value = match context.text_value(text, span) {
+                Ok(Some(value)) if any_bytes => Some(context.bytes_of(value)),
                 Ok(Some(value)) if is_whole(&value) => Some(value),
                 Ok(None) => None,
                 Ok(_) | Err(()) if context.nullifies(span) => None,

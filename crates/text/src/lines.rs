@@ -57,6 +57,7 @@ impl LinesDecoder {
             unescape: Arc::new(|_, _| false),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
+            has_hex_bytes: false,
         };
         let is_bytes =
             |field: &FieldRef| matches!(field.data_type(), DataType::Binary | DataType::BinaryView);

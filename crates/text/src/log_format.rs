@@ -699,6 +699,7 @@ impl LogFormatDecoder {
             },
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
+            has_hex_bytes: false,
         };
         let (mut built, mut fields, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
         for (place, field) in columns {

@@ -81,6 +81,7 @@ impl LogfmtDecoder {
             unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
+            has_hex_bytes: true,
         };
         let filter = Filter::new(options.predicates, &columns);
         let tokenizer = Pairs::new(&columns, options.known);

@@ -196,6 +196,7 @@ impl SyslogDecoder {
             unescape: Arc::new(unescape),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
+            has_hex_bytes: false,
         };
         let mut built = Vec::new();
         for (place, field) in &columns {

@@ -493,3 +493,27 @@ fn records_whose_quotes_contradict_an_unstated_dialect_are_refused() {
         }
     }
 }
+
+/// Bytes as this product and PostgreSQL write them are read back; other texts are their own bytes.
+#[test]
+fn columns_of_bytes_take_hexadecimal_digits() {
+    let text = b"\\x00ff\n\"\\xABcdef00112233445566778899\"\n\\x\n\\xabc\n\\xzz\nx\n";
+    let expected: [&[u8]; 6] = [
+        b"\x00\xff",
+        b"\xab\xcd\xef\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99",
+        b"",
+        b"\\xabc",
+        b"\\xzz",
+        b"x",
+    ];
+    for kind in [DataType::Binary, DataType::BinaryView] {
+        let column = vec![(0, Arc::new(Field::new("b", kind.clone(), true)))];
+        let found = decode(&Dialect::default(), 1, column, Options::default(), text);
+        assert!(found.bad.is_empty());
+        let bytes = arrow_cast::cast(found.batches[0].column(0), &DataType::Binary).unwrap();
+        let bytes: Vec<&[u8]> = bytes.as_binary::<i32>().iter().flatten().collect();
+        assert_eq!(bytes, expected, "{kind}");
+    }
+    let texts = decode(&Dialect::default(), 1, text_columns(&[0]), Options::default(), b"\\x78\n");
+    assert_eq!(rows(&texts.batches), [[Some("\\x78".to_owned())]]);
+}
