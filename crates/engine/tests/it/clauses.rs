@@ -492,3 +492,17 @@ fn casts_are_keys_of_grouping_sets_beside_what_they_are_of() {
         assert_eq!(of(sql), expected, "{sql}");
     }
 }
+
+#[test]
+fn a_column_comes_before_a_number_that_has_its_name() {
+    let folder = Folder::new();
+    folder.write("g.csv", "i,j\n1,5\n1,6\n2,7\n");
+    for (sql, expected) in [
+        ("SELECT 1 AS i, sum(j) FROM '$/g.csv' GROUP BY i ORDER BY 2", "1|7 1|11"),
+        ("SELECT 2026 AS year, sum(j) FROM '$/g.csv' GROUP BY year", "2026|18"),
+        ("SELECT 7 AS n, i, sum(j) FROM '$/g.csv' GROUP BY n, i ORDER BY i", "7|1|11 7|2|7"),
+    ] {
+        let rows: Vec<String> = folder.ask(sql).rows().iter().map(|row| row.join("|")).collect();
+        assert_eq!(rows.join(" "), expected, "{sql}");
+    }
+}

@@ -104,20 +104,25 @@ fn has_window(expr: &Expr) -> bool {
     walk_expr(expr, &mut Windowed)
 }
 
-/// `SELECT 2026 AS year … GROUP BY year` groups by a number, which the planner would take for the place of a column.
+/// `SELECT 2026 AS year … GROUP BY year` groups by a number, which the planner would take for the place of a column. A column
+/// of that name comes first, as in PostgreSQL: the planner knows whether there is one.
 fn keep_number_keys(select: &mut Select) {
-    let GroupByExpr::Expressions(keys, _) = &mut select.group_by else { return };
-    for key in keys {
-        let Expr::Identifier(name) = &*key else { continue };
-        let number = select.projection.iter().find_map(|item| match item {
-            SelectItem::ExprWithAlias { expr, alias } if folded(alias) == folded(name) => {
-                let is_whole = expr.to_string().parse::<i64>().is_ok();
-                is_whole.then_some(expr)
-            }
+    let GroupByExpr::Expressions(keys, _) = &select.group_by else { return };
+    let names: Vec<_> = keys
+        .iter()
+        .filter_map(|key| match key {
+            Expr::Identifier(name) => Some(folded(name)),
             _ => None,
-        });
-        if let Some(number) = number.and_then(|it| written(&format!("CAST({it} AS BIGINT)")).ok()) {
-            *key = number;
+        })
+        .collect();
+    for item in &mut select.projection {
+        let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
+        let is_whole = || expr.to_string().parse::<i64>().is_ok();
+        if names.contains(&folded(alias))
+            && is_whole()
+            && let Ok(number) = written(&format!("CAST({expr} AS BIGINT)"))
+        {
+            *expr = number;
         }
     }
 }
