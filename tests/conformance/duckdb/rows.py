@@ -85,8 +85,10 @@ def canonical_value(value: Any) -> Any:
 
 
 def has_given_names(fields: tuple[Any, ...]) -> bool:
-    """Return whether these are the names and values of a struct whose fields nobody named: a TUPLE of
-    DuckDB's in Arrow, or a row of Tidemill's."""
+    """Return whether these are the names and values of a struct whose fields nobody named.
+
+    It is a TUPLE of DuckDB's, whose names are Arrow's, or a row of Tidemill's.
+    """
     if not fields or not all(isinstance(part, tuple) and len(part) == 2 for part in fields):
         return False
     given = ("element{}", 1), ("{}", 1), ("c{}", 0)
