@@ -473,7 +473,13 @@ impl Plan {
             };
             let optimised = match correlated::is_below_outer_join(&once)? {
                 true => joins().map_err(|_| external(below_outer_join()))?,
-                false if correlated::skips_level(&once)? => joins()?,
+                // DataFusion's own refusal says more than that of the joins.
+                false if correlated::skips_level(&once)? => joins().map_err(|error| {
+                    match optimised_plan(state, &logical, once.clone()) {
+                        Err(refusal) => refusal,
+                        Ok(_) => error,
+                    }
+                })?,
                 false => {
                     let optimised = optimised_plan(state, &logical, once.clone());
                     // DataFusion plans few of the subqueries that depend on the row around them.
