@@ -852,7 +852,7 @@ fn read_number(
         Field::HourTo24 => 1..=24,
         Field::Hour12 => 1..=12,
         Field::Minute => 0..=59,
-        // 60 is a leap second, which `instant` looks at.
+        // 60 is a leap second, which `instant` checks once the zone is known.
         Field::Second => 0..=60,
         Field::SecondOfDay => 0..=86_400,
         Field::IsoWeek => 1..=53,
@@ -908,7 +908,7 @@ fn read_number(
 }
 
 impl Found {
-    /// The day that was read: what is missing is the first, of the format's missing year.
+    /// The day that was read. A month or day that is missing is the first one, a missing year that of the format.
     fn days(&self) -> std::result::Result<i64, String> {
         if let Some(day) = self.julian_day {
             return Ok(day - 2_440_588);
