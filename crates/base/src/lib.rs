@@ -22,6 +22,7 @@ pub mod cores;
 pub mod coverage;
 pub mod durable;
 pub mod error;
+pub mod hex;
 pub mod home;
 pub mod memory;
 pub mod memory_account;

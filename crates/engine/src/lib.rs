@@ -35,7 +35,7 @@ pub mod standing;
 mod worker;
 
 pub use tidemill_base::{
-    cancel, coverage, error, home, memory, progress, redact, settings, suggest, types,
+    cancel, coverage, error, hex, home, memory, progress, redact, settings, suggest, types,
 };
 pub use tidemill_jobs as jobs;
 pub use tidemill_query as query;

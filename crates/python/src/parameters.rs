@@ -1,6 +1,7 @@
 //! How do values reach SQL's `$1` and `:name`? As the package has told their kinds: see `_parameters.py`.
 
 use pyo3::prelude::*;
+use tidemill_engine::hex::decode_hex;
 use tidemill_engine::query::Parameter;
 use tidemill_engine::{Error, Result};
 
@@ -47,10 +48,5 @@ impl GivenValue {
 
 /// Bytes of their hexadecimal digits.
 fn bytes(digits: &str) -> Result<Vec<u8>> {
-    let byte = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).ok()?;
-        u8::from_str_radix(pair, 16).ok()
-    };
-    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
-    bytes.ok_or_else(|| Error::Internal(format!("`{digits}` are no bytes")))
+    decode_hex(digits).ok_or_else(|| Error::Internal(format!("`{digits}` are no bytes")))
 }

@@ -13,6 +13,7 @@ use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue}
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response};
 use tidemill_base::cancel::Tick;
+use tidemill_base::hex::encode_hex;
 use url::{Host, Url};
 
 use crate::Fetch;
@@ -42,7 +43,7 @@ pub struct Credentials<'a> {
 pub fn new_client_id() -> std::io::Result<String> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits)?;
-    Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(encode_hex(bits))
 }
 
 /// Where a service is.

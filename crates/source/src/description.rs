@@ -23,6 +23,7 @@ use object_store::path::Path as ObjectPath;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancel::Cancel;
+use tidemill_base::hex::{decode_hex, encode_hex};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::http::Web;
 use tidemill_remote::object::{Object, probe_all};
@@ -736,7 +737,7 @@ impl SplitStats {
             line: refused.line,
             row: refused.row,
             fault: refused.fault,
-            record: String::from_utf8(refused.bytes).map_err(|error| digits(error.as_bytes())),
+            record: String::from_utf8(refused.bytes).map_err(|error| encode_hex(error.as_bytes())),
             truncated: refused.truncated,
         });
         StatsDescription {
@@ -783,7 +784,7 @@ impl SplitStats {
                 fault: refused.fault,
                 bytes: match refused.record {
                     Ok(text) => text.into_bytes(),
-                    Err(digits) => bytes_of(&digits).ok_or_else(other)?,
+                    Err(digits) => decode_hex(&digits).ok_or_else(other)?,
                 },
                 truncated: refused.truncated,
             })
@@ -813,22 +814,13 @@ impl StatsDescription {
     }
 }
 
-fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes_of(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
 /// Columns as the head of an Arrow stream, in hexadecimal digits.
 pub(crate) mod ipc {
     use serde::de::Error as _;
     use serde::ser::Error as _;
     use serde::{Deserializer, Serializer};
 
-    use super::{Deserialize, SchemaRef, StreamReader, StreamWriter, bytes_of, digits};
+    use super::{Deserialize, SchemaRef, StreamReader, StreamWriter, decode_hex, encode_hex};
     use tidemill_base::panics;
 
     pub(crate) fn serialize<S: Serializer>(schema: &SchemaRef, to: S) -> Result<S::Ok, S::Error> {
@@ -837,12 +829,12 @@ pub(crate) mod ipc {
             stream.finish()?;
             stream.into_inner()
         };
-        to.serialize_str(&digits(&write().map_err(S::Error::custom)?))
+        to.serialize_str(&encode_hex(write().map_err(S::Error::custom)?))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SchemaRef, D::Error> {
         let text = String::deserialize(from)?;
-        let bytes = bytes_of(&text).ok_or_else(|| D::Error::custom("no hexadecimal digits"))?;
+        let bytes = decode_hex(&text).ok_or_else(|| D::Error::custom("no hexadecimal digits"))?;
         // The sender is not trusted, and Arrow panics on invalid types.
         let read = panics::catch(|| StreamReader::try_new(&bytes[..], None));
         let stream = read.map_err(|_| D::Error::custom("no columns of this release"))?;

@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
 use tidemill_base::error::Error;
+use tidemill_base::hex::decode_hex;
 use tidemill_base::types::{EXACTLY, sql_type};
 
 use crate::datafusion_names::{aggregates, scalars};
@@ -54,12 +55,7 @@ fn of_text(text: &str) -> Vec<u8> {
 }
 
 fn of_digits(text: &str) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix("\\x")?.as_bytes();
-    if digits.len() % 2 != 0 {
-        return None;
-    }
-    let value = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
-    digits.chunks_exact(2).map(|pair| Some(value(pair[0])? * 16 + value(pair[1])?)).collect()
+    text.strip_prefix("\\x").and_then(decode_hex)
 }
 
 /// A text that is written in the SQL as the bytes that it is beside a BYTEA.

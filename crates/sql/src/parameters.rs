@@ -7,6 +7,7 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use tidemill_base::error::{Error, Result};
+use tidemill_base::hex::encode_hex;
 use tidemill_base::{redact, suggest};
 
 use crate::syntax::Spoken;
@@ -61,10 +62,7 @@ impl Parameter {
             Parameter::Text(text) => quoted(text),
             Parameter::Typed(of, text) => format!("({of} {})", quoted(text)),
             Parameter::Cast(to, text) => format!("CAST({} AS {to})", quoted(text)),
-            Parameter::Bytes(bytes) => {
-                let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("X'{digits}'")
-            }
+            Parameter::Bytes(bytes) => format!("X'{}'", encode_hex(bytes)),
             Parameter::List(items) => format!("[{}]", literals(items)),
         }
     }

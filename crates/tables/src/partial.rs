@@ -32,6 +32,7 @@ use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::{Amount, Coverage, RowAmount};
 use tidemill_base::error::{Error, Result};
+use tidemill_base::hex::encode_hex;
 use tidemill_base::mismatches::Mismatches;
 use tidemill_base::unknown_keys::UnknownKeys;
 
@@ -261,8 +262,7 @@ impl PartialReader {
             return self.header.runs.clone();
         }
         let digest = self.digest.clone().finalize();
-        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        vec![PartialRun { run: format!("table-{digits}"), sources: Vec::new() }]
+        vec![PartialRun { run: format!("table-{}", encode_hex(digest)), sources: Vec::new() }]
     }
 
     /// Whether an earlier release wrote it, which did not keep a table's runs.

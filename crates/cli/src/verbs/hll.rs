@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use tidemill_engine::coverage::grouped;
+use tidemill_engine::hex::decode_hex;
 use tidemill_engine::sink::StagedFile;
 use tidemill_engine::sketch::{
     Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, SketchError, hash_bytes,
@@ -444,14 +445,7 @@ fn no_hexadecimal(place: &str) -> anyhow::Error {
 fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim();
     let digits = digits.trim_start_matches('\\').strip_prefix('x').unwrap_or(digits);
-    let value =
-        |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-    let pair = |pair: &[u8; 2]| Some(value(pair[0])? << 4 | value(pair[1])?);
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    if pairs.is_empty() || !rest.is_empty() {
-        return None;
-    }
-    pairs.iter().map(pair).collect()
+    decode_hex(digits).filter(|bytes| !bytes.is_empty())
 }
 
 /// A sketch that was given itself, as messages call it.

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
+use tidemill_base::hex::encode_hex;
 use tidemill_base::home::Home;
 use tidemill_remote::post::new_client_id;
 
@@ -35,8 +36,7 @@ pub(super) fn id_for(client_id: &str, address: &str) -> String {
     let hash = |pad: u8, message: &[u8]| {
         Sha256::new().chain_update(key.map(|byte| byte ^ pad)).chain_update(message).finalize()
     };
-    let mac = hash(0x5c, &hash(0x36, address.as_bytes()));
-    mac.iter().map(|byte| format!("{byte:02x}")).collect()
+    encode_hex(hash(0x5c, &hash(0x36, address.as_bytes())))
 }
 
 /// Returns the id in a folder, or writes a new one there. Processes that do so at the same time get the same id.

@@ -17,6 +17,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::Result;
 use datafusion_expr::{DocSection, ScalarUDF};
 use tidemill_base::error::Error;
+use tidemill_base::hex::decode_hex;
 use tidemill_sketch::{Hll, Ids, SketchError};
 
 use crate::callable::{Function, Given, Rows, Texts, as_text, brief, external, is_text};
@@ -95,13 +96,7 @@ pub fn id_set_lens(column: &ArrayRef) -> Vec<u64> {
 /// A message for the user where it is not hexadecimal digits behind `\x`.
 pub fn bytes_of_text(text: &str) -> Result<Vec<u8>, Error> {
     let digits = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X"));
-    let bytes = digits.filter(|digits| digits.len() % 2 == 0).and_then(|digits| {
-        let pairs = digits.as_bytes().chunks_exact(2);
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok();
-        pairs.map(byte).collect::<Option<Vec<u8>>>()
-    });
-    bytes.ok_or_else(|| Error::Bytes {
+    digits.and_then(decode_hex).ok_or_else(|| Error::Bytes {
         message: format!("`{}` is no stored sketch or set", brief(text)),
         hint: Some(
             "they are bytes, or text of `\\x` and an even number of hexadecimal digits".into(),

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::durable::sync_path;
+use tidemill_base::hex::encode_hex;
 use tidemill_base::redact::{shown, visible};
 
 use super::find::{At, Found, Named, Pages, Stores, last_part};
@@ -22,7 +23,7 @@ use super::many::{self, Copied, Done};
 use super::partial::{BLOCK_BYTES, PREFIX, Partial, sweep};
 use super::read::{Pieces, SMALL_BYTES};
 use super::{
-    Settings, Targets, Verify, check, digest, hex, may_pass, md5_in, named, ns_of, refused, regular,
+    Settings, Targets, Verify, check, digest, may_pass, md5_in, named, ns_of, refused, regular,
 };
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -394,7 +395,7 @@ impl Sum {
     }
 
     pub(super) fn digits(self) -> String {
-        hex(&md5::Digest::finalize(self.0))
+        encode_hex(md5::Digest::finalize(self.0))
     }
 }
 

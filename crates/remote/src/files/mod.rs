@@ -48,6 +48,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use serde::Serialize;
+use tidemill_base::hex::encode_hex;
 use tidemill_base::redact::{shown as url_shown, visible};
 use tidemill_base::{Cancel, Progress};
 
@@ -206,11 +207,7 @@ fn digest(texts: &[&str]) -> String {
         all.update((text.len() as u64).to_le_bytes());
         all.update(text.as_bytes());
     }
-    hex(&all.finalize())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    encode_hex(all.finalize())
 }
 
 /// The MD5 sum that an ETag may be: of an object in one part, where no key of a service encrypts.

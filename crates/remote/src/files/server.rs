@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use tidemill_base::hex::encode_hex;
 
-use super::hex;
 use crate::StorageOptions;
 use crate::upload::e_tag_of;
 
@@ -66,7 +66,7 @@ pub(super) struct Stored {
 impl Stored {
     fn new(bytes: Vec<u8>) -> Stored {
         use md5::Digest;
-        let e_tag = format!("\"{}\"", hex(&md5::Md5::digest(&bytes)));
+        let e_tag = format!("\"{}\"", encode_hex(md5::Md5::digest(&bytes)));
         Stored { bytes: Arc::new(bytes), e_tag, metadata: Vec::new() }
     }
 }
