@@ -17,6 +17,8 @@
 //!
 //! Places in the text are those of the words that are replaced.
 
+use std::cmp::Ordering;
+
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
@@ -320,35 +322,70 @@ fn of_names(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, String)> {
     Some((place + 1, condition))
 }
 
-/// A pattern of a shell as a regular expression of the whole text.
+/// Returns a GLOB pattern as a regular expression of the whole text. As in DuckDB, `[!a]` negates a set, `\` escapes a
+/// letter outside of sets, `]` is a letter at the start of a set, and a pattern with an open set or a last `\` matches nothing.
 fn of_glob(pattern: &str) -> String {
-    let mut made = String::from("(?s)^");
-    let mut rest = pattern.chars().peekable();
+    const NO_TEXT: &str = "$.";
+    let mut regex = String::from("(?s)^");
+    let mut rest = pattern.chars();
     while let Some(character) = rest.next() {
         match character {
-            '*' => made.push_str(".*"),
-            '?' => made.push('.'),
-            '[' => {
-                made.push('[');
-                if rest.next_if(|next| matches!(next, '!' | '^')).is_some() {
-                    made.push('^');
-                }
-                for inner in rest.by_ref() {
-                    if inner == ']' {
-                        break;
-                    }
-                    if matches!(inner, '\\' | '[' | '&' | '~') {
-                        made.push('\\');
-                    }
-                    made.push(inner);
-                }
-                made.push(']');
-            }
-            other => made.push_str(&regex::escape(&other.to_string())),
+            '*' => regex.push_str(".*"),
+            '?' => regex.push('.'),
+            '[' => match glob_set(&mut rest) {
+                Some(set) => regex.push_str(&set),
+                None => return NO_TEXT.to_owned(),
+            },
+            '\\' => match rest.next() {
+                Some(escaped) => regex.push_str(&regex::escape(escaped.encode_utf8(&mut [0; 4]))),
+                None => return NO_TEXT.to_owned(),
+            },
+            other => regex.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
         }
     }
-    made.push('$');
-    made
+    regex.push('$');
+    regex
+}
+
+/// Reads a set of a GLOB pattern behind its `[`, and returns it as a class of a regular expression; none if it has no end.
+fn glob_set(rest: &mut std::str::Chars<'_>) -> Option<String> {
+    // Some letter is in a class or the other: `[a&&b]` is a class of no letters.
+    const NO_LETTER: &str = "[a&&b]";
+    let is_negated = rest.as_str().starts_with('!');
+    if is_negated {
+        rest.next();
+    }
+    let (mut class, mut is_first) = (String::new(), true);
+    loop {
+        let first = rest.next()?;
+        if first == ']' && !is_first {
+            break;
+        }
+        is_first = false;
+        let mut ahead = rest.clone();
+        let last = match (ahead.next(), ahead.next()) {
+            (Some('-'), Some(last)) if last != ']' => {
+                *rest = ahead;
+                last
+            }
+            _ => first,
+        };
+        let letter = |letter: char| match letter.is_alphanumeric() {
+            true => letter.to_string(),
+            false => format!("\\x{{{:x}}}", u32::from(letter)),
+        };
+        match first.cmp(&last) {
+            Ordering::Less => class.push_str(&format!("{}-{}", letter(first), letter(last))),
+            Ordering::Equal => class.push_str(&letter(first)),
+            Ordering::Greater => {}
+        }
+    }
+    Some(match (class.is_empty(), is_negated) {
+        (true, true) => ".".to_owned(),
+        (true, false) => NO_LETTER.to_owned(),
+        (false, true) => format!("[^{class}]"),
+        (false, false) => format!("[{class}]"),
+    })
 }
 
 /// `WITH 30 AS low, (SELECT max(x) FROM t) AS most SELECT …`: values by name, put in their places.
@@ -475,6 +512,37 @@ fn put(tokens: &[TokenWithSpan], values: &[(String, Vec<TokenWithSpan>)]) -> Vec
 mod tests {
     use super::super::parsed_tokens;
     use super::*;
+
+    #[test]
+    fn glob_matches_as_in_duckdb() {
+        for (text, pattern, expected) in [
+            ("*", r"\*", true),
+            ("a", r"\*", false),
+            ("a", r"\a", true),
+            ("", r"\", false),
+            ("a-", "[a-][a-]", true),
+            ("3]", "[]3][]]", true),
+            ("]", "[!]]", false),
+            ("a", "[!]]", true),
+            ("^", "[^]", true),
+            ("a", "[^a]", true),
+            ("3", "[3-", false),
+            ("[", "[", false),
+            ("b", "[c-a]", false),
+            ("b", "[!c-a]", true),
+            ("-", "[---]", true),
+            ("d", "[a-ce-f]", false),
+            (r"\", r"[\b]", true),
+            ("a\nb", "a?b", true),
+            ("é", "?", true),
+            ("", "**", true),
+            ("x.c", "[a-z].c", true),
+            ("xyc", "[a-z].c", false),
+        ] {
+            let regex = regex::Regex::new(&of_glob(pattern)).unwrap();
+            assert_eq!(regex.is_match(text), expected, "'{text}' GLOB '{pattern}': {regex}");
+        }
+    }
 
     #[test]
     fn clauses_are_read_in_other_words() {
