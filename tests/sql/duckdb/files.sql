@@ -30,6 +30,11 @@ SELECT count(*) FROM read_json_auto('events.json')
 --> duckdb
 5
 
+SELECT * FROM read_json('events.json', columns = {'kind': 'VARCHAR', 'id': 'BIGINT'}) AS e WHERE e.id < 3 ORDER BY id
+--> duckdb
+click,1
+view,2
+
 SELECT kind, count(*) FROM read_ndjson('events.json') GROUP BY kind ORDER BY kind
 --> duckdb
 buy,1

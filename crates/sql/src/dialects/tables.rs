@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DictionaryField, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint,
-    JoinOperator, MapEntry, ObjectName, ObjectNamePart, Select, SelectItem, TableAlias,
-    TableAliasColumnDef, TableFactor, TableFunctionArgs, UnaryOperator, Value, ValueWithSpan,
-    VisitorMut,
+    JoinOperator, MapEntry, ObjectName, ObjectNamePart, Select, SelectItem, SetExpr, Statement,
+    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, UnaryOperator, Value,
+    ValueWithSpan, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redact::shown;
@@ -15,7 +15,7 @@ use tidemill_planning::walk_expr_mut;
 use super::calls::{call_of, in_brackets, of_two};
 use super::samples::{self, AskedSample, RowSample, Sample};
 use super::tokens::FILES;
-use super::{CalledSources, laterals, walk_conditions_and_keys};
+use super::{CalledSources, laterals, parsed, walk_conditions_and_keys};
 use crate::datafusion_names::tables as names;
 use crate::names::folded;
 
@@ -211,11 +211,57 @@ pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> 
         TableFactor::Table { sample, .. } => sample.take(),
         _ => None,
     };
+    let selected = selected_columns(table);
     function(table, called)?;
-    match sample {
-        Some(sample) => sampled(table, samples::of_clause(&sample)?, called),
+    if let Some(sample) = sample {
+        sampled(table, samples::of_clause(&sample)?, called)?;
+    }
+    match selected {
+        Some(columns) => select_columns(table, &columns),
         None => Ok(()),
     }
+}
+
+/// Returns the names in `columns` of a call of a JSON reader, which has no other columns then, and the names of the columns
+/// that other options add.
+fn selected_columns(table: &TableFactor) -> Option<Vec<String>> {
+    let (name, args) = match table {
+        TableFactor::Table { name, args: Some(args), .. } => (name, &args.args),
+        TableFactor::Function { name, args, .. } => (name, args),
+        _ => return None,
+    };
+    let reader = name.to_string().to_lowercase();
+    if !READERS.contains(&(reader.as_str(), Some("json"))) {
+        return None;
+    }
+    let named = |wanted: &str| args.iter().filter_map(option).find(|(name, _)| name == wanted);
+    let (_, columns) = named("columns")?;
+    let mut columns: Vec<String> = pairs(columns)?.into_iter().map(|(name, _)| name).collect();
+    for added in ["filename", "file_row_number"] {
+        match named(added).and_then(|(_, value)| text(value)).as_deref() {
+            None | Some("false") => {}
+            Some("true") => columns.push(added.to_owned()),
+            Some(name) => columns.push(name.to_owned()),
+        }
+    }
+    Some(columns)
+}
+
+/// Puts `(SELECT columns FROM table)` in a table's place.
+fn select_columns(table: &mut TableFactor, columns: &[String]) -> Result<()> {
+    let quoted: Vec<String> =
+        columns.iter().map(|name| Ident::with_quote('"', name).to_string()).collect();
+    let text = format!("SELECT {} FROM t", quoted.join(", "));
+    let statement = parsed(&text).map_err(|e| Error::Internal(e.to_string()))?.pop();
+    let broken = || Error::Internal(format!("no query: {text}"));
+    let Some(Statement::Query(mut subquery)) = statement else { return Err(broken()) };
+    let SetExpr::Select(select) = subquery.body.as_mut() else { return Err(broken()) };
+    let [from] = select.from.as_mut_slice() else { return Err(broken()) };
+    std::mem::swap(&mut from.relation, table);
+    let TableFactor::Table { alias, .. } = &mut from.relation else { return Err(broken()) };
+    let alias = alias.take();
+    *table = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+    Ok(())
 }
 
 /// Gives what is read of a table a name of its own.
@@ -484,19 +530,9 @@ fn source(
         )
     };
     for (at, arg) in args.iter().enumerate() {
-        let (name, value) = match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp {
-                left,
-                op: BinaryOperator::Eq,
-                right,
-            })) => match left.as_ref() {
-                Expr::Identifier(name) => (Some(name.value.to_lowercase()), right.as_ref()),
-                _ => return Err(refused(&arg.to_string())),
-            },
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => (None, value),
-            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), operator: _ } => {
-                (Some(name.value.to_lowercase()), value)
-            }
+        let (name, value) = match (option(arg), arg) {
+            (Some((name, value)), _) => (Some(name), value),
+            (None, FunctionArg::Unnamed(FunctionArgExpr::Expr(value))) => (None, value),
             _ => return Err(refused(&arg.to_string())),
         };
         match name {
@@ -575,20 +611,43 @@ fn listing(args: &[FunctionArg]) -> Result<CalledSource> {
 
 /// The columns of `{'zip': 'VARCHAR', 'n': 'INT'}` and their types, as `--schema` has them.
 fn typed(value: &Expr) -> Option<String> {
-    let pairs: Vec<(String, String)> = match value {
+    let pairs = pairs(value)?;
+    let column = |(name, of): &(String, String)| format!("\"{}\" {of}", name.replace('"', "\"\""));
+    (!pairs.is_empty()).then(|| pairs.iter().map(column).collect::<Vec<_>>().join(", "))
+}
+
+/// Returns the names and types of `{'zip': 'VARCHAR', 'n': 'INT'}`.
+fn pairs(value: &Expr) -> Option<Vec<(String, String)>> {
+    match value {
         Expr::Dictionary(fields) => {
             let pair =
                 |field: &DictionaryField| Some((field.key.value.clone(), text(&field.value)?));
-            fields.iter().map(pair).collect::<Option<_>>()?
+            fields.iter().map(pair).collect()
         }
         Expr::Map(map) => {
             let pair = |entry: &MapEntry| Some((text(&entry.key)?, text(&entry.value)?));
-            map.entries.iter().map(pair).collect::<Option<_>>()?
+            map.entries.iter().map(pair).collect()
         }
-        _ => return None,
-    };
-    let column = |(name, of): &(String, String)| format!("\"{}\" {of}", name.replace('"', "\"\""));
-    (!pairs.is_empty()).then(|| pairs.iter().map(column).collect::<Vec<_>>().join(", "))
+        _ => None,
+    }
+}
+
+/// Returns the name and the value of an option of a reader: `delim = ';'` or `delim => ';'`.
+fn option(arg: &FunctionArg) -> Option<(String, &Expr)> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Eq,
+            right,
+        })) => match left.as_ref() {
+            Expr::Identifier(name) => Some((name.value.to_lowercase(), right.as_ref())),
+            _ => None,
+        },
+        FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), operator: _ } => {
+            Some((name.value.to_lowercase(), value))
+        }
+        _ => None,
+    }
 }
 
 /// The text of a literal, or the word for a truth value.
