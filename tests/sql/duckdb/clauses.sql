@@ -217,7 +217,6 @@ z,jan,1
 z,mar,3
 
 UNPIVOT 'wide.csv' ON COLUMNS(* EXCLUDE shop) INTO NAME month VALUE n ORDER BY ALL
---> pending: `COLUMNS(* EXCLUDE shop)` does not name a column, as UNPIVOT takes
 --> duckdb
 x,feb,20
 x,jan,10
@@ -558,9 +557,20 @@ SELECT id FROM 'requests.csv' r WHERE (r.user_id, status) IN (SELECT user_id, ma
 13
 14
 
-UNPIVOT (SELECT id, status FROM 'requests.csv') ON COLUMNS('^s')
---> error: `COLUMNS('^s')` does not name a column, as UNPIVOT takes
---> hint: list them: UNPIVOT t ON a, b
+UNPIVOT (SELECT id, status FROM 'requests.csv' WHERE id < 3) ON COLUMNS('^s') ORDER BY id
+--> duckdb
+1,status,200
+2,status,200
+
+UNPIVOT (SELECT 1 AS id, 2 AS a, 3 AS b) ON * EXCLUDE (id) INTO NAME n VALUE v ORDER BY n
+--> duckdb
+1,a,2
+1,b,3
+
+SELECT * FROM (SELECT 1 AS id, 2 AS a, NULL AS b) UNPIVOT INCLUDE NULLS (v FOR n IN (COLUMNS('^[ab]$'))) ORDER BY n
+--> duckdb
+1,a,2
+1,b,
 
 SELECT to_timestamp(1446249499.322) = epoch_ms(1446249499322) AS same
 --> tidemill

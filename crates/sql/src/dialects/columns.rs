@@ -30,6 +30,7 @@ use tidemill_planning::{planned, walk, walk_expr, walk_expr_mut, walk_mut};
 use super::calls::{both, in_brackets, name_of};
 use super::hidden::{Unhidden, hidden_of, name_hidden};
 use super::parsed;
+use super::pivots::{text_literal, unpivot_entries, unpivot_items};
 use super::set_operations::sides_of;
 use crate::messages::{Told, different_columns};
 use crate::names::{self, folded};
@@ -156,7 +157,10 @@ impl VisitorMut for Selects<'_> {
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let done = self.check_sides(select);
-        let done = done.and_then(|()| self.patterns(select)).and_then(|()| self.aliases(select));
+        let done = done
+            .and_then(|()| self.unpivot(select))
+            .and_then(|()| self.patterns(select))
+            .and_then(|()| self.aliases(select));
         match done {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -313,6 +317,27 @@ impl Selects<'_> {
             with_fill: None,
         });
         order.kind = OrderByKind::Expressions(numbers.collect());
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Writes out the columns of `UNPIVOT t ON COLUMNS(…)`.
+    fn unpivot(&mut self, select: &mut Select) -> Result<()> {
+        let Some((entries, name, value)) = unpivot_entries(select) else { return Ok(()) };
+        let columns = self.shown_columns_of(&select.from)?;
+        let mut written = Vec::with_capacity(columns.len());
+        for (entry, label) in entries {
+            match first_call(&entry) {
+                Some(_) => {
+                    let each = self.each_column(&entry, &columns)?.into_iter();
+                    written.extend(each.map(|(column, mut parts)| {
+                        (column, text_literal(parts.drain(..).next().unwrap_or_default()))
+                    }));
+                }
+                None => written.push((entry, label)),
+            }
+        }
+        select.projection = unpivot_items(written, &name, &value);
         self.changed = true;
         Ok(())
     }

@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, ExcludeSelectItem, Expr, ExprWithAlias, Function, GroupByExpr, Ident,
-    NullInclusion, ObjectName, PivotValueSource, Query, Select, SelectItem, SetExpr, Statement,
-    TableFactor, TableWithJoins, Value, ValueWithSpan, Visitor, WildcardAdditionalOptions,
+    Array, BinaryOperator, ExcludeSelectItem, Expr, ExprWithAlias, Function, FunctionArguments,
+    GroupByExpr, Ident, NullInclusion, ObjectName, PivotValueSource, Query, Select, SelectItem,
+    SetExpr, Statement, TableFactor, TableWithJoins, Value, ValueWithSpan, Visitor,
+    WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use tidemill_base::error::{Error, Result};
@@ -19,6 +20,7 @@ use tidemill_planning::walk_expr;
 
 use super::calls::{both, call_of};
 use super::columns::stands_for_columns;
+use super::tables::positional;
 use crate::names;
 use crate::syntax::Spoken;
 
@@ -165,31 +167,21 @@ fn unpivoted(
             "t UNPIVOT (value FOR name IN (a, b))",
         ));
     };
-    if let Some(several) = columns.iter().find(|column| stands_for_columns(&column.expr)) {
-        return Err(Error::usage_hint(
-            format!("`{}` does not name a column, as UNPIVOT takes", several.expr),
-            "list them: UNPIVOT t ON a, b; DESCRIBE SELECT * FROM t has the names",
-        ));
-    }
-    let list = |items: Vec<Expr>| Expr::Array(Array { elem: items, named: false });
-    let named = columns.iter().map(|column| {
-        let text = match (&column.alias, &column.expr) {
-            (Some(alias), _) => alias.value.clone(),
-            (None, Expr::Identifier(own)) => return names::label_of(own),
-            (None, other) => names::as_written(other),
+    let has_patterns = columns.iter().any(|column| stands_for_columns(&column.expr));
+    let entries = columns.iter().map(|column| {
+        let label = match (&column.alias, &column.expr) {
+            (Some(alias), _) => text_literal(alias.value.clone()),
+            (None, Expr::Identifier(own)) => names::label_of(own),
+            (None, other) => text_literal(names::as_written(other)),
         };
-        Expr::value(Value::SingleQuotedString(text))
+        (column.expr.clone(), label)
     });
-    let named = list(named.collect());
-    let values = list(columns.iter().map(|column| column.expr.clone()).collect());
-    let used = columns.iter().flat_map(|column| columns_of(&column.expr)).collect();
-    let item = |list: Expr, alias: &Ident| SelectItem::ExprWithAlias {
-        expr: call_of("unnest", vec![list]),
-        alias: alias.clone(),
-    };
     let mut query = select_of(of)?;
     if let SetExpr::Select(select) = query.body.as_mut() {
-        select.projection = vec![all_but(used), item(named, name), item(values, value)];
+        select.projection = match has_patterns {
+            true => pattern_items(entries, name, value),
+            false => unpivot_items(entries.collect(), name, value),
+        };
     }
     if keeps_null {
         return Ok(query);
@@ -205,6 +197,74 @@ fn unpivoted(
         select.selection = Some(Expr::IsNotNull(Box::new(Expr::Identifier(value.clone()))));
     }
     Ok(outer)
+}
+
+/// The call that holds the entries of an UNPIVOT until the columns of its table are known.
+const PATTERNS: &str = "tidemill_unpivot";
+
+/// Returns `* EXCLUDE (a, b), unnest(['a', 'b']) AS name, unnest([a, b]) AS value` for columns and their labels.
+pub(super) fn unpivot_items(
+    entries: Vec<(Expr, Expr)>,
+    name: &Ident,
+    value: &Ident,
+) -> Vec<SelectItem> {
+    let used = entries.iter().flat_map(|(column, _)| columns_of(column)).collect();
+    let (columns, labels) = entries.into_iter().unzip();
+    let list = |items: Vec<Expr>| Expr::Array(Array { elem: items, named: false });
+    vec![all_but(used), unnested(list(labels), name), unnested(list(columns), value)]
+}
+
+/// Returns the items of an UNPIVOT in which COLUMNS stands for columns: [`unpivot_entries`] finds them.
+fn pattern_items(
+    entries: impl Iterator<Item = (Expr, Expr)>,
+    name: &Ident,
+    value: &Ident,
+) -> Vec<SelectItem> {
+    let entries = entries.flat_map(|(columns, label)| [columns, label]).collect();
+    let nothing = Expr::value(Value::Null);
+    vec![
+        all_but(BTreeSet::new()),
+        unnested(call_of(PATTERNS, entries), name),
+        unnested(nothing, value),
+    ]
+}
+
+/// Returns the columns and labels of an UNPIVOT in which COLUMNS stands for columns, and the names of the columns that it makes.
+pub(super) fn unpivot_entries(select: &Select) -> Option<(Vec<(Expr, Expr)>, Ident, Ident)> {
+    let [
+        SelectItem::Wildcard(_),
+        SelectItem::ExprWithAlias { expr, alias: name },
+        SelectItem::ExprWithAlias { alias: value, .. },
+    ] = select.projection.as_slice()
+    else {
+        return None;
+    };
+    let [entries] = arguments_of(expr, "unnest")?.try_into().ok()?;
+    let entries = arguments_of(&entries, PATTERNS)?;
+    let entries =
+        entries.as_chunks::<2>().0.iter().map(|[column, label]| (column.clone(), label.clone()));
+    Some((entries.collect(), name.clone(), value.clone()))
+}
+
+/// Returns the arguments of a call of a function.
+fn arguments_of(call: &Expr, function: &str) -> Option<Vec<Expr>> {
+    match call {
+        Expr::Function(Function { name, args: FunctionArguments::List(list), .. })
+            if name.to_string() == function =>
+        {
+            positional(&list.args)
+        }
+        _ => None,
+    }
+}
+
+fn unnested(list: Expr, alias: &Ident) -> SelectItem {
+    SelectItem::ExprWithAlias { expr: call_of("unnest", vec![list]), alias: alias.clone() }
+}
+
+/// Returns a literal of a text.
+pub(super) fn text_literal(text: String) -> Expr {
+    Expr::value(Value::SingleQuotedString(text))
 }
 
 /// `* EXCLUDE (…)`.

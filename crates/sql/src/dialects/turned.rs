@@ -178,7 +178,10 @@ fn unpivot(tokens: &[TokenWithSpan]) -> Option<String> {
     let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
     let name = or(text(name), "name");
     let value = or(text(value.get(1..).unwrap_or_default()), "value");
+    let is_star = on.iter().find(|token| !matches!(token.token, Token::Whitespace(_)));
+    let is_star = is_star.is_some_and(|token| token.token == Token::Mul);
     let (source, on, rest) = (text(source), text(on), text(rest));
+    let on = if is_star { format!("COLUMNS({on})") } else { on };
     Some(format!("SELECT * FROM {source} UNPIVOT ({value} FOR {name} IN ({on})) {rest}"))
 }
 
