@@ -1,7 +1,9 @@
-//! Walks over SQL's syntax tree, and from a statement to its plan.
+//! Walks over SQL's syntax tree, from a statement to its plan, and over plans.
 //!
 //! These functions have no type parameters, on purpose: `README.md` says why, and why who walks
 //! or plans comes here.
+
+mod trees;
 
 use std::ops::ControlFlow;
 
@@ -16,6 +18,8 @@ use datafusion::sql::sqlparser::ast::{
     Visitor, VisitorMut,
 };
 use futures::executor::block_on;
+
+pub use trees::{DynLogicalPlan, DynTreeNode};
 
 /// The plan of a statement, its tables being those of the session.
 ///

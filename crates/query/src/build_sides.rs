@@ -29,7 +29,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::catalog::memory::MemorySourceConfig;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result as PlanResult;
@@ -38,6 +38,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result};
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use tidemill_source::{Compression, Format, Source};
 use tidemill_sql::messages::external;
 use tidemill_sql::{Told, dialects};
@@ -67,7 +68,7 @@ pub(crate) fn estimated_bytes(source: &Source) -> Option<u64> {
 /// As DataFusion's tree walk.
 pub(crate) fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
     let mut names = Vec::new();
-    plan.apply_with_subqueries(|node| {
+    plan.apply_with_subqueries_dyn(&mut |node| {
         if let LogicalPlan::TableScan(scan) = node
             && !dialects::makes_rows(scan.table_name.table())
         {
@@ -272,7 +273,7 @@ impl<'a> StreamPlanner<'a> {
     }
 
     fn reads_stream(&self, plan: &LogicalPlan) -> Result<bool> {
-        plan.exists(|node| {
+        plan.exists_dyn(&mut |node| {
             Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.table_name == *self.stream))
         })
         .told()
@@ -297,7 +298,7 @@ impl<'a> StreamPlanner<'a> {
 /// Returns true if an expression contains a subquery, or a column of the query around it.
 pub(crate) fn has_subquery(expr: &Expr) -> bool {
     // What cannot be walked over is not taken for a step per record.
-    expr.exists(|expr| {
+    expr.exists_dyn(&mut |expr| {
         Ok(matches!(
             expr,
             Expr::ScalarSubquery(_)

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use tidemill_planning::DynTreeNode;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use tidemill_base::error::{Error, Result};
@@ -18,7 +19,7 @@ use tidemill_sql::names;
 pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Statement) -> Schema {
     let mut qualifiers: Vec<String> = tables.iter().map(|table| (*table).to_string()).collect();
     // What is not found here is only not shortened.
-    let _ = plan.apply(|node| {
+    let _ = plan.apply_dyn(&mut |node| {
         if let LogicalPlan::SubqueryAlias(alias) = node {
             qualifiers.push(alias.alias.table().to_string());
         }

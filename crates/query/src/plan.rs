@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use chrono::DateTime;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{SchemaError, TableReference};
 use datafusion::datasource::TableProvider;
 use datafusion::error::{DataFusionError, Result as PlanResult};
@@ -30,7 +30,7 @@ use tidemill_base::progress::{Planned, ThreadClock};
 use tidemill_base::redact::{self, shown};
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_base::{Settings, suggest};
-use tidemill_planning::{planned, walk};
+use tidemill_planning::{DynLogicalPlan, DynTreeNode, planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{
@@ -248,7 +248,7 @@ const HELD_SHARE: u64 = 8;
 fn afterwards(plan: &LogicalPlan) -> Option<&'static str> {
     let mut found = None;
     // Nothing can fail in it, and what is not found is only not said.
-    let _ = plan.apply(|node| {
+    let _ = plan.apply_dyn(&mut |node| {
         found = match node {
             LogicalPlan::Sort(_) => Some("sorting"),
             LogicalPlan::Window(_) => Some("computing windows"),
@@ -532,8 +532,9 @@ impl Plan {
         };
         let route = route(&logical, &stream)?;
         // Where two of the sources are too large to be held, a join may have to be, too.
-        let has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
-        let is_large = stream.is_err() && scanned.len() > 1 && logical.exists(has_join).told()?;
+        let mut has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
+        let is_large =
+            stream.is_err() && scanned.len() > 1 && logical.exists_dyn(&mut has_join).told()?;
         let joins = if is_large { Joins::Large } else { Joins::Small };
         let sampled = tables.iter().find(|(_, table)| table.is_sample());
         if let (Some(_), Some((name, _))) = (&query.turbo, sampled) {
@@ -740,7 +741,7 @@ impl Plan {
     pub fn warning(&self) -> Option<String> {
         let mut read: HashMap<String, BTreeSet<String>> = HashMap::new();
         // What is not found here is only not said.
-        let _ = self.logical.apply_with_subqueries(|node| {
+        let _ = self.logical.apply_with_subqueries_dyn(&mut |node| {
             if let LogicalPlan::TableScan(scan) = node {
                 let own = read.entry(scan.table_name.table().to_owned()).or_default();
                 own.extend(scan.projected_schema.fields().iter().map(|field| field.name().clone()));
@@ -1343,9 +1344,9 @@ fn optimised_plan(
 /// Whether a plan's answer depends on the order of its input.
 fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| {
+    plan.apply_with_subqueries_dyn(&mut |node| {
+        node.apply_expressions_dyn(&mut |expr| {
+            found |= expr.exists_dyn(&mut |expr| {
                 Ok(matches!(expr, Expr::AggregateFunction(call) if depends_on_order(call)))
             })?;
             Ok(TreeNodeRecursion::Continue)
@@ -1357,7 +1358,8 @@ fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
 
 /// Whether a plan that aggregates rows of one source reads none any more, being optimised.
 fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bool> {
-    let aggregates = plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_)))).told()?;
+    let aggregates =
+        plan.exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::Aggregate(_)))).told()?;
     Ok(aggregates
         && build_sides::scanned(plan)?.len() == 1
         && build_sides::scanned(optimised)?.is_empty())
@@ -1655,7 +1657,7 @@ fn find(
 /// Whether a plan may want no more rows of a source than it has.
 fn has_limit(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
+    plan.apply_with_subqueries_dyn(&mut |node| {
         found |= match node {
             LogicalPlan::Limit(_) => true,
             LogicalPlan::TableScan(scan) => scan.fetch.is_some(),

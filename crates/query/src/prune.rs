@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, RecordBatch, UInt64Array,
@@ -21,7 +22,7 @@ use arrow::datatypes::{
     DataType, Field, FieldRef, Float16Type, Float32Type, Float64Type, Schema, SchemaRef,
 };
 use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::execution_props::ExecutionProps;
@@ -151,7 +152,7 @@ fn keeps_order(filter: &Expr, schema: &SchemaRef) -> bool {
     let is_time = |of: &DataType| {
         matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _))
     };
-    let turns = |expr: &Expr| {
+    let mut turns = |expr: &Expr| {
         let (of, to) = match expr {
             Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
             Expr::TryCast(cast) => (&cast.expr, cast.field.data_type()),
@@ -167,7 +168,7 @@ fn keeps_order(filter: &Expr, schema: &SchemaRef) -> bool {
             || matches!(expr, Expr::Cast(cast) if matches!(cast.expr.as_ref(), Expr::Literal(_, _)));
         Ok(!keeps)
     };
-    !filter.exists(turns).unwrap_or(true)
+    !filter.exists_dyn(&mut turns).unwrap_or(true)
 }
 
 fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Option<(PruningPredicate, Nested)> {
@@ -197,7 +198,7 @@ fn physical(filter: &Expr, schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> 
 /// The filter with fields of structs as columns of their own.
 fn flat(filter: Expr, schema: &SchemaRef) -> Option<(Expr, Nested)> {
     let mut nested = Nested::new();
-    let flat = filter.transform_down(|expr| {
+    let flat = filter.transform_down_dyn(&mut |expr| {
         let Some((column, fields)) = path(&expr).filter(|(_, fields)| !fields.is_empty()) else {
             return Ok(Transformed::no(expr));
         };
@@ -221,7 +222,7 @@ fn flat(filter: Expr, schema: &SchemaRef) -> Option<(Expr, Nested)> {
 }
 
 fn unqualified(filter: Expr) -> Option<Expr> {
-    let renamed = filter.transform(|expr| match expr {
+    let renamed = filter.transform_up_dyn(&mut |expr| match expr {
         Expr::Column(column) => {
             Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
         }
@@ -232,7 +233,7 @@ fn unqualified(filter: Expr) -> Option<Expr> {
 
 /// The filter with casts of times to other units as casts.
 fn time_casts(filter: Expr) -> Option<Expr> {
-    let cast = filter.transform_up(|expr| match kept_casts::time_cast(&expr) {
+    let cast = filter.transform_up_dyn(&mut |expr| match kept_casts::time_cast(&expr) {
         Some(cast) => Ok(Transformed::yes(Expr::Cast(cast))),
         None => Ok(Transformed::no(expr)),
     });
@@ -248,7 +249,7 @@ fn unsettled(filter: Expr) -> Option<Expr> {
             other => path(other).is_some(),
         }
     }
-    let bare = filter.transform_up(|expr| match floats::inside(&expr) {
+    let bare = filter.transform_up_dyn(&mut |expr| match floats::inside(&expr) {
         Some(inner) if keeps_order(inner) => Ok(Transformed::yes(inner.clone())),
         _ => Ok(Transformed::no(expr)),
     });
@@ -351,9 +352,9 @@ fn constant(expr: &Expr) -> Option<Constant> {
 /// None of its own.
 pub(crate) fn used(plan: &LogicalPlan) -> PlanResult<Projections> {
     let mut used = Projections::new();
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+    plan.apply_with_subqueries_dyn(&mut |node| {
+        node.apply_expressions_dyn(&mut |expr| {
+            expr.apply_dyn(&mut |expr| {
                 let Some((column, path)) = path(expr) else {
                     return Ok(TreeNodeRecursion::Continue);
                 };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, SchemaError, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
 use datafusion::error::{DataFusionError, Result as PlanResult};
@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
     LogicalPlanBuilder, Projection, SkipType,
 };
 use tidemill_base::error::{Error, Result};
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use tidemill_sql::random_values::{duplicates_random_value, is_random, is_random_call};
 use tidemill_sql::{Told, external, floats};
 use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
@@ -84,7 +85,7 @@ impl Tables {
             LogicalPlan::Unnest(step) => !makes_branches(step),
             _ => false,
         };
-        self.map.exists(|node| Ok(multiplies(node))).told()
+        self.map.exists_dyn(&mut |node| Ok(multiplies(node))).told()
     }
 
     /// Returns true if each record of the source is one row of the table's only group.
@@ -97,7 +98,8 @@ impl Tables {
             LogicalPlan::TableScan(scan) => !scan.filters.is_empty() || scan.fetch.is_some(),
             _ => true,
         };
-        let changes = self.map.exists(|node| Ok(leaves_rows_out_or_adds_some(node))).told()?;
+        let changes =
+            self.map.exists_dyn(&mut |node| Ok(leaves_rows_out_or_adds_some(node))).told()?;
         Ok(self.spec.keys.is_empty() && !changes)
     }
 }
@@ -120,13 +122,14 @@ pub(crate) fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>)
         Ok(stream) => stream,
         Err(why) => return Ok(Route::Engine { why: why.clone() }),
     };
-    let recurses = plan.exists(|node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_)))).told()?;
+    let recurses =
+        plan.exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_)))).told()?;
     if recurses {
         return Ok(Route::Engine { why: "the query has a WITH RECURSIVE".into() });
     }
     let mut core = None;
     let mut failure = None;
-    plan.apply(|node| {
+    plan.apply_dyn(&mut |node| {
         if let LogicalPlan::Aggregate(aggregate) = node {
             let mut sides = StreamPlanner::new(stream);
             match sides.per_record(&aggregate.input, None) {
@@ -167,7 +170,7 @@ fn rows_of(plan: &LogicalPlan, stream: &TableReference) -> Result<Route> {
     }
     let mut why = "the query has a step that is neither per record nor one aggregation";
     // The first such step has the say; a walk that fails leaves the general word.
-    let _ = plan.apply(|node| {
+    let _ = plan.apply_dyn(&mut |node| {
         why = match node {
             LogicalPlan::Sort(_) => "the query sorts rows that are not aggregated",
             LogicalPlan::Window(_) => "the query has a window function",
@@ -247,7 +250,7 @@ fn limited_map(plan: &LogicalPlan, sides: &mut StreamPlanner<'_>) -> Result<Opti
 /// looks at one record at a time. Joins are let through.
 pub(crate) fn refusal_of_map(plan: &LogicalPlan) -> Option<&'static str> {
     let mut refusal = None;
-    let walked = plan.apply(|node| {
+    let walked = plan.apply_dyn(&mut |node| {
         refusal = match node {
             LogicalPlan::Aggregate(_) => Some("GROUP BY or an aggregate function"),
             LogicalPlan::Distinct(_) => Some("DISTINCT"),
@@ -339,16 +342,16 @@ pub(crate) fn not_run(plan: &LogicalPlan) -> Result<()> {
 /// [`Error::Usage`] that names the recursion.
 pub(crate) fn recursion_in_subquery(plan: &LogicalPlan) -> Result<()> {
     let mut name = None;
-    plan.apply_with_subqueries(|step| {
+    plan.apply_with_subqueries_dyn(&mut |step| {
         let LogicalPlan::RecursiveQuery(query) = step else {
             return Ok(TreeNodeRecursion::Continue);
         };
-        let reads_rows = |plan: &LogicalPlan| {
+        let mut reads_rows = |plan: &LogicalPlan| {
             Ok(matches!(plan, LogicalPlan::TableScan(scan) if scan.table_name.table() == query.name))
         };
-        query.recursive_term.apply_with_subqueries(|step| {
+        query.recursive_term.apply_with_subqueries_dyn(&mut |step| {
             step.apply_subqueries(|subquery| {
-                if subquery.exists(reads_rows)? {
+                if subquery.exists_dyn(&mut reads_rows)? {
                     name = Some(query.name.clone());
                 }
                 Ok(TreeNodeRecursion::Continue)
@@ -413,9 +416,9 @@ fn refuse(
     says: impl Fn(&LogicalPlan, &Expr) -> Option<(String, &'static str)>,
 ) -> Result<()> {
     let mut refusal = None;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+    plan.apply_with_subqueries_dyn(&mut |node| {
+        node.apply_expressions_dyn(&mut |expr| {
+            expr.apply_dyn(&mut |expr| {
                 let Some((what, hint)) = says(node, expr) else {
                     return Ok(TreeNodeRecursion::Continue);
                 };
@@ -567,7 +570,7 @@ impl Tables {
         let mut replaced = false;
         let finish = plan
             .clone()
-            .transform_down(|node| match &node {
+            .transform_down_dyn(&mut |node| match &node {
                 LogicalPlan::Aggregate(aggregate) if !replaced && *aggregate == self.core => {
                     replaced = true;
                     Ok(Transformed::new(table.clone(), true, TreeNodeRecursion::Jump))
@@ -608,7 +611,7 @@ impl Tables {
     /// Whether the plan above the aggregation makes its rows of each group by itself.
     pub(crate) fn finishes_by_group(&self, plan: &LogicalPlan) -> bool {
         let has_subquery = |expr: &Expr| {
-            expr.exists(|part| {
+            expr.exists_dyn(&mut |part| {
                 Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_)))
             })
             .unwrap_or(true)
@@ -643,7 +646,7 @@ impl Tables {
         let mut names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         // From the result down to the aggregation, then followed upwards.
         let mut projections = Vec::new();
-        let walked = plan.apply(|node| {
+        let walked = plan.apply_dyn(&mut |node| {
             match node {
                 LogicalPlan::Projection(projection) => projections.push(projection.clone()),
                 LogicalPlan::Aggregate(aggregate) if *aggregate == self.core => {

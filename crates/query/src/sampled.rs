@@ -18,6 +18,7 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use tidemill_base::error::{Error, Result};
+use tidemill_planning::DynLogicalPlan;
 use tidemill_source::{Source, Split};
 use tidemill_sql::dialects::{RowSample, Sample};
 
@@ -127,7 +128,7 @@ pub(crate) fn draw_rows(
     let Some(hash) = state.scalar_functions().get(HASH) else {
         return Err(DataFusionError::Internal(format!("no function `{HASH}`")));
     };
-    let drawn = plan.transform_up_with_subqueries(|node| {
+    let drawn = plan.transform_up_with_subqueries_dyn(&mut |node| {
         let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
         let table = tables.iter().find(|(name, _)| name == scan.table_name.table());
         let Some((table, RowSample { rows, seed })) =

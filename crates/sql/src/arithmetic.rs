@@ -30,7 +30,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
@@ -43,6 +43,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
+use tidemill_planning::DynTreeNode;
 
 use crate::datafusion_names::scalars;
 use crate::messages::external;
@@ -202,7 +203,7 @@ fn shown(expr: &Expr) -> String {
     if let Some(ours) = Checked::of(expr) {
         return ours.text.clone();
     }
-    let short = expr.clone().transform(|expr| match expr {
+    let short = expr.clone().transform_up_dyn(&mut |expr| match expr {
         Expr::Column(column) => {
             Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
         }

@@ -10,10 +10,11 @@
 //! order, are the greatest: the same one in every run.
 
 use std::sync::Arc;
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{
     Column, DFSchema, JoinType, Result as PlanResult, ScalarValue, internal_err, plan_err,
 };
@@ -76,10 +77,10 @@ impl AnalyzerRule for AsOfJoins {
             LogicalPlan::Join(join) => join.filter.as_ref().is_some_and(is_marked),
             _ => false,
         };
-        if !plan.exists(|node| Ok(is_asof(node)))? {
+        if !plan.exists_dyn(&mut |node| Ok(is_asof(node)))? {
             return Ok(plan);
         }
-        let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        let rewritten = plan.transform_up_with_subqueries_dyn(&mut |node| match node {
             LogicalPlan::Join(join) if join.filter.as_ref().is_some_and(is_marked) => {
                 Ok(Transformed::yes(sorted(join)?))
             }
@@ -90,7 +91,7 @@ impl AnalyzerRule for AsOfJoins {
 }
 
 fn is_marked(expr: &Expr) -> bool {
-    expr.exists(|expr| Ok(marked(expr).is_some())).unwrap_or(false)
+    expr.exists_dyn(&mut |expr| Ok(marked(expr).is_some())).unwrap_or(false)
 }
 
 /// What is marked.

@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result as PlanResult, ScalarValue, SchemaError, plan_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::{FunctionRegistry, SessionState};
@@ -36,7 +36,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::arrow_words::sql_name;
 use tidemill_base::error::Error;
 use tidemill_base::stack::on_large_stack;
-use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
+use tidemill_planning::{DynLogicalPlan, DynTreeNode, walk, walk_expr, walk_expr_mut, walk_mut};
 
 use crate::datafusion_names::DUPLICATE_NAMES;
 use crate::dialects::{outer_fields, with_implicit_laterals};
@@ -295,10 +295,10 @@ fn written(sql: &str, to: &str) -> Vec<Written> {
 /// How many different casts to a type of this name a plan has, of values of another kind.
 fn count(plan: &LogicalPlan, to: &str) -> usize {
     let mut found = HashSet::new();
-    let walked = plan.apply_with_subqueries(|node| {
+    let walked = plan.apply_with_subqueries_dyn(&mut |node| {
         let schema = schema_below(node)?;
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
+        node.apply_expressions_dyn(&mut |expr| {
+            expr.apply_dyn(&mut |expr| {
                 if let Expr::Cast(cast) = expr
                     && sql_name(&cast.field.data_type().to_string()) == to
                     && cast.expr.get_type(&schema).is_ok_and(|of| !of.is_integer())

@@ -22,7 +22,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -40,6 +40,7 @@ use tidemill_base::Settings;
 use tidemill_base::error::Error;
 use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
+use tidemill_planning::DynTreeNode;
 use tidemill_sort::{
     DiskCounts, KeyedOrder, Layout, MEMORY_BYTES_MIN, Options, Shape, Sorted, Sorter, Task,
 };
@@ -81,7 +82,7 @@ impl PhysicalOptimizerRule for FanOutSorts {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
+        plan.transform_up_dyn(&mut |plan| {
             let run = if let Some(sort) = plan.downcast_ref::<SortExec>() {
                 let is_of_all = sort.fetch().is_none();
                 (is_of_all && is_storable(&sort.schema())).then_some(partition as _)

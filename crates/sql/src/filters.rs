@@ -12,11 +12,12 @@
 use std::sync::Arc;
 
 use datafusion::common::Result as PlanResult;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use tidemill_planning::DynTreeNode;
 
 use crate::rewrite::is_comparison;
 
@@ -86,7 +87,7 @@ fn with_columns_first(filter: Filter) -> PlanResult<Filter> {
 
 /// Comparisons with what has a column on the left, where only one side has any.
 fn columns_first(condition: Expr) -> PlanResult<Expr> {
-    let turned = condition.transform_up(|expr| {
+    let turned = condition.transform_up_dyn(&mut |expr| {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right })
                 if left.column_refs().is_empty() && !right.column_refs().is_empty() =>

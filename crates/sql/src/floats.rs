@@ -31,6 +31,7 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use tidemill_planning::DynLogicalPlan;
 
 use crate::datafusion_names::{aggregates, scalars};
 use crate::nested;
@@ -471,7 +472,7 @@ fn added_name(place: usize) -> String {
 /// # Errors
 /// As DataFusion's plan builder.
 pub fn with_right_extremes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    Ok(plan.transform_up_with_subqueries(|plan| extremes(plan, true))?.data)
+    Ok(plan.transform_up_with_subqueries_dyn(&mut |plan| extremes(plan, true))?.data)
 }
 
 /// The same of what is nested alone: its smallest and largest keys are had by tables of ours, too.
@@ -479,7 +480,7 @@ pub fn with_right_extremes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 /// # Errors
 /// As DataFusion's plan builder.
 pub fn with_nested_extremes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    Ok(plan.transform_up_with_subqueries(|plan| extremes(plan, false))?.data)
+    Ok(plan.transform_up_with_subqueries_dyn(&mut |plan| extremes(plan, false))?.data)
 }
 
 fn extremes(plan: LogicalPlan, of_floats: bool) -> PlanResult<Transformed<LogicalPlan>> {

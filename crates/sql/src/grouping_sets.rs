@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::common::{Column, Result as PlanResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::expr::GroupingSet;
@@ -25,6 +25,7 @@ use datafusion::physical_plan::{
     Partitioning, PlanProperties, ReplaceChildrenOptions,
 };
 use tidemill_base::error::Error;
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::datafusion_names::aggregates;
 use crate::messages::external;
@@ -40,7 +41,7 @@ impl AnalyzerRule for SetsOfColumns {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
         let mut has_changed = false;
-        plan.transform_up_with_subqueries(|plan| match plan {
+        plan.transform_up_with_subqueries_dyn(&mut |plan| match plan {
             LogicalPlan::Aggregate(step) => {
                 let step = of_columns(step)?;
                 has_changed |= step.transformed;
@@ -134,7 +135,7 @@ impl PhysicalOptimizerRule for NothingKnown {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
+        plan.transform_up_dyn(&mut |plan| {
             let has_sets = plan
                 .downcast_ref::<AggregateExec>()
                 .is_some_and(|step| step.group_expr().has_grouping_set());

@@ -33,6 +33,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::datafusion_names::scalars;
 use crate::in_lists;
@@ -84,7 +85,7 @@ const DEPTH_MAX: usize = 4;
 
 /// Whether computing an expression of some row may be an error.
 fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
-    let fails = |expr: &Expr| {
+    let mut fails = |expr: &Expr| {
         Ok(match expr {
             Expr::Cast(cast) => !always_fits(&cast.expr.get_type(schema)?, cast.field.data_type()),
             Expr::ScalarFunction(call) => !TOTAL.contains(&call.func.name()),
@@ -97,7 +98,7 @@ fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
             _ => false,
         })
     };
-    expr.exists(fails).unwrap_or(true)
+    expr.exists_dyn(&mut fails).unwrap_or(true)
 }
 
 fn is_arithmetic(operator: Operator) -> bool {
@@ -220,7 +221,7 @@ fn kept_case(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
 fn late_casts(case: &mut Case) -> PlanResult<bool> {
     let mut is_late = false;
     let mut settle = |part: &mut Expr| -> PlanResult<()> {
-        let settled = std::mem::take(part).transform_down(|expr| {
+        let settled = std::mem::take(part).transform_down_dyn(&mut |expr| {
             let Expr::Cast(Cast { expr: of, field }) = &expr else {
                 return Ok(Transformed::no(expr));
             };
@@ -298,7 +299,7 @@ impl QueryPlanner for Guarded {
         if !has_guards(&plan)? {
             return planner.create_physical_plan(&plan, state).await;
         }
-        let rewrite = || plan.clone().transform_up_with_subqueries(guarded).data().told();
+        let rewrite = || plan.clone().transform_up_with_subqueries_dyn(&mut guarded).data().told();
         let plan = on_large_stack(PLAN_STACK_BYTES, rewrite).map_err(external)?;
         planner.create_physical_plan(&plan, state).await
     }
@@ -307,18 +308,18 @@ impl QueryPlanner for Guarded {
 /// Whether there is anything to guard in a plan.
 fn has_guards(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|step| {
+    plan.apply_with_subqueries_dyn(&mut |step| {
         let is_filter = matches!(step, LogicalPlan::Filter(_));
         let schema = schema_below(step)?;
-        step.apply_expressions(|expr| {
-            let joins = |expr: &Expr| {
+        step.apply_expressions_dyn(&mut |expr| {
+            let mut joins = |expr: &Expr| {
                 let op = match expr {
                     Expr::BinaryExpr(BinaryExpr { op, .. }) => *op,
                     _ => return Ok(false),
                 };
                 Ok(matches!(op, Operator::And | Operator::Or) && may_fail(expr, &schema))
             };
-            found |= if is_filter { may_fail(expr, &schema) } else { expr.exists(joins)? };
+            found |= if is_filter { may_fail(expr, &schema) } else { expr.exists_dyn(&mut joins)? };
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })
     })?;
@@ -333,7 +334,7 @@ fn guarded(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         plan => {
             let schema = schema_below(&plan)?;
             let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
+            plan.map_expressions_dyn(&mut |expr| {
                 let name = names.save(&expr);
                 let expr = values(expr, &schema, 0)?;
                 Ok(expr.update_data(|expr| name.restore(expr)))

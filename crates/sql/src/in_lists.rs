@@ -11,13 +11,14 @@
 use std::collections::HashSet;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr::{Cast, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::guards::always_fits;
 use crate::rewrite::all_expressions;
@@ -121,14 +122,14 @@ fn nothing_in_common(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
 /// # Errors
 /// As DataFusion's rewriting.
 pub(crate) fn one_by_one(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    plan.transform_up_with_subqueries(|step| {
+    plan.transform_up_with_subqueries_dyn(&mut |step| {
         if matches!(step, LogicalPlan::TableScan(_)) {
             return Ok(Transformed::no(step));
         }
         let names = NamePreserver::new(&step);
-        step.map_expressions(|expr| {
+        step.map_expressions_dyn(&mut |expr| {
             let name = names.save(&expr);
-            let expr = expr.transform_up(compared)?;
+            let expr = expr.transform_up_dyn(&mut compared)?;
             Ok(expr.update_data(|expr| name.restore(expr)))
         })
     })

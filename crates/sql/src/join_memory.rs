@@ -12,7 +12,7 @@ use arrow::datatypes::Schema;
 use datafusion::common::JoinSide;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -21,6 +21,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use tidemill_base::error::Error;
+use tidemill_planning::DynTreeNode;
 
 use crate::known_rows::{KnownRows, row_bytes};
 use crate::messages::external;
@@ -48,7 +49,7 @@ impl PhysicalOptimizerRule for JoinsInMemory {
         }
         let mut sides = Vec::new();
         let plan = plan
-            .transform_up(|step| {
+            .transform_up_dyn(&mut |step| {
                 if let Some(join) = step.downcast_ref::<HashJoinExec>() {
                     sides.push(side_bytes(join));
                 }
@@ -57,7 +58,7 @@ impl PhysicalOptimizerRule for JoinsInMemory {
             .data()?;
         let is_held = held(&sides, self.bytes_max);
         let mut is_held = is_held.into_iter();
-        plan.transform_up(|step| {
+        plan.transform_up_dyn(&mut |step| {
             let Some(join) = step.downcast_ref::<HashJoinExec>() else {
                 return Ok(Transformed::no(step));
             };
@@ -158,7 +159,7 @@ fn left_first(condition: &JoinFilter) -> PlanResult<JoinFilter> {
     let (from, fields) = (condition.column_indices(), condition.schema().fields());
     let mut order: Vec<usize> = (0..from.len()).collect();
     order.sort_by_key(|&index| from[index].side != JoinSide::Left);
-    let expression = Arc::clone(condition.expression()).transform(|part| {
+    let expression = Arc::clone(condition.expression()).transform_up_dyn(&mut |part| {
         let Some(column) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
         let place = order.iter().position(|&index| index == column.index());
         let place = place.ok_or_else(|| external(Error::Internal("a join of what?".into())))?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::common::{Result as PlanResult, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
@@ -25,6 +25,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use tidemill_base::error::Error;
+use tidemill_planning::DynTreeNode;
 
 use crate::messages::external;
 
@@ -218,7 +219,7 @@ impl PhysicalOptimizerRule for KnownToJoins {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let joins = plan.exists(|step| {
+        let joins = plan.exists_dyn(&mut |step| {
             Ok(step.downcast_ref::<HashJoinExec>().is_some()
                 || step.downcast_ref::<CrossJoinExec>().is_some()
                 || step.downcast_ref::<NestedLoopJoinExec>().is_some())
@@ -227,7 +228,7 @@ impl PhysicalOptimizerRule for KnownToJoins {
             return Ok(plan);
         }
         let telling = Arc::clone(&plan)
-            .transform_up(|step| {
+            .transform_up_dyn(&mut |step| {
                 let Some(scan) = step.downcast_ref::<KnownRows>() else {
                     return Ok(Transformed::no(step));
                 };
@@ -239,7 +240,7 @@ impl PhysicalOptimizerRule for KnownToJoins {
         // A step may fail to conclude from them, as from a cast of bounds that the type does not hold:
         // nothing is known then, and the query is none the worse.
         let mut is_concluded = true;
-        telling.apply(|step| {
+        telling.apply_dyn(&mut |step| {
             let args = StatisticsArgs::new();
             is_concluded &= StatisticsContext::new().compute(step.as_ref(), &args).is_ok();
             Ok(TreeNodeRecursion::Continue)

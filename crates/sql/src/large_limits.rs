@@ -5,10 +5,11 @@
 //! the limit is above it.
 
 use std::sync::Arc;
+use tidemill_planning::DynTreeNode;
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::error::Result as PlanResult;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -28,7 +29,7 @@ impl PhysicalOptimizerRule for LargeLimits {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
+        plan.transform_up_dyn(&mut |plan| {
             let Some(sort) = plan.downcast_ref::<SortExec>() else {
                 return Ok(Transformed::no(plan));
             };

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
@@ -38,6 +38,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 use tidemill_base::error::Error;
+use tidemill_planning::DynTreeNode;
 
 use crate::known_rows::KnownRows;
 use crate::messages::external;
@@ -56,11 +57,12 @@ impl PhysicalOptimizerRule for LimitBarriers {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let ordered =
-            plan.transform_down(|step| match is_limit(&step) && is_in_source_order(&step) {
-                true => on_one_partition(step),
-                false => Ok(Transformed::no(step)),
-            });
+        let ordered = plan.transform_down_dyn(&mut |step| match is_limit(&step)
+            && is_in_source_order(&step)
+        {
+            true => on_one_partition(step),
+            false => Ok(Transformed::no(step)),
+        });
         let above = self.cut_limits(ordered.data()?, true, config)?;
         restore_limits(self.theirs.optimize(above, config)?)
     }
@@ -115,7 +117,7 @@ impl LimitBarriers {
         tells_order: bool,
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let cut = limit.transform_down(|step| {
+        let cut = limit.transform_down_dyn(&mut |step| {
             if !step.is::<SortExec>() {
                 return Ok(Transformed::no(step));
             }
@@ -180,7 +182,7 @@ fn keeps_order(step: &Arc<dyn ExecutionPlan>) -> bool {
 fn on_one_partition(
     step: Arc<dyn ExecutionPlan>,
 ) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
-    step.transform_down(|step| {
+    step.transform_down_dyn(&mut |step| {
         if step.is::<SortExec>() {
             // A sort reads by all threads.
             return Ok(Transformed::new(step, false, TreeNodeRecursion::Jump));
@@ -199,7 +201,7 @@ fn is_limit(step: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Replaces the leaves by their limits.
 fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
-    plan.transform_up(|step| match step.downcast_ref::<LimitLeaf>() {
+    plan.transform_up_dyn(&mut |step| match step.downcast_ref::<LimitLeaf>() {
         Some(leaf) => Ok(Transformed::yes(restore_limits(Arc::clone(&leaf.plan))?)),
         None => Ok(Transformed::no(step)),
     })

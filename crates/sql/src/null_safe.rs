@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{NullEquality, Result as PlanResult};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use tidemill_planning::DynTreeNode;
 
 use crate::datafusion_names::optimizer_rules;
 
@@ -38,7 +39,7 @@ impl OptimizerRule for JoinKeys {
     ) -> PlanResult<Transformed<LogicalPlan>> {
         let is_null_safe = match self.name() {
             optimizer_rules::ELIMINATE_CROSS_JOIN => {
-                plan.exists(|plan| Ok(null_equals_null(plan)))?
+                plan.exists_dyn(&mut |plan| Ok(null_equals_null(plan)))?
             }
             _ => null_equals_null(&plan),
         };

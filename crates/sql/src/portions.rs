@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -31,6 +31,7 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use tidemill_base::compact::shown_bytes;
 use tidemill_base::error::Error;
+use tidemill_planning::DynTreeNode;
 
 use crate::amplify::{Amplifier, ITEM_BYTES, byte_lengths};
 use crate::datafusion_names::scalars;
@@ -66,7 +67,7 @@ impl PhysicalOptimizerRule for KeepToBudget {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
+        plan.transform_up_dyn(&mut |plan| {
             // Steps whose expressions are of their one input's columns.
             let hands_on = plan.downcast_ref::<ProjectionExec>();
             let is_known = hands_on.is_some()

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::error::Result as PlanResult;
 use datafusion::physical_expr::expressions::{Column, LambdaExpr, Literal};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -23,6 +23,7 @@ use datafusion::physical_plan::joins::{NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::projection::{
     ProjectionExec, remove_unnecessary_projections, try_embed_projection,
 };
+use tidemill_planning::DynTreeNode;
 
 use crate::in_place::InPlace;
 
@@ -40,12 +41,13 @@ impl PhysicalOptimizerRule for Projections {
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let mut has_conditions = false;
-        plan.apply(|plan| {
+        plan.apply_dyn(&mut |plan| {
             let join = plan.downcast_ref::<SortMergeJoinExec>();
             has_conditions |= join.is_some_and(|join| join.filter().is_some());
             let join = plan.downcast_ref::<NestedLoopJoinExec>();
             if let Some(filter) = join.and_then(NestedLoopJoinExec::filter) {
-                has_conditions |= filter.expression().exists(|expr| Ok(expr.is::<LambdaExpr>()))?;
+                has_conditions |=
+                    filter.expression().exists_dyn(&mut |expr| Ok(expr.is::<LambdaExpr>()))?;
             }
             Ok(if has_conditions { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
@@ -53,7 +55,7 @@ impl PhysicalOptimizerRule for Projections {
             return Ok(plan);
         }
         // Theirs is of more than projections, and moves none over a step that it does not know.
-        let hidden = plan.transform_down(|plan| {
+        let hidden = plan.transform_down_dyn(&mut |plan| {
             Ok(match leaves_rows_out(&plan) {
                 true => Transformed::yes(Arc::new(InPlace {
                     name: HIDDEN,
@@ -64,13 +66,13 @@ impl PhysicalOptimizerRule for Projections {
             })
         });
         let moved = self.theirs.optimize(hidden.data()?, config)?;
-        let shown = moved.transform_down(|plan| {
+        let shown = moved.transform_down_dyn(&mut |plan| {
             Ok(match plan.downcast_ref::<InPlace>() {
                 Some(step) if step.name == HIDDEN => Transformed::yes(Arc::clone(&step.theirs)),
                 _ => Transformed::no(plan),
             })
         });
-        shown.data()?.transform_down(moved_down).data()
+        shown.data()?.transform_down_dyn(&mut moved_down).data()
     }
 
     fn name(&self) -> &str {

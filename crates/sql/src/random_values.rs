@@ -22,11 +22,12 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchemaRef, Result as PlanResult};
 use datafusion::logical_expr::expr::{GroupingSet, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::datafusion_names::scalars;
 
@@ -47,8 +48,8 @@ const TWICE: [&str; 3] = [scalars::COALESCE, scalars::NVL, scalars::NULLIF];
 /// As DataFusion's plans.
 pub fn evaluate_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let mut has_random = false;
-    plan.apply_with_subqueries(|step| {
-        step.apply_expressions(|expr| {
+    plan.apply_with_subqueries_dyn(&mut |step| {
+        step.apply_expressions_dyn(&mut |expr| {
             has_random |= is_random(expr);
             Ok(match has_random {
                 true => TreeNodeRecursion::Stop,
@@ -59,7 +60,7 @@ pub fn evaluate_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     if !has_random {
         return Ok(plan);
     }
-    Ok(plan.transform_up_with_subqueries(move_random_calls)?.data)
+    Ok(plan.transform_up_with_subqueries_dyn(&mut move_random_calls)?.data)
 }
 
 /// Returns true if an expression is a call of a [`RANDOM`] function.
@@ -69,7 +70,7 @@ pub fn is_random_call(expr: &Expr) -> bool {
 
 /// Returns true if an expression has a call of a [`RANDOM`] function.
 pub fn is_random(expr: &Expr) -> bool {
-    expr.exists(|expr| Ok(is_random_call(expr))).unwrap_or(true)
+    expr.exists_dyn(&mut |expr| Ok(is_random_call(expr))).unwrap_or(true)
 }
 
 /// Returns true if an expression, not one within it, evaluates a random value twice.
@@ -124,8 +125,9 @@ fn move_random_calls(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> 
                 return move_key(expr, &mut calls);
             }
             let name = names.save(&expr);
-            Ok(name
-                .restore(expr.transform_down(|expr| move_duplicated_calls(expr, &mut calls))?.data))
+            Ok(name.restore(
+                expr.transform_down_dyn(&mut |expr| move_duplicated_calls(expr, &mut calls))?.data,
+            ))
         })
         .collect::<PlanResult<_>>()?;
     if calls.exprs.is_empty() {
@@ -232,7 +234,7 @@ fn move_duplicated_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Trans
 /// Moves all random calls of an expression. MovedCalls that depend on a row of the query around a subquery, or on a value of a
 /// lambda, stay.
 fn move_all_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Transformed<Expr>> {
-    expr.transform_down(|expr| {
+    expr.transform_down_dyn(&mut |expr| {
         if matches!(expr, Expr::Lambda(_)) {
             return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
         }
@@ -240,7 +242,7 @@ fn move_all_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Transformed<
             let is_bound = |expr: &Expr| {
                 matches!(expr, Expr::OuterReferenceColumn(..) | Expr::LambdaVariable(_))
             };
-            expr.exists(|expr| Ok(is_bound(expr)))
+            expr.exists_dyn(&mut |expr| Ok(is_bound(expr)))
         };
         if !is_random_call(&expr) || is_bound(&expr)? {
             return Ok(Transformed::no(expr));

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DFSchemaRef, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, Operator};
 use tidemill_base::error::Error;
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::messages::external;
 
@@ -48,9 +49,9 @@ fn rewritten(
     rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
 ) -> PlanResult<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
+    plan.map_expressions_dyn(&mut |expr| {
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| rewrite(expr, below))?;
+        let rewritten = expr.transform_up_dyn(&mut |expr| rewrite(expr, below))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })
 }
@@ -79,7 +80,7 @@ pub(crate) fn all_steps(
     change: impl Fn(LogicalPlan, &DFSchema) -> PlanResult<Transformed<LogicalPlan>>,
 ) -> PlanResult<LogicalPlan> {
     let mut has_changed = false;
-    let plan = plan.transform_up_with_subqueries(|plan| {
+    let plan = plan.transform_up_with_subqueries_dyn(&mut |plan| {
         let schema = schema_below(&plan)?;
         let mut plan = rewritten(plan, &schema, rewrite)?;
         has_changed |= plan.transformed;

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result as PlanResult;
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -25,6 +25,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use tidemill_planning::DynTreeNode;
 
 use crate::datafusion_names::physical_rules;
 
@@ -38,8 +39,9 @@ impl PhysicalOptimizerRule for CheckedPlan {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let plan = plan.transform_up(in_whole_order)?.data.transform_up(sorted)?.data;
-        plan.apply(|plan| {
+        let plan =
+            plan.transform_up_dyn(&mut in_whole_order)?.data.transform_up_dyn(&mut sorted)?.data;
+        plan.apply_dyn(&mut |plan| {
             if !merges_sorted_branches(plan)? {
                 check_plan_sanity(plan, &config.optimizer)?;
             }
@@ -115,7 +117,7 @@ fn in_branch(
     branch: &Arc<dyn ExecutionPlan>,
 ) -> PlanResult<PhysicalSortExpr> {
     let schema = branch.schema();
-    let expr = Arc::clone(&by.expr).transform(|expr| {
+    let expr = Arc::clone(&by.expr).transform_up_dyn(&mut |expr| {
         let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
         let name = schema.field(column.index()).name();
         Ok(Transformed::yes(Arc::new(Column::new(name, column.index()))))

@@ -20,7 +20,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{
     Column, DFSchema, ExprSchema, Result as PlanResult, ScalarValue, Spans, plan_err,
 };
@@ -35,6 +35,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::messages::external;
 use crate::rewrite::{all_steps, schema_below};
@@ -66,7 +67,7 @@ fn in_outer_value(found: &InSubquery) -> PlanResult<Option<Expr>> {
     let value = value.clone().unalias();
     let is_of_outer_row = value.contains_outer() && value.column_refs().is_empty();
     let is_plain = !value.is_volatile()
-        && !value.exists(|expr| {
+        && !value.exists_dyn(&mut |expr| {
             Ok(matches!(
                 expr,
                 Expr::AggregateFunction(_)
@@ -81,7 +82,7 @@ fn in_outer_value(found: &InSubquery) -> PlanResult<Option<Expr>> {
     if !is_of_outer_row || !is_plain {
         return Ok(None);
     }
-    let value = value.transform(|expr| {
+    let value = value.transform_up_dyn(&mut |expr| {
         Ok(match expr {
             Expr::OuterReferenceColumn(_, column) => Transformed::yes(Expr::Column(column)),
             other => Transformed::no(other),
@@ -160,8 +161,8 @@ fn computed_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let mut computed: Vec<(Expr, String)> = Vec::new();
     let is_taken = |name: &str| schema.fields().iter().any(|field| field.name() == name);
     let mut names = (1..).map(|number| format!("__asked_{number}")).filter(|name| !is_taken(name));
-    plan.apply_expressions(|expr| {
-        expr.apply(|expr| {
+    plan.apply_expressions_dyn(&mut |expr| {
+        expr.apply_dyn(&mut |expr| {
             if is_asked(expr, &plan) && !computed.iter().any(|(other, _)| other == expr) {
                 computed.extend(names.next().map(|name| (expr.clone(), name)));
             }
@@ -183,7 +184,7 @@ fn computed_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&plan);
     let exprs = plan.expressions().into_iter().map(|expr| {
         let name = names.save(&expr);
-        let expr = expr.transform_up(|expr| {
+        let expr = expr.transform_up_dyn(&mut |expr| {
             Ok(match computed.iter().find(|(other, _)| *other == expr) {
                 Some((_, name)) => Transformed::yes(Expr::Column(Column::new_unqualified(name))),
                 None => Transformed::no(expr),
@@ -236,7 +237,7 @@ fn counts(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         }
         Expr::InSubquery(found) => {
             let written = written_out(found, schema)?.data;
-            written.transform_up(|expr| match expr {
+            written.transform_up_dyn(&mut |expr| match expr {
                 Expr::InSubquery(found) => Ok(Transformed::yes(equal_counted(found, schema)?)),
                 Expr::Exists(Exists { subquery, negated }) => {
                     let rows = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
@@ -256,7 +257,7 @@ const COMPARED: &str = "what is compared with a value of the row around";
 fn equal_counted(found: InSubquery, schema: &DFSchema) -> PlanResult<Expr> {
     let InSubquery { expr, subquery, negated } = found;
     let Subquery { subquery, mut outer_ref_columns, .. } = subquery;
-    let value = expr.transform_up(|expr| match expr {
+    let value = expr.transform_up_dyn(&mut |expr| match expr {
         Expr::Column(column) => {
             let field = Arc::clone(schema.field_from_column(&column)?);
             let outer = Expr::OuterReferenceColumn(field, column);
@@ -313,7 +314,10 @@ pub(crate) fn without_limit(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 /// Refuses an aggregate without GROUP BY, or with grouping sets, over rows that depend on the row around it: it has a
 /// row where there is none, and a join has not.
 fn not_of_one_group(subquery: &Subquery) -> PlanResult<()> {
-    match subquery.subquery.exists(|plan| Ok(is_of_one_group(plan) || is_of_grouping_sets(plan)))? {
+    match subquery
+        .subquery
+        .exists_dyn(&mut |plan| Ok(is_of_one_group(plan) || is_of_grouping_sets(plan)))?
+    {
         true => Err(external(Error::usage_hint(
             "`EXISTS`, `IN`, `ANY` and `ALL` do not take an aggregate without GROUP BY, or with ROLLUP, CUBE or \
              GROUPING SETS, of rows that depend on the row around the subquery",
@@ -376,8 +380,9 @@ fn loses_limit(plan: &LogicalPlan, is_top: bool, is_tied: &mut bool) -> PlanResu
         }
     }
     let LogicalPlan::Limit(limit) = plan else {
-        let refers_to_outer =
-            |expr: &Expr| expr.exists(|expr| Ok(matches!(expr, Expr::OuterReferenceColumn(..))));
+        let refers_to_outer = |expr: &Expr| {
+            expr.exists_dyn(&mut |expr| Ok(matches!(expr, Expr::OuterReferenceColumn(..))))
+        };
         for expr in plan.expressions() {
             *is_tied |= refers_to_outer(&expr)?;
         }
@@ -391,16 +396,16 @@ fn loses_limit(plan: &LogicalPlan, is_top: bool, is_tied: &mut bool) -> PlanResu
 /// Refuses an aggregate over such an aggregate's one row: where no row depends on the row around it DataFusion's
 /// join has none, and takes the outer aggregate for one of no rows.
 fn not_over_one_group(plan: &LogicalPlan) -> PlanResult<()> {
-    let is_over = |plan: &LogicalPlan| {
+    let mut is_over = |plan: &LogicalPlan| {
         let input = match plan {
             LogicalPlan::Aggregate(aggregate) => &aggregate.input,
             LogicalPlan::Distinct(distinct) => distinct.input(),
             LogicalPlan::Window(window) => &window.input,
             _ => return Ok(false),
         };
-        input.exists(|plan| Ok(is_of_one_group(plan)))
+        input.exists_dyn(&mut |plan| Ok(is_of_one_group(plan)))
     };
-    match plan.exists(is_over)? {
+    match plan.exists_dyn(&mut is_over)? {
         true => Err(external(Error::usage_hint(
             "an aggregate over an aggregate of rows that depend on the row around the subquery is not supported",
             "there is one row of the inner one: take its value itself, (SELECT count(*) FROM … WHERE …)",
@@ -514,7 +519,7 @@ fn conditions(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     let mut conditions = Vec::new();
     for condition in split_conjunction_owned(filter.predicate) {
         // What is the same for all rows makes no join: DataFusion loses the condition.
-        let condition = condition.transform_up(|expr| match &expr {
+        let condition = condition.transform_up_dyn(&mut |expr| match &expr {
             Expr::InSubquery(found) if found.expr.column_refs().is_empty() => counts(expr, &schema),
             _ => Ok(Transformed::no(expr)),
         })?;
@@ -609,7 +614,7 @@ fn null_as_false(condition: Expr, schema: &DFSchema) -> PlanResult<Transformed<E
         Expr::InSubquery(found) if !found.negated => {
             Ok(Transformed::yes(Expr::InSubquery(qualified(found)?)))
         }
-        condition => condition.transform_up(|expr| match expr {
+        condition => condition.transform_up_dyn(&mut |expr| match expr {
             Expr::InSubquery(found) => written_out(found, schema),
             expr => Ok(Transformed::no(expr)),
         }),
@@ -678,8 +683,8 @@ fn has_rows(rows: LogicalPlanBuilder, subquery: &Subquery) -> PlanResult<Expr> {
 /// Returns whether an expression of a plan differs each time.
 pub(crate) fn is_volatile(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
+    plan.apply_with_subqueries_dyn(&mut |node| {
+        node.apply_expressions_dyn(&mut |expr| {
             found |= expr.is_volatile();
             Ok(TreeNodeRecursion::Continue)
         })

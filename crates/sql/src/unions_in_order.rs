@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
@@ -22,6 +22,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use tidemill_base::error::Error;
+use tidemill_planning::DynTreeNode;
 
 use crate::messages::external;
 
@@ -38,7 +39,7 @@ impl PhysicalOptimizerRule for UnionsInOrder {
         if config.execution.target_partitions != 1 {
             return Ok(plan);
         }
-        plan.transform_up(|plan| {
+        plan.transform_up_dyn(&mut |plan| {
             let Some(step) = plan.downcast_ref::<CoalescePartitionsExec>() else {
                 return Ok(Transformed::no(plan));
             };

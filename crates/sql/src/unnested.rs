@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result as PlanResult};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{
@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::TableFactor;
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::rewrite::of_one;
 
@@ -55,7 +56,7 @@ impl RelationPlanner for Subqueries {
         IS_SEEN.set(false);
         let mut plan = planned?;
         if !plan.schema().functional_dependencies().is_empty()
-            && plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))?
+            && plan.exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::Unnest(_))))?
         {
             plan = without_keys(plan, &[])?;
         }
@@ -74,7 +75,7 @@ impl AnalyzerRule for RowsOfLists {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
         let mut is_found = false;
-        plan.apply_with_subqueries(|node| {
+        plan.apply_with_subqueries_dyn(&mut |node| {
             is_found |= matches!(node, LogicalPlan::Unnest(_));
             Ok(TreeNodeRecursion::Continue)
         })?;
@@ -82,7 +83,7 @@ impl AnalyzerRule for RowsOfLists {
             return Ok(plan);
         }
         let mut has_changed = false;
-        let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        let rewritten = plan.transform_up_with_subqueries_dyn(&mut |node| match node {
             LogicalPlan::Unnest(unnest) => {
                 let Unnest { input, schema, exec_columns, .. } = &unnest;
                 if !may_have_keys(input)? {
@@ -106,7 +107,7 @@ impl AnalyzerRule for RowsOfLists {
 
 /// Whether something below has rows with keys: groups, different rows, rows that are numbered.
 fn may_have_keys(plan: &LogicalPlan) -> PlanResult<bool> {
-    plan.exists(|node| {
+    plan.exists_dyn(&mut |node| {
         Ok(matches!(
             node,
             LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_)

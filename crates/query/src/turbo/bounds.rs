@@ -9,7 +9,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as PlanResult;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
@@ -20,6 +19,7 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::coverage::{BOUND, Estimate};
 use tidemill_base::error::{Error, Result};
+use tidemill_planning::DynTreeNode;
 use tidemill_sql::datafusion_names::{aggregates, scalars};
 use tidemill_sql::{Told, floats};
 use tidemill_tables::calls::aggregate_call;
@@ -348,10 +348,10 @@ pub(crate) struct Bounds {
 
 /// Whether what comes of groups of `core` are groups: an aggregation above it may make one row of them.
 fn has_groups(plan: &LogicalPlan, core: &AggregateNode) -> bool {
-    let is_one_row = |node: &LogicalPlan| {
+    let mut is_one_row = |node: &LogicalPlan| {
         Ok(matches!(node, LogicalPlan::Aggregate(it) if it.group_expr.is_empty()))
     };
-    !core.group_expr.is_empty() && !plan.exists(is_one_row).unwrap_or(false)
+    !core.group_expr.is_empty() && !plan.exists_dyn(&mut is_one_row).unwrap_or(false)
 }
 
 /// Whether a condition over these rows may be of what windows make of them: the first rows of each, or all.
@@ -683,7 +683,8 @@ fn of_one_row(expr: &Expr) -> Option<&AggregateFunction> {
 
 /// Returns true if a plan contains the aggregation.
 fn contains(plan: &LogicalPlan, core: &AggregateNode) -> bool {
-    plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(it) if it == core))).unwrap_or(true)
+    plan.exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::Aggregate(it) if it == core)))
+        .unwrap_or(true)
 }
 
 fn is_scan(plan: &LogicalPlan) -> bool {
@@ -1277,7 +1278,7 @@ impl Found<'_> {
             };
             is_exact &= of == Is::Exact;
         }
-        let has_subquery = expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(_))));
+        let has_subquery = expr.exists_dyn(&mut |expr| Ok(matches!(expr, Expr::ScalarSubquery(_))));
         match is_exact && matches!(has_subquery, Ok(false)) {
             true => Is::Exact,
             false => Is::Seen,

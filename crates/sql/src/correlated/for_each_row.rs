@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{
     Column, DFSchema, JoinType, NullEquality, Result as PlanResult, not_impl_err, plan_err,
 };
@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
     LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, SubqueryAlias, Window,
     binary_expr, lit,
 };
+use tidemill_planning::DynTreeNode;
 
 use super::{Rewriter, columns_of, null_safe, outer_columns};
 
@@ -36,7 +37,7 @@ impl Domain {
 
     /// An expression with the domain's columns in the place of those around the subquery.
     fn bind(&self, expr: Expr) -> PlanResult<Expr> {
-        let bound = expr.transform(|expr| match &expr {
+        let bound = expr.transform_up_dyn(&mut |expr| match &expr {
             Expr::OuterReferenceColumn(_, outer) => match self.column_of(outer) {
                 Some(own) => Ok(Transformed::yes(Expr::Column(own.clone()))),
                 None => Ok(Transformed::no(expr)),
@@ -141,7 +142,7 @@ impl Rewriter {
                 let input = self.for_each(Arc::unwrap_or_clone(window.input), domain)?;
                 let keys: Vec<Expr> = domain.outputs().collect();
                 let exprs = domain.bind_all(window.window_expr)?.into_iter().map(|expr| {
-                    let within = expr.transform(|expr| match expr {
+                    let within = expr.transform_up_dyn(&mut |expr| match expr {
                         Expr::WindowFunction(mut call) => {
                             call.params.partition_by.extend(keys.iter().cloned());
                             Ok(Transformed::yes(Expr::WindowFunction(call)))
@@ -204,7 +205,9 @@ impl Rewriter {
                 let is_found = Expr::Column(found).is_not_null();
                 aggregates = aggregates
                     .into_iter()
-                    .map(|expr| Ok(expr.transform(|expr| only_where(expr, &is_found))?.data))
+                    .map(|expr| {
+                        Ok(expr.transform_up_dyn(&mut |expr| only_where(expr, &is_found))?.data)
+                    })
                     .collect::<PlanResult<_>>()?;
                 LogicalPlanBuilder::from(domain.rows.clone())
                     .join_on(rows.build()?, JoinType::Left, ties)?

@@ -43,6 +43,7 @@ use datafusion::logical_expr::{
 };
 
 use tidemill_base::error::Error;
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::messages::external;
 use crate::rewrite::schema_below;
@@ -68,7 +69,7 @@ pub fn as_joins(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
 /// As DataFusion's schemas.
 pub fn is_below_outer_join(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|step| {
+    plan.apply_with_subqueries_dyn(&mut |step| {
         if let LogicalPlan::Join(join) = step {
             let is_filled = match join.join_type {
                 JoinType::Left => [false, true],
@@ -92,9 +93,9 @@ pub fn is_below_outer_join(plan: &LogicalPlan) -> PlanResult<bool> {
 /// As DataFusion's schemas.
 pub fn skips_level(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
-    plan.apply_with_subqueries(|step| {
-        step.apply_expressions(|expr| {
-            expr.apply(|expr| {
+    plan.apply_with_subqueries_dyn(&mut |step| {
+        step.apply_expressions_dyn(&mut |expr| {
+            expr.apply_dyn(&mut |expr| {
                 if let Some(subquery) = subquery_of(expr) {
                     let below = schema_below(step)?;
                     let outer = outer_columns(&subquery.subquery)?;
@@ -113,19 +114,19 @@ pub fn skips_level(plan: &LogicalPlan) -> PlanResult<bool> {
 /// # Errors
 /// [`Error::Usage`], which names it.
 pub fn refuse_aggregates_of_outer_rows(plan: &LogicalPlan) -> PlanResult<()> {
-    plan.apply_with_subqueries(|step| {
+    plan.apply_with_subqueries_dyn(&mut |step| {
         let LogicalPlan::Aggregate(aggregate) = step else {
             return Ok(TreeNodeRecursion::Continue);
         };
         for expr in &aggregate.aggr_expr {
             let (mut has_own, mut has_outer) = (false, false);
-            expr.apply(|expr| {
+            expr.apply_dyn(&mut |expr| {
                 has_own |= matches!(expr, Expr::Column(_)) || subquery_of(expr).is_some();
                 has_outer |= matches!(expr, Expr::OuterReferenceColumn(..));
                 Ok(TreeNodeRecursion::Continue)
             })?;
             if has_outer && !has_own {
-                let written = expr.clone().transform(|expr| match expr {
+                let written = expr.clone().transform_up_dyn(&mut |expr| match expr {
                     Expr::OuterReferenceColumn(_, column) => {
                         Ok(Transformed::yes(Expr::Column(column)))
                     }
@@ -174,8 +175,8 @@ fn add_outer_columns(plan: &LogicalPlan, found: &mut Vec<Column>) -> PlanResult<
             found.push(column.clone());
         }
     }
-    plan.apply_expressions(|expr| {
-        expr.apply(|expr| {
+    plan.apply_expressions_dyn(&mut |expr| {
+        expr.apply_dyn(&mut |expr| {
             if let Expr::OuterReferenceColumn(_, column) = expr {
                 add(column, found);
             }
@@ -231,7 +232,7 @@ fn is_lateral(plan: &LogicalPlan) -> bool {
 
 /// Returns the relation without the mark of a subquery of `LATERAL`.
 fn without_lateral(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    let plan = plan.transform_down(|plan| match plan {
+    let plan = plan.transform_down_dyn(&mut |plan| match plan {
         LogicalPlan::Subquery(subquery) => Ok(Transformed::new(
             Arc::unwrap_or_clone(subquery.subquery),
             true,
@@ -343,7 +344,7 @@ impl Rewriter {
     fn step(&mut self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         let mut is_concerned = false;
         let is_join = matches!(plan, LogicalPlan::Join(_));
-        plan.apply_expressions(|expr| {
+        plan.apply_expressions_dyn(&mut |expr| {
             is_concerned |= self.has_question(expr, is_join)?;
             Ok(TreeNodeRecursion::Continue)
         })?;
@@ -403,7 +404,7 @@ impl Rewriter {
     /// Returns whether an expression has a subquery that is rewritten: one that depends on the row around it, a comparison
     /// with all rows of one, and each that asks for rows in `JOIN … ON`.
     fn has_question(&self, expr: &Expr, is_join: bool) -> PlanResult<bool> {
-        expr.exists(|expr| {
+        expr.exists_dyn(&mut |expr| {
             let Some(subquery) = subquery_of(expr) else { return Ok(false) };
             let asks_for_rows = !matches!(expr, Expr::ScalarSubquery(_));
             Ok(matches!(expr, Expr::SetComparison(_))
@@ -424,7 +425,7 @@ impl Rewriter {
 
     /// Rewrites the subqueries of an expression, and joins `input` with their answers.
     fn answer(&mut self, expr: Expr, input: &mut LogicalPlan, is_join: bool) -> PlanResult<Expr> {
-        let answered = expr.transform_up(|expr| {
+        let answered = expr.transform_up_dyn(&mut |expr| {
             if subquery_of(&expr).is_none() || !self.has_question(&expr, is_join)? {
                 return Ok(Transformed::no(expr));
             }
@@ -522,7 +523,7 @@ impl Rewriter {
                 (rows, number.clone().is_not_null().and(number.gt(lit(0i64))))
             }
             Question::AnyOf(expr, op) => {
-                let compared = expr.transform(|expr| match &expr {
+                let compared = expr.transform_up_dyn(&mut |expr| match &expr {
                     Expr::Column(column) => match domain.column_of(column) {
                         Some(own) => Ok(Transformed::yes(Expr::Column(own.clone()))),
                         None => plan_err!("a compared column is not there"),
@@ -573,7 +574,7 @@ impl Rewriter {
                 continue;
             }
             let mut asked = Vec::new();
-            condition.apply(|expr| {
+            condition.apply_dyn(&mut |expr| {
                 if let Some(subquery) = subquery_of(expr) {
                     asked.extend(outer_columns(&subquery.subquery)?);
                     if let Expr::InSubquery(InSubquery { expr, .. })

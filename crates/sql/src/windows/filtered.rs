@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
+use tidemill_planning::DynLogicalPlan;
 
 use crate::messages::external;
 use crate::rewrite::each_expression;
@@ -34,7 +35,7 @@ impl AnalyzerRule for FilteredWindows {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| match plan {
+        plan.transform_up_with_subqueries_dyn(&mut |plan| match plan {
             LogicalPlan::Window(_) => each_expression(plan, &within),
             plan => Ok(Transformed::no(plan)),
         })

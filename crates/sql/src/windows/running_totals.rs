@@ -17,7 +17,7 @@ use arrow::compute::SortColumn;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::utils::evaluate_partition_ranges;
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -35,6 +35,7 @@ use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 use futures::{StreamExt, stream};
 use tidemill_base::compact::compacted;
 use tidemill_base::error::Error;
+use tidemill_planning::DynTreeNode;
 
 use crate::in_place::InPlace;
 use crate::messages::external;
@@ -54,7 +55,7 @@ impl PhysicalOptimizerRule for EqualsAtOnce {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
+        plan.transform_up_dyn(&mut |plan| {
             let Some(step) = plan.downcast_ref::<BoundedWindowAggExec>() else {
                 return Ok(Transformed::no(plan));
             };
@@ -385,7 +386,7 @@ mod tests {
             let plan = runtime.block_on(async {
                 asked(&context, &sql).unwrap().create_physical_plan().await.unwrap()
             });
-            plan.apply(|step| {
+            plan.apply_dyn(&mut |step| {
                 found += usize::from(step.name() == CONSUMER);
                 Ok(TreeNodeRecursion::Continue)
             })

@@ -7,9 +7,10 @@
 //! copied by what they show, and are views again above it.
 
 use std::sync::Arc;
+use tidemill_planning::DynTreeNode;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result as PlanResult};
 use datafusion::logical_expr::expr::{Cast, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -134,7 +135,7 @@ fn as_before(expr: Expr, below: &DFSchema) -> PlanResult<Expr> {
         if matches!(expr, Expr::Column(_)) {
             return Ok(());
         }
-        let rewritten = std::mem::take(expr).transform_up(|expr| {
+        let rewritten = std::mem::take(expr).transform_up_dyn(&mut |expr| {
             let to = match &expr {
                 Expr::Column(_) => expr.get_type(below)?,
                 _ => return Ok(Transformed::no(expr)),

@@ -15,7 +15,7 @@ use arrow::compute::{concat, concat_batches};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::utils::evaluate_partition_ranges;
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -31,6 +31,7 @@ use datafusion::physical_plan::windows::WindowAggExec;
 use futures::{StreamExt, stream};
 use tidemill_base::compact::{compacted, shown_bytes};
 use tidemill_base::error::Error;
+use tidemill_planning::DynTreeNode;
 
 use crate::in_place::InPlace;
 use crate::messages::external;
@@ -52,7 +53,7 @@ impl PhysicalOptimizerRule for OnePartitionAtATime {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
+        plan.transform_up_dyn(&mut |plan| {
             Ok(match plan.downcast_ref::<WindowAggExec>() {
                 Some(_) => {
                     Transformed::yes(Arc::new(InPlace { name: CONSUMER, theirs: plan, run }) as _)

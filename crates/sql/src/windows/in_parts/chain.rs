@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::error::Result as PlanResult;
 use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
@@ -14,6 +14,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
+use tidemill_planning::DynTreeNode;
 
 use super::RunningTotals;
 use super::calls::Call;
@@ -91,7 +92,7 @@ fn made_of(
     schema: &SchemaRef,
 ) -> PlanResult<Arc<dyn PhysicalExpr>> {
     Arc::clone(expr)
-        .transform_up(|expr| {
+        .transform_up_dyn(&mut |expr| {
             if let Some(column) = expr.downcast_ref::<Column>() {
                 let made = columns.get(column.index());
                 return Ok(
