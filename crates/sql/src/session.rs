@@ -1,18 +1,20 @@
 //! Sessions of DataFusion's with our rules, functions and memory limit.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults};
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
+use parking_lot::Mutex;
 use tidemill_base::Settings;
 use tidemill_base::error::Result;
 
@@ -225,6 +227,7 @@ pub fn open(
         ])
         .with_relation_planners(vec![Arc::new(Subqueries)])
         .with_default_features()
+        .with_scalar_functions(scalar_functions(settings.memory_bytes))
         .with_type_planner(Arc::new(SqlTypes))
         .with_query_planner(Arc::new(Guarded))
         .with_analyzer_rules(analyzer_rules())
@@ -245,42 +248,81 @@ pub fn open(
         .build();
     let context = SessionContext::new_with_state(state);
     for (own, theirs) in ROW_MAKERS {
-        let maker =
-            context.state().table_functions().get(theirs).map(|of| Arc::clone(of.function()));
+        // `state()` would copy the whole session.
+        let state = context.state_ref();
+        let maker = state.read().table_functions().get(theirs).map(|of| Arc::clone(of.function()));
         maker.into_iter().for_each(|maker| context.register_udtf(own, maker));
     }
-    context.register_udf(asof::nearest());
-    context.register_udf(zone_calls::timezone());
-    as_json().into_iter().for_each(|function| context.register_udf(function));
     context.register_udaf(percentiles::percentile_cont());
-    replaced::functions().for_each(|function| context.register_udf(function));
-    tidemill_functions::scalar_functions().for_each(|function| context.register_udf(function));
     for function in tidemill_functions::higher_order_functions() {
         context.register_higher_order_function(Arc::new(function));
     }
-    for name in TO_TIMESTAMPS.iter().chain([&scalars::TO_DATE]).copied() {
-        if let Some(theirs) = context.state().scalar_functions().get(name) {
-            context.register_udf(tidemill_functions::with_patterns(theirs));
-        }
-    }
-    let lengths =
-        tidemill_functions::with_signed_lengths(context.state().scalar_functions().values());
-    lengths.into_iter().for_each(|function| context.register_udf(function));
-    let costly = tidemill_functions::once_per_text(context.state().scalar_functions().values());
-    costly.into_iter().for_each(|function| context.register_udf(function));
-    let all = context.state();
-    let amplifiers = amplify::limited(all.scalar_functions().values(), settings.memory_bytes);
-    amplifiers.into_iter().for_each(|function| context.register_udf(function));
-    context.register_udf(times::date_trunc());
-    context.register_udf(times::date_bin());
-    context.register_udf(times::date_part().as_ref().clone());
-    context.register_udf(utc_timestamps::now());
-    for name in TO_TIMESTAMPS {
-        if let Some(theirs) = all.scalar_functions().get(name) {
-            context.register_udf(utc_timestamps::to_timestamp(theirs));
-        }
-    }
     Ok(context)
+}
+
+/// Returns the scalar functions of a session with `memory_bytes`, in the order in which they are registered: a later one takes a
+/// name from an earlier one. The list of the last session is kept, because it takes a millisecond to make.
+fn scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
+    static LAST: Mutex<Option<(u64, Vec<Arc<ScalarUDF>>)>> = Mutex::new(None);
+    let mut last = LAST.lock();
+    match last.as_ref() {
+        Some((bytes, functions)) if *bytes == memory_bytes => functions.clone(),
+        _ => {
+            let functions = registered_functions(memory_bytes);
+            *last = Some((memory_bytes, functions.clone()));
+            functions
+        }
+    }
+}
+
+/// Makes the list of [`scalar_functions`].
+fn registered_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
+    let mut all = Registered::default();
+    SessionStateDefaults::default_scalar_functions().into_iter().for_each(|theirs| all.add(theirs));
+    all.extend([asof::nearest(), zone_calls::timezone()]);
+    all.extend(as_json());
+    all.extend(replaced::functions());
+    all.extend(tidemill_functions::scalar_functions());
+    for name in TO_TIMESTAMPS.iter().chain([&scalars::TO_DATE]).copied() {
+        let theirs = all.by_name.get(name).map(tidemill_functions::with_patterns);
+        all.extend(theirs);
+    }
+    let lengths = tidemill_functions::with_signed_lengths(all.by_name.values());
+    all.extend(lengths);
+    let costly = tidemill_functions::once_per_text(all.by_name.values());
+    all.extend(costly);
+    let by_name = all.by_name.clone();
+    all.extend(amplify::limited(by_name.values(), memory_bytes));
+    all.extend([times::date_trunc(), times::date_bin(), times::date_part().as_ref().clone()]);
+    all.extend([utc_timestamps::now()]);
+    all.extend(
+        TO_TIMESTAMPS
+            .into_iter()
+            .filter_map(|name| by_name.get(name))
+            .map(utc_timestamps::to_timestamp),
+    );
+    all.in_order
+}
+
+/// Functions as a session registers them, by their names and aliases.
+#[derive(Default)]
+struct Registered {
+    in_order: Vec<Arc<ScalarUDF>>,
+    by_name: HashMap<String, Arc<ScalarUDF>>,
+}
+
+impl Registered {
+    fn add(&mut self, function: Arc<ScalarUDF>) {
+        for alias in function.aliases() {
+            self.by_name.insert(alias.clone(), Arc::clone(&function));
+        }
+        self.by_name.insert(function.name().to_owned(), Arc::clone(&function));
+        self.in_order.push(function);
+    }
+
+    fn extend(&mut self, functions: impl IntoIterator<Item = ScalarUDF>) {
+        functions.into_iter().for_each(|function| self.add(Arc::new(function)));
+    }
 }
 
 /// DataFusion's functions of numbers, and of text by formats of chrono's, that return timestamps.

@@ -47,9 +47,12 @@ pub fn open_with(
     }
     context.register_udaf(median::function());
     sums::all().for_each(|function| context.register_udaf(function));
-    let all = context.state();
-    let theirs = all.aggregate_functions();
-    sliding::functions(theirs.values()).for_each(|function| context.register_udaf(function));
-    statistics::functions(theirs.values()).for_each(|function| context.register_udaf(function));
+    let wrapped: Vec<_> = {
+        let state = context.state_ref();
+        let state = state.read();
+        let theirs = || state.aggregate_functions().values();
+        sliding::functions(theirs()).chain(statistics::functions(theirs())).collect()
+    };
+    wrapped.into_iter().for_each(|function| context.register_udaf(function));
     Ok(context)
 }
