@@ -1027,7 +1027,7 @@ fn numbered(name: &str, parts: &[String]) -> String {
     made
 }
 
-fn columns_call(expr: &Expr) -> Option<&Function> {
+pub(super) fn columns_call(expr: &Expr) -> Option<&Function> {
     match expr {
         Expr::Function(call) if name_of(call).as_deref() == Some(COLUMNS) => Some(call),
         _ => None,

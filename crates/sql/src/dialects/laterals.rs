@@ -84,7 +84,8 @@ impl Visitor for MentionedNames {
                     self.columns.insert((Some(folded(table)), folded(name)));
                 }
             }
-            other => self.has_patterns |= columns::stands_for_columns(other),
+            // The visitor comes to every expression: none is searched for a call within it.
+            other => self.has_patterns |= columns::columns_call(other).is_some(),
         }
         ControlFlow::Continue(())
     }
