@@ -79,7 +79,7 @@ fn groups_are_those_of_the_values() {
             let sql = by(keys, "coded/*.parquet", rest);
             assert!(explained(&folder, &sql).contains(CODED), "{sql}");
             assert!(!explained(&folder, &by(keys, "plain/*.parquet", rest)).contains(CODED));
-            for (memory_bytes, threads) in [(256 << 20, 2), (256 << 20, 1), (1 << 18, 3)] {
+            for (memory_bytes, threads) in [(256 << 20, 2), (256 << 20, 1), (1 << 20, 3)] {
                 let settings = Settings { memory_bytes, threads, ..settings() };
                 let found = folder.ask_with(&sql, &settings).sorted();
                 assert!(found == expected, "{sql}: {memory_bytes} bytes, {threads} threads");
@@ -196,7 +196,7 @@ fn whole_numbers_near_and_far_are_grouped_alike() {
                 row.pop();
             }
             expected.sort();
-            for (memory_bytes, threads) in [(256 << 20, 2), (1 << 18, 1)] {
+            for (memory_bytes, threads) in [(256 << 20, 2), (1 << 20, 1)] {
                 let settings = Settings { memory_bytes, threads, ..settings() };
                 let found = folder.ask_with(&sql, &settings).sorted();
                 assert!(found == expected, "{sql}: {memory_bytes} bytes");
@@ -250,7 +250,7 @@ fn texts_of_few_values_are_codes_and_their_groups_those_of_the_values() {
                 row.pop();
             }
             expected.sort();
-            for (memory_bytes, threads) in [(256 << 20, 2), (1 << 18, 1)] {
+            for (memory_bytes, threads) in [(256 << 20, 2), (1 << 20, 1)] {
                 let settings = Settings { memory_bytes, threads, ..settings() };
                 let found = folder.ask_with(&sql, &settings).sorted();
                 assert!(found == expected, "{sql}: {memory_bytes} bytes");

@@ -318,11 +318,11 @@ fn lists_by_many_groups_take_no_more_than_themselves() {
 #[test]
 fn little_memory_gives_the_same_and_does_spill() {
     let folder = Folder::new();
-    let rows = rows(&mut Random(4), 60_000, 15_000);
-    written(&folder, &rows, 7000);
+    let rows = rows(&mut Random(4), 20_000, 5000);
+    written(&folder, &rows, 3000);
     let expected = expected(&rows);
     let sql = format!("SELECT k, {CALLS} FROM '$/e/*.csv' GROUP BY k ORDER BY k");
-    for (memory_bytes, threads) in [(64 << 10, 1), (4 << 20, 3), (16 << 20, 2)] {
+    for (memory_bytes, threads) in [(64 << 10, 1), (1 << 20, 3), (4 << 20, 2)] {
         let progress = Progress::new();
         let settings = Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
         assert!(folder.ask_with(&sql, &settings).rows() == expected, "{memory_bytes} bytes");

@@ -230,7 +230,7 @@ fn columns_are_read_by_name_and_in_the_order_of_the_input() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(15))]
 
     /// What is pushed down is what the filter itself decides: `coalesce` keeps it from being pushed.
     #[test]
