@@ -25,6 +25,7 @@ use object_store::{
     Attribute, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
 use tidemill_base::cancel::Tick;
+use tidemill_base::hex::{decode_hex, encode_hex};
 use tracing::{Instrument, debug_span};
 
 use super::Fetch;
@@ -201,15 +202,9 @@ pub fn e_tag_of(parts: &[String]) -> Option<String> {
     let mut all = Md5::new();
     for part in parts {
         let digits = part.trim_matches('"');
-        if digits.len() != 32 {
-            return None;
-        }
-        for at in (0..32).step_by(2) {
-            all.update([u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?]);
-        }
+        all.update(decode_hex(digits).filter(|sum| sum.len() == 16)?);
     }
-    let sum: String = all.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(format!("{sum}-{}", parts.len()))
+    Some(format!("{}-{}", encode_hex(all.finalize()), parts.len()))
 }
 
 /// Where the names of uploads are kept before anything is sent.

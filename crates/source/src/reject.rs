@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tidemill_base::durable::sync_path;
+use tidemill_base::hex::encode_hex;
 use tidemill_base::home::create_private_durable;
 use tidemill_base::{BadRecord, MaxBad, mismatches, unknown_keys};
 
@@ -291,14 +292,7 @@ impl Tally {
         });
         match std::str::from_utf8(&record.bytes) {
             Ok(text) => line["record"] = text.trim_end_matches(['\r', '\n']).into(),
-            Err(_) => {
-                use std::fmt::Write as _;
-                let mut hex = String::with_capacity(2 * record.bytes.len());
-                for byte in &record.bytes {
-                    let _ = write!(hex, "{byte:02x}");
-                }
-                line["record_hex"] = hex.into();
-            }
+            Err(_) => line["record_hex"] = encode_hex(&record.bytes).into(),
         }
         if record.truncated {
             line["truncated"] = true.into();

@@ -268,16 +268,16 @@ fn scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     match last.as_ref() {
         Some((bytes, functions)) if *bytes == memory_bytes => functions.clone(),
         _ => {
-            let functions = registered_functions(memory_bytes);
+            let functions = make_scalar_functions(memory_bytes);
             *last = Some((memory_bytes, functions.clone()));
             functions
         }
     }
 }
 
-/// Makes the list of [`scalar_functions`].
-fn registered_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
-    let mut all = Registered::default();
+/// Makes the list that [`scalar_functions`] returns.
+fn make_scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
+    let mut all = FunctionList::default();
     SessionStateDefaults::default_scalar_functions().into_iter().for_each(|theirs| all.add(theirs));
     all.extend([asof::nearest(), zone_calls::timezone()]);
     all.extend(as_json());
@@ -306,12 +306,12 @@ fn registered_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
 
 /// Functions as a session registers them, by their names and aliases.
 #[derive(Default)]
-struct Registered {
+struct FunctionList {
     in_order: Vec<Arc<ScalarUDF>>,
     by_name: HashMap<String, Arc<ScalarUDF>>,
 }
 
-impl Registered {
+impl FunctionList {
     fn add(&mut self, function: Arc<ScalarUDF>) {
         for alias in function.aliases() {
             self.by_name.insert(alias.clone(), Arc::clone(&function));

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use tidemill_engine::coverage::grouped;
-use tidemill_engine::hex::decode_hex;
+use tidemill_engine::hex::{decode_hex, encode_hex};
 use tidemill_engine::sink::StagedFile;
 use tidemill_engine::sketch::{
     Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, SketchError, hash_bytes,
@@ -537,15 +537,7 @@ fn write(mut hll: Hll, args: &HllWriteArgs) -> Result<Outcome> {
     let bytes = hll.to_bytes(dialect);
     let bytes = match args.format {
         HllForm::Binary => bytes,
-        HllForm::Hex => {
-            let mut text = String::with_capacity(bytes.len() * 2 + 3);
-            text.push_str("\\x");
-            for byte in bytes {
-                let _ = write!(text, "{byte:02x}");
-            }
-            text.push('\n');
-            text.into_bytes()
-        }
+        HllForm::Hex => format!("\\x{}\n", encode_hex(bytes)).into_bytes(),
     };
     match &args.output {
         Some(path) => {

@@ -258,10 +258,14 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
             "1",
         ),
     ] {
-        // Planned once, as a plan of such an expression takes seconds.
         let plan = tidemill_engine::Plan::new(&query(folder.sql(&sql)), &settings()).unwrap();
         assert!(!plan.explain().unwrap().to_string().is_empty());
-        assert_eq!(answered(plan.run().unwrap()).unwrap().only(), expected);
+        // Planned once, as a plan of such a sum takes seconds; workers plan the alternatives too, on their own stacks.
+        let answer = match sql.contains(&deep) {
+            true => answered(plan.run().unwrap()).unwrap(),
+            false => folder.ask(&sql),
+        };
+        assert_eq!(answer.only(), expected);
     }
     let error = folder.refusal(&format!("SELECT {deep} + 1 + 1 FROM '$/f.csv'"));
     assert!(error.starts_with("the SQL nests expressions 1001 deep; 1000 is the most"), "{error}");

@@ -17,7 +17,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::Result;
 use datafusion_expr::{DocSection, ScalarUDF};
 use tidemill_base::error::Error;
-use tidemill_base::hex::decode_hex;
+use tidemill_base::hex::{decode_hex, encode_hex};
 use tidemill_sketch::{Hll, Ids, SketchError};
 
 use crate::callable::{Function, Given, Rows, Texts, as_text, brief, external, is_text};
@@ -111,10 +111,7 @@ fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
         Some((problem, hint)) => (problem.to_owned(), Some(hint.to_owned())),
         None => (error, None),
     };
-    let mut shown = String::from("\\x");
-    for byte in bytes.iter().take(16) {
-        shown.push_str(&format!("{byte:02x}"));
-    }
+    let mut shown = format!("\\x{}", encode_hex(&bytes[..bytes.len().min(16)]));
     if bytes.len() > 16 {
         shown.push('…');
     }

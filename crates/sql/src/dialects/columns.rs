@@ -330,8 +330,8 @@ impl Selects<'_> {
             match first_call(&entry) {
                 Some(_) => {
                     let each = self.each_column(&entry, &columns)?.into_iter();
-                    written.extend(each.map(|(column, mut parts)| {
-                        (column, text_literal(parts.drain(..).next().unwrap_or_default()))
+                    written.extend(each.map(|(column, parts)| {
+                        (column, text_literal(parts.into_iter().next().unwrap_or_default()))
                     }));
                 }
                 None => written.push((entry, label)),

@@ -179,7 +179,7 @@ fn unpivoted(
     let mut query = select_of(of)?;
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.projection = match has_patterns {
-            true => pattern_items(entries, name, value),
+            true => unexpanded_items(entries, name, value),
             false => unpivot_items(entries.collect(), name, value),
         };
     }
@@ -200,7 +200,7 @@ fn unpivoted(
 }
 
 /// The call that holds the entries of an UNPIVOT until the columns of its table are known.
-const PATTERNS: &str = "tidemill_unpivot";
+const UNEXPANDED: &str = "tidemill_unpivot";
 
 /// Returns `* EXCLUDE (a, b), unnest(['a', 'b']) AS name, unnest([a, b]) AS value` for columns and their labels.
 pub(super) fn unpivot_items(
@@ -211,11 +211,11 @@ pub(super) fn unpivot_items(
     let used = entries.iter().flat_map(|(column, _)| columns_of(column)).collect();
     let (columns, labels) = entries.into_iter().unzip();
     let list = |items: Vec<Expr>| Expr::Array(Array { elem: items, named: false });
-    vec![all_but(used), unnested(list(labels), name), unnested(list(columns), value)]
+    vec![all_but(used), unnest_item(list(labels), name), unnest_item(list(columns), value)]
 }
 
 /// Returns the items of an UNPIVOT in which COLUMNS stands for columns: [`unpivot_entries`] finds them.
-fn pattern_items(
+fn unexpanded_items(
     entries: impl Iterator<Item = (Expr, Expr)>,
     name: &Ident,
     value: &Ident,
@@ -224,8 +224,8 @@ fn pattern_items(
     let nothing = Expr::value(Value::Null);
     vec![
         all_but(BTreeSet::new()),
-        unnested(call_of(PATTERNS, entries), name),
-        unnested(nothing, value),
+        unnest_item(call_of(UNEXPANDED, entries), name),
+        unnest_item(nothing, value),
     ]
 }
 
@@ -240,7 +240,7 @@ pub(super) fn unpivot_entries(select: &Select) -> Option<(Vec<(Expr, Expr)>, Ide
         return None;
     };
     let [entries] = arguments_of(expr, "unnest")?.try_into().ok()?;
-    let entries = arguments_of(&entries, PATTERNS)?;
+    let entries = arguments_of(&entries, UNEXPANDED)?;
     let entries =
         entries.as_chunks::<2>().0.iter().map(|[column, label]| (column.clone(), label.clone()));
     Some((entries.collect(), name.clone(), value.clone()))
@@ -258,7 +258,7 @@ fn arguments_of(call: &Expr, function: &str) -> Option<Vec<Expr>> {
     }
 }
 
-fn unnested(list: Expr, alias: &Ident) -> SelectItem {
+fn unnest_item(list: Expr, alias: &Ident) -> SelectItem {
     SelectItem::ExprWithAlias { expr: call_of("unnest", vec![list]), alias: alias.clone() }
 }
 

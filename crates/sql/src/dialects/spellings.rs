@@ -244,7 +244,7 @@ fn replaced(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
         && ends_a_value(behind)
         && let Some((place, Token::SingleQuotedString(pattern))) = following
     {
-        let regex = of_glob(pattern).replace('\'', "''");
+        let regex = glob_regex(pattern).replace('\'', "''");
         return Some((place + 1, format!("~ '{regex}'")));
     }
     if is("LIMIT")
@@ -316,7 +316,7 @@ fn of_names(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, String)> {
     let (place, Token::SingleQuotedString(pattern)) = next(tokens, end)? else { return None };
     let quoted = pattern.replace('\'', "''");
     let condition = match operator {
-        "GLOB" => format!("~ '{}'", of_glob(pattern).replace('\'', "''")),
+        "GLOB" => format!("~ '{}'", glob_regex(pattern).replace('\'', "''")),
         other => format!("{words}{other} '{quoted}'"),
     };
     Some((place + 1, condition))
@@ -324,7 +324,7 @@ fn of_names(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, String)> {
 
 /// Returns a GLOB pattern as a regular expression of the whole text. As in DuckDB, `[!a]` negates a set, `\` escapes a
 /// letter outside of sets, `]` is a letter at the start of a set, and a pattern with an open set or a last `\` matches nothing.
-fn of_glob(pattern: &str) -> String {
+fn glob_regex(pattern: &str) -> String {
     const NO_TEXT: &str = "$.";
     let mut regex = String::from("(?s)^");
     let mut rest = pattern.chars();
@@ -332,7 +332,7 @@ fn of_glob(pattern: &str) -> String {
         match character {
             '*' => regex.push_str(".*"),
             '?' => regex.push('.'),
-            '[' => match glob_set(&mut rest) {
+            '[' => match read_glob_set(&mut rest) {
                 Some(set) => regex.push_str(&set),
                 None => return NO_TEXT.to_owned(),
             },
@@ -348,7 +348,7 @@ fn of_glob(pattern: &str) -> String {
 }
 
 /// Reads a set of a GLOB pattern behind its `[`, and returns it as a class of a regular expression; none if it has no end.
-fn glob_set(rest: &mut std::str::Chars<'_>) -> Option<String> {
+fn read_glob_set(rest: &mut std::str::Chars<'_>) -> Option<String> {
     // Some letter is in a class or the other: `[a&&b]` is a class of no letters.
     const NO_LETTER: &str = "[a&&b]";
     let is_negated = rest.as_str().starts_with('!');
@@ -539,7 +539,7 @@ mod tests {
             ("x.c", "[a-z].c", true),
             ("xyc", "[a-z].c", false),
         ] {
-            let regex = regex::Regex::new(&of_glob(pattern)).unwrap();
+            let regex = regex::Regex::new(&glob_regex(pattern)).unwrap();
             assert_eq!(regex.is_match(text), expected, "'{text}' GLOB '{pattern}': {regex}");
         }
     }

@@ -211,12 +211,12 @@ pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> 
         TableFactor::Table { sample, .. } => sample.take(),
         _ => None,
     };
-    let selected = selected_columns(table);
+    let listed = listed_columns(table);
     function(table, called)?;
     if let Some(sample) = sample {
         sampled(table, samples::of_clause(&sample)?, called)?;
     }
-    match selected {
+    match listed {
         Some(columns) => select_columns(table, &columns),
         None => Ok(()),
     }
@@ -224,7 +224,7 @@ pub(super) fn translate(table: &mut TableFactor, called: &mut CalledSources) -> 
 
 /// Returns the names in `columns` of a call of a JSON reader, which has no other columns then, and the names of the columns
 /// that other options add.
-fn selected_columns(table: &TableFactor) -> Option<Vec<String>> {
+fn listed_columns(table: &TableFactor) -> Option<Vec<String>> {
     let (name, args) = match table {
         TableFactor::Table { name, args: Some(args), .. } => (name, &args.args),
         TableFactor::Function { name, args, .. } => (name, args),
@@ -234,9 +234,11 @@ fn selected_columns(table: &TableFactor) -> Option<Vec<String>> {
     if !READERS.contains(&(reader.as_str(), Some("json"))) {
         return None;
     }
-    let named = |wanted: &str| args.iter().filter_map(option).find(|(name, _)| name == wanted);
+    let named =
+        |wanted: &str| args.iter().filter_map(named_option).find(|(name, _)| name == wanted);
     let (_, columns) = named("columns")?;
-    let mut columns: Vec<String> = pairs(columns)?.into_iter().map(|(name, _)| name).collect();
+    let mut columns: Vec<String> =
+        names_and_types(columns)?.into_iter().map(|(name, _)| name).collect();
     for added in ["filename", "file_row_number"] {
         match named(added).and_then(|(_, value)| text(value)).as_deref() {
             None | Some("false") => {}
@@ -526,11 +528,11 @@ fn source(
         Error::usage_hint(
             format!("`{what}` in {function}(…) is not understood"),
             "it takes a file or a list of files in single quotes, and delim, header, skip, header_row, quote, \
-             escape, comment, nullstr, types, filename; flags say the rest (`tidemill query --help`)",
+             escape, comment, nullstr, types, columns, filename; flags say the rest (`tidemill query --help`)",
         )
     };
     for (at, arg) in args.iter().enumerate() {
-        let (name, value) = match (option(arg), arg) {
+        let (name, value) = match (named_option(arg), arg) {
             (Some((name, value)), _) => (Some(name), value),
             (None, FunctionArg::Unnamed(FunctionArgExpr::Expr(value))) => (None, value),
             _ => return Err(refused(&arg.to_string())),
@@ -611,13 +613,13 @@ fn listing(args: &[FunctionArg]) -> Result<CalledSource> {
 
 /// The columns of `{'zip': 'VARCHAR', 'n': 'INT'}` and their types, as `--schema` has them.
 fn typed(value: &Expr) -> Option<String> {
-    let pairs = pairs(value)?;
+    let pairs = names_and_types(value)?;
     let column = |(name, of): &(String, String)| format!("\"{}\" {of}", name.replace('"', "\"\""));
     (!pairs.is_empty()).then(|| pairs.iter().map(column).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the names and types of `{'zip': 'VARCHAR', 'n': 'INT'}`.
-fn pairs(value: &Expr) -> Option<Vec<(String, String)>> {
+fn names_and_types(value: &Expr) -> Option<Vec<(String, String)>> {
     match value {
         Expr::Dictionary(fields) => {
             let pair =
@@ -633,7 +635,7 @@ fn pairs(value: &Expr) -> Option<Vec<(String, String)>> {
 }
 
 /// Returns the name and the value of an option of a reader: `delim = ';'` or `delim => ';'`.
-fn option(arg: &FunctionArg) -> Option<(String, &Expr)> {
+fn named_option(arg: &FunctionArg) -> Option<(String, &Expr)> {
     match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp {
             left,

@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr, StructField, TimezoneInfo,
     Value,
 };
+use tidemill_base::hex::encode_hex;
 
 /// Returns whether it is a decimal type.
 pub(super) fn is_decimal(data_type: &DataType) -> bool {
@@ -120,7 +121,7 @@ pub(super) fn bytes_of(expr: &Expr, of: &DataType) -> Option<Expr> {
                     rest = &escaped[2..];
                 } else {
                     let length = rest.chars().next().map_or(0, char::len_utf8);
-                    rest[..length].bytes().for_each(|byte| digits.push_str(&format!("{byte:02x}")));
+                    digits.push_str(&encode_hex(&rest[..length]));
                     rest = &rest[length..];
                 }
             }
