@@ -8,13 +8,15 @@
 //!   value, and what changes a time's unit, is a function here, and no cast.
 //! - A time in a coarser unit is the nearest one, of two as near the one farther from 1970, as PostgreSQL and DuckDB have
 //!   it: Arrow cuts digits off.
-//! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for.
+//! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for; `'1e3'` and `'12.0'` are whole numbers, which
+//!   Arrow reads as digits alone. `'1.5'` is no whole number, here as in PostgreSQL.
 //! - Lists, structs and maps become text, and are read from it, by [`nested_casts`](crate::nested_casts).
 //! - Bytes of a fixed length become text through bytes of any length; Arrow has no cast for it.
 //!
 //! The rule comes when all types are settled.
 
-use std::sync::{Arc, LazyLock};
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::compute::{CastOptions, cast_with_options, nullif};
@@ -63,11 +65,15 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
         let value = std::mem::take(value.as_mut());
         return Ok(Transformed::yes(nested_cast(value, to, is_tried)));
     }
-    let is_time = matches!(to, DataType::Timestamp(_, _) | DataType::Date32);
-    if is_time && is_text(&from) && !is_completed(value) {
+    let spelling = match &to {
+        DataType::Timestamp(_, _) | DataType::Date32 => Some(Spelling::Time),
+        to if to.is_integer() => Some(Spelling::WholeNumber),
+        _ => None,
+    };
+    if let Some(spelling) = spelling.filter(|_| is_text(&from) && !is_completed(value)) {
         let is_other = match value.as_ref() {
             Expr::Literal(text, metadata) => {
-                let found = with_seconds(&text.to_array()?)?;
+                let found = complete(&text.to_array()?, spelling)?;
                 let found =
                     Expr::Literal(ScalarValue::try_from_array(&found, 0)?, metadata.clone());
                 let is_other = found != **value;
@@ -75,7 +81,7 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
                 is_other
             }
             _ => {
-                **value = completed(std::mem::take(value));
+                **value = completed(std::mem::take(value), spelling);
                 true
             }
         };
@@ -241,29 +247,60 @@ fn infinite<T: Into<f64>>(value: Option<T>) -> Option<bool> {
     Some(value.is_some_and(|value| value.into().is_infinite()))
 }
 
-const COMPLETED: &str = "with_seconds";
+/// A spelling of texts that Arrow's casts do not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Spelling {
+    /// A time without its seconds.
+    Time,
+    /// A whole number with a point or an exponent.
+    WholeNumber,
+}
+
+impl Spelling {
+    /// Returns the text that Arrow reads; none if it is the same.
+    fn completed(self, text: &str) -> Option<String> {
+        match self {
+            Spelling::Time => {
+                lacks_seconds(text).then(|| format!("{}:00{}", &text[..MINUTES], &text[MINUTES..]))
+            }
+            Spelling::WholeNumber => whole_number(text),
+        }
+    }
+}
 
 fn is_completed(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(call) if call.func.name() == COMPLETED)
+    let Expr::ScalarFunction(call) = expr else { return false };
+    call.func.inner().downcast_ref::<CompletedText>().is_some()
 }
 
-fn completed(text: Expr) -> Expr {
-    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+fn completed(text: Expr, spelling: Spelling) -> Expr {
+    let function = |spelling| {
         let signature = Signature::any(1, Volatility::Immutable);
-        Arc::new(ScalarUDF::from(WithSeconds { signature }))
-    });
-    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![text]))
+        Arc::new(ScalarUDF::from(CompletedText { spelling, signature }))
+    };
+    static TIMES: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
+    static WHOLE_NUMBERS: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
+    let once = match spelling {
+        Spelling::Time => &TIMES,
+        Spelling::WholeNumber => &WHOLE_NUMBERS,
+    };
+    let function = Arc::clone(once.get_or_init(|| function(spelling)));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![text]))
 }
 
-/// Text of times, of which each has its seconds.
+/// Text as Arrow's casts read it.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct WithSeconds {
+struct CompletedText {
+    spelling: Spelling,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for WithSeconds {
+impl ScalarUDFImpl for CompletedText {
     fn name(&self) -> &str {
-        COMPLETED
+        match self.spelling {
+            Spelling::Time => "with_seconds",
+            Spelling::WholeNumber => "without_exponent",
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -273,7 +310,7 @@ impl ScalarUDFImpl for WithSeconds {
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
         match arguments {
             [of] => Ok(of.clone()),
-            _ => plan_err!("`{COMPLETED}` takes one text"),
+            _ => plan_err!("`{}` takes one text", self.name()),
         }
     }
 
@@ -282,26 +319,66 @@ impl ScalarUDFImpl for WithSeconds {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args.args, with_seconds)
+        of_one(&args.args, |array| complete(array, self.spelling))
     }
 }
 
-fn with_seconds(array: &ArrayRef) -> PlanResult<ArrayRef> {
-    let texts = cast_with_options(array, &DataType::Utf8, &EXACTLY)?;
-    let texts = texts.as_string::<i32>();
-    if !texts.iter().flatten().any(lacks_seconds) {
+fn complete(array: &ArrayRef, spelling: Spelling) -> PlanResult<ArrayRef> {
+    let is_other = |text: &str| spelling.completed(text).is_some();
+    // The texts of most columns stay as they are, and are not copied for it.
+    let is_any_other = match array.data_type() {
+        DataType::Utf8View => array.as_string_view().iter().flatten().any(is_other),
+        DataType::Utf8 => array.as_string::<i32>().iter().flatten().any(is_other),
+        _ => true,
+    };
+    if !is_any_other {
         return Ok(Arc::clone(array));
     }
+    let texts = cast_with_options(array, &DataType::Utf8, &EXACTLY)?;
+    let texts = texts.as_string::<i32>();
     let texts: StringArray = texts
         .iter()
-        .map(|text| {
-            text.map(|text| match lacks_seconds(text) {
-                true => format!("{}:00{}", &text[..MINUTES], &text[MINUTES..]),
-                false => text.to_owned(),
-            })
-        })
+        .map(|text| text.map(|text| spelling.completed(text).map_or(text.into(), Cow::Owned)))
         .collect();
     Ok(cast_with_options(&texts, array.data_type(), &EXACTLY)?)
+}
+
+/// Digits of the longest whole number that is written out, more than any type has.
+const DIGITS_MAX: usize = 100;
+
+/// Returns the digits of a number with a point or an exponent; none if it has neither, or is not whole.
+fn whole_number(text: &str) -> Option<String> {
+    let is_marked = |byte: &u8| matches!(byte, b'.' | b'e' | b'E');
+    if text.len() > DIGITS_MAX || !text.as_bytes().iter().any(is_marked) {
+        return None;
+    }
+    let (sign, number) = match text.strip_prefix('-') {
+        Some(number) => ("-", number),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (mantissa, exponent) = match number.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (number, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some("0".to_owned());
+    }
+    // Zeros that follow the digits, or digits behind the point.
+    let zeros = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?;
+    let places =
+        usize::try_from(zeros.unsigned_abs()).ok().filter(|places| *places <= DIGITS_MAX)?;
+    if zeros >= 0 {
+        return Some(format!("{sign}{digits}{}", "0".repeat(places)));
+    }
+    let (whole, fraction) = digits.split_at_checked(digits.len().checked_sub(places)?)?;
+    let is_whole = fraction.bytes().all(|digit| digit == b'0') && !whole.is_empty();
+    is_whole.then(|| format!("{sign}{whole}"))
 }
 
 /// Bytes of `2026-03-01 10:30`.
@@ -338,9 +415,38 @@ mod tests {
             ("", ""),
         ] {
             let given: ArrayRef = Arc::new(StringArray::from(vec![Some(text), None]));
-            let found = with_seconds(&given).unwrap();
+            let found = complete(&given, Spelling::Time).unwrap();
             assert_eq!(found.as_string::<i32>().value(0), expected);
             assert!(found.is_null(1));
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_written_out() {
+        for (text, expected) in [
+            ("1e2", Some("100")),
+            ("-1.23E+2", Some("-123")),
+            ("+12.0", Some("12")),
+            ("1.", Some("1")),
+            (".5e1", Some("5")),
+            ("-100e-2", Some("-1")),
+            ("0.0", Some("0")),
+            ("0e999999", Some("0")),
+            ("922337203685477580.7e1", Some("9223372036854775807")),
+            ("12", None),
+            ("1.5", None),
+            ("1e-2", None),
+            ("0.5e-99999999999999999999", None),
+            ("1e9223372036854775807", None),
+            (".", None),
+            ("e5", None),
+            ("1e", None),
+            ("1.2.3", None),
+            ("--1e2", None),
+            ("1e2 ", None),
+            ("é.5", None),
+        ] {
+            assert_eq!(whole_number(text).as_deref(), expected, "{text}");
         }
     }
 

@@ -63,6 +63,7 @@ mod multiples;
 pub mod names;
 mod nested;
 mod nested_casts;
+mod nested_text;
 mod null_safe;
 mod numeric_conditions;
 pub mod parameters;

@@ -2,12 +2,9 @@
 //!
 //! Arrow writes a list without quotes and a null as nothing, so that `[NULL]` and `['']` are the same text, and
 //! makes a list of one text where it is to read one. Here `CAST(list AS TEXT)` writes `[a, NULL, '', 'b, c']`, a struct as
-//! `{'a': 1, 'b': x}` and a map as `{k=1}`. A value stands in single quotes if it is empty, reads `null` in any case, begins
-//! or ends with white space, or has one of `,:='"()[]{}\`; a backslash stands before each quote and backslash in it.
+//! `{'a': 1, 'b': x}` and a map as `{k=1}`, and `CAST(text AS T[])` reads it: [`nested_text`](crate::nested_text) has the grammar.
 //!
-//! `CAST(text AS T[])` reads that, arrays of PostgreSQL (`{1,NULL,3}`), and arrays and objects of JSON: in double quotes JSON's escapes are understood, and a key
-//! in quotes may have a colon behind it in a map as well. What is not in quotes is trimmed, and is null if it reads `null`.
-//! Values of a text are cast as texts. A field that the text does not have is null, one that the struct does not have is an
+//! The values of a text are cast as texts. A field that the text does not have is null, one that the struct does not have is an
 //! error. Under TRY_CAST a text that is no list is null, and so is a single value that is not of its type.
 //!
 //! Cost: one pass over the text for each level of nesting.
@@ -35,6 +32,7 @@ use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
 use crate::messages::external;
+use crate::nested_text::{Members, Part, quote, split_list, split_map, split_struct, write_value};
 use crate::rewrite::of_one;
 
 /// Returns whether a cast of `from` to `to` is one of these.
@@ -265,7 +263,7 @@ impl Values {
             DataType::Struct(fields) => {
                 let structs = array.as_struct();
                 let part = |(field, values): (&FieldRef, &ArrayRef)| -> PlanResult<(String, Self)> {
-                    Ok((quoted(field.name()), Values::of(values, is_tried)?))
+                    Ok((quote(field.name()), Values::of(values, is_tried)?))
                 };
                 let parts = fields.iter().zip(structs.columns()).map(part);
                 Values::Struct {
@@ -347,24 +345,6 @@ fn ranges_of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<Range<usize>>
     offsets.windows(2).map(|pair| pair[0].as_usize()..pair[1].as_usize()).collect()
 }
 
-/// Writes a single value, in quotes if it would not be read back without them.
-fn write_value(text: &str, out: &mut String) {
-    let is_special = |byte: u8| b",:='\"()[]{}\\".contains(&byte);
-    let needs_quotes = text.is_empty()
-        || text.eq_ignore_ascii_case("null")
-        || text.starts_with(char::is_whitespace)
-        || text.ends_with(char::is_whitespace)
-        || text.bytes().any(is_special);
-    match needs_quotes {
-        true => out.push_str(&quoted(text)),
-        false => out.push_str(text),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
-}
-
 /// Reads values from texts, of which each is one.
 fn read_values(
     texts: Vec<Option<Cow<'_, str>>>,
@@ -397,13 +377,8 @@ fn read_values(
             let mut columns = vec![Vec::with_capacity(texts.len()); fields.len()];
             let mut valid = Vec::with_capacity(texts.len());
             for text in &texts {
-                let members = text.as_deref().map(|text| members_of(text, false));
-                let places = match members {
-                    None => None,
-                    Some(Some(members)) => places_of(members, fields),
-                    Some(None) => None,
-                };
-                match places {
+                let members = text.as_deref().and_then(|text| split_struct(text).ok());
+                match members.and_then(|members| values_of(members, fields)) {
                     Some(values) => {
                         let values = columns.iter_mut().zip(values);
                         values.for_each(|(column, value)| column.push(value));
@@ -435,16 +410,13 @@ fn read_values(
             let mut ranges = Vec::with_capacity(texts.len());
             for text in &texts {
                 let start = keys.len();
-                // A key of a map is not null.
-                let members = text.as_deref().and_then(|text| members_of(text, true));
-                let members =
-                    members.filter(|members| members.iter().all(|(key, _)| key.is_some()));
-                if members.is_none() {
+                let entries = text.as_deref().and_then(|text| split_map(text).ok());
+                if entries.is_none() {
                     refuse(text.as_deref(), to, is_tried)?;
                 }
-                let is_map = members.is_some();
-                for (key, value) in members.into_iter().flatten() {
-                    keys.push(key.map(Cow::Owned));
+                let is_map = entries.is_some();
+                for (key, value) in entries.into_iter().flatten() {
+                    keys.push(Some(Cow::Owned(key)));
                     values.push(value.map(Cow::Owned));
                 }
                 ranges.push(is_map.then_some(start..keys.len()));
@@ -475,7 +447,7 @@ fn read_lists(
         (Vec::new(), Vec::with_capacity(texts.len()), Vec::new());
     for text in texts {
         let start = items.len();
-        let found = text.as_deref().and_then(items_of);
+        let found = text.as_deref().and_then(|text| split_list(text).ok());
         let found = found.filter(|found| count.is_none_or(|count| found.len() == count));
         valid.push(found.is_some());
         match found {
@@ -507,153 +479,31 @@ fn refuse(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<()> {
     }
 }
 
-/// The values of members by the places of their fields; none if a struct has no such field, or a name comes twice.
-fn places_of(
-    members: Vec<Member>,
-    fields: &arrow::datatypes::Fields,
-) -> Option<Vec<Option<String>>> {
+/// The values of a struct's fields; none if a member belongs to no field, or two to one.
+fn values_of(members: Members, fields: &Fields) -> Option<Vec<Part>> {
     let mut values = vec![None; fields.len()];
     let mut is_set = vec![false; fields.len()];
-    for (key, value) in members {
-        let key = key?;
-        let exact = fields.iter().position(|field| *field.name() == key);
-        let is_same = |field: &FieldRef| field.name().to_lowercase() == key.to_lowercase();
-        let place = exact.or_else(|| fields.iter().position(is_same))?;
+    let places = match members {
+        Members::Positional(parts) => parts.into_iter().enumerate().collect::<Vec<_>>(),
+        Members::Named(members) => {
+            let placed = |(name, part): (String, Part)| Some((place_of(&name, fields)?, part));
+            members.into_iter().map(placed).collect::<Option<Vec<_>>>()?
+        }
+    };
+    for (place, part) in places {
         if std::mem::replace(is_set.get_mut(place)?, true) {
             return None;
         }
-        *values.get_mut(place)? = value;
+        *values.get_mut(place)? = part;
     }
     Some(values)
 }
 
-/// Splits the text of a list into those of its items; none if it is no list.
-fn items_of(text: &str) -> Option<Vec<Option<String>>> {
-    let text = text.trim();
-    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    let inner = inner.or_else(|| text.strip_prefix('{')?.strip_suffix('}'))?;
-    let mut cursor = Cursor { rest: inner };
-    if cursor.rest.trim().is_empty() {
-        return Some(Vec::new());
-    }
-    let mut items = Vec::new();
-    loop {
-        items.push(cursor.value(",")?.text());
-        if !cursor.take(',') {
-            return cursor.rest.is_empty().then_some(items);
-        }
-    }
-}
-
-/// A key and a value. `None` is a null.
-type Member = (Option<String>, Option<String>);
-
-/// Splits the text of a struct, or of a map, into its members; none if it is neither.
-fn members_of(text: &str, is_map: bool) -> Option<Vec<Member>> {
-    let mut cursor = Cursor { rest: text.trim().strip_prefix('{')?.strip_suffix('}')? };
-    if cursor.rest.trim().is_empty() {
-        return Some(Vec::new());
-    }
-    let mut members = Vec::new();
-    loop {
-        let key = cursor.value(if is_map { "=," } else { ":," })?;
-        let is_json = matches!(key, Value::Quoted(_)) && cursor.take(':');
-        if !is_json && !cursor.take(if is_map { '=' } else { ':' }) {
-            return None;
-        }
-        members.push((key.text(), cursor.value(",")?.text()));
-        if !cursor.take(',') {
-            return cursor.rest.is_empty().then_some(members);
-        }
-    }
-}
-
-/// A value as it is written.
-enum Value {
-    Quoted(String),
-    Bare(String),
-}
-
-impl Value {
-    /// Returns the text; `None` for a null.
-    fn text(self) -> Option<String> {
-        match self {
-            Value::Bare(text) if text.eq_ignore_ascii_case("null") => None,
-            Value::Quoted(text) | Value::Bare(text) => Some(text),
-        }
-    }
-}
-
-struct Cursor<'a> {
-    rest: &'a str,
-}
-
-impl Cursor<'_> {
-    fn take(&mut self, sign: char) -> bool {
-        let found = self.rest.trim_start().strip_prefix(sign);
-        self.rest = found.unwrap_or(self.rest);
-        found.is_some()
-    }
-
-    /// Takes the text up to one of `ends` that stands outside quotes and brackets; none if those are not closed.
-    fn value(&mut self, ends: &str) -> Option<Value> {
-        self.rest = self.rest.trim_start();
-        if let Some(quote) = self.rest.chars().next().filter(|first| matches!(first, '\'' | '"')) {
-            let length = quoted_length(self.rest, quote)?;
-            let (text, rest) = self.rest.split_at(length);
-            self.rest = rest.trim_start();
-            let is_end =
-                self.rest.chars().next().is_none_or(|next| next == ':' || ends.contains(next));
-            return is_end.then(|| unquoted(text, quote)).flatten().map(Value::Quoted);
-        }
-        let (mut at, mut closers) = (0, Vec::new());
-        while let Some(sign) = self.rest[at..].chars().next() {
-            match sign {
-                '[' => closers.push(']'),
-                '{' => closers.push('}'),
-                '(' => closers.push(')'),
-                ']' | '}' | ')' if closers.pop() != Some(sign) => return None,
-                '\'' | '"' if !closers.is_empty() => {
-                    at += quoted_length(&self.rest[at..], sign)?;
-                    continue;
-                }
-                _ if closers.is_empty() && ends.contains(sign) => break,
-                _ => {}
-            }
-            at += sign.len_utf8();
-        }
-        let (text, rest) = self.rest.split_at(at);
-        self.rest = rest;
-        closers.is_empty().then(|| Value::Bare(text.trim_end().to_owned()))
-    }
-}
-
-/// The bytes of a text up to the end of the quotes that it begins with; none if they are not closed.
-fn quoted_length(text: &str, quote: char) -> Option<usize> {
-    let mut signs = text.char_indices().skip(1);
-    while let Some((at, sign)) = signs.next() {
-        if sign == quote {
-            return Some(at + 1);
-        }
-        if sign == '\\' {
-            signs.next();
-        }
-    }
-    None
-}
-
-/// Returns the text within quotes; none if the text in double quotes is not JSON.
-fn unquoted(text: &str, quote: char) -> Option<String> {
-    if quote == '"' {
-        return serde_json::from_str(text).ok();
-    }
-    let inner = text.get(1..text.len() - 1)?;
-    let mut out = String::with_capacity(inner.len());
-    let mut signs = inner.chars();
-    while let Some(sign) = signs.next() {
-        out.push(if sign == '\\' { signs.next()? } else { sign });
-    }
-    Some(out)
+/// The place of the field with a name; letters count if there is such a field.
+fn place_of(name: &str, fields: &Fields) -> Option<usize> {
+    let exact = fields.iter().position(|field| field.name() == name);
+    let is_same = |field: &FieldRef| field.name().to_lowercase() == name.to_lowercase();
+    exact.or_else(|| fields.iter().position(is_same))
 }
 
 #[cfg(test)]
@@ -709,11 +559,14 @@ mod tests {
                 "[a\né, 'b\"c', 'd\\'\\\\']",
             ),
             ("[a,,b]", list_of(DataType::Utf8), "[a, '', b]"),
-            ("[it's, ok]", list_of(DataType::Utf8), "['it\\'s', ok]"),
+            ("[it\\'s, ok]", list_of(DataType::Utf8), "['it\\'s', ok]"),
+            ("[a\\, b\\c]", list_of(DataType::Utf8), "[a\\, b\\c]"),
             ("[{\"k\":\"x]\"}, a[b]c]", list_of(DataType::Utf8), "['{\"k\":\"x]\"}', 'a[b]c']"),
             ("[[1,2],[],NULL]", list_of(list_of(DataType::Int64)), "[[1, 2], [], NULL]"),
             ("{a: 1, 'b c': x}", point(), "{'a': 1, 'B c': x}"),
             ("{\"B c\":\"x,y\"}", point(), "{'a': NULL, 'B c': 'x,y'}"),
+            ("(1, x)", point(), "{'a': 1, 'B c': x}"),
+            ("(1,)", point(), "{'a': 1, 'B c': NULL}"),
             ("{}", point(), "{'a': NULL, 'B c': NULL}"),
             ("{k=1, 'l m'=NULL}", map_of(DataType::Int64), "{k=1, l m=NULL}"),
             ("{\"k\": 1, \"x=y\": 2}", map_of(DataType::Int64), "{k=1, 'x=y'=2}"),
@@ -738,12 +591,12 @@ mod tests {
             ("[1] x", &numbers),
             ("[[1]", &list_of(DataType::Utf8)),
             ("['a]", &list_of(DataType::Utf8)),
-            ("['a' b]", &list_of(DataType::Utf8)),
-            ("[\"\\x\"]", &list_of(DataType::Utf8)),
+            ("[\"\\u12\"]", &list_of(DataType::Utf8)),
             ("[1]", &pair),
             ("{a 1}", &point()),
             ("{a: 1, c: 2}", &point()),
             ("{a: 1, A: 2}", &point()),
+            ("(1, x, y)", &point()),
             ("{k:1}", &map_of(DataType::Int64)),
             ("{NULL=1}", &map_of(DataType::Int64)),
             ("{a=1, 'a'=2}", &map_of(DataType::Int64)),

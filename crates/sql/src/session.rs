@@ -261,7 +261,7 @@ pub fn open(
 }
 
 /// Returns the scalar functions of a session with `memory_bytes`, in the order in which they are registered: a later one takes a
-/// name from an earlier one. The list of the last session is kept, because it takes a millisecond to make.
+/// name from an earlier one. The list of the last session is kept, because it has hundreds of functions.
 fn scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     static LAST: Mutex<Option<(u64, Vec<Arc<ScalarUDF>>)>> = Mutex::new(None);
     let mut last = LAST.lock();
