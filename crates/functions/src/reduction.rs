@@ -1,4 +1,5 @@
-//! `list_reduce(list, (a, b) -> a + b, start)`: a function of two values, applied along a list.
+//! `list_reduce(list, (a, b) -> a + b, start)`: a function of two values, applied along a list. A third parameter of the function is
+//! the place of the item `b` in the list; the first is 1.
 //!
 //! The lists of a batch are reduced together: the function is evaluated once for all first items, once for all second ones, and so
 //! on. Lists are ordered by their lengths, the longest first, so that those that have an item left are always the first
@@ -11,7 +12,7 @@
 use std::cmp::Reverse;
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt64Array, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, UInt64Array, new_null_array};
 use arrow::compute::{can_cast_types, cast_with_options, concat, take, take_arrays};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Result as PlanResult, internal_err};
@@ -145,6 +146,7 @@ impl HigherOrderUDFImpl for ListReduce {
             vec![
                 Arc::new(Field::new("a", answer.clone(), true)),
                 Arc::new(item.as_ref().clone().with_nullable(true)),
+                Arc::new(Field::new("i", DataType::Int64, true)),
             ]
         };
         let Some(answer) = function else {
@@ -194,7 +196,8 @@ impl HigherOrderUDFImpl for ListReduce {
             Documentation::builder(
                 DOC_SECTION_ARRAY,
                 "Applies a function of two values along a list: to the first two items, then to the answer and the next item. \
-                 A start stands before the first item. Null of an empty list without a start.",
+                 A start stands before the first item. Null of an empty list without a start. A third parameter of the \
+                 function is the place of the item.",
                 "list_reduce(list, (a, b) -> a + b, start)",
             )
             .build()
@@ -274,10 +277,14 @@ fn reduced(
         let places: UInt64Array =
             rows[..count].iter().map(|row| (row.first + step) as u64).collect();
         let next = take(&items, &places, None)?;
-        let made = function
-            .evaluate(&[&|| Ok(Arc::clone(&before)), &|| Ok(Arc::clone(&next))], |captures| {
-                Ok(take_arrays(captures, &numbers(&rows[..count]), None)?)
-            })?;
+        let place = || -> PlanResult<ArrayRef> {
+            let place = i64::try_from(step + 1).unwrap_or(i64::MAX);
+            Ok(Arc::new(Int64Array::from_value(place, count)))
+        };
+        let made = function.evaluate(
+            &[&|| Ok(Arc::clone(&before)), &|| Ok(Arc::clone(&next)), &place],
+            |captures| Ok(take_arrays(captures, &numbers(&rows[..count]), None)?),
+        )?;
         let made = made.into_array(count)?;
         if made.data_type() != answer && !(is_text(made.data_type()) && is_text(answer)) {
             return Err(refused(

@@ -12,6 +12,7 @@
 //! layout. Values are percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty`
 //! the empty string.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -689,8 +690,11 @@ pub(crate) fn has_cut_value(path: &str, key: &str) -> bool {
     })
 }
 
+/// Decodes a name in which characters are percent-encoded. One whose bytes are no UTF-8 stays as it is, so that two such names do not
+/// become one.
 fn unescape(text: &str) -> String {
-    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+    decoded.map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
 /// The columns that `key=value` folders give: Int64, Date32 or Time64(µs) where every value is one and its
@@ -760,6 +764,21 @@ mod tests {
         let root = folder.path().to_str().unwrap();
         let found = local(&format!("{root}/{pattern}"))?;
         Ok(found.iter().map(|f| f.shown[root.len() + 1..].to_string()).collect())
+    }
+
+    #[test]
+    fn values_of_folders_are_decoded_unless_they_are_no_utf8() {
+        for (folder, value) in [
+            ("k=a%2Fb", Some("a/b")),
+            ("k=%C3%A9", Some("é")),
+            ("k=%C3", Some("%C3")),
+            ("k=%C4", Some("%C4")),
+            ("k=%zz", Some("%zz")),
+            ("k=__HIVE_DEFAULT_PARTITION__", None),
+        ] {
+            let keys = partition_keys(["h", folder, "a.csv"].into_iter(), "h").unwrap();
+            assert_eq!(keys, [("k".to_owned(), value.map(str::to_owned))], "{folder}");
+        }
     }
 
     #[test]

@@ -8,8 +8,9 @@
 //!   value, and what changes a time's unit, is a function here, and no cast.
 //! - A time in a coarser unit is the nearest one, of two as near the one farther from 1970, as PostgreSQL and DuckDB have
 //!   it: Arrow cuts digits off.
-//! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for; `'1e3'` and `'12.0'` are whole numbers, which
-//!   Arrow reads as digits alone. `'1.5'` is no whole number, here as in PostgreSQL.
+//! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for; `'1e3'`, `'12.0'`, `'0xff'` and `'1_000'` are whole
+//!   numbers, which Arrow reads as digits alone. `'1.5'` is no whole number, here as in PostgreSQL.
+//! - A DECIMAL is true as a BOOLEAN if it is not zero; Arrow has no cast for it.
 //! - Lists, structs and maps become text, and are read from it, by [`nested_casts`](crate::nested_casts).
 //! - Bytes of a fixed length become text through bytes of any length; Arrow has no cast for it.
 //!
@@ -35,6 +36,7 @@ use tidemill_base::error::Error;
 use tidemill_base::types::{EXACTLY, sql_type};
 
 use crate::guards::always_fits;
+use crate::meeting::is_decimal;
 use crate::messages::external;
 use crate::nested_casts::{is_nested_cast, nested_cast};
 use crate::rewrite::{all_expressions, of_one};
@@ -68,6 +70,7 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
     let spelling = match &to {
         DataType::Timestamp(_, _) | DataType::Date32 => Some(Spelling::Time),
         to if to.is_integer() => Some(Spelling::WholeNumber),
+        to if is_decimal(to) => Some(Spelling::Decimal),
         _ => None,
     };
     if let Some(spelling) = spelling.filter(|_| is_text(&from) && !is_completed(value)) {
@@ -96,6 +99,10 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
             return Ok(Transformed::yes(kept(time, &read, to, is_tried)));
         }
         return Ok(Transformed::new_transformed(expr, is_other));
+    }
+    if is_decimal(&from) && to == DataType::Boolean {
+        let zero = Expr::Literal(ScalarValue::new_zero(&from)?, None);
+        return Ok(Transformed::yes(std::mem::take(value.as_mut()).not_eq(zero)));
     }
     // Arrow casts bytes of a fixed length to other bytes only.
     if matches!(from, DataType::FixedSizeBinary(_)) && to.is_string() {
@@ -252,8 +259,10 @@ fn infinite<T: Into<f64>>(value: Option<T>) -> Option<bool> {
 enum Spelling {
     /// A time without its seconds.
     Time,
-    /// A whole number with a point or an exponent.
+    /// A whole number with a point, an exponent, underscores between its digits, or of hexadecimal or binary digits.
     WholeNumber,
+    /// A number with an exponent.
+    Decimal,
 }
 
 impl Spelling {
@@ -264,6 +273,7 @@ impl Spelling {
                 lacks_seconds(text).then(|| format!("{}:00{}", &text[..MINUTES], &text[MINUTES..]))
             }
             Spelling::WholeNumber => whole_number(text),
+            Spelling::Decimal => decimal_number(text),
         }
     }
 }
@@ -280,9 +290,11 @@ fn completed(text: Expr, spelling: Spelling) -> Expr {
     };
     static TIMES: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
     static WHOLE_NUMBERS: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
+    static DECIMALS: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
     let once = match spelling {
         Spelling::Time => &TIMES,
         Spelling::WholeNumber => &WHOLE_NUMBERS,
+        Spelling::Decimal => &DECIMALS,
     };
     let function = Arc::clone(once.get_or_init(|| function(spelling)));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![text]))
@@ -299,7 +311,8 @@ impl ScalarUDFImpl for CompletedText {
     fn name(&self) -> &str {
         match self.spelling {
             Spelling::Time => "with_seconds",
-            Spelling::WholeNumber => "without_exponent",
+            Spelling::WholeNumber => "as_digits",
+            Spelling::Decimal => "without_exponent",
         }
     }
 
@@ -346,39 +359,90 @@ fn complete(array: &ArrayRef, spelling: Spelling) -> PlanResult<ArrayRef> {
 /// Digits of the longest whole number that is written out, more than any type has.
 const DIGITS_MAX: usize = 100;
 
-/// Returns the digits of a number with a point or an exponent; none if it has neither, or is not whole.
+/// Returns the digits of a whole number that is written otherwise; none if it is not, or is not whole.
 fn whole_number(text: &str) -> Option<String> {
-    let is_marked = |byte: &u8| matches!(byte, b'.' | b'e' | b'E');
+    let is_marked =
+        |byte: &u8| matches!(byte, b'.' | b'e' | b'E' | b'_' | b'x' | b'X' | b'b' | b'B');
     if text.len() > DIGITS_MAX || !text.as_bytes().iter().any(is_marked) {
         return None;
     }
-    let (sign, number) = match text.strip_prefix('-') {
-        Some(number) => ("-", number),
-        None => ("", text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (mantissa, exponent) = match number.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
-        None => (number, 0),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}");
-    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
+    let text = without_underscores(text)?;
+    for (radix, prefixes) in [(16, ["0x", "0X"]), (2, ["0b", "0B"])] {
+        if let Some(digits) = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)) {
+            let is_digits = digits.chars().all(|digit| digit.is_digit(radix));
+            let number = is_digits.then(|| u128::from_str_radix(digits, radix).ok()).flatten()?;
+            return Some(number.to_string());
+        }
     }
-    let digits = digits.trim_start_matches('0');
-    if digits.is_empty() {
-        return Some("0".to_owned());
-    }
-    // Zeros that follow the digits, or digits behind the point.
-    let zeros = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?;
-    let places =
-        usize::try_from(zeros.unsigned_abs()).ok().filter(|places| *places <= DIGITS_MAX)?;
+    let Number { sign, digits, zeros } = Number::parse(&text)?;
+    let places = usize::try_from(zeros.unsigned_abs()).ok().filter(|places| *places <= DIGITS_MAX);
+    let places = if digits.is_empty() { return Some("0".to_owned()) } else { places? };
     if zeros >= 0 {
         return Some(format!("{sign}{digits}{}", "0".repeat(places)));
     }
     let (whole, fraction) = digits.split_at_checked(digits.len().checked_sub(places)?)?;
     let is_whole = fraction.bytes().all(|digit| digit == b'0') && !whole.is_empty();
     is_whole.then(|| format!("{sign}{whole}"))
+}
+
+/// Returns a number with an exponent without it; none if it has none.
+fn decimal_number(text: &str) -> Option<String> {
+    if text.len() > DIGITS_MAX || !text.contains(['e', 'E']) {
+        return None;
+    }
+    let Number { sign, digits, zeros } = Number::parse(text)?;
+    let places = usize::try_from(zeros.unsigned_abs()).ok().filter(|places| *places <= DIGITS_MAX);
+    let places = if digits.is_empty() { return Some("0".to_owned()) } else { places? };
+    if zeros >= 0 {
+        return Some(format!("{sign}{digits}{}", "0".repeat(places)));
+    }
+    let digits = format!("{digits:0>width$}", width = places + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - places);
+    Some(format!("{sign}{whole}.{fraction}"))
+}
+
+/// Returns a text without the underscores between its digits; none if one stands elsewhere.
+fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('_') {
+        return Some(Cow::Borrowed(text));
+    }
+    let parts: Vec<&str> = text.split('_').collect();
+    let is_between = parts.windows(2).all(|pair| {
+        pair[0].ends_with(|sign: char| sign.is_ascii_hexdigit())
+            && pair[1].starts_with(|sign: char| sign.is_ascii_hexdigit())
+    });
+    // `0b_1` ends in a letter that is no digit there.
+    let is_prefix = matches!(parts.first(), Some(&("0b" | "0B")));
+    (is_between && !is_prefix).then(|| Cow::Owned(parts.concat()))
+}
+
+/// A number as it is written: `1.50e3` has the digits `150` and one zero behind them.
+struct Number<'a> {
+    sign: &'a str,
+    /// Digits without zeros in front of them.
+    digits: String,
+    /// How many zeros follow the digits; below zero, how many digits are behind the point.
+    zeros: i64,
+}
+
+impl<'a> Number<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let (sign, number) = match text.strip_prefix('-') {
+            Some(number) => ("-", number),
+            None => ("", text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (mantissa, exponent) = match number.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+            None => (number, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{whole}{fraction}");
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        let zeros = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?;
+        Some(Number { sign, digits: digits.trim_start_matches('0').to_owned(), zeros })
+    }
 }
 
 /// Bytes of `2026-03-01 10:30`.
@@ -445,8 +509,30 @@ mod tests {
             ("--1e2", None),
             ("1e2 ", None),
             ("é.5", None),
+            ("0xFf", Some("255")),
+            ("0b1111_0000", Some("240")),
+            ("1_000", Some("1000")),
+            ("0x", None),
+            ("0b2", None),
+            ("-0x1", None),
+            ("0b_1", None),
+            ("1__0", None),
+            ("_1", None),
+            ("1_", None),
+            ("0x+f", None),
         ] {
             assert_eq!(whole_number(text).as_deref(), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("1e2", Some("100")),
+            ("-1.5E-3", Some("-0.0015")),
+            ("12.345e1", Some("123.45")),
+            ("0e5", Some("0")),
+            ("1.5", None),
+            ("1e999", None),
+            ("1e", None),
+        ] {
+            assert_eq!(decimal_number(text).as_deref(), expected, "{text}");
         }
     }
 

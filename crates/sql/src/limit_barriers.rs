@@ -110,7 +110,7 @@ impl LimitBarriers {
     }
 
     /// Replaces the topmost sorts below a limit by leaves, each with the sort and the plan below it as optimized by the
-    /// rule. A leaf tells its order only if `tells_order`.
+    /// rule. A leaf tells its order only if `tells_order`; otherwise sources that are sorted are replaced, too.
     fn cut_sorts(
         &self,
         limit: Arc<dyn ExecutionPlan>,
@@ -118,7 +118,9 @@ impl LimitBarriers {
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let cut = limit.transform_down_dyn(&mut |step| {
-            if !step.is::<SortExec>() {
+            // `range()` is sorted without a sort.
+            let is_sorted_source = step.children().is_empty() && step.output_ordering().is_some();
+            if !step.is::<SortExec>() && (tells_order || !is_sorted_source) {
                 return Ok(Transformed::no(step));
             }
             let plan = self.theirs.optimize(step, config)?;

@@ -1,4 +1,6 @@
 //! Whole numbers as conditions: AND and OR take one for whether it is other than zero, as DuckDB, ClickHouse and SQLite do.
+//! Beside a BOOLEAN, a whole number is compared with 1 and 0: `active = 1`. A text that is written out is read as a BOOLEAN:
+//! `active = 'true'`.
 //!
 //! A number that is written out as a whole condition (`WHERE 1`) is another one before the statement is planned
 //! ([`dialects`](crate::dialects)).
@@ -6,10 +8,10 @@
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result as PlanResult};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// Plans AND and OR of whole numbers.
+/// Plans AND and OR of whole numbers, and comparisons of a BOOLEAN with one.
 #[derive(Debug)]
 pub(crate) struct NumericConditions;
 
@@ -19,6 +21,9 @@ impl ExprPlanner for NumericConditions {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> PlanResult<PlannerResult<RawBinaryExpr>> {
+        if is_comparison(&expr.op) {
+            return Ok(PlannerResult::Original(as_numbers(expr, schema)));
+        }
         if !matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
             return Ok(PlannerResult::Original(expr));
         }
@@ -37,5 +42,35 @@ impl ExprPlanner for NumericConditions {
         };
         let (left, right) = (condition(left), condition(right));
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+fn is_comparison(operator: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// A comparison of a BOOLEAN with a whole number as one of two numbers, and with a text that is written out as one of two BOOLEANs;
+/// any other as it is.
+fn as_numbers(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let types = [expr.left.get_type(schema), expr.right.get_type(schema)];
+    let number = |side: Expr| cast(side, DataType::Int64);
+    let condition = |side: Expr| cast(side, DataType::Boolean);
+    let is_text =
+        |side: &Expr| matches!(side, Expr::Literal(text, _) if text.data_type().is_string());
+    match types {
+        [Ok(DataType::Boolean), Ok(other)] if other.is_integer() => {
+            RawBinaryExpr { left: number(expr.left), ..expr }
+        }
+        [Ok(other), Ok(DataType::Boolean)] if other.is_integer() => {
+            RawBinaryExpr { right: number(expr.right), ..expr }
+        }
+        [Ok(DataType::Boolean), _] if is_text(&expr.right) => {
+            RawBinaryExpr { right: condition(expr.right), ..expr }
+        }
+        [_, Ok(DataType::Boolean)] if is_text(&expr.left) => {
+            RawBinaryExpr { left: condition(expr.left), ..expr }
+        }
+        _ => expr,
     }
 }

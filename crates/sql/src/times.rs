@@ -6,10 +6,12 @@
 //! so is what the clocks of another zone show, where whole days are meant: of a day with two midnights
 //! the rows would be two groups. Hours of such zones and times of day are left to DataFusion.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, new_null_array};
 use arrow::compute::cast_with_options;
+use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::{DataType, FieldRef, Int64Type, TimeUnit};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::functions::datetime;
@@ -54,8 +56,10 @@ enum Truncation {
     /// So many microseconds.
     Micros(i64),
     Week,
-    /// So many months: of one, three or twelve.
+    /// So many months since the year 0: a decade, a century and a millennium begin with a year that ends in zeros, as in DuckDB.
     Months(i64),
+    /// The first Monday of the year that ISO 8601 counts weeks in.
+    IsoYear,
 }
 
 impl Truncation {
@@ -63,14 +67,20 @@ impl Truncation {
         Some(match name.to_lowercase().as_str() {
             "microsecond" => Truncation::Micros(1),
             "millisecond" => Truncation::Micros(1_000),
-            "second" => Truncation::Micros(1_000_000),
+            "second" | "epoch" => Truncation::Micros(1_000_000),
             "minute" => Truncation::Micros(60_000_000),
             "hour" => Truncation::Micros(3_600_000_000),
-            "day" => Truncation::Micros(DAY),
-            "week" => Truncation::Week,
+            "day" | "doy" | "dayofyear" | "dow" | "dayofweek" | "isodow" | "weekday" | "julian" => {
+                Truncation::Micros(DAY)
+            }
+            "week" | "weekofyear" | "yearweek" => Truncation::Week,
             "month" => Truncation::Months(1),
             "quarter" => Truncation::Months(3),
             "year" => Truncation::Months(12),
+            "decade" => Truncation::Months(120),
+            "century" => Truncation::Months(1_200),
+            "millennium" => Truncation::Months(12_000),
+            "isoyear" => Truncation::IsoYear,
             _ => return None,
         })
     }
@@ -87,15 +97,16 @@ impl Truncation {
                 };
                 time.checked_sub(time.rem_euclid(step.max(1)))
             }
-            Truncation::Week => {
-                let days = time.div_euclid(day);
-                // 1970 began on a Thursday, a week begins on Monday.
-                (days - (days + 3).rem_euclid(7)).checked_mul(day)
-            }
+            Truncation::Week => monday_of(time.div_euclid(day)).checked_mul(day),
             Truncation::Months(months) => {
                 let (year, month) = month_of(time.div_euclid(day));
-                let first = (month - 1) / months * months + 1;
-                first_day(year, first).checked_mul(day)
+                let first = (12 * year + month - 1).div_euclid(months) * months;
+                first_day(first.div_euclid(12), first.rem_euclid(12) + 1).checked_mul(day)
+            }
+            Truncation::IsoYear => {
+                // A week is of the year that has its Thursday, and the 4th of January is in the first one.
+                let (year, _) = month_of(monday_of(time.div_euclid(day)) + 3);
+                monday_of(first_day(year, 1) + 3).checked_mul(day)
             }
         }
     }
@@ -103,6 +114,11 @@ impl Truncation {
 
 // Hinnant's algorithms (*chrono-Compatible Low-Level Date Algorithms*): years begin in March, so that
 // the day that some have more is the last.
+
+/// The Monday of a week, both as days since 1970, which began on a Thursday.
+fn monday_of(days: i64) -> i64 {
+    days - (days + 3).rem_euclid(7)
+}
 
 /// Year and month of a day since 1970.
 fn month_of(days: i64) -> (i64, i64) {
@@ -141,6 +157,31 @@ fn truncated(array: &ArrayRef, part: Truncation, unit: TimeUnit) -> PlanResult<A
         })
     })?;
     Ok(cast_with_options(&found, array.data_type(), &EXACTLY)?)
+}
+
+impl DateTrunc {
+    /// Truncates by parts that differ from row to row: all rows once for each of the different parts.
+    fn invoke_by_rows(
+        &self,
+        parts: &ArrayRef,
+        given: &ScalarFunctionArgs,
+    ) -> PlanResult<ColumnarValue> {
+        let parts = cast_with_options(parts, &DataType::Utf8, &EXACTLY)?;
+        let parts = parts.as_string::<i32>();
+        let names: BTreeSet<&str> = parts.iter().flatten().collect();
+        let mut found = new_null_array(given.return_field.data_type(), given.number_rows);
+        for name in names {
+            let part = ColumnarValue::Scalar(ScalarValue::from(name));
+            let time = given.args.get(1).cloned();
+            let args = std::iter::once(part).chain(time).collect();
+            let args = ScalarFunctionArgs { args, ..given.clone() };
+            let truncated = self.invoke_with_args(args)?.into_array(parts.len())?;
+            let is_of_part: BooleanArray =
+                parts.iter().map(|part| Some(part == Some(name))).collect();
+            found = zip(&is_of_part, &truncated, &found)?;
+        }
+        Ok(ColumnarValue::Array(found))
+    }
 }
 
 impl ScalarUDFImpl for DateTrunc {
@@ -191,15 +232,26 @@ impl ScalarUDFImpl for DateTrunc {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
-        self.theirs.return_field_from_args(args)
+        // DataFusion's asks the time alone; a part may be null, too.
+        let is_nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        let field = self.theirs.return_field_from_args(args)?;
+        Ok(Arc::new(field.as_ref().clone().with_nullable(is_nullable)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let part = match args.args.first() {
+            Some(ColumnarValue::Scalar(part)) if part.is_null() => {
+                let nulls = new_null_array(args.return_field.data_type(), args.number_rows);
+                return Ok(ColumnarValue::Array(nulls));
+            }
             Some(ColumnarValue::Scalar(part)) => {
                 part.try_as_str().flatten().and_then(Truncation::of)
             }
-            _ => None,
+            Some(ColumnarValue::Array(parts)) => {
+                let parts = Arc::clone(parts);
+                return self.invoke_by_rows(&parts, &args);
+            }
+            None => None,
         };
         let of = args.args.get(1).map(ColumnarValue::data_type);
         let zoned = match &of {
@@ -207,7 +259,12 @@ impl ScalarUDFImpl for DateTrunc {
             _ => None,
         };
         if let (
-            Some(Truncation::Micros(DAY..) | Truncation::Week | Truncation::Months(_)),
+            Some(
+                Truncation::Micros(DAY..)
+                | Truncation::Week
+                | Truncation::Months(_)
+                | Truncation::IsoYear,
+            ),
             Some((unit, zone)),
         ) = (part, zoned)
             && let Some(part) = part

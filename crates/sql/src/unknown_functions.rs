@@ -32,11 +32,6 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
          each range of them; top_k(x, 10) is a list of the most frequent",
     ),
     (
-        &["entropy"],
-        "SELECT -sum(p * log2(p)) FROM (SELECT count(*) * 1.0 / sum(count(*)) OVER () AS p FROM t \
-         GROUP BY x)",
-    ),
-    (
         &["summap", "summapwithoverflow", "minmap", "maxmap"],
         "unnest the map's keys and values in a subquery, and GROUP BY the key",
     ),

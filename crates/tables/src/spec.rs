@@ -326,7 +326,12 @@ impl Aggregate {
                 Function::Median | Function::Percentile { .. },
                 Function::Median | Function::Percentile { .. },
             ) => self.argument_type == other.argument_type,
-            (Function::Statistic(_), Function::Statistic(_)) => self.second == other.second,
+            // Sums of four powers are of doubles, those of two exact for whole numbers.
+            (Function::Statistic(one), Function::Statistic(another)) => {
+                one.is_of_powers() == another.is_of_powers()
+                    && self.second == other.second
+                    && self.argument_type == other.argument_type
+            }
             (Function::UniqueExact | Function::IdSet, Function::UniqueExact | Function::IdSet) => {
                 self.argument_type == other.argument_type && self.argument_type.is_integer()
             }

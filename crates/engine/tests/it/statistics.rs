@@ -136,6 +136,40 @@ fn they_are_exact_and_the_same_on_every_path() {
 }
 
 #[test]
+fn beside_others_of_its_column_each_is_what_it_is_alone() {
+    let folder = Folder::new();
+    written(&folder, "t.csv", &rows(7, 300, 3));
+    let calls = [
+        "var(i)",
+        "skewness(i)",
+        "kurtosis(i)",
+        "stddev_pop(i)",
+        "stddev(r)",
+        "skewness(r)",
+        "kurtosis_pop(r)",
+        "var_pop(r)",
+    ];
+    let ask = |calls: &[&str]| {
+        let sql = format!("SELECT {} FROM '$/t.csv' GROUP BY k ORDER BY k", calls.join(", "));
+        folder.ask(&sql).rows()
+    };
+    let alone: Vec<_> = calls.iter().map(|call| ask(&[call])).collect();
+    for turned in [false, true] {
+        let mut order: Vec<usize> = (0..calls.len()).collect();
+        if turned {
+            order.reverse();
+        }
+        let together = ask(&order.iter().map(|at| calls[*at]).collect::<Vec<_>>());
+        for (column, at) in order.iter().enumerate() {
+            for (row, values) in together.iter().enumerate() {
+                assert_eq!(values[column], alone[*at][row][0], "{}", calls[*at]);
+                assert_ne!(values[column], "NaN", "{}", calls[*at]);
+            }
+        }
+    }
+}
+
+#[test]
 fn they_are_null_nan_or_refused_where_there_is_no_answer() {
     let folder = Folder::new();
     folder.write(

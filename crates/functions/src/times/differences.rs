@@ -45,10 +45,11 @@ impl Unit {
                 Unit::Nanos(60 * SECOND_NANOS)
             }
             "hour" | "hours" | "h" | "hh" | "hr" | "hrs" => Unit::Nanos(3_600 * SECOND_NANOS),
-            "day" | "days" | "d" | "dd" | "dayofmonth" | "dayofyear" | "doy" | "dy" => {
-                Unit::Nanos(DAY_NANOS)
+            "day" | "days" | "d" | "dd" | "dayofmonth" | "dayofyear" | "doy" | "dy" | "julian"
+            | "dow" | "isodow" | "dayofweek" | "weekday" => Unit::Nanos(DAY_NANOS),
+            "week" | "weeks" | "w" | "wk" | "ww" | "isoweek" | "weekofyear" | "yearweek" => {
+                Unit::Weeks
             }
-            "week" | "weeks" | "w" | "wk" | "ww" | "isoweek" => Unit::Weeks,
             "month" | "months" | "mm" | "mon" | "mons" => Unit::Months(1),
             "quarter" | "quarters" | "q" | "qq" | "qtr" => Unit::Months(3),
             "year" | "years" | "y" | "yy" | "yyyy" | "yr" | "yrs" => Unit::Months(12),

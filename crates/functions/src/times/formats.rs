@@ -923,7 +923,32 @@ impl Found {
         if self.is_before_era {
             year = 1 - year;
         }
-        if let Some(week) = self.iso_week.filter(|_| self.iso_year.is_some()) {
+        let days = self.days_of_year(year)?;
+        // Weeks beside a full date are told by it; others must be those of the day that was found.
+        if self.month.is_none() || self.day.is_none() {
+            let weeks = [
+                (self.iso_week, i64::from(iso_week(days).1)),
+                (self.week_from_sunday, i64::from(week_of_year(days, true))),
+                (self.week_from_monday, i64::from(week_of_year(days, false))),
+            ];
+            if weeks.iter().any(|(read, found)| read.is_some_and(|read| read != *found)) {
+                return Err("its week and its day are not of one another".to_owned());
+            }
+        }
+        Ok(days)
+    }
+
+    /// The day of a year that was read.
+    fn days_of_year(&self, year: i64) -> std::result::Result<i64, String> {
+        let is_date = self.month.is_some() || self.day.is_some();
+        let lacks_week = self.iso_year.is_some() && self.iso_week.is_none();
+        let lacks_year = self.iso_week.is_some() && self.iso_year.is_none() && self.year.is_some();
+        let lacks_year = lacks_year && self.day_of_year.is_none();
+        if !is_date && (lacks_week || lacks_year) {
+            return Err("a week of ISO 8601 is of a year of ISO 8601: `%G-%V`".to_owned());
+        }
+        let is_of_week = self.iso_year.is_some() || !is_date && self.day_of_year.is_none();
+        if let Some(week) = self.iso_week.filter(|_| is_of_week) {
             let year = self.iso_year.unwrap_or(year);
             let begins = iso_year_begins(year);
             if begins + (week - 1) * 7 >= iso_year_begins(year + 1) {
@@ -942,11 +967,10 @@ impl Found {
             if let Some(week) = self.week_from_first {
                 return Ok(first + (week - 1) * 7);
             }
-            // The first day of week 1 is the year's first Sunday, or Monday.
+            // The first day of week 1 is the year's first Sunday, or Monday. Without a day of the week it is the first one.
             let weeks = self.week_from_sunday.map(|week| (week, 6));
-            if let (Some((week, begins)), Some(day)) =
-                (weeks.or(self.week_from_monday.map(|week| (week, 0))), self.weekday)
-            {
+            if let Some((week, begins)) = weeks.or(self.week_from_monday.map(|week| (week, 0))) {
+                let day = self.weekday.unwrap_or(begins);
                 let until = (begins - i64::from(weekday(first))).rem_euclid(7);
                 let since = (day - begins).rem_euclid(7);
                 return Ok(first + until + (week - 1) * 7 + since);

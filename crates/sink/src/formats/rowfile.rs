@@ -33,7 +33,7 @@ impl FileFormat for Rowfile {
         rowfile::Schema::from_arrow(schema).map_err(|error| {
             Error::usage_hint(
                 format!("rowfile cannot hold this result: {error}"),
-                "cast the column, or write `parquet` or `arrow`",
+                "cast the column, or write `arrow`",
             )
         })?;
         Ok(())

@@ -51,6 +51,7 @@ mod registered;
 pub(crate) mod rowfile;
 mod shown_columns;
 mod syslog;
+mod unions;
 
 pub use memory::Given;
 pub use registered::*;

@@ -1,4 +1,5 @@
-//! Renames repeated columns and converts Arrow UUIDs to text, for Arrow files and for tables in memory.
+//! Renames repeated columns and converts Arrow UUIDs to text, unions to structs and list views to lists, for Arrow files and for tables in
+//! memory.
 
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use super::parquet::stored_types::{MisfitKind, UUID_BYTES, converted};
+use super::unions::struct_fields;
 use crate::columns::number_repeated_names;
 use crate::error::{Error, Result};
 
@@ -26,7 +28,7 @@ impl ShownColumns {
     pub(super) fn new(own: &SchemaRef, path: &str) -> Self {
         let mut names: Vec<String> = own.fields().iter().map(|it| it.name().clone()).collect();
         let note = repeated_names_note(&mut names, path);
-        if note.is_none() && !own.fields().iter().any(has_uuid) {
+        if note.is_none() && !own.fields().iter().any(is_converted) {
             return Self { own: Arc::clone(own), shown: Arc::clone(own), note: None };
         }
         let fields = own.fields().iter().zip(names);
@@ -92,27 +94,35 @@ fn is_uuid(field: &Field) -> bool {
         && field.metadata().get(EXTENSION_NAME).is_some_and(|name| name == UUID_EXTENSION)
 }
 
-fn has_uuid(field: &FieldRef) -> bool {
+/// Returns whether a field, or one within it, is shown as another type.
+fn is_converted(field: &FieldRef) -> bool {
     is_uuid(field)
         || match field.data_type() {
-            DataType::Struct(fields) => fields.iter().any(has_uuid),
+            DataType::Union(..) | DataType::ListView(_) | DataType::LargeListView(_) => true,
+            DataType::Struct(fields) => fields.iter().any(is_converted),
             DataType::List(item)
             | DataType::LargeList(item)
             | DataType::FixedSizeList(item, _)
-            | DataType::Map(item, _) => has_uuid(item),
+            | DataType::Map(item, _) => is_converted(item),
             _ => false,
         }
 }
 
-/// Changes UUIDs to text: map keys to `Utf8`, because SQL compares them with `Utf8` literals, others to views.
+/// Changes UUIDs to text, map keys to `Utf8`, because SQL compares them with `Utf8` literals, others to views; unions to structs, and list
+/// views to lists.
 fn shown_field(field: &FieldRef) -> FieldRef {
-    if !has_uuid(field) {
+    if !is_converted(field) {
         return Arc::clone(field);
     }
     let data_type = match field.data_type() {
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(shown_field).collect()),
-        DataType::List(item) => DataType::List(shown_field(item)),
-        DataType::LargeList(item) => DataType::LargeList(shown_field(item)),
+        DataType::Union(fields, _) => {
+            DataType::Struct(struct_fields(fields).iter().map(shown_field).collect())
+        }
+        DataType::List(item) | DataType::ListView(item) => DataType::List(shown_field(item)),
+        DataType::LargeList(item) | DataType::LargeListView(item) => {
+            DataType::LargeList(shown_field(item))
+        }
         DataType::FixedSizeList(item, size) => DataType::FixedSizeList(shown_field(item), *size),
         DataType::Map(entries, sorted) => {
             let entries = match entries.data_type() {

@@ -415,6 +415,8 @@ const SCALARS: &[(&str, &str)] = &[
     ("convert_to(x, 'utf8')", "CAST(x AS BYTEA)"),
     ("decode(x, 'utf-8')", "CAST(x AS TEXT)"),
     ("encode(x, 'utf-8')", "CAST(x AS BYTEA)"),
+    ("encode(x)", "CAST(x AS BYTEA)"),
+    ("decode(x)", "CAST(x AS TEXT)"),
     ("binary(x)", "CAST(x AS BYTEA)"),
     ("editdist3(x, y)", "levenshtein(x, y)"),
     // Types.
@@ -592,6 +594,12 @@ const SCALARS: &[(&str, &str)] = &[
     ("array_unique(list)", "array_length(array_distinct(array_compact(list)))"),
     ("list_apply(list, f)", "array_transform(list, f)"),
     ("list_comprehension(list, f)", "array_transform(list, f)"),
+    // Of a list or a text.
+    ("array_slice(x, n, m)", "x[n:m]"),
+    ("list_slice(x, n, m)", "x[n:m]"),
+    ("list_element(x, n)", "x[n]"),
+    ("list_extract(x, n)", "x[n]"),
+    ("array_extract(x, n)", "x[n]"),
     ("array_apply(list, f)", "array_transform(list, f)"),
     ("apply(list, f)", "array_transform(list, f)"),
     ("transform(list, f)", "array_transform(list, f)"),
@@ -918,6 +926,10 @@ const AGGREGATES: &[(&str, &str)] = &[
     ("any_value(x, true)", "any_value(x)"),
     ("last(x)", "last_value(x)"),
     ("list(x)", "array_agg(x)"),
+    (
+        "entropy(x)",
+        "coalesce(list_aggregate(array_agg(x) FILTER (WHERE x IS NOT NULL), 'entropy'), 0.0)",
+    ),
     ("json_agg(x)", "to_json(array_agg(x))"),
     ("jsonb_agg(x)", "to_json(array_agg(x))"),
     ("json_group_array(x)", "to_json(array_agg(x))"),
@@ -1529,6 +1541,18 @@ impl VisitorMut for Filled<'_> {
             && let Some(at) = self.names.iter().position(|own| *own == name.value)
         {
             *expr = in_brackets(self.arguments[at].clone());
+        }
+        // A constant orders nothing, and without brackets its number would be the place of a column.
+        if let Expr::Function(call) = expr
+            && let FunctionArguments::List(list) = &mut call.args
+        {
+            for clause in &mut list.clauses {
+                if let FunctionArgumentClause::OrderBy(keys) = clause {
+                    for key in keys.iter_mut().filter(|key| matches!(key.expr, Expr::Value(_))) {
+                        key.expr = Expr::Nested(Box::new(key.expr.clone()));
+                    }
+                }
+            }
         }
         ControlFlow::Continue(())
     }

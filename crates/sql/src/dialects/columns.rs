@@ -260,6 +260,9 @@ impl Selects<'_> {
 
     /// The columns of what is read, or why they are not known.
     fn columns_of(&self, from: &[TableWithJoins]) -> Result<Vec<Column>> {
+        if from.is_empty() {
+            return Ok(Vec::new());
+        }
         self.columns_where(&mut |body| {
             if let SetExpr::Select(select) = body {
                 select.from = from.to_vec();

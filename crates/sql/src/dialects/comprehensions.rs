@@ -1,5 +1,6 @@
 //! List comprehensions: `[x * 2 FOR x IN list IF x > 1]` as `list_comprehension(list_filter(list, x -> x > 1), x -> x * 2)`, a name
-//! of `list_transform` by which a column of the result is called as it [was written](as_written).
+//! of `list_transform` by which a column of the result is called as it [was written](as_written). With a second name, which numbers the
+//! items, it is `list_comprehension(list, (x, i) -> x * i, (x, i) -> i > 1)`.
 //!
 //! The parser does not read them, so they are rewritten as tokens, which keep their places in the text. A FOR makes a
 //! comprehension if `[` is the innermost open bracket before it and no value stands before that bracket. Texts, comments and quoted names are
@@ -14,7 +15,7 @@ use super::calls::name_of;
 use super::tokens::{before, ends_a_value, is_word, mended, next};
 
 /// The function that a comprehension becomes. `calls` has what it is here.
-const COMPREHENSION: &str = "list_comprehension";
+pub(super) const COMPREHENSION: &str = "list_comprehension";
 
 /// Returns the text of a comprehension, if a call stands for one.
 pub(crate) fn as_written(call: &Function) -> Option<String> {
@@ -31,6 +32,17 @@ pub(crate) fn as_written(call: &Function) -> Option<String> {
     };
     if name_of(call)? != COMPREHENSION {
         return None;
+    }
+    if let FunctionArguments::List(list) = &call.args
+        && let [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(of)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Lambda(function))),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Lambda(condition))),
+        ] = list.args.as_slice()
+    {
+        let names = function.params.to_string();
+        let names = names.trim_matches(['(', ')']);
+        return Some(format!("[{} FOR {names} IN {of} IF {}]", function.body, condition.body));
     }
     let (of, function) = called(call)?;
     let names = function.params.to_string();
@@ -140,10 +152,11 @@ fn comprehension(
     let span = tokens.get(bracket.place)?.span;
     let names = tokens.get(word_for + 1..word_in)?;
     let (first, _) = next(names, 0)?;
-    // One name, or two of which the second would number the items.
-    let name = match next(names, first + 1) {
-        None => names.get(first..=first)?.to_vec(),
-        Some(_) => in_brackets(names.to_vec(), span),
+    // One name, or two of which the second numbers the items.
+    let is_numbered = next(names, first + 1).is_some();
+    let name = match is_numbered {
+        false => names.get(first..=first)?.to_vec(),
+        true => in_brackets(names.to_vec(), span),
     };
     if !names
         .iter()
@@ -157,6 +170,13 @@ fn comprehension(
     let list = match bracket.word_if {
         Some(word_if) => {
             let condition = part(word_if + 1, tokens.len())?;
+            if is_numbered {
+                let condition = function_of(&name, condition, span);
+                let mut made = call(COMPREHENSION, list, &name, value, span, end);
+                let last = made.len() - 1;
+                made.splice(last..last, comma(span).into_iter().chain(condition));
+                return Some(made);
+            }
             call("list_filter", list, &name, condition, span, end)
         }
         None => list,
@@ -174,15 +194,25 @@ fn call(
     end: Span,
 ) -> Vec<TokenWithSpan> {
     let at = |token: Token| TokenWithSpan { token, span };
-    let space = || TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span };
     let mut made = vec![at(Token::make_word(function, None)), at(Token::LParen)];
     made.extend(trimmed(list));
-    made.extend([at(Token::Comma), space()]);
-    made.extend(name.iter().cloned());
-    made.extend([space(), at(Token::Arrow), space()]);
-    made.extend(trimmed(body));
+    made.extend(comma(span));
+    made.extend(function_of(name, body, span));
     made.push(TokenWithSpan { token: Token::RParen, span: end });
     made
+}
+
+/// Returns `name -> body`.
+fn function_of(name: &[TokenWithSpan], body: Vec<TokenWithSpan>, span: Span) -> Vec<TokenWithSpan> {
+    let space = || TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span };
+    let mut made = name.to_vec();
+    made.extend([space(), TokenWithSpan { token: Token::Arrow, span }, space()]);
+    made.extend(trimmed(body));
+    made
+}
+
+fn comma(span: Span) -> [TokenWithSpan; 2] {
+    [Token::Comma, Token::Whitespace(Whitespace::Space)].map(|token| TokenWithSpan { token, span })
 }
 
 fn in_brackets(tokens: Vec<TokenWithSpan>, span: Span) -> Vec<TokenWithSpan> {
@@ -230,6 +260,10 @@ mod tests {
         );
         check("[x -> 'a' for x in data -> 'b']", "list_comprehension(data -> 'b', x -> x -> 'a')");
         check("[x + i for x, i in l]", "list_comprehension(l, (x, i) -> x + i)");
+        check(
+            "[x + i for x, i in l if i > 1]",
+            "list_comprehension(l, (x, i) -> x + i, (x, i) -> i > 1)",
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_planning::walk_expr_mut;
 
 use super::calls::{call_of, in_brackets};
+use super::comprehensions::COMPREHENSION;
 use super::written;
 use crate::names::folded;
 
@@ -18,13 +19,20 @@ use crate::names::folded;
 /// with parameters of the same names.
 pub(super) fn translated(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     let (is_filter, first_place) = match name {
-        "list_transform" | "list_apply" | "array_transform" | "array_apply" | "apply" => (false, 1),
+        "list_transform" | "list_apply" | "array_transform" | "array_apply" | "apply"
+        | COMPREHENSION => (false, 1),
         "list_filter" | "array_filter" => (true, 1),
         "transform" => (false, 0),
         "filter" => (true, 0),
         _ => return None,
     };
-    let [list, Expr::Lambda(function)] = arguments else { return None };
+    let (list, function, condition) = match arguments {
+        [list, Expr::Lambda(function)] => (list, function, None),
+        [list, Expr::Lambda(function), Expr::Lambda(condition)] if name == COMPREHENSION => {
+            (list, function, Some(condition))
+        }
+        _ => return None,
+    };
     let OneOrManyWithParens::Many(parameters) = &function.params else { return None };
     let [item, place] = parameters.as_slice() else { return None };
     let names = [folded(&item.name), folded(&place.name)];
@@ -42,13 +50,6 @@ pub(super) fn translated(name: &str, arguments: &[&Expr]) -> Option<Expr> {
         _ => field("2"),
     };
     let item_value = field("1");
-    let mut body = function.body.as_ref().clone();
-    let mut values =
-        Values { names: &names, item: &item_value, place: &place_value, is_hidden: false };
-    walk_expr_mut(&mut body, &mut values);
-    if values.is_hidden {
-        return None;
-    }
     let of_pair = |body: Expr| {
         Expr::Lambda(LambdaFunction {
             params: OneOrManyWithParens::One(item.clone()),
@@ -56,17 +57,26 @@ pub(super) fn translated(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             syntax: function.syntax,
         })
     };
+    let by_places = |function: &LambdaFunction| {
+        let mut body = function.body.as_ref().clone();
+        let mut values =
+            Values { names: &names, item: &item_value, place: &place_value, is_hidden: false };
+        walk_expr_mut(&mut body, &mut values);
+        (!values.is_hidden).then(|| of_pair(body))
+    };
     let list = in_brackets((*list).clone());
     let length = call_of("array_length", vec![list.clone()]);
     let places = call_of("generate_series", vec![written("1").ok()?, length]);
     let pairs = call_of("list_zip", vec![list, places]);
-    Some(match is_filter {
-        true => {
-            let filtered = call_of("array_filter", vec![pairs, of_pair(body)]);
-            call_of("array_transform", vec![filtered, of_pair(item_value)])
-        }
-        false => call_of("array_transform", vec![pairs, of_pair(body)]),
-    })
+    if is_filter {
+        let filtered = call_of("array_filter", vec![pairs, by_places(function)?]);
+        return Some(call_of("array_transform", vec![filtered, of_pair(item_value.clone())]));
+    }
+    let pairs = match condition {
+        Some(condition) => call_of("array_filter", vec![pairs, by_places(condition)?]),
+        None => pairs,
+    };
+    Some(call_of("array_transform", vec![pairs, by_places(function)?]))
 }
 
 /// Puts the fields of a pair in the places of the names of an item and its place.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo,
     Expr, ExtractSyntax, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Interval,
-    LambdaFunction, Subscript, UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    LambdaFunction, Subscript, TypedString, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use tidemill_planning::walk_expr_mut;
 
@@ -144,6 +144,18 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
                 kind: kind.clone(),
                 expr: digits.map_or_else(|| expr.clone(), Box::new),
                 data_type,
+                array: false,
+                format: None,
+            })
+        }
+        // `BLOB '\x00'`: a type by a name that it does not have here is one of a cast.
+        Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })
+            if types::ours(data_type).is_some() =>
+        {
+            translated(&Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(Expr::Value(value.clone())),
+                data_type: data_type.clone(),
                 array: false,
                 format: None,
             })

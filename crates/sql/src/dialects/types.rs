@@ -1,8 +1,8 @@
 //! Types of other databases, by the names that they have here.
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr, StructField, TimezoneInfo,
-    Value,
+    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr, Ident, StructField,
+    TimezoneInfo, Value,
 };
 use tidemill_base::hex::encode_hex;
 
@@ -66,10 +66,14 @@ pub(super) fn ours(of: &DataType) -> Option<DataType> {
             Map(Box::new(translated(key)), Box::new(translated(value)))
         }
         Struct(fields, brackets) => {
-            if fields.iter().all(|field| ours(&field.field_type).is_none()) {
+            let is_ours = |field: &StructField| {
+                ours(&field.field_type).is_none() && with_its_letters(field).is_none()
+            };
+            if fields.iter().all(is_ours) {
                 return None;
             }
             let fields = fields.iter().map(|field| StructField {
+                field_name: with_its_letters(field).or_else(|| field.field_name.clone()),
                 field_type: ours(&field.field_type).unwrap_or_else(|| field.field_type.clone()),
                 ..field.clone()
             });
@@ -86,14 +90,24 @@ pub(super) fn ours(of: &DataType) -> Option<DataType> {
                 "timestamp_s" => Timestamp(Some(0), TimezoneInfo::None),
                 "timestamp_ms" => Timestamp(Some(3), TimezoneInfo::None),
                 "timestamp_ns" => Timestamp(Some(9), TimezoneInfo::None),
+                "timestamptz_ns" => Timestamp(Some(9), TimezoneInfo::WithTimeZone),
                 "timestamp_ltz" => Timestamp(None, TimezoneInfo::WithTimeZone),
                 "int1" => TinyInt(None),
                 "uint1" => TinyIntUnsigned(None),
+                "uinteger" => IntUnsigned(None),
                 _ => return None,
             }
         }
         _ => return None,
     })
+}
+
+/// The name of a struct's field in quotes, if the planner would make its letters small without them: a field is found by its
+/// name, and a text or JSON has it as it is written.
+fn with_its_letters(field: &StructField) -> Option<Ident> {
+    let name = field.field_name.as_ref()?;
+    let is_changed = name.quote_style.is_none() && name.value.to_lowercase() != name.value;
+    is_changed.then(|| Ident { quote_style: Some('"'), ..name.clone() })
 }
 
 /// The bytes that a literal is when it is cast: `'\x00ff'::bytea` are two in PostgreSQL, whose `\x` says that digits

@@ -29,6 +29,8 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
 use tidemill_text::sql_type;
 
+use super::super::unions::struct_of_union;
+
 const INT96_BYTES: i32 = 12;
 const INTERVAL_BYTES: i32 = 12;
 pub(in crate::formats) const UUID_BYTES: i32 = 16;
@@ -283,8 +285,8 @@ pub(in crate::formats) fn converted(
     exactly: bool,
 ) -> Result<ArrayRef, Misfit> {
     use DataType::{
-        Dictionary, FixedSizeBinary, FixedSizeList, Interval, LargeList, List, Map, Struct,
-        Timestamp, Utf8, Utf8View,
+        Dictionary, FixedSizeBinary, FixedSizeList, Interval, LargeList, LargeListView, List,
+        ListView, Map, Struct, Timestamp, Union, Utf8, Utf8View,
     };
     // The index of a nested value is not a row number.
     let inner = |inner: &ArrayRef, shown: &DataType| {
@@ -301,6 +303,13 @@ pub(in crate::formats) fn converted(
         (FixedSizeBinary(UUID_BYTES), Utf8) => cast(&uuids(column.as_fixed_size_binary()), shown)?,
         (Dictionary(_, values), Utf8View) if matches!(**values, FixedSizeBinary(_)) => {
             converted(&cast(column, values)?, shown, exactly)?
+        }
+        (Union(..), Struct(_)) => {
+            inner(&(Arc::new(struct_of_union(column.as_union())?) as ArrayRef), shown)?
+        }
+        (ListView(item), List(_)) => inner(&cast(column, &List(Arc::clone(item)))?, shown)?,
+        (LargeListView(item), LargeList(_)) => {
+            inner(&cast(column, &LargeList(Arc::clone(item)))?, shown)?
         }
         (Struct(own), Struct(fields)) if own.len() == fields.len() => {
             let column = column.as_struct();
