@@ -13,8 +13,11 @@
 //! - A DECIMAL is true as a BOOLEAN if it is not zero; Arrow has no cast for it.
 //! - Lists, structs and maps become text, and are read from it, by [`nested_casts`](crate::nested_casts).
 //! - Bytes of a fixed length become text through bytes of any length; Arrow has no cast for it.
+//! - `'2024'::TIME` has no colon, and is no time; Arrow takes digits for nanoseconds.
+//! - `TRY_CAST(x AS DATE) IS DISTINCT FROM NULL` is not `x IS DISTINCT FROM NULL`, which DataFusion makes of it.
 //!
-//! The rule comes when all types are settled.
+//! The rule comes when all types are settled. [`hide_in_filters`] comes last: `WHERE CAST(ts AS DATE) = …` is true of different times,
+//! and DataFusion would take `ts` for a constant, by which nothing is sorted.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -24,16 +27,17 @@ use arrow::compute::{CastOptions, cast_with_options, nullif};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Int64Type, TimeUnit};
 use arrow::util::display::{FormatOptions, array_value_to_string};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, TryCast, Volatility,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, TryCast, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
 use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::guards::always_fits;
 use crate::meeting::is_decimal;
@@ -57,6 +61,13 @@ impl AnalyzerRule for KeptCasts {
 }
 
 fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    if let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &mut expr
+        && matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
+    {
+        let is_left = hide(left, schema)?;
+        let is_right = hide(right, schema)?;
+        return Ok(Transformed::new_transformed(expr, is_left || is_right));
+    }
     let (value, to, is_tried) = match &mut expr {
         Expr::Cast(Cast { expr, field }) => (expr, field.data_type().clone(), false),
         Expr::TryCast(TryCast { expr, field }) => (expr, field.data_type().clone(), true),
@@ -67,13 +78,7 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
         let value = std::mem::take(value.as_mut());
         return Ok(Transformed::yes(nested_cast(value, to, is_tried)));
     }
-    let spelling = match &to {
-        DataType::Timestamp(_, _) | DataType::Date32 => Some(Spelling::Time),
-        to if to.is_integer() => Some(Spelling::WholeNumber),
-        to if is_decimal(to) => Some(Spelling::Decimal),
-        _ => None,
-    };
-    if let Some(spelling) = spelling.filter(|_| is_text(&from) && !is_completed(value)) {
+    if let Some(spelling) = Spelling::of(&to).filter(|_| is_text(&from) && !is_completed(value)) {
         let is_other = match value.as_ref() {
             Expr::Literal(text, metadata) => {
                 let found = complete(&text.to_array()?, spelling)?;
@@ -111,7 +116,11 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
         return Ok(Transformed::yes(expr));
     }
     // What is constant is computed at once.
-    if matches!(value.as_ref(), Expr::Literal(_, _)) && !to.is_floating() && !is_coarser(&from, &to)
+    let is_time_of_day = matches!(to, DataType::Time32(_) | DataType::Time64(_));
+    if matches!(value.as_ref(), Expr::Literal(_, _))
+        && !to.is_floating()
+        && !is_coarser(&from, &to)
+        && !is_time_of_day
     {
         return Ok(Transformed::no(expr));
     }
@@ -126,12 +135,67 @@ fn replaced(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> 
             own != other
         }
         (from, to) if from.is_numeric() && to.is_numeric() => !always_fits(from, to),
+        (from, DataType::Time32(_) | DataType::Time64(_)) => is_text(from),
         _ => false,
     };
     if !is_taken_off {
         return Ok(Transformed::no(expr));
     }
     Ok(Transformed::yes(kept(std::mem::take(value.as_mut()), &from, to, is_tried)))
+}
+
+/// Makes a cast a function, which no rule takes off; returns whether it was one.
+fn hide(expr: &mut Expr, schema: &DFSchema) -> PlanResult<bool> {
+    let (value, to, is_tried) = match expr {
+        Expr::Cast(Cast { expr, field }) => (expr, field.data_type().clone(), false),
+        Expr::TryCast(TryCast { expr, field }) => (expr, field.data_type().clone(), true),
+        _ => return Ok(false),
+    };
+    let from = value.get_type(schema)?;
+    *expr = kept(std::mem::take(value.as_mut()), &from, to, is_tried);
+    Ok(true)
+}
+
+/// Hides the casts in filters that may make one value of several.
+///
+/// DataFusion's analysis of intervals goes through a cast: a column whose cast is a constant has one value for it, and is sorted
+/// already. It goes through no function.
+pub(crate) fn hide_in_filters(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let hidden = plan.transform_up_with_subqueries_dyn(&mut |plan| {
+        let LogicalPlan::Filter(mut filter) = plan else { return Ok(Transformed::no(plan)) };
+        let schema = Arc::clone(filter.input.schema());
+        let predicate = std::mem::take(&mut filter.predicate);
+        let predicate = predicate.transform_up_dyn(&mut |mut expr| {
+            let may_merge = match &expr {
+                Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
+                    !keeps_apart(&expr.get_type(&schema)?, field.data_type())
+                }
+                _ => false,
+            };
+            let is_hidden = may_merge && hide(&mut expr, &schema)?;
+            Ok(Transformed::new_transformed(expr, is_hidden))
+        })?;
+        filter.predicate = predicate.data;
+        Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), predicate.transformed))
+    });
+    hidden.data()
+}
+
+/// Returns whether a cast makes different values of different ones. Intervals of text and nested values are not analysed.
+fn keeps_apart(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Date32, Date64, Float16, Float32, Timestamp};
+    let bits = |of: &DataType| of.primitive_width().map_or(0, |bytes| 8 * bytes);
+    match (from, to) {
+        (from, to) if from == to || is_text(from) || from.is_nested() || to.is_nested() => true,
+        (from, Float16) => from == &Float16,
+        (from, Float32) if from.is_integer() => bits(from) <= 16,
+        (from, to) if from.is_integer() && to.is_floating() => bits(from) <= 32,
+        (from, to) if from.is_decimal() && to.is_floating() => false,
+        (from, to) if from.is_numeric() && to.is_numeric() => always_fits(from, to),
+        (Timestamp(from, _), Timestamp(to, _)) => units(*from) <= units(*to),
+        (Date32, Timestamp(_, _) | Date64) => true,
+        _ => false,
+    }
 }
 
 /// Returns whether a cast makes a time of a coarser unit.
@@ -206,6 +270,9 @@ impl ScalarUDFImpl for KeptCast {
 
 fn cast(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
     let options = CastOptions { safe: is_tried, format_options: FormatOptions::new() };
+    if matches!(to, DataType::Time32(_) | DataType::Time64(_)) && is_text(from.data_type()) {
+        return Ok(cast_with_options(&with_colons(from, to, is_tried)?, to, &options)?);
+    }
     if is_coarser(from.data_type(), to) {
         return Ok(cast_with_options(&rounded(from, to)?, to, &options)?);
     }
@@ -234,6 +301,24 @@ fn cast(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> 
     Ok(nullif(&found, &BooleanArray::from(too_large))?)
 }
 
+/// Returns texts of times of day; one without a colon is an error, or null if the cast is tried.
+fn with_colons(texts: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+    let views = cast_with_options(texts, &DataType::Utf8View, &EXACTLY)?;
+    let lacks_colon = |text: Option<&str>| text.is_some_and(|text| !text.contains(':'));
+    let lacking: BooleanArray =
+        views.as_string_view().iter().map(|text| Some(lacks_colon(text))).collect();
+    match lacking.values().set_indices().next() {
+        None => Ok(views),
+        Some(_) if is_tried => Ok(nullif(&views, &lacking)?),
+        Some(row) => Err(external(Error::Cast {
+            value: views.as_string_view().value(row).to_owned(),
+            to: sql_type(to),
+            cast: None,
+            hint: None,
+        })),
+    }
+}
+
 /// Returns times in the unit of the coarser type `to`, each the nearest one.
 fn rounded(from: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
     let (DataType::Timestamp(own, zone), DataType::Timestamp(unit, _)) = (from.data_type(), to)
@@ -256,7 +341,7 @@ fn infinite<T: Into<f64>>(value: Option<T>) -> Option<bool> {
 
 /// A spelling of texts that Arrow's casts do not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Spelling {
+pub(crate) enum Spelling {
     /// A time without its seconds.
     Time,
     /// A whole number with a point, an exponent, underscores between its digits, or of hexadecimal or binary digits.
@@ -266,6 +351,16 @@ enum Spelling {
 }
 
 impl Spelling {
+    /// The spelling that texts are completed in before they are cast to a type, if there is one.
+    pub(crate) fn of(to: &DataType) -> Option<Self> {
+        match to {
+            DataType::Timestamp(_, _) | DataType::Date32 => Some(Spelling::Time),
+            to if to.is_integer() => Some(Spelling::WholeNumber),
+            to if is_decimal(to) => Some(Spelling::Decimal),
+            _ => None,
+        }
+    }
+
     /// Returns the text that Arrow reads; none if it is the same.
     fn completed(self, text: &str) -> Option<String> {
         match self {
@@ -336,7 +431,8 @@ impl ScalarUDFImpl for CompletedText {
     }
 }
 
-fn complete(array: &ArrayRef, spelling: Spelling) -> PlanResult<ArrayRef> {
+/// Returns texts as Arrow's casts read them.
+pub(crate) fn complete(array: &ArrayRef, spelling: Spelling) -> PlanResult<ArrayRef> {
     let is_other = |text: &str| spelling.completed(text).is_some();
     // The texts of most columns stay as they are, and are not copied for it.
     let is_any_other = match array.data_type() {

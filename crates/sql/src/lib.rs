@@ -18,7 +18,7 @@
 //!   expressions.
 //! - `asof`: what was the last record of another source up to a time?
 //! - `windows`, `in_place`: how are windows run, and within the budget?
-//! - `filters`, `projections`, `sorted_unions`, `large_limits`, `in_lists`: where its plans are mended.
+//! - `filters`, `projections`, `sorted_unions`, `subquery_sorts`, `large_limits`, `in_lists`: where its plans are mended.
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill? `fan_out_sorts`: how are rows sorted? `input_order`: and
 //!   where in a source were they?
@@ -82,6 +82,7 @@ mod spans;
 pub mod spills;
 pub mod statement;
 mod subqueries;
+mod subquery_sorts;
 pub mod syntax;
 mod text_parts;
 mod times;

@@ -31,6 +31,7 @@ use datafusion::logical_expr::{
 use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
+use crate::kept_casts::{Spelling, complete};
 use crate::messages::external;
 use crate::nested_text::{Members, Part, quote, split_list, split_map, split_struct, write_value};
 use crate::rewrite::of_one;
@@ -428,7 +429,10 @@ fn read_values(
         single => {
             let texts: ArrayRef =
                 Arc::new(texts.iter().map(Option::as_deref).collect::<StringViewArray>());
-            cast(&texts, single, is_tried)
+            match Spelling::of(single) {
+                Some(spelling) => cast(&complete(&texts, spelling)?, single, is_tried),
+                None => cast(&texts, single, is_tried),
+            }
         }
     }
 }

@@ -49,6 +49,7 @@ use crate::projections::Projections;
 use crate::sorted_unions::CheckedPlan;
 use crate::spills::SpillSpace;
 use crate::subqueries::Unknowns;
+use crate::subquery_sorts::SubquerySorts;
 use crate::text_parts::TextParts;
 use crate::unions_in_order::UnionsInOrder;
 use crate::unnested::{RowsOfLists, Subqueries};
@@ -131,6 +132,8 @@ fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<
     let options = config.options_mut();
     // A top list begins with values, in both directions, as in DuckDB and ClickHouse.
     options.sql_parser.default_null_ordering = "nulls_last".to_owned();
+    // `SubquerySorts` takes away those that change no answer.
+    options.sql_parser.enable_subquery_sort_elimination = false;
     // What is sorted in one piece counts its text once for each batch of the result.
     options.execution.sort_in_place_threshold_bytes = match each >> 20 {
         0..256 => 0,
@@ -338,11 +341,12 @@ const TO_TIMESTAMPS: [&str; 5] = [
 /// values, the others need all types settled: what is cast to a float by then is compared as one.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(AsOfJoins));
-    rules.insert(1, Arc::new(RowsOfLists));
-    rules.insert(2, Arc::new(SetsOfColumns));
-    rules.insert(3, Arc::new(SimilarTo));
-    rules.insert(4, Arc::new(CommonTypes));
+    rules.insert(0, Arc::new(SubquerySorts));
+    rules.insert(1, Arc::new(AsOfJoins));
+    rules.insert(2, Arc::new(RowsOfLists));
+    rules.insert(3, Arc::new(SetsOfColumns));
+    rules.insert(4, Arc::new(SimilarTo));
+    rules.insert(5, Arc::new(CommonTypes));
     rules.push(Arc::new(Unknowns));
     rules.push(Arc::new(in_lists::Constants));
     rules.push(Arc::new(KeptCasts));

@@ -214,6 +214,12 @@ INFINITE_TIMES = {("date", sign * INFINITE_DAYS) for sign in (1, -1)} | {
 }
 
 
+# Infinite times as their texts are cast to times of each unit.
+PARSED_INFINITE_TIMES = {
+    ("timestamp", sign * INFINITE_UNITS * 10**digits) for sign in (1, -1) for digits in (0, 3, 6, 9)
+}
+
+
 def is_row_of_infinite_time(theirs: Any, ours: Any) -> bool:
     """Return whether two rows have the same infinite time, of which DuckDB has null parts."""
     if not isinstance(theirs, tuple) or not isinstance(ours, tuple) or len(theirs) != len(ours):
@@ -597,5 +603,385 @@ INTENDED: tuple[Intended, ...] = (
         HAND_OVER,
         one_of((("ok", "happy"), ("happy", "ok"))),
         places="function/list/list_distinct.test:241",
+    ),
+    Intended(
+        "NaN as a text is `NaN`",
+        "sql.md#Numbers",
+        by_value(same_after(lambda text: text.replace("nan", "NaN"))),
+        example=("SELECT 'nan'::DOUBLE::VARCHAR", "nan", "NaN"),
+        sql=r"'nan'::(DOUBLE|FLOAT)",
+        types="string",
+    ),
+    Intended(
+        "`DESCRIBE` has three columns, and `SUMMARIZE` numbers where DuckDB has texts",
+        "sql.md#Often used",
+        exactly(
+            [("max(l)", "JSON", "YES", None, None, None)],
+            [("max(l)", "TEXT", "YES")],
+        ),
+        places="aggregate/aggregates/test_minmax_14145.test:7",
+    ),
+    Intended(
+        "`DESCRIBE` has three columns, and `SUMMARIZE` numbers where DuckDB has texts",
+        "sql.md#Often used",
+        lambda theirs, ours: (
+            len(theirs) == len(ours)
+            and all(a[0] == b[0] and len(a) != len(b) for a, b in zip(theirs, ours, strict=True))
+        ),
+        sql=r"^\s*(DESCRIBE|SUMMARIZE)\b",
+    ),
+    Intended(
+        "a FLOAT in `printf` has the digits that tell it apart",
+        "reference/functions.md",
+        one_of(("1.00000002e-16", "1e-16")),
+        places="cast/decimal_float_cast.test:54",
+    ),
+    Intended(
+        "a cast to HUGEINT, a DECIMAL, rounds half away from zero, and DuckDB's to even",
+        "sql.md#Numbers",
+        one_of((decimal.Decimal(0), decimal.Decimal(1)), (decimal.Decimal(0), decimal.Decimal(-1))),
+        example=("SELECT 0.5::DOUBLE::HUGEINT", "0", "1"),
+        sql=r"^select cast\(-?0\.5::(FLOAT|DOUBLE) as HUGEINT\)",
+    ),
+    Intended(
+        "a text with a fraction is no whole number, and DuckDB rounds it",
+        "sql.md#Numbers",
+        one_of((4, None)),
+        example=("SELECT TRY_CAST('3.5' AS INT)", "4", "None"),
+        places="cast/string_to_list_cast.test:347",
+    ),
+    Intended(
+        "`\\b`, `\\n` and JSON's other escapes in double quotes are one character",
+        "sql.md#Nested data",
+        by_value(
+            lambda theirs, ours: (
+                isinstance(theirs, str)
+                and isinstance(ours, str)
+                and ours.replace("\b", "b") == theirs
+            )
+        ),
+        example=("SELECT '[\"a\\nb\"]'::VARCHAR[]", "['anb']", "['a\\nb']"),
+        sql=r"\$\$\{.*\\b",
+    ),
+    Intended(
+        "there are no infinite times: their text is refused, and TRY_CAST of it is null",
+        "sql.md#Times",
+        by_value(lambda theirs, ours: ours is None and theirs in PARSED_INFINITE_TIMES),
+        example=(
+            "SELECT isfinite(TRY_CAST('infinity' AS TIMESTAMP))",
+            "False",
+            "None",
+        ),
+        sql="infinity",
+    ),
+    Intended(
+        "`try_strptime` reads by its format alone, and DuckDB `epoch` by any",
+        "sql.md#Times",
+        one_of((("timestamp", 0), None)),
+        example=("SELECT try_strptime('epoch', '%Y') IS NULL", "False", "True"),
+        sql="try_strptime\\('epoch'",
+    ),
+    Intended(
+        "a TIMESTAMP cast to a DATE is its day, to which DuckDB rounds nanoseconds",
+        "sql.md#Times",
+        one_of((("date", 1), ("date", 0))),
+        places="cast/timestamp_casts.test:114",
+    ),
+    Intended(
+        "vectors are calculated as DOUBLEs, and DuckDB's of FLOATs as FLOATs",
+        "reference/functions.md",
+        by_value(numbers_within("1e-6")),
+        places="function/array/array_cosine_distance.test:24",
+    ),
+    Intended(
+        "`%z` of a time without a zone is `+0000`, as in Python, and `%Z` is `UTC`",
+        "sql.md#Times",
+        one_of(("+00", "+0000"), ("", "UTC")),
+        example=("SELECT strftime(DATE '2026-01-01', '%z')", "+00", "+0000"),
+        sql=r"\bstrftime\s*\(",
+    ),
+    Intended(
+        "distinct items of a list are counted, and DuckDB estimates them",
+        "reference/functions.md",
+        by_value(is_estimate),
+        sql=r"\blist_approx_count_distinct\s*\(",
+    ),
+    Intended(
+        "distances from a median are exact, and a DOUBLE for a DECIMAL",
+        "reference/functions.md",
+        one_of(
+            (decimal.Decimal(127), 127.5),
+            (decimal.Decimal(32767), 32767.5),
+            (("interval", 43_200_000_000_000), ("interval", 43_199_999_999_500)),
+        ),
+        example=("SELECT list_mad([127::DECIMAL(3, 0), -128])", "127", "127.5"),
+        sql=r"\blist_mad\s*\(",
+    ),
+    Intended(
+        "a deviation is finite where its square is not",
+        "reference/functions.md",
+        one_of((math.inf, 1.414213562373095e301), (math.inf, 5e199)),
+        example=(
+            "SELECT list_aggr([1e301, -1e301], 'stddev')",
+            "inf",
+            "1.414213562373095e+301",
+        ),
+        sql=r"stddev",
+    ),
+    Intended(
+        "a null separator of `array_to_string`, or group of `regexp_extract`, makes a null",
+        "sql.md#Nested data",
+        one_of(("1,2,3", None), ("", None)),
+        example=("SELECT array_to_string([1, 2], NULL)", "1,2", "None"),
+        places="function/list/array_to_string.test:20 function/string/regex_extract.test:96",
+    ),
+    Intended(
+        "`flatten` of nulls without a type keeps them",
+        "sql.md#Nested data",
+        one_of(((), (None,))),
+        example=("SELECT flatten([NULL])", "[]", "[None]"),
+        places="function/list/flatten.test:48",
+    ),
+    Intended(
+        "`list_concat` of null lists is null, and DuckDB's of such columns is empty",
+        "sql.md#Nested data",
+        one_of(((), None)),
+        places="function/list/lambdas/arrow/transform_deprecated.test:131 "
+        "function/list/lambdas/transform.test:134",
+    ),
+    Intended(
+        "a null is one of a list's values, which `list_intersect` and `list_has_any` compare",
+        "sql.md#Nested data",
+        by_value(
+            lambda theirs, ours: (
+                is_list_with_null(theirs, ours)
+                or (theirs, ours) in ((False, True), (True, False), ((), None))
+            )
+        ),
+        example=("SELECT list_intersect([1, NULL], [NULL, 1])", "[1]", "[1, None]"),
+        sql=r"\b(list_intersect|array_intersect|list_has_any|list_has_all)\s*\(",
+    ),
+    Intended(
+        "the place of a null in a list of lists is null",
+        "sql.md#Nested data",
+        one_of((2, None)),
+        places="function/list/list_position.test:420",
+    ),
+    Intended(
+        "`list_where` has no items where its list has none, and DuckDB fills it up with nulls",
+        "sql.md#Nested data",
+        one_of((("1", None, None), ("1", None)), (4096, 1)),
+        example=("SELECT list_where([1], [true, true])", "[1, None]", "[1]"),
+        sql=r"\blist_where\s*\(",
+    ),
+    Intended(
+        "`fmod` has the sign of its first argument, as in C",
+        "reference/functions.md",
+        one_of((-2.0, 1.0), (2.0, -1.0)),
+        example=("SELECT fmod(-7.0, 3.0)", "2.0", "-1.0"),
+        sql=r"\bfmod\s*\(",
+    ),
+    Intended(
+        "`overlay` for a length below zero repeats what is before it, as in PostgreSQL",
+        "reference/functions.md",
+        one_of(("resource", "resou33333rce")),
+        example=("SELECT overlay('abc' PLACING 'x' FROM 2 FOR -1)", "axbc", "axabc"),
+        sql=r"^SELECT overlay\('33333rce' placing 'resou' from 1 FOR -",
+    ),
+    Intended(
+        "a `bar` of a range from a larger number to a smaller one grows towards the smaller",
+        "reference/functions.md",
+        by_value(
+            lambda theirs, ours: all(
+                isinstance(it, str) and not it.strip(" █") for it in (theirs, ours)
+            )
+        ),
+        example=("SELECT length(bar(40, 20, 0))", "80", "0"),
+        places="function/string/test_bar.test:30,35,40,89",
+    ),
+    Intended(
+        "`reverse` turns code points round, as in PostgreSQL and Spark, and DuckDB graphemes",
+        "reference/functions.md",
+        by_value(
+            lambda theirs, ours: (
+                isinstance(theirs, str) and isinstance(ours, str) and sorted(theirs) == sorted(ours)
+            )
+        ),
+        example=("SELECT reverse('e\u0301') = 'e\u0301'", "True", "False"),
+        sql=r"^SELECT REVERSE\(",
+    ),
+    Intended(
+        "bytes as a text are hexadecimal digits",
+        "sql.md#Nested data",
+        one_of(("\\x00hello", "0068656c6c6f"), ("\\x01\\xA0", "01a0")),
+        example=("SELECT format('{}', '\\x00a'::BLOB)", "\\x00a", "0061"),
+        sql=r"\b(format|printf)\s*\(",
+    ),
+    Intended(
+        "`format('{:.3}', x)` has as many digits as the number needs",
+        "reference/functions.md",
+        one_of(("0.00", "0")),
+        example=("SELECT format('{:.3}', 0.0)", "0.00", "0"),
+        places="function/string/test_format.test:95",
+    ),
+    Intended(
+        "a text that is split by nothing is one part",
+        "reference/functions.md",
+        one_of(("b", "")),
+        example=("SELECT split_part('a,b,c', '', 3)", "b", ""),
+        places="function/string/test_split_part.test:60",
+    ),
+    Intended(
+        "groups of the pattern that a text is split by are no parts of it",
+        "reference/functions.md",
+        exactly([("",)] * 4, []),
+        example=("SELECT string_split_regex('1,2', '(,|)')", "['1', '', '2']", "['1', '2']"),
+        places="function/string/test_string_split.test:291",
+    ),
+    Intended(
+        "an INTERVAL as a text names its units",
+        "sql.md#Times",
+        one_of(("00:00:00", "0 secs")),
+        example=("SELECT INTERVAL 90 SECOND::VARCHAR", "00:01:30", "1 mins 30.000000000 secs"),
+        sql=r"\bage\s*\(",
+    ),
+    Intended(
+        "`current_time` is a TIME, and DuckDB's a TIMETZ",
+        "sql.md#Times",
+        one_of(("TIME WITH TIME ZONE", "TIME")),
+        example=("SELECT typeof(current_time)", "TIME WITH TIME ZONE", "TIME"),
+        sql=r"\btypeof\s*\(CURRENT_TIME",
+    ),
+    Intended(
+        "the time is another one when the other engine is asked",
+        HAND_OVER,
+        by_value(
+            lambda theirs, ours: (
+                all(isinstance(it, tuple) and len(it) == 2 for it in (theirs, ours))
+                and theirs[0] == ours[0]
+                and abs(theirs[1] - ours[1]) < 600 * 10**9
+            )
+        ),
+        places="function/timestamp/current_time.test:61,66",
+    ),
+    Intended(
+        "whole ISO years and months between two times of UTC are those of UTC",
+        "sql.md#Times",
+        one_of((1, 0)),
+        places="function/timestamp/test_icu_datesub.test:49,292",
+    ),
+    Intended(
+        "a TIMESTAMPTZ keeps the zone that the session had at the hand-over",
+        HAND_OVER,
+        lambda theirs, ours: len(theirs) == len(ours),
+        places="function/timestamp/test_icu_makedate.test:57,242,295",
+    ),
+    Intended(
+        "`CNT`, `CTT` and other short names of zones stand for several, and are none",
+        "sql.md#Times",
+        lambda theirs, ours: (
+            len(theirs) == len(ours)
+            and all(row[0] is None for row in ours)
+            and {row[1] for row in theirs} == {row[1] for row in ours}
+        ),
+        example=(
+            "SELECT try_strptime('2022-03-05 IST', '%Y-%m-%d %Z') IS NULL",
+            "False",
+            "True",
+        ),
+        sql=r"\btry_strptime\s*\(.*%Z",
+    ),
+    Intended(
+        "`strptime` reads microseconds, and DuckDB nanoseconds if the format has `%n`",
+        "sql.md#Times",
+        by_value(
+            lambda theirs, ours: (
+                isinstance(theirs, tuple)
+                and isinstance(ours, tuple)
+                and theirs[0] == ours[0] == "timestamp"
+                and theirs[1] // 1000 * 1000 == ours[1]
+            )
+        ),
+        example=(
+            "SELECT nanosecond(strptime('0.123456789', '%S.%n'))",
+            "123456789",
+            "123456000",
+        ),
+        sql=r"\bstrptime\s*\(.*%n",
+    ),
+    Intended(
+        "a second of 60 at 23:59 is a leap second",
+        "sql.md#Times",
+        one_of((None, ("timestamp", 970_444_800 * 10**9))),
+        example=(
+            "SELECT try_strptime('2000-10-01 23:59:60', '%Y-%m-%d %H:%M:%S')::DATE",
+            "None",
+            "2000-10-02",
+        ),
+        places="function/timestamp/test_try_strptime.test:423",
+    ),
+    Intended(
+        "weeks that agree with each other are read, and a week of ISO 8601 is not left out",
+        "sql.md#Times",
+        one_of(
+            (None, ("timestamp", -2_197_497_600 * 10**9)),
+            (("timestamp", -631_152_000 * 10**9), None),
+        ),
+        places="function/timestamp/test_try_strptime.test:596,637",
+    ),
+    Intended(
+        "`%p` beside `%H` is left out, as in Python",
+        "sql.md#Times",
+        one_of((None, ("timestamp", 1_924_891_385 * 10**9))),
+        places="function/timestamp/test_try_strptime.test:648",
+    ),
+    Intended(
+        "the end of a day, 24:00, is 00:00",
+        "sql.md#Times",
+        by_value(lambda theirs, ours: theirs == ("hour", 24) and ours == ("hour", 0)),
+        places="function/timetz/test_date_part.test:266",
+    ),
+    Intended(
+        "`PIVOT … ON x IN (SELECT …)` has its columns in any order without an ORDER BY",
+        "sql.md#Often used",
+        lambda theirs, ours: (
+            sorted((row[:2], sorted(row[2:])) for row in theirs)
+            == sorted((row[:2], sorted(row[2:])) for row in ours)
+        ),
+        places="pivot/pivot_in_subquery.test:43,50",
+    ),
+    Intended(
+        "a struct without names has the fields c0, c1 …",
+        "sql.md#Nested data",
+        exactly([("c1", (("", 42), ("", 42)))], [("(c1, 40 + 2)", (("", 42), ("", 42)))]),
+        places="pivot/unpivot_expression.test:39",
+    ),
+    Intended(
+        "a column that a cast of COLUMNS makes is called as it is written",
+        "sql.md#Often used",
+        exactly(
+            [("col1", "42"), ("col2", "woot")],
+            [("CAST(col1 AS VARCHAR)", "42"), ("CAST(col2 AS VARCHAR)", "woot")],
+        ),
+        places="pivot/unpivot_unnamed_subquery.test:5",
+    ),
+    Intended(
+        "two equal windows over random values are one",
+        "sql.md#Often used",
+        exactly([(0,)], [(4,)]),
+        places="window/test_volatile_independence.test:22",
+    ),
+    Intended(
+        "a cast to a whole number cuts what is behind the point, and DuckDB rounds it",
+        "coming-from.md#DuckDB",
+        by_value(is_cut),
+        places="window/test_window_wisconsin.test:114",
+    ),
+    Intended(
+        "bytes are BYTEA, and `concat` of them is BYTEA",
+        "reference/functions.md",
+        one_of(("BLOB", "BYTEA")),
+        example=("SELECT typeof('a'::BLOB)", "BLOB", "BYTEA"),
+        sql=r"\btypeof\s*\(.*blob",
     ),
 )

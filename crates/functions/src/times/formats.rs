@@ -941,7 +941,7 @@ impl Found {
     /// The day of a year that was read.
     fn days_of_year(&self, year: i64) -> std::result::Result<i64, String> {
         let is_date = self.month.is_some() || self.day.is_some();
-        let lacks_week = self.iso_year.is_some() && self.iso_week.is_none();
+        let lacks_week = self.iso_year.is_some() && self.iso_week.is_none() && self.year.is_none();
         let lacks_year = self.iso_week.is_some() && self.iso_year.is_none() && self.year.is_some();
         let lacks_year = lacks_year && self.day_of_year.is_none();
         if !is_date && (lacks_week || lacks_year) {

@@ -172,7 +172,11 @@ fn unpivoted(
         let label = match (&column.alias, &column.expr) {
             (Some(alias), _) => text_literal(alias.value.clone()),
             (None, Expr::Identifier(own)) => names::label_of(own),
-            (None, other) => text_literal(names::as_written(other)),
+            // What is calculated of one column goes by its name.
+            (None, other) => match columns_of(other).into_iter().collect::<Vec<_>>().as_slice() {
+                [own] => names::label_of(own),
+                _ => text_literal(names::as_written(other)),
+            },
         };
         (column.expr.clone(), label)
     });
