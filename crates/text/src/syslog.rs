@@ -27,12 +27,14 @@
 //! - the time is `Mmm dd hh:mm:ss`, or RFC 3339's; a day of one digit is padded by a space, as the RFC
 //!   demands, by a zero, or not at all (`Apr 4 10:00:00`). A record that does not begin so is refused,
 //!   as the lines of a message are that go on after its first;
+//! - a year from 1970 to 2099 may stand behind the time or, as Cisco's devices write it, before the clock
+//!   (`Dec 23 15:31:15 2024`, `Dec 23 2024 15:31:15`); a colon may follow the latter;
 //! - the host is missing if the word behind the time ends in `:`;
 //! - the app is what comes before `:` or `[pid]`, if neither a space nor another of `[` and `:`
 //!   does; without it everything behind the host is the message.
 //! - The space behind `:` belongs to neither app nor message.
 //!
-//! A time of RFC 3164 says neither year nor zone: [`Format`] does.
+//! A time of RFC 3164 says no zone and most say no year: [`Format`] does.
 //!
 //! # How
 //! Records are short and of many shapes, but almost all of what makes the shape comes in their
@@ -348,22 +350,35 @@ impl Times {
         if bytes.first()?.is_ascii_digit() {
             return self.full(bytes);
         }
-        let (day, time) = match bytes {
-            // A day of one digit that is not padded.
-            [m1, m2, m3, b' ', digit, b' ', time @ ..] if time.len() == 8 => {
-                ([*m1, *m2, *m3, b' ', b' ', *digit], time)
-            }
-            _ => {
-                let bytes: &[u8; 15] = bytes.try_into().ok()?;
-                (*bytes.first_chunk()?, &bytes[7..])
-            }
-        };
+        if bytes.len() > DATED_BYTES {
+            return self.with_year(bytes);
+        }
+        let (day, time) = day_and_clock(bytes)?;
         if day != self.day {
             self.begin(&day);
         }
         let seconds = i64::from(clock(time)?);
         let found = self.starts.iter().find(|start| **start + seconds <= self.latest);
         let instant = found? + seconds;
+        is_instant(time, instant).then_some((instant, 0))
+    }
+
+    /// A time with its year behind the clock or before it.
+    #[cold]
+    fn with_year(&self, bytes: &[u8]) -> Option<(i64, u32)> {
+        let ((day, time), year) = match bytes {
+            [rest @ .., b' ', y1, y2, y3, y4] => (day_and_clock(rest)?, [*y1, *y2, *y3, *y4]),
+            _ => {
+                let (day, rest) =
+                    bytes.split_at_checked(bytes.len().checked_sub(YEAR_BYTES + 9)?)?;
+                let (year, clock) = rest.split_at_checked(YEAR_BYTES)?;
+                ((padded_day(day)?, clock.get(1..)?), *year.last_chunk()?)
+            }
+        };
+        let year = fast::pair(year[0], year[1])? * 100 + fast::pair(year[2], year[3])?;
+        let (month, day) = month_and_day(&day)?;
+        let start = i64::from(fast::days(year.try_into().ok()?, month, day)?) * 86_400;
+        let instant = start - self.offset + i64::from(clock(time)?);
         is_instant(time, instant).then_some((instant, 0))
     }
 
@@ -382,15 +397,59 @@ impl Times {
     fn begin(&mut self, day: &[u8; 6]) {
         self.starts.clear();
         self.day = *day;
-        let &[m1, m2, m3, _, d1, d2] = day;
-        let number = fast::pair(if d1 == b' ' { b'0' } else { d1 }, d2);
-        if let (Some(month), Some(number)) = (month([m1, m2, m3]), number) {
+        if let Some((month, number)) = month_and_day(day) {
             let starts = self.years.clone().rev().filter_map(|year| {
                 let days = fast::days(year, month, number)?;
                 Some(i64::from(days) * 86_400 - self.offset)
             });
             self.starts.extend(starts);
         }
+    }
+}
+
+/// Bytes of ` 2024`.
+const YEAR_BYTES: usize = 5;
+/// Bytes of the longest time without a year, `Oct 11 22:14:15`.
+const DATED_BYTES: usize = 15;
+
+/// The day, as `Oct 11` or `Oct  1`, and the clock of a time without a year.
+#[inline(always)]
+fn day_and_clock(bytes: &[u8]) -> Option<([u8; 6], &[u8])> {
+    match bytes {
+        // A day of one digit that is not padded.
+        [day @ .., b' ', _, _, _, _, _, _, _, _] if day.len() == 5 => {
+            Some((padded_day(day)?, &bytes[6..]))
+        }
+        _ => {
+            let bytes: &[u8; DATED_BYTES] = bytes.try_into().ok()?;
+            Some((*bytes.first_chunk()?, &bytes[7..]))
+        }
+    }
+}
+
+/// A day as `Oct 11` or `Oct  1`, of one that may be written `Oct 1`.
+#[inline(always)]
+fn padded_day(day: &[u8]) -> Option<[u8; 6]> {
+    match day {
+        [m1, m2, m3, b' ', digit] => Some([*m1, *m2, *m3, b' ', b' ', *digit]),
+        _ => day.try_into().ok(),
+    }
+}
+
+/// The numbers of the month and the day of `Oct 11` or `Oct  1`.
+fn month_and_day(day: &[u8; 6]) -> Option<(u32, u32)> {
+    let &[m1, m2, m3, _, d1, d2] = day;
+    let number = fast::pair(if d1 == b' ' { b'0' } else { d1 }, d2)?;
+    Some((month([m1, m2, m3])?, number))
+}
+
+/// Returns true if a text begins with a year from 1970 to 2099 and a space before it: ` 2024`.
+#[inline(always)]
+fn begins_with_year(text: &[u8]) -> bool {
+    match text {
+        [b' ', b'1', b'9', b'7'..=b'9', digit, ..] => digit.is_ascii_digit(),
+        [b' ', b'2', b'0', tens, digit, ..] => tens.is_ascii_digit() && digit.is_ascii_digit(),
+        _ => false,
     }
 }
 
@@ -709,10 +768,25 @@ impl Walk<'_> {
             {
                 14 + tail.iter().take_while(|byte| **byte != b' ').count()
             }
-            _ => return Err("expected a date and a time"),
+            rest => match dated_year_length(rest) {
+                Some(length) => length,
+                None => return Err("expected a date and a time"),
+            },
         };
-        row[place::TIME] = lines::span(self.at..self.at + length);
-        self.at += length;
+        let has_month = !self.rest().first().is_some_and(u8::is_ascii_digit);
+        let mut end = self.at + length;
+        if length > DATED_BYTES && has_month {
+            row[place::TIME] = lines::span(self.at..end);
+            // Cisco's devices write `Dec 23 2024 15:31:15: %ASA-…`.
+            end += usize::from(self.text[end..].starts_with(b": "));
+        } else {
+            let behind = &self.text[end..];
+            if has_month && begins_with_year(behind) && behind.get(YEAR_BYTES) == Some(&b' ') {
+                end += YEAR_BYTES;
+            }
+            row[place::TIME] = lines::span(self.at..end);
+        }
+        self.at = end;
         if !self.eat(b' ') {
             return Err("expected a space and the host");
         }
@@ -749,6 +823,21 @@ impl Walk<'_> {
         row[place::MESSAGE] = lines::span(self.at..self.text.len());
         Ok(())
     }
+}
+
+/// The length of a time with its year before the clock, `Dec 23 2024 15:31:15`, that a text begins with.
+#[cold]
+fn dated_year_length(text: &[u8]) -> Option<usize> {
+    let [m1, m2, m3, b' ', rest @ ..] = text else { return None };
+    month([*m1, *m2, *m3])?;
+    let day = match rest {
+        [b' ' | b'0'..=b'3', b'0'..=b'9', b' ', ..] => 2,
+        [b'1'..=b'9', b' ', ..] => 1,
+        _ => return None,
+    };
+    let rest = &rest[day..];
+    let is_clock = matches!(rest.get(YEAR_BYTES..)?, [b' ', _, _, b':', _, _, b':', _, _, ..]);
+    (begins_with_year(rest) && is_clock).then_some(4 + day + YEAR_BYTES + 9)
 }
 
 /// Bytes of a block that are not what they stand for.

@@ -144,6 +144,12 @@ fn model_data(text: &str) -> Option<(Entries, usize)> {
     if entries.is_empty() { None } else { Some((entries, text.len() - rest.len())) }
 }
 
+fn is_model_year(word: &str) -> bool {
+    word.len() == 4
+        && word.bytes().all(|byte| byte.is_ascii_digit())
+        && word.parse().is_ok_and(|year| (1970..2100).contains(&year))
+}
+
 fn model_classic(rest: &str) -> Option<Model> {
     let bytes = rest.as_bytes();
     let at = |place: usize| bytes.get(place).copied().unwrap_or(0);
@@ -162,13 +168,38 @@ fn model_classic(rest: &str) -> Option<Model> {
         && b"123456789".contains(&at(4))
     {
         14
+    } else if let Some((_, rest)) = rest.split_once(' ').filter(|_| is_month && at(3) == b' ')
+        && let Some((day, year_and_clock)) =
+            rest.split_at_checked(if at(5) == b' ' { 1 } else { 2 })
+        && let Some((year, clock)) =
+            year_and_clock.get(1..).and_then(|rest| rest.split_at_checked(4))
+        && year_and_clock.starts_with(' ')
+        && is_model_year(year)
+        && clock.len() >= 9
+        && [0, 3, 6].map(|at| clock.as_bytes()[at]) == *b" ::"
+        && (day.len() == 1 || b" 0123".contains(&at(4)) && at(5).is_ascii_digit())
+        && (day.len() == 2 || b"123456789".contains(&at(4)))
+    {
+        4 + day.len() + 5 + 9
     } else if at(0).is_ascii_digit() && (at(4), at(7), at(10), at(13)) == (b'-', b'-', b'T', b':') {
         14 + bytes[14..].iter().take_while(|b| **b != b' ').count()
     } else {
         return None;
     };
-    let time = String::from_utf8(bytes[..length].to_vec()).ok()?;
-    let rest = rest.get(length..)?.strip_prefix(' ')?;
+    let (time, rest) = rest.split_at_checked(length)?;
+    let (mut time, mut rest) = (time.to_owned(), rest.to_owned());
+    if is_month
+        && let Some((year, behind)) = rest.strip_prefix(' ').and_then(|rest| rest.split_once(' '))
+        && is_model_year(year)
+    {
+        time = format!("{time} {year}");
+        rest = format!(" {behind}");
+    }
+    if length == 20 || length == 19 && is_month {
+        // The year stands before the clock.
+        rest = rest.strip_prefix(':').filter(|rest| rest.starts_with(' ')).unwrap_or(&rest).into();
+    }
+    let rest = rest.strip_prefix(' ')?;
     let word = rest.split(' ').next()?;
     let (host, rest) = if word.ends_with(':') {
         (None, rest)
@@ -256,6 +287,8 @@ fn log() -> impl Strategy<Value = String> {
         prop_oneof![
             6 => "(Jan|Oct) [ 123][0-9] 1[0-9]:00:59 ",
             2 => "(Jan|Oct) [0-9] 1[0-9]:00:59 ",
+            2 => "(Jan|Oct) ([ 123][0-9]|[0-9]) 1[0-9]:00:59 (19[67]9|2024|2100):? ",
+            2 => "(Jan|Oct) ([ 123][0-9]|[0-9]) (19[67]9|2024|2100) 1[0-9]:00:59:? ",
             2 => "2015-0[1-9]-11T22:14:15(\\.003)?(Z|\\+02:00)? ",
             1 => "Okt 11 22:14:15 ",
         ],
@@ -480,6 +513,52 @@ fn examples_of_the_standards_are_read() {
             "blank"
         ]
     );
+}
+
+#[test]
+fn a_year_beside_the_time_is_the_year() {
+    for (line, time, host, app, message) in [
+        ("Dec 23 15:31:15 2024 host app: x", "2024-12-23T15:31:15Z", "host", "app", "x"),
+        ("<34>Dec  3 15:31:15 2024 host app[7]: x", "2024-12-03T15:31:15Z", "host", "app", "x"),
+        ("Dec 3 15:31:15 2099 app: x", "2099-12-03T15:31:15Z", "NULL", "app", "x"),
+        ("Feb 29 15:31:15 1972 host x y", "1972-02-29T15:31:15Z", "host", "NULL", "x y"),
+        ("Dec 23 2024 15:31:15 host app: x", "2024-12-23T15:31:15Z", "host", "app", "x"),
+        ("Dec 3 2024 15:31:15 host : x", "2024-12-03T15:31:15Z", "host", "NULL", ": x"),
+        (
+            "<166>Jul  4 1970 15:31:15: %ASA-6-302013: x",
+            "1970-07-04T15:31:15Z",
+            "NULL",
+            "%ASA-6-302013",
+            "x",
+        ),
+        ("Dec 31 2016 23:59:60 host app: x", "2017-01-01T00:00:00Z", "host", "app", "x"),
+        // Not a year.
+        ("Dec 23 15:31:15 1969 app: x", "2014-12-23T15:31:15Z", "1969", "app", "x"),
+        ("Dec 23 15:31:15 2100 app: x", "2014-12-23T15:31:15Z", "2100", "app", "x"),
+        ("Dec 23 15:31:15 20245 app: x", "2014-12-23T15:31:15Z", "20245", "app", "x"),
+        ("Dec 23 15:31:15 2024: x", "2014-12-23T15:31:15Z", "NULL", "2024", "x"),
+    ] {
+        let out = decode(typed(&["ts", "host", "app", "message"]), Framing::Lines, line.as_bytes());
+        assert!(out.bad.is_empty(), "{line}: {:?}", out.bad);
+        let batch = &out.batches[0];
+        let micros = batch.column(0).as_primitive::<TimestampMicrosecondType>().value(0);
+        let expected = chrono::DateTime::parse_from_rfc3339(time).unwrap().timestamp_micros();
+        assert_eq!(micros, expected, "{line}");
+        let found = [1, 2, 3].map(|column| batch.column(column).as_string_view().iter().next());
+        let found = found.map(|value| value.flatten().unwrap_or("NULL"));
+        assert_eq!(found, [host, app, message], "{line}");
+    }
+    // A day or a clock that is none, and a leap second where there was none.
+    for line in [
+        "Feb 30 15:31:15 2024 h a: x",
+        "Feb 29 2023 15:31:15 h a: x",
+        "Dec 23 2024 25:31:15 h a: x",
+        "Dec 23 2024 15:31:60 h a: x",
+        "Dec 23 1969 15:31:15 h a: x",
+    ] {
+        let out = decode(typed(&["ts"]), Framing::Lines, line.as_bytes());
+        assert_eq!((out.rows, out.bad.len()), (0, 1), "{line}");
+    }
 }
 
 #[test]
