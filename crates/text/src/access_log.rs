@@ -14,18 +14,26 @@
 //! # Grammar
 //! A line is pieces with one space between each two. A piece that starts with `"` goes on to
 //! the next quote that is not escaped by `\` and has a space or the line end behind it, so that
-//! a quote that a server forgot to escape does little harm. The pieces are:
+//! most quotes that a server forgot to escape do no harm (`"/?q="x"&n=1"`). The pieces are:
 //!
 //! - `ip`, `ident`, `user`. A user may contain spaces: the time is the first piece from the
 //!   fourth on that starts with `[`, is followed by one that ends in `]` and then by the
-//!   request, which is in quotes. One of several words does not begin with `-`: what stands before
-//!   the time of `www.example.com 10.0.0.1 - - [` is a site and three columns, and where the shape
-//!   has no site the record is malformed.
+//!   request, which is in quotes. One of several words has no word `-`, no `:`, which no user of HTTP's
+//!   authentication has, and no address followed by an identity, and something stands before it: what
+//!   stands before the time of `www.example.com 10.0.0.1 - - [` is a site and three columns, and where
+//!   the shape has no site the record is malformed. So is one behind the header of another log
+//!   (`Nov 10 12:11:55 host nginx: 10.0.0.1 - - [`, `web_1  | 10.0.0.1 - - [`).
 //! - A client may be a list of addresses with a comma and spaces between, as proxies write `X-Forwarded-For`. It is one
 //!   value.
 //! - `status` and `bytes`.
-//! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Servers
-//!   are often told to log more: further pieces must be whole, and are skipped.
+//! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Where a sample
+//!   shows that nearly all records have them, a record that has something else there is malformed.
+//!   Servers are often told to log more: further pieces must be whole, and are skipped.
+//!
+//! From the request on, a piece that does not begin with a quote has none that is not escaped. In one
+//! that does, a quote behind a space opens quotes that another one closes within the piece. Where it is
+//! otherwise, a quote that nobody escaped has cut a value in two (`"Mozilla "x" y"`), and the record is
+//! malformed.
 //!
 //! Servers of several sites write the site's name before that (`vhost_combined`: `host:port`), and
 //! many write how long a request took behind it. What a sample shows of this is its [`Shape`]: `host`,
@@ -465,6 +473,8 @@ struct Pieces {
     has_port: bool,
     /// Whether records with all that follows are of the Common format.
     is_common: bool,
+    /// Whether what follows the size must be a referrer and a user agent.
+    is_combined: bool,
     /// Pieces of a record that has all that its shape has.
     shaped: usize,
     /// Pieces that a record is expected to have.
@@ -485,6 +495,7 @@ impl Pieces {
             extras: shape.behind,
             has_port: shape.site == Site::HostAndPort,
             is_common: shape.common,
+            is_combined: shape.combined,
             shaped: shape.pieces(),
             parts,
             count: shape.pieces(),
@@ -610,7 +621,8 @@ impl Tokenizer for Pieces {
                 has_list = join_clients(text, &mut pieces, self.lead);
                 Record::new(text, &pieces)
             })
-            .and_then(|found| found.shaped(text, &pieces, self.lead));
+            .and_then(|found| found.quoted_well(text, &pieces))
+            .and_then(|found| found.shaped(text, &pieces, self.lead, self.is_combined));
         self.scratch = pieces;
         let found = read?;
         // A user with spaces, or a list of clients, says nothing about the others.
@@ -641,8 +653,11 @@ impl Pieces {
         let byte = |at: u32| block.get(at as usize).copied();
         // What follows the Common format is not taken for a referrer.
         let common = self.wants_extras && self.is_common;
-        let combined =
-            !common && (self.wants_combined || self.wants_extras) && count >= COMBINED + lead;
+        let needs_combined = self.wants_combined || self.wants_extras || self.is_combined;
+        let combined = !common && needs_combined && count >= COMBINED + lead;
+        if self.is_combined && (STATUS + 3 + lead..COMBINED + lead).contains(&count) {
+            return false;
+        }
         // A list behind the format shifts what follows it.
         let base = count - self.extras.min(count);
         let has_list = |ends: &[u32]| {
@@ -690,7 +705,7 @@ impl Pieces {
                 let text = &block[line.clone()];
                 let has_list = join_clients(text, &mut pieces, self.lead);
                 let found = Record::new(text, &pieces)
-                    .and_then(|found| found.shaped(text, &pieces, self.lead));
+                    .and_then(|found| found.shaped(text, &pieces, self.lead, self.is_combined));
                 let Some(found) = found.ok().filter(|_| text.first() != Some(&0)) else {
                     rows = 0;
                     break;
@@ -821,18 +836,40 @@ impl Record {
         Ok(Self { lead: 0, time, combined })
     }
 
-    /// The same in a log whose records have so many pieces before the client, if they have them.
-    fn shaped(self, line: &[u8], pieces: &[Range<usize>], lead: usize) -> Result<Self, Fault> {
+    /// The same, if no quote from the request on can have cut a value in two.
+    fn quoted_well(self, line: &[u8], pieces: &[Range<usize>]) -> Result<Self, Fault> {
+        let cut = |piece: &Range<usize>| Some(piece.start + cut_quote(line.get(piece.clone())?)?);
+        match self.tail(pieces)[2..].iter().find_map(cut) {
+            None => Ok(self),
+            Some(at) => {
+                let reason = "an unescaped quote within a field";
+                Err(Fault::new(at, FaultKind::Syntax(reason.to_owned())))
+            }
+        }
+    }
+
+    /// The same in a log whose records have so many pieces before the client, if they have them, and where
+    /// `is_combined` says so a referrer and a user agent or nothing behind the size.
+    fn shaped(
+        self,
+        line: &[u8],
+        pieces: &[Range<usize>],
+        lead: usize,
+        is_combined: bool,
+    ) -> Result<Self, Fault> {
+        if is_combined
+            && !self.combined
+            && let Some(behind) = self.tail(pieces).get(5)
+        {
+            let reason = "expected a referrer and a user agent in quotes";
+            return Err(Fault::new(behind.start, FaultKind::Syntax(reason.to_owned())));
+        }
         let is_absent =
             |place: usize| pieces.get(place).is_some_and(|piece| line[piece.clone()] == *b"-");
         // A client is known always, an identity hardly ever.
         let lead = if self.time > 3 && !is_absent(1) { lead } else { 0 };
         let user = lead + 2;
-        let is_shifted = || {
-            let identity = line.get(pieces[lead + 1].clone());
-            is_absent(user) || lead == 0 && identity.is_some_and(shape::is_address)
-        };
-        if self.time > user + 1 && is_shifted() {
+        if self.time > user + 1 && is_shifted(line, &pieces[lead..self.time], lead == 0) {
             let reason = "more stands before the time than a client, an identity and a user";
             return Err(Fault::new(pieces[user].start, FaultKind::Syntax(reason.to_owned())));
         }
@@ -843,6 +880,20 @@ impl Record {
     fn tail<'a>(&self, pieces: &'a [Range<usize>]) -> &'a [Range<usize>] {
         &pieces[self.time..]
     }
+}
+
+/// Returns true if the pieces before a time are no client, identity and user of several words, but have the client
+/// further behind.
+fn is_shifted(line: &[u8], pieces: &[Range<usize>], is_without_site: bool) -> bool {
+    let text = |piece: &Range<usize>| line.get(piece.clone()).unwrap_or_default();
+    let [client, identity, user @ ..] = pieces else { return false };
+    let is_foreign = |word: &[u8]| word == b"-" || memchr::memchr(b':', word).is_some();
+    let address = user.len().checked_sub(3).and_then(|place| user.get(place));
+    text(client).is_empty()
+        || text(identity).is_empty()
+        || is_without_site && shape::is_address(text(identity))
+        || user.iter().any(|word| is_foreign(text(word)))
+        || address.is_some_and(|word| shape::is_address(text(word)))
 }
 
 /// The values that pieces are: each is one, but for lists, which have spaces in them.
@@ -874,6 +925,29 @@ impl Iterator for Values<'_> {
         self.pieces = rest;
         Some(value)
     }
+}
+
+/// Returns where in a piece a quote stands that may have cut a value in two: any in one without quotes, and in one with
+/// quotes one that opens others that are not closed.
+fn cut_quote(piece: &[u8]) -> Option<usize> {
+    let is_quoted = piece.len() >= 2 && piece.first() == Some(&b'"');
+    let within = if is_quoted { 1..piece.len() - 1 } else { 0..piece.len() };
+    let (mut escaped, mut before, mut open) = (false, 0, None);
+    for at in within {
+        let byte = piece[at];
+        if byte == b'"' && !escaped {
+            open = match open {
+                None if !is_quoted || before == b' ' => Some(at),
+                _ => None,
+            };
+        }
+        escaped = byte == b'\\' && !escaped;
+        before = byte;
+        if !is_quoted && open.is_some() {
+            break;
+        }
+    }
+    open
 }
 
 /// The pieces of a line without its line end, quotes included.

@@ -29,6 +29,10 @@ pub struct Shape {
     pub(super) site: Site,
     /// Whether there are records without a referrer and a user agent, and more than a few.
     pub(super) common: bool,
+    /// Whether nearly all records have a referrer and a user agent. One that has something else in their place is
+    /// malformed. Default: false, as no sample tells.
+    #[serde(default)]
+    pub(super) combined: bool,
     /// Pieces behind what the format has.
     pub(super) behind: usize,
     /// Those that are columns.
@@ -170,7 +174,7 @@ impl Shape {
             }
             let found = split(line, &mut pieces).and_then(|()| {
                 join_clients(line, &mut pieces, 1);
-                Record::new(line, &pieces)
+                Record::new(line, &pieces)?.quoted_well(line, &pieces)
             });
             if let Ok(found) = found {
                 records.push(Sampled::new(line, &pieces, &found));
@@ -199,6 +203,7 @@ impl Shape {
                 Some(format!("{fields} before the client that an access log does not have"));
         }
         shown.shape.common = !most(counted(&|record| record.combined));
+        shown.shape.combined = !shown.shape.common;
         let common = shown.shape.common;
         let alike: Vec<&Sampled<'_>> =
             records.iter().filter(|record| record.combined != common).collect();
@@ -310,6 +315,7 @@ impl<'a> Sampled<'a> {
         let port = &site[colon + 1..];
         client != b"-"
             && colon > 0
+            && is_host(&site[..colon])
             && (1..=5).contains(&port.len())
             && port.iter().all(u8::is_ascii_digit)
             // `::1:80` may be an address alone, unless the client follows it.
@@ -319,8 +325,27 @@ impl<'a> Sampled<'a> {
     /// `www.example.com 10.0.0.1 - - […`
     fn begins_with_host(&self) -> bool {
         let [site, client, _, _, ..] = self.before[..] else { return false };
-        is_address(client) && !is_address(site)
+        is_address(client) && !is_address(site) && is_host(site)
     }
+}
+
+/// Returns true if a piece can be the name or the address of a site, a port behind it or none, and is not the time, the
+/// container or the program that others write in front of a record.
+fn is_host(site: &[u8]) -> bool {
+    let site = inner(site);
+    let unbracketed = site.strip_prefix(b"[").and_then(|site| site.strip_suffix(b"]"));
+    if matches!(site, b"-" | b"_") || parsed::<IpAddr>(unbracketed.unwrap_or(site)).is_some() {
+        return true;
+    }
+    let name = match memchr::memrchr(b':', site) {
+        Some(colon) if site[colon + 1..].iter().all(u8::is_ascii_digit) => &site[..colon],
+        _ => site,
+    };
+    let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
+    let is_sign = |byte: &u8| is_letter(byte) || byte.is_ascii_digit() || b"-._*~".contains(byte);
+    let is_dated = matches!(name, [_, _, _, _, b'-', _, _, b'-', _, _, ..])
+        && name.iter().take(10).all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    name.iter().any(is_letter) && name.iter().all(is_sign) && !is_dated
 }
 
 /// Returns true if a piece is an address, or a list that begins with one.

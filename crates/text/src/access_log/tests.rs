@@ -89,6 +89,25 @@ fn model_pieces(line: &str) -> Option<Vec<String>> {
     }
 }
 
+/// Whether an unescaped quote may have ended a value within it.
+fn model_is_cut(piece: &str) -> bool {
+    // Escapes stand for themselves alone.
+    let mut plain = String::new();
+    let mut chars = piece.chars();
+    while let Some(c) = chars.next() {
+        plain.push(if c == '\\' { chars.next().map_or('x', |_| 'x') } else { c });
+    }
+    let Some(inner) = plain.strip_prefix('"') else { return plain.contains('"') };
+    let mut inner = &inner[..inner.len() - 1];
+    while let Some((_, behind)) = inner.split_once(" \"") {
+        match behind.split_once('"') {
+            Some((_, behind)) => inner = behind,
+            None => return true,
+        }
+    }
+    false
+}
+
 fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
     let line = std::str::from_utf8(line).ok()?;
     let mut pieces = model_pieces(line)?;
@@ -105,8 +124,20 @@ fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
             && pieces[at + 2].starts_with('"')
     };
     let time = (3..pieces.len().checked_sub(2)?).find(|at| is_time(*at))?;
-    // What stands before the time of a record with a site.
-    if time > 3 && pieces[2] == "-" {
+    // What stands before the time of a record with a site, or behind the header of another log.
+    let is_address =
+        |word: &str| word.split(',').next().unwrap().parse::<std::net::IpAddr>().is_ok();
+    let words = &pieces[2..time];
+    if time > 3
+        && (words.iter().any(|word| word == "-" || word.contains(':'))
+            || pieces[0].is_empty()
+            || pieces[1].is_empty()
+            || is_address(&pieces[1])
+            || words.len() > 2 && is_address(&words[words.len() - 3]))
+    {
+        return None;
+    }
+    if pieces[time + 2..].iter().any(|piece| model_is_cut(piece)) {
         return None;
     }
     let user = pieces[2..time].join(" ");
@@ -219,6 +250,14 @@ fn log() -> impl Strategy<Value = String> {
         Just("h - - [x y] \"GET\"/\" 1 2 \"3\" 4\n".to_owned()),
         Just("h - - [x] \"GET /\" 1 2 \"3\" \"4\" 5\n".to_owned()),
         Just("h - - [x y] \"GET /\" 1\n".to_owned()),
+        Just(
+            "Nov 10 12:11:55 h nginx: 1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2\n"
+                .into()
+        ),
+        Just("web_1  | 1.2.3.4 - ann [10/Oct/2000:13:55:36 -0700] \"GET /\" 1 2\n".to_owned()),
+        Just("h - - [x y] \"GET /\" 1 2 \"-\" \"a \"b\" c\"\n".to_owned()),
+        Just("h - - [x y] \"GET /\" 1 2 \"-\" \"a \"b\", c\"\n".to_owned()),
+        Just("h - - [x y] \"GET /\" 1 2 \"-\" \"a b\"c\"\n".to_owned()),
         Just("a\rb\n".to_owned()),
         "[ \"\\\\\\[\\]a\r-]{0,30}\n",
     ];
@@ -748,6 +787,144 @@ fn records_are_read_by_their_shape_and_those_of_another_too() {
     assert_eq!(found, expected);
 }
 
+/// The rows of a log as its sample shows it, a line each, and the faults of its malformed records.
+fn rows_and_faults(text: &str, names: &[&str]) -> (Vec<String>, Vec<String>) {
+    let shape = Shape::shown_by(text.as_bytes()).shape;
+    let all: Vec<_> = shape.columns().into_iter().enumerate().collect();
+    let of = |name: &&str| {
+        let (place, field) = all.iter().find(|(_, field)| field.name() == name).unwrap();
+        (*place, Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)))
+    };
+    let columns = names.iter().map(of).collect();
+    let mut decoder = AccessLogDecoder::with_shape(&shape, columns, Options::default()).unwrap();
+    let out = decode_with(&mut decoder, text.as_bytes());
+    let shown = |row: Vec<Option<String>>| {
+        row.into_iter().map(|value| value.unwrap_or("∅".into())).collect::<Vec<_>>().join("|")
+    };
+    let faults = out.bad.iter().map(|bad| bad.fault.to_string()).collect();
+    (rows(&out.batches).into_iter().map(shown).collect(), faults)
+}
+
+#[test]
+fn a_record_behind_the_header_of_another_log_is_malformed() {
+    let rest = "[10/Nov/2022:12:11:55 +0000] \"GET / HTTP/1.1\" 200 741 \"-\" \"M\"";
+    let headers = [
+        "Nov 10 12:11:55 10.10.1.13 nginx: 140.82.121.3 - -",
+        "Nov 10 12:11:55 10.10.1.13 nginx: 140.82.121.3 - frank",
+        "<190>Nov 10 12:11:55 web1 nginx: client.example.com - frank",
+        "<34>1 2022-11-10T12:11:55Z host nginx 7 - - 10.0.0.1 - -",
+        "2022-11-10T12:11:55Z host nginx[7]: 10.0.0.1 - -",
+        "2022-11-10T12:11:55.123456Z 10.0.0.1 - -",
+        "2022-11-10T12:11:55 10.0.0.1 - -",
+        "web_1  | 10.0.64.1 - -",
+        "web_1  | 10.0.64.1 - frank",
+        "web-1 | 10.0.64.1 - -",
+        "web-1 | 10.0.64.1 frank frank",
+        "[pod/web-1/nginx] 10.0.64.1 - -",
+        "1668082315.123 10.0.0.1 - -",
+    ];
+    for header in headers {
+        for count in [1, 40] {
+            let text = format!("{header} {rest}\n").repeat(count);
+            let (rows, faults) = rows_and_faults(&text, &["ip", "ident", "user"]);
+            assert_eq!((rows.len(), faults.len()), (0, count), "{header}");
+            assert!(faults[0].contains("more stands before the time"), "{}", faults[0]);
+            // Among others, too.
+            let text = format!("10.0.0.1 - - {rest}\n").repeat(20) + &text;
+            if count == 1 {
+                let (rows, faults) = rows_and_faults(&text, &["ip"]);
+                assert_eq!((rows.len(), faults.len()), (20, 1), "{header}");
+            }
+        }
+    }
+    // Users with blanks, lists of clients and sites are what they were.
+    for (before, names, expected) in [
+        ("10.0.0.1 - John Smith", &["ip", "ident", "user"][..], "10.0.0.1|∅|John Smith"),
+        ("10.0.0.1 x John A. Smith-Doe", &["ip", "ident", "user"], "10.0.0.1|x|John A. Smith-Doe"),
+        ("1.2.3.4, 5.6.7.8 - -", &["ip", "ident", "user"], "1.2.3.4, 5.6.7.8|∅|∅"),
+        ("1.2.3.4, ::1 - John Smith", &["ip", "ident", "user"], "1.2.3.4, ::1|∅|John Smith"),
+        (
+            "a.example:80 1.2.3.4, ::1 - J S",
+            &["host", "port", "ip", "user"],
+            "a.example|80|1.2.3.4, ::1|J S",
+        ),
+        ("a.example:8080:80 10.0.0.1 - -", &["host", "port", "ip"], "a.example:8080|80|10.0.0.1"),
+        ("web-1_x 10.0.0.1 - -", &["host", "ip"], "web-1_x|10.0.0.1"),
+        ("bücher.example 10.0.0.1 - -", &["host", "ip"], "bücher.example|10.0.0.1"),
+        ("[::1]:443 ::2 - ann", &["host", "port", "ip", "user"], "[::1]|443|::2|ann"),
+    ] {
+        let (rows, faults) = rows_and_faults(&format!("{before} {rest}\n").repeat(3), names);
+        assert_eq!((rows, faults.len()), (vec![expected.to_owned(); 3], 0), "{before}");
+    }
+}
+
+#[test]
+fn a_quote_that_may_have_cut_a_field_makes_its_record_malformed() {
+    let start = "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700]";
+    let good = format!("{start} \"GET / HTTP/1.1\" 200 2 \"r\" \"Moz\"\n");
+    let names = ["path", "status", "referrer", "user_agent"];
+    for odd in [
+        r#""GET / HTTP/1.1" 200 2 "-" "Mozilla "x" y""#,
+        r#""GET / HTTP/1.1" 200 2 "-" "Mozilla "x" "y" z""#,
+        r#""GET / HTTP/1.1" 200 2 "-" "Mozilla "x y z" "-""#,
+        r#""GET / HTTP/1.1" 200 2 "http://x/?a="b" c" "Moz""#,
+        r#""GET /?q="a" HTTP/1.1" 200 2 "-" "Moz""#,
+        r#""GET / HTTP/1.1" 200 2 "-" "Moz" a"b"#,
+    ] {
+        let text = [good.repeat(30), format!("{start} {odd}\n"), good.repeat(30)].concat();
+        for names in [&names[..], &["ip"]] {
+            let (rows, faults) = rows_and_faults(&text, names);
+            assert_eq!((rows.len(), faults.len()), (60, 1), "{odd}");
+            assert!(
+                faults[0].starts_with("an unescaped quote within a field at byte"),
+                "{faults:?}"
+            );
+        }
+    }
+    for (odd, expected) in [
+        (r#""GET / HTTP/1.1" 200 2 "-" "a \"b\" c""#, r#"/|200|∅|a "b" c"#),
+        (r#""GET / HTTP/1.1" 200 2 "-" "a ("b") c""#, r#"/|200|∅|a ("b") c"#),
+        (r#""GET / HTTP/1.1" 200 2 "-" "a "b", c""#, r#"/|200|∅|a "b", c"#),
+        (r#""GET / HTTP/1.1" 200 2 "-" "a "b c"d" "-""#, r#"/|200|∅|a "b c"d"#),
+        (r#""GET / HTTP/1.1" 200 2 "http://x/?s=5"tv" "Moz""#, r#"/|200|http://x/?s=5"tv|Moz"#),
+        (r#""GET /?q="x"&n=1 HTTP/1.1" 200 2 "-" "Moz""#, r#"/?q="x"&n=1|200|∅|Moz"#),
+        (r#""GET / HTTP/1.1" 200 2 "-" "Moz" "x y" 0.001 7"#, "/|200|∅|Moz"),
+    ] {
+        let text = [good.repeat(30), format!("{start} {odd}\n"), good.repeat(30)].concat();
+        let (rows, faults) = rows_and_faults(&text, &names);
+        assert_eq!((rows[30].as_str(), rows.len(), faults.len()), (expected, 61, 0), "{odd}");
+    }
+}
+
+#[test]
+fn what_stands_in_place_of_referrer_and_agent_is_malformed_where_all_others_have_them() {
+    let line = |behind: &str| {
+        format!("10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 2{behind}\n")
+    };
+    let good = line(" \"r\" \"Moz\"");
+    for odd in [" junk", " junk junk", " \"-\"", " 0.001", " \"r\" Moz", " - -", " a \"b\" \"c\""] {
+        for count in [1, 3] {
+            let text = [good.repeat(30), line(odd).repeat(count), good.repeat(3)].concat();
+            for names in [&["referrer", "user_agent"][..], &["ip"], &["status", "path"]] {
+                let (rows, faults) = rows_and_faults(&text, names);
+                assert_eq!((rows.len(), faults.len()), (33, count), "{odd}");
+                assert!(
+                    faults[0].starts_with("expected a referrer and a user agent"),
+                    "{faults:?}"
+                );
+            }
+        }
+    }
+    // A record of the Common format among them, and logs that are of it.
+    let (rows, faults) = rows_and_faults(&[good.repeat(30), line("")].concat(), &["user_agent"]);
+    assert_eq!((rows[30].as_str(), faults.len()), ("∅", 0));
+    let (rows, faults) = rows_and_faults(&[line("").repeat(30), line(" 7")].concat(), &["status"]);
+    assert_eq!((rows.len(), faults.len()), (31, 0));
+    let text = [line(" 0.001").repeat(30), good].concat();
+    let (rows, faults) = rows_and_faults(&text, &["referrer", "request_time"]);
+    assert_eq!((rows[0].as_str(), rows[30].as_str(), faults.len()), ("∅|0.001", "r|∅", 0));
+}
+
 proptest! {
     /// Whatever the sample shows, the columns that every log has are the same.
     #[test]
@@ -767,7 +944,10 @@ proptest! {
             let mut decoder = AccessLogDecoder::with_shape(&shape, columns, Options { mismatch_is_null: true, ..Options::default() }).unwrap();
             decode_with(&mut decoder, text.as_bytes())
         };
-        let plain = decode(text_columns(&(0..11).collect::<Vec<_>>()), Options::default(), text.as_bytes());
+        let same = Shape { combined: shape.combined, ..Shape::default() };
+        let places: Vec<usize> = (0..11).collect();
+        let mut plain = AccessLogDecoder::with_shape(&same, text_columns(&places), Options::default()).unwrap();
+        let plain = decode_with(&mut plain, text.as_bytes());
         let (some, more) = (read(own), read(with_all));
         prop_assert_eq!(rows(&some.batches), rows(&plain.batches));
         let cut: Vec<_> = more.batches.iter().map(|batch| batch.project(&(0..11).collect::<Vec<_>>()).unwrap()).collect();
