@@ -2,10 +2,19 @@
 //!
 //! The dialects that there can be are tried on the beginning of a text, as DuckDB's sniffer does
 //! ("CSV Auto Detection" in its manual); one fits if every record has as many fields as the first,
-//! and more than one. A comma comes first: what it fits is read as it always was, and nothing else is
-//! tried. Then tab, `;` and `|`, of which the one counts that gives most fields, and a space, where
+//! and more than one. A comma comes first: what it fits is read by it, unless it fits by chance, as
+//! below. Then tab, `;` and `|`, of which the one counts that gives most fields, and a space, where
 //! one of the columns is of numbers under a name, so that names of two words are not taken apart. If
 //! none fits with quotes as in RFC 4180, there may be single quotes, or quotes escaped by `\`.
+//!
+//! A comma that fits gives way to another delimiter that fits every record in two cases:
+//! - it cuts quotes, and with the other one all quotes are around fields (`Name⇥"Cost per 1,000"`);
+//! - it is punctuation: a blank follows it wherever it stands in the header, and elsewhere a blank follows it or it
+//!   stands between digits (`April 15, 2023;1`, `1,5;2`), and the other one gives as many fields or more and no blank
+//!   ever follows it.
+//!
+//! Where nothing fits because a record is broken, quotes may still tell: a delimiter with which at least three of
+//! four fields that begin with a quote end with one, and none does with the delimiter that was said.
 //!
 //! How quotes are written may also show where the number of fields does not. A quote within quotes
 //! that something follows which neither separates nor ends a line is at odds with doubled quotes; if
@@ -84,7 +93,7 @@ fn has_sound_quotes(said: &Dialect, given: Given, text: &[u8]) -> bool {
     let others = [b'\t', b';', b'|'].into_iter().filter(|_| !given.delimiter);
     std::iter::once(said.delimiter).chain(others).any(|delimiter| {
         let odd = Oddities::of(&Dialect { delimiter, ..said.clone() }, text);
-        odd.quoted > 0 && odd.torn + odd.bare + odd.unclosed == 0
+        odd.quoted > 0 && odd.cut_quotes() == 0
     })
 }
 
@@ -96,8 +105,12 @@ fn separated(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
     }
     let fits = |counts: &Counts| counts.fields > 1 && counts.others * 10 <= counts.records;
     let own = Counts::of(said, text);
-    if own.records == 0 || fits(&own) {
+    if own.records == 0 {
         return plain();
+    }
+    if fits(&own) {
+        let dialect = better(said, &own, text);
+        return dialect.map_or_else(plain, |dialect| Sniffed { dialect, suspect: None });
     }
     // Delimiters within quotes that are read otherwise may be all that does not fit.
     if let Some(dialect) = requoted(said, given, text)
@@ -105,14 +118,8 @@ fn separated(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
     {
         return Sniffed { dialect, suspect: None };
     }
-    let taken = |byte: u8| {
-        said.quote == Some(byte) || said.escape == Some(byte) || said.comment == Some(byte)
-    };
-    let candidates: Vec<Dialect> = [b'\t', b';', b'|']
-        .into_iter()
-        .filter(|byte| *byte != said.delimiter && !taken(*byte))
-        .map(|delimiter| Dialect { delimiter, ..said.clone() })
-        .collect();
+    let taken = |byte: u8| is_taken(said, byte);
+    let candidates = candidates(said);
     if let Some(dialect) = best(&candidates, text) {
         return Sniffed { dialect, suspect: None };
     }
@@ -141,8 +148,128 @@ fn separated(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
             return Sniffed { dialect, suspect: None };
         }
     }
+    if own.fields == 1
+        && let Some(dialect) = quoted_by(&candidates, said, text)
+    {
+        return Sniffed { dialect, suspect: None };
+    }
     let suspect = if own.fields == 1 { suspect(&candidates, said, text) } else { None };
     Sniffed { dialect: said.clone(), suspect }
+}
+
+/// Whether a dialect has another use for a byte than to stand between fields.
+fn is_taken(said: &Dialect, byte: u8) -> bool {
+    [said.quote, said.escape, said.comment].contains(&Some(byte))
+}
+
+/// The same dialect with each of the other delimiters that there may be.
+fn candidates(said: &Dialect) -> Vec<Dialect> {
+    [b'\t', b';', b'|']
+        .into_iter()
+        .filter(|byte| *byte != said.delimiter && !is_taken(said, *byte))
+        .map(|delimiter| Dialect { delimiter, ..said.clone() })
+        .collect()
+}
+
+/// The dialect with another delimiter, of a text that `said` fits by chance; none if it does not seem so.
+fn better(said: &Dialect, own: &Counts, text: &[u8]) -> Option<Dialect> {
+    let is_there = |dialect: &Dialect| memchr::memchr(dialect.delimiter, text).is_some();
+    let others: Vec<Dialect> = candidates(said).into_iter().filter(is_there).collect();
+    if others.is_empty() {
+        return None;
+    }
+    let fitting = |is_better: &dyn Fn(&Dialect) -> bool| {
+        let dialects: Vec<Dialect> =
+            others.iter().filter(|other| is_better(other)).cloned().collect();
+        best(&dialects, text)
+    };
+    if Oddities::of(said, text).cut_quotes() > 0
+        && let Some(dialect) = fitting(&|other| {
+            let quotes = Oddities::of(other, text);
+            quotes.quoted > 0 && quotes.cut_quotes() == 0
+        })
+    {
+        return Some(dialect);
+    }
+    if !Blanks::of(said, text).are_punctuation() {
+        return None;
+    }
+    fitting(&|other| {
+        let blanks = Blanks::of(other, text);
+        blanks.header.behind + blanks.records.behind == 0
+            && Oddities::of(other, text).cut_quotes() == 0
+            && Counts::of(other, text).fields >= own.fields
+    })
+}
+
+/// The dialect by whose delimiter most quotes are around fields, of a text whose quotes are around none as it is said to
+/// be written.
+fn quoted_by(candidates: &[Dialect], said: &Dialect, text: &[u8]) -> Option<Dialect> {
+    let own = Oddities::of(said, text);
+    // A field that a quote tears is none that has quotes around it.
+    if own.quoted == 0 || own.quoted > own.torn + own.unclosed {
+        return None;
+    }
+    let is_sound = |dialect: &&Dialect| {
+        let counts = Counts::of(dialect, text);
+        let quotes = Oddities::of(dialect, text);
+        let cut = quotes.torn + quotes.unclosed;
+        counts.fields > 1 && counts.single * 2 < counts.records && cut * 4 <= quotes.quoted
+    };
+    candidates.iter().find(is_sound).cloned()
+}
+
+/// What stands beside the delimiters of a text, outside of quotes.
+#[derive(Debug, Default)]
+struct Blanks {
+    /// In the first record.
+    header: Besides,
+    /// In all others.
+    records: Besides,
+}
+
+/// What stands beside some delimiters.
+#[derive(Debug, Default)]
+struct Besides {
+    /// Delimiters.
+    count: usize,
+    /// Those with a blank behind them.
+    behind: usize,
+    /// Those between two digits.
+    within_number: usize,
+}
+
+impl Blanks {
+    fn of(dialect: &Dialect, text: &[u8]) -> Self {
+        let grammar = Grammar::delimited(dialect);
+        let mut blanks = Self::default();
+        for (index, record) in Records::new(dialect, text).enumerate() {
+            let besides = if index == 0 { &mut blanks.header } else { &mut blanks.records };
+            let line = text.get(record).unwrap_or_default();
+            let (mut state, mut before) = (State::RecordStart, b'\n');
+            for (at, &byte) in line.iter().enumerate() {
+                state = grammar.step(state, byte);
+                if state == State::FieldStart {
+                    let next = line.get(at + 1).copied();
+                    besides.count += 1;
+                    besides.behind += usize::from(next == Some(b' '));
+                    besides.within_number += usize::from(
+                        before.is_ascii_digit() && next.is_some_and(|byte| byte.is_ascii_digit()),
+                    );
+                }
+                before = byte;
+            }
+        }
+        blanks
+    }
+
+    /// Whether the delimiters may be commas of texts and numbers alone.
+    fn are_punctuation(&self) -> bool {
+        let Self { header, records } = self;
+        header.behind == header.count
+            && records.count > 0
+            && records.behind + records.within_number == records.count
+    }
 }
 
 /// The dialect that fits all records and gives most fields; of several the first.
@@ -187,7 +314,7 @@ fn requoted(said: &Dialect, given: Given, text: &[u8]) -> Option<Dialect> {
         let (own, other) = (Oddities::of(said, text), Oddities::of(&dialect, text));
         if own.quoted == 0
             && other.doubled > 0
-            && other.torn + other.bare + other.unclosed == 0
+            && other.cut_quotes() == 0
             && other.others <= own.others
         {
             return Some(dialect);
@@ -243,6 +370,11 @@ impl Oddities {
             odd.others += usize::from(*first.get_or_insert(fields) != fields);
         }
         odd
+    }
+
+    /// Quotes that are not around whole fields.
+    fn cut_quotes(&self) -> usize {
+        self.torn + self.bare + self.unclosed
     }
 
     /// How much does not fit.
@@ -415,6 +547,44 @@ mod tests {
     }
 
     #[test]
+    fn a_comma_that_fits_by_chance_separates_nothing() {
+        // It would cut quotes.
+        check("Name\tCost\t\"Cost per 1,000\"\nT1\t\"10,143.27\"\t0.5\n", "\\t");
+        check("a;\"b,c\"\n1;\"2,3\"\n", ";");
+        check("a|\"b,c\"|d\n\"1|,|2\"|2|3\n", "|");
+        check("a,b\n5\",x;y\n6\",\"x;y\"\n", ",");
+        check("a,\"b;c\"\n1,\"2;3\"\n", ",");
+        // It is punctuation.
+        check("Date (month day, year);id\nApril 15, 2023;1\nMay 1, 2023;2\n", ";");
+        check("name, first\tid\nSmith, John\t1\n\"Doe, Jane\"\t2\n", "\\t");
+        check("x, m;y\n1,5;2\n2,25;3\n", ";");
+        check("x, m|y|z\na, b|2|3\n1,25|3|4\n", "|");
+        // It is not.
+        check("\"x\", y\tid\nSmith, John\t1\nDoe, Jane\t2\n", ",");
+        check("a, b, c\n1, 2, 3\n", ",");
+        check("a, b\n1,2\n", ",");
+        check("a, b, c;d\n1, 2, 3;4\n", ",");
+        check("a, b; c\n1, 2; 3\n", ",");
+        check("a,b;c\n1, 2;3\n", ",");
+        check("a, b;c\n1,x;3\n", ",");
+        check("a, b;c\n1, 2\n", ",");
+        check("a, b;c\n", ",");
+        check("\"a, b\",c;d\n\"1, 2\",x;y\n", ",");
+    }
+
+    #[test]
+    fn quotes_tell_the_delimiter_of_a_text_with_a_broken_record() {
+        let bad = "\"A\"|\"B\"\n\"s\"|\"A\nB\"\n\"s\"|\"A \"B\"\nA\"\n";
+        check(bad, "|");
+        check(&bad.replace('|', ";"), ";");
+        check(&bad.replace('|', "\t"), "\\t");
+        // One column in quotes, and one with quotes that are text.
+        check("\"a\"\n\"x|y\"\n\"z\"\n", ",");
+        check("\"a\"\n\"x\"|\"y\"\n\"z\"\n\"z\"\n", ",");
+        check("a\n\"x\" and y\nz|\"z\"\n", ",");
+    }
+
+    #[test]
     fn quotes_of_another_kind_are_told_where_nothing_fits_without_them() {
         check("a,b\n'1,2',3\n'4,5',6\n", ", quote '");
         check("a;b\n'1;2';3\n'4;5';6\n", "; quote '");
@@ -490,9 +660,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_a_comma_fits_is_read_by_it(
-            rows in prop::collection::vec(prop::collection::vec("[a-z0-9;|\\t '.]{0,6}", 3), 1..20)
+            rows in prop::collection::vec(prop::collection::vec("([a-z0-9;|\\t'.][a-z0-9;|\\t '.]{0,5})?", 3), 1..20)
         ) {
-            // Doubled, they would be quotes of another kind.
+            // Doubled, they would be quotes of another kind; behind blanks, commas may be punctuation.
             let row = |row: &Vec<String>| format!("{}\n", row.join(",").replace("''", "'."));
             let text: String = rows.iter().map(row).collect();
             let found = sniff(&Dialect::default(), Given::default(), text.as_bytes());
