@@ -21,7 +21,7 @@ use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 
 use crate::column::{Column, Node};
-use crate::fault::{Bad, Fault};
+use crate::fault::{Bad, Fault, FaultKind};
 use crate::filter::Filter;
 use crate::keys::{KeyTally, UnknownKey};
 use crate::leaf::Context;
@@ -142,6 +142,11 @@ pub(crate) trait Tokenizer: Send {
     /// The path of the value that starts `at` bytes into a record, where it takes the record to
     /// tell: which item of a list it is.
     fn path(&mut self, _record: &[u8], _at: usize, _columns: &mut [Column]) -> Option<String> {
+        None
+    }
+
+    /// Why the escapes of a value stand for nothing, and where in it, if they do not.
+    fn escape_fault(&self, _value: &[u8]) -> Option<(usize, String)> {
         None
     }
 
@@ -362,7 +367,13 @@ impl<T: Tokenizer> Decoder<T> {
                 let exact = self.tokenizer.path(&block[record], at, &mut self.columns);
                 self.forget(before);
                 let path = exact.unwrap_or(path);
-                let fault = Fault::wrong_type(&path, at, &data_type, span.raw(block));
+                let raw = span.raw(block);
+                if !span.is_plain()
+                    && let Some((offset, reason)) = self.tokenizer.escape_fault(raw)
+                {
+                    return Err(Fault::of(path, at + offset, FaultKind::Syntax(reason)));
+                }
+                let fault = Fault::wrong_type(&path, at, &data_type, raw);
                 return Err(if is_string { fault.of_string() } else { fault });
             }
             if let Some((count, at)) = self.context.mismatches.take() {
@@ -422,7 +433,7 @@ impl<T: Tokenizer> Decode for Decoder<T> {
 
     fn push(&mut self, block: &[u8], out: &mut Decoded) {
         if block.len() > BLOCK_BYTES_MAX {
-            let kind = crate::fault::FaultKind::TooLong { limit: BLOCK_BYTES_MAX };
+            let kind = FaultKind::TooLong { limit: BLOCK_BYTES_MAX };
             let (range, fault) = (0..block.len(), Fault::new(0, kind));
             out.bad.push(Bad { range, fault, rows_before: out.rows });
             return;
@@ -491,7 +502,6 @@ mod tests {
     use super::*;
     use crate::access_log::AccessLogDecoder;
     use crate::csv::CsvDecoder;
-    use crate::fault::FaultKind;
     use crate::json::JsonDecoder;
     use crate::lines::LinesDecoder;
     use crate::log_format::{LogFormat, LogFormatDecoder};

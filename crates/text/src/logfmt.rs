@@ -102,7 +102,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
             let start = out.len();
             crate::json::unescape(inner, out) || {
                 out.truncate(start);
-                unescape_go(inner, out)
+                unescape_go(inner, out).is_ok()
             }
         }
         _ => {
@@ -112,14 +112,17 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Appends what the inside of a Go string stands for, as `strconv.Quote` writes it; false if an escape is malformed or the
-/// bytes are not UTF-8.
-fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> bool {
+/// Appends what the inside of a Go string stands for, as `strconv.Quote` writes it.
+///
+/// # Errors
+/// Where the first escape stands that is malformed; where `raw` ends, if the bytes are not UTF-8.
+fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
     let start = out.len();
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {
         out.extend_from_slice(&rest[..at]);
-        let Some((&escape, tail)) = rest[at + 1..].split_first() else { return false };
+        let place = raw.len() - rest.len() + at;
+        let (&escape, tail) = rest[at + 1..].split_first().ok_or(place)?;
         rest = tail;
         let digits = match escape {
             b'x' => 2,
@@ -128,7 +131,7 @@ fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> bool {
             _ => 0,
         };
         if digits > 0 {
-            let Some((code, tail)) = rest.split_at_checked(digits) else { return false };
+            let (code, tail) = rest.split_at_checked(digits).ok_or(place)?;
             rest = tail;
             let code = std::str::from_utf8(code).ok().filter(|code| !code.starts_with('+'));
             let code = code.and_then(|code| u32::from_str_radix(code, 16).ok());
@@ -138,7 +141,7 @@ fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> bool {
                 (_, _, Some(character)) => {
                     out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                 }
-                _ => return false,
+                _ => return Err(place),
             }
             continue;
         }
@@ -151,11 +154,39 @@ fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> bool {
             b'v' => 11,
             b'f' => 12,
             b'r' => b'\r',
-            _ => return false,
+            _ => return Err(place),
         });
     }
     out.extend_from_slice(rest);
-    std::str::from_utf8(&out[start..]).is_ok()
+    std::str::from_utf8(&out[start..]).map_err(|_| raw.len())?;
+    Ok(())
+}
+
+/// Why a value in quotes stands for nothing, and where in it; none for one that stands for something.
+fn escape_fault(value: &[u8]) -> Option<(usize, String)> {
+    let [b'"', inner @ .., b'"'] = value else { return None };
+    let mut out = Vec::new();
+    if crate::json::unescape(inner, &mut out) {
+        return None;
+    }
+    out.clear();
+    let at = unescape_go(inner, &mut out).err()?;
+    let reason = match inner.get(at + 1) {
+        None => "escapes that give no UTF-8".to_owned(),
+        Some(escape) => {
+            let digits = match escape {
+                b'x' => 2,
+                b'u' => 4,
+                b'U' => 8,
+                _ => 0,
+            };
+            let what = if digits > 0 { "a malformed escape" } else { "an unknown escape" };
+            let text = String::from_utf8_lossy(&inner[at..]);
+            let shown: String = text.chars().take(2 + digits).collect();
+            format!("{what} `{}`", crate::shown(&shown).replace("\\\\", "\\"))
+        }
+    };
+    Some((at + 1, reason))
 }
 
 // ------------------------------------------------------------------------------------ keys
@@ -495,6 +526,10 @@ impl Tokenizer for Pairs {
         }
         self.give(columns);
         lines::check_utf8(block, record, columns)
+    }
+
+    fn escape_fault(&self, value: &[u8]) -> Option<(usize, String)> {
+        escape_fault(value)
     }
 
     fn tally(&mut self) -> Option<&mut KeyTally> {

@@ -341,6 +341,31 @@ fn record_behind_nuls_shows_no_key() {
 }
 
 #[test]
+fn fault_of_an_escape_names_it() {
+    let fault = |value: &str, data_type: DataType| {
+        let field = Arc::new(Field::new("msg", data_type, true));
+        let text = format!("n=1 msg=\"{value}\"\n");
+        let out = decode(vec![field], Options::default(), text.as_bytes());
+        assert_eq!((out.rows, out.bad.len()), (0, 1), "{value}");
+        let fault = &out.bad[0].fault;
+        format!("{}: {fault}", fault.column.clone().unwrap_or_default())
+    };
+    for (value, expected) in [
+        (r"a \q", r"msg: an unknown escape `\q` at byte 12"),
+        (r"\é", r"msg: an unknown escape `\é` at byte 10"),
+        (r"a\n \x1z b", r"msg: a malformed escape `\x1z` at byte 14"),
+        (r"\u12", r"msg: a malformed escape `\u12` at byte 10"),
+        (r"\ud83d x", r"msg: a malformed escape `\ud83d` at byte 10"),
+        (r"ab\xff", "msg: escapes that give no UTF-8 at byte 16"),
+    ] {
+        for data_type in [DataType::Utf8View, DataType::Int64] {
+            assert_eq!(fault(value, data_type), expected, "{value}");
+        }
+    }
+    assert_eq!(fault(r"a\n", DataType::Int64), r#"msg: expected a BIGINT, found `"a\\n"`"#);
+}
+
+#[test]
 fn quoted_values_have_the_escapes_of_json_and_of_go() {
     for (inner, expected) in [
         (r"a\u00e9\n\/", Some("a\u{e9}\n/")),
