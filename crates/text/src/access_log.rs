@@ -25,6 +25,7 @@
 //!   (`Nov 10 12:11:55 host nginx: 10.0.0.1 - - [`, `web_1  | 10.0.0.1 - - [`).
 //! - A client may be a list of addresses with a comma and spaces between, as proxies write `X-Forwarded-For`. It is one
 //!   value.
+//! - The time may have a fraction of a second, with up to nine digits (`[10/Oct/2000:13:55:36.123 -0700]`).
 //! - `status` and `bytes`.
 //! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Where a sample
 //!   shows that nearly all records have them, a record that has something else there is malformed.
@@ -200,7 +201,7 @@ impl AccessLogDecoder {
                 data_type if data_type.is_nested() => None,
                 data_type @ DataType::Timestamp(..) if part == RecordField::Time => {
                     let mut days = Days::default();
-                    leaf::instants(data_type, move |bytes| Some((days.instant(bytes)?, 0)))
+                    leaf::instants(data_type, move |bytes| days.precise_instant(bytes))
                         .map(|leaf| Column::with_leaf(&field, leaf))
                 }
                 DataType::Date32 | DataType::Date64 if part == RecordField::Time => None,
@@ -336,6 +337,41 @@ impl Days {
         }
         let seconds = self.start + i64::from(clock(&bytes[12..20])?);
         is_instant(&bytes[12..20], seconds).then_some(seconds)
+    }
+}
+
+/// The bytes of `10/Oct/2000:13:55:36` and of a space and a zone behind it.
+const CLOCK_END: usize = 20;
+const ZONE_BYTES: usize = 6;
+
+impl Days {
+    /// `10/Oct/2000:13:55:36.123 -0700` or the same without a fraction: seconds since 1970-01-01 UTC and nanoseconds.
+    #[inline]
+    pub(crate) fn precise_instant(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
+        match bytes.get(CLOCK_END) {
+            Some(b'.') => self.instant_with_fraction(bytes),
+            _ => Some((self.instant(bytes)?, 0)),
+        }
+    }
+
+    #[inline(never)]
+    fn instant_with_fraction(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
+        let (clock, rest) = bytes.split_at_checked(CLOCK_END)?;
+        let (fraction, zone) = rest.split_at_checked(rest.len().checked_sub(ZONE_BYTES)?)?;
+        let digits =
+            fraction.strip_prefix(b".").filter(|digits| (1..=9).contains(&digits.len()))?;
+        let mut nanos = 0;
+        for place in 0..9 {
+            let digit = digits.get(place).copied().unwrap_or(b'0').wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            nanos = nanos * 10 + u32::from(digit);
+        }
+        let mut whole = [0; CLOCK_END + ZONE_BYTES];
+        whole[..CLOCK_END].copy_from_slice(clock);
+        whole[CLOCK_END..].copy_from_slice(zone);
+        Some((self.instant(&whole)?, nanos))
     }
 }
 

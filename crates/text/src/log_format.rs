@@ -20,7 +20,8 @@
 //! port (`%v:%p`) goes on to the last colon before the port's end, as an address of IPv6 has colons
 //! itself; and what nginx writes of several servers that were asked (`0.004, 0.001 : 0.002`) does not
 //! end at the spaces in it, nor does `X-Forwarded-For` (`10.0.0.1, 10.0.0.2`), nor a client (`%h`, `%a`, `$remote_addr`), in whose
-//! place servers behind proxies write such a list. Two fields with nothing between are refused when the
+//! place servers behind proxies write such a list. A request that stands in no quotes before a space (`%r %>s`) has the
+//! spaces between its method, its path and its protocol. Two fields with nothing between are refused when the
 //! description is read: nothing would tell them apart.
 //!
 //! A blank line is no record, `-` is null in every column but Apache's `%X` and the texts of named
@@ -196,6 +197,8 @@ enum Holds {
     Separators,
     /// Spaces beside commas, as in a list of clients.
     Clients,
+    /// The spaces of a request: it stands in no quotes.
+    RequestSpaces,
     /// A time that is written with what is behind it in it, so many times.
     Times(usize),
 }
@@ -314,6 +317,7 @@ impl LogFormat {
                     let holds = match nginx::is_list(&written) || apache::is_list(&written) {
                         true => Holds::Separators,
                         false if name == CLIENT => Holds::Clients,
+                        false if kind == Kind::Request => Holds::RequestSpaces,
                         false => Holds::Nothing,
                     };
                     names.add(&mut columns, &name, &kind, place);
@@ -426,6 +430,13 @@ impl Step {
     #[inline(always)]
     fn end(&self, text: &[u8], start: usize) -> Option<usize> {
         let Some((&first, rest)) = self.until.split_first() else { return Some(text.len()) };
+        if self.holds == Holds::RequestSpaces
+            && first == b' '
+            && let Some(end) = request_end(text, start)
+            && text[end..].starts_with(&self.until)
+        {
+            return Some(end);
+        }
         let mut from = start;
         let mut within = match self.holds {
             Holds::Times(count) => count,
@@ -475,6 +486,23 @@ fn client_behind(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<u
     let is_behind_comma = at > start && text[at - 1] == b',';
     let is_before_comma = text.get(at + 1) == Some(&b',') && !until.starts_with(b" ,");
     (is_behind_comma || is_before_comma).then_some(at + 1)
+}
+
+/// Returns where a request ends that begins at `start` and stands in no quotes: behind its path, or behind the protocol
+/// that follows. None if no method and a space begin it.
+fn request_end(text: &[u8], start: usize) -> Option<usize> {
+    let word_end = |from: usize| Some(from + memchr::memchr(b' ', text.get(from..)?)?);
+    let method_end = word_end(start)?;
+    let method = &text[start..method_end];
+    let is_method = method.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'-' | b'_'));
+    if method.is_empty() || method == b"-" || !is_method {
+        return None;
+    }
+    let path_end = word_end(method_end + 1).filter(|end| *end > method_end + 1)?;
+    match text[path_end + 1..].starts_with(b"HTTP/") {
+        true => word_end(path_end + 1),
+        false => Some(path_end),
+    }
 }
 
 /// Text of a description, as a message shows it.
@@ -708,7 +736,7 @@ impl LogFormatDecoder {
                 (data_type, _) if data_type.is_nested() => None,
                 (data_type @ DataType::Timestamp(..), Read::Clf) => {
                     let mut days = Days::default();
-                    leaf::instants(data_type, move |bytes| Some((days.instant(bytes)?, 0)))
+                    leaf::instants(data_type, move |bytes| days.precise_instant(bytes))
                         .map(|leaf| Column::with_leaf(&field, leaf))
                 }
                 (data_type @ DataType::Timestamp(..), Read::Iso) => {

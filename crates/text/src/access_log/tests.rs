@@ -378,6 +378,27 @@ fn values_get_their_types_and_faults_their_places() {
 }
 
 #[test]
+fn fraction_of_a_second_is_kept() {
+    let line = |time: &str| format!("h - - [{time} -0700] \"GET / HTTP/1.1\" 200 1\n");
+    let second = "10/Oct/2000:13:55:36";
+    let times =
+        [".123", "", ".5", ".000001", ".123456000"].map(|part| line(&format!("{second}{part}")));
+    let out = decode(typed(&["ts"]), Options::default(), times.concat().as_bytes());
+    assert!(out.bad.is_empty(), "{:?}", out.bad);
+    let found = out.batches[0].column(0).as_primitive::<TimestampMicrosecondType>();
+    let expected = [123_000, 0, 500_000, 1, 123_456].map(|micros| 971_211_336_000_000 + micros);
+    assert_eq!(found.values().to_vec(), expected);
+    // No fraction, more digits than microseconds have, and a second that is no leap second.
+    for odd in [".", ".12x", ".1234567", ".1234567890", "x123", ".1 "] {
+        let out =
+            decode(typed(&["ts"]), Options::default(), line(&format!("{second}{odd}")).as_bytes());
+        assert_eq!((out.rows, out.bad.len()), (0, 1), "{odd}");
+    }
+    let out = decode(typed(&["ts"]), Options::default(), line("10/Oct/2000:13:55:60.5").as_bytes());
+    assert_eq!(out.bad.len(), 1);
+}
+
+#[test]
 fn predicates_keep_what_a_filter_on_values_keeps() {
     let line = |index: usize| {
         let agent = if index.is_multiple_of(7) { "\\\"q\\\"" } else { "x y" };

@@ -42,6 +42,42 @@ fn typed(description: &str, names: &[&str], options: Options, text: &[u8]) -> De
     decode_with(&mut LogFormatDecoder::new(&format, columns, options).unwrap(), text)
 }
 
+#[test]
+fn request_without_quotes_has_its_words() {
+    let check = |description: &str, line: &str, expected: &[&str]| {
+        let out = as_text(description, line.as_bytes(), 8192);
+        let expected: Vec<_> =
+            expected.iter().map(|value| (*value != "∅").then(|| (*value).to_owned())).collect();
+        assert_eq!(rows(&out.batches), [expected], "{description}: {line}: {:?}", out.bad);
+    };
+    for description in ["%h %r %>s %b", "$remote_addr $request $status $bytes_sent"] {
+        check(description, "h GET /a HTTP/1.1 200 7", &["h", "GET", "/a", "HTTP/1.1", "200", "7"]);
+        check(
+            description,
+            "h M-SEARCH * HTTP/1.1 200 7",
+            &["h", "M-SEARCH", "*", "HTTP/1.1", "200", "7"],
+        );
+        check(description, "h GET /old 200 7", &["h", "GET", "/old", "∅", "200", "7"]);
+        check(description, "h - 408 7", &["h", "∅", "∅", "∅", "408", "7"]);
+        check(description, "h \\x16\\x03 400 7", &["h", "∅", "\u{16}\u{3}", "∅", "400", "7"]);
+    }
+    check("%r [%>s]", "GET /a b c HTTP/1.1 [200]", &["GET", "/a b c", "HTTP/1.1", "200"]);
+    check("%r|%>s", "GET /a HTTP/1.1|200", &["GET", "/a", "HTTP/1.1", "200"]);
+    check("\"%r\" %>s", "\"GET /a b HTTP/1.1\" 200", &["GET", "/a b", "HTTP/1.1", "200"]);
+    let text = b"h - - [10/Oct/2000:13:55:36 -0700] GET /a HTTP/1.1 200 7\n";
+    let out = typed("%h %l %u %t %r %>s %b", &["status", "bytes"], Options::default(), text);
+    assert_eq!(out.batches[0].column(0).as_primitive::<Int16Type>().value(0), 200);
+    assert_eq!(out.batches[0].column(1).as_primitive::<Int64Type>().value(0), 7);
+}
+
+#[test]
+fn time_of_the_common_format_may_have_a_fraction() {
+    let text = b"[10/Oct/2000:13:55:36.25 -0700] 200\n[10/Oct/2000:13:55:36 -0700] 200\n";
+    let out = typed("%t %>s", &["ts"], Options::default(), text);
+    let times = out.batches[0].column(0).as_primitive::<TimestampMicrosecondType>();
+    assert_eq!(times.values().to_vec(), [971_211_336_250_000, 971_211_336_000_000]);
+}
+
 const COMMON: &str = "ip TEXT, ident TEXT, user TEXT, ts INSTANT, method TEXT, path TEXT, \
                       protocol TEXT, status SMALLINT, bytes BIGINT";
 
