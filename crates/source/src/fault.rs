@@ -46,9 +46,16 @@ impl Fault {
         let is_json = of.format == Format::Json;
         let place = Place::of(fault.column.as_deref().unwrap_or_default(), of.columns);
         let is_described = matches!(of.log, LogLines::Described(_));
+        let is_of_fixed_type =
+            of.format == Format::Syslog || of.format == Format::AccessLog && !is_described;
         let hint = match &fault.kind {
             _ if let Some(invisible) = of.invisible => Some(invisible.hint()),
             FaultKind::Utf8 { .. } => Some(ENCODING_HINT.into()),
+            FaultKind::WrongType { .. } | FaultKind::Rounded { .. } | FaultKind::OutOfRange { .. }
+                if is_of_fixed_type =>
+            {
+                Some(fixed_type_hint(of.format))
+            }
             FaultKind::WrongType { expected: DataType::Timestamp(..), .. } if words.is_some() => {
                 let column = fault.column.as_deref().unwrap_or_default();
                 Some(format!(
@@ -275,6 +282,17 @@ fn string_value_hint(place: &Place, expected: &DataType) -> String {
         "--schema '{column} TEXT' keeps such values as they are written, --schema '{column} {data_type}' reads \
          strings as values of that type, too; {SKIP_HINT}"
     )
+}
+
+/// Returns the hint for a value in a column whose type the format fixes.
+fn fixed_type_hint(format: Format) -> String {
+    let described = match format {
+        Format::AccessLog => {
+            "--log-format says how lines are written, if they are written otherwise; "
+        }
+        _ => "",
+    };
+    format!("{described}--mismatch null reads such values as null; {SKIP_HINT}")
 }
 
 fn wrong_type_hint(place: &Place, expected: &DataType, value: &str) -> String {

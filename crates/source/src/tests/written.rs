@@ -174,6 +174,25 @@ fn what_is_wrong_with_a_record_is_said_with_what_helps() {
             &["expected a time as `%d/%b/%Y:%T.%6f`, found `10/Oct/2000:13:55:36.250`", "ts TEXT"],
             "WITH TIME ZONE",
         ),
+        // Columns whose type the format fixes.
+        (
+            told(
+                "x.log",
+                "h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 40x 2\n",
+                &|spec| {
+                    spec.format = Some(Format::AccessLog);
+                },
+            ),
+            &["found `40x`", "--log-format", "--mismatch null", "--max-bad"],
+            "--schema",
+        ),
+        (
+            told("x.log", "2024-03-27T13:06:56.123456789Z host app: x\n", &|spec| {
+                spec.format = Some(Format::Syslog);
+            }),
+            &["found `2024-03-27T13:06:56.123456789Z`", "--mismatch null", "--max-bad"],
+            "--schema",
+        ),
         (
             told("x.csv", "# made by x\na,b\n1,2\n", &|_| {}),
             &["expected 1 field, found 2", "--comment '#'"],
