@@ -739,7 +739,8 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
 /// BETWEEN as two comparisons, where one of them needs it.
 fn within(between: Between, schema: &DFSchema) -> Transformed<Expr> {
     let needs = |bound: &Expr| compared(&between.expr, bound, [schema, schema]).is_some();
-    if !needs(&between.low) && !needs(&between.high) {
+    let is_mixed = is_mixed([&*between.expr, &*between.low, &*between.high], schema);
+    if !is_mixed && !needs(&between.low) && !needs(&between.high) {
         return Transformed::no(Expr::Between(between));
     }
     let compare = |operator, bound: &Expr| comparison(&between.expr, operator, bound, schema);
@@ -776,7 +777,9 @@ fn among(list: InList, schema: &DFSchema) -> Transformed<Expr> {
         .map(|of| meeting(&own, &of))
         .collect();
     meetings.dedup();
+    let is_mixed = is_mixed(items.iter().chain([list.expr.as_ref()]), schema);
     match meetings.as_slice() {
+        _ if is_mixed => one_by_one(list, &items, schema),
         [] | [None] if items == list.list => Transformed::no(Expr::InList(list)),
         [] | [None] => Transformed::yes(Expr::InList(InList::new(list.expr, items, list.negated))),
         [Some(meeting)] => {
@@ -787,31 +790,45 @@ fn among(list: InList, schema: &DFSchema) -> Transformed<Expr> {
             });
             Transformed::yes(Expr::InList(InList::new(value, items.collect(), list.negated)))
         }
-        _ => {
-            let (one, and) = match list.negated {
-                false => (Operator::Eq, Operator::Or),
-                true => (Operator::NotEq, Operator::And),
-            };
-            let mut each: Vec<Expr> =
-                items.iter().map(|item| comparison(&list.expr, one, item, schema)).collect();
-            // In a balanced tree: a chain would be as deep as the list is long.
-            while each.len() > 1 {
-                let pairs = each.chunks(2).map(|pair| match pair {
-                    [left, right] => Expr::BinaryExpr(BinaryExpr::new(
-                        Box::new(left.clone()),
-                        and,
-                        Box::new(right.clone()),
-                    )),
-                    rest => rest[0].clone(),
-                });
-                each = pairs.collect();
-            }
-            match each.pop() {
-                Some(all) => Transformed::yes(all),
-                None => Transformed::no(Expr::InList(list)),
-            }
-        }
+        _ => one_by_one(list, &items, schema),
     }
+}
+
+/// IN as comparisons with each item.
+fn one_by_one(list: InList, items: &[Expr], schema: &DFSchema) -> Transformed<Expr> {
+    let (one, and) = match list.negated {
+        false => (Operator::Eq, Operator::Or),
+        true => (Operator::NotEq, Operator::And),
+    };
+    let mut each: Vec<Expr> =
+        items.iter().map(|item| comparison(&list.expr, one, item, schema)).collect();
+    // In a balanced tree: a chain would be as deep as the list is long.
+    while each.len() > 1 {
+        let pairs = each.chunks(2).map(|pair| match pair {
+            [left, right] => Expr::BinaryExpr(BinaryExpr::new(
+                Box::new(left.clone()),
+                and,
+                Box::new(right.clone()),
+            )),
+            rest => rest[0].clone(),
+        });
+        each = pairs.collect();
+    }
+    match each.pop() {
+        Some(all) => Transformed::yes(all),
+        None => Transformed::no(Expr::InList(list)),
+    }
+}
+
+/// Returns whether values have types that no one type holds: floats, and decimals or the integers that only a decimal has in common.
+/// DataFusion compares all of them as decimals of 15 places, and two alone as DOUBLEs.
+fn is_mixed<'e>(values: impl IntoIterator<Item = &'e Expr>, schema: &DFSchema) -> bool {
+    let types: Vec<DataType> =
+        values.into_iter().filter_map(|value| value.get_type(schema).ok()).collect();
+    let has = |is_of: &dyn Fn(&DataType) -> bool| types.iter().any(is_of);
+    let has_integers =
+        has(&|of| of == &DataType::UInt64) && has(&|of| DataType::is_signed_integer(of));
+    has(&|of| DataType::is_floating(of)) && (has(&|of| DataType::is_decimal(of)) || has_integers)
 }
 
 /// IN over a subquery's values of another type.
@@ -859,7 +876,9 @@ fn chosen(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
     let mut changed = false;
     if let Some(value) = &case.expr {
         let needs = |when: &Expr| compared(value, when, [schema, schema]).is_some();
-        if !value.is_volatile() && case.when_then_expr.iter().any(|(when, _)| needs(when)) {
+        let mut whens = case.when_then_expr.iter().map(|(when, _)| when.as_ref());
+        let is_mixed = is_mixed(whens.clone().chain([value.as_ref()]), schema);
+        if !value.is_volatile() && (is_mixed || whens.any(needs)) {
             let value = value.as_ref().clone();
             for (when, _) in &mut case.when_then_expr {
                 **when = comparison(&value, Operator::Eq, when, schema);

@@ -1012,6 +1012,16 @@ fn out_of_place(message: &str) -> Option<Error> {
         let (number, most) = rest.split_once(" in SELECT clause. Valid columns: 1 to ")?;
         return Some(no_such_column("GROUP BY", number, most));
     }
+    // Only the last branch of a recursive query knows its rows.
+    if let Some(name) = message.strip_prefix("table 'datafusion.public.")
+        && let Some(name) = name.strip_suffix("' not found")
+    {
+        return Some(Error::usage_hint(
+            format!("`{name}` is read where its rows are not known yet"),
+            "a recursive query is one UNION of rows to begin with and a SELECT from its own name; put more rows into the \
+             first part",
+        ));
+    }
     if let Some(rest) = message.strip_prefix("table function '")
         && let Some(name) = rest.strip_suffix("' not found")
         && (name.starts_with('\'') || name == "unnest")

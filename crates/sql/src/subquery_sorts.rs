@@ -3,7 +3,7 @@
 //! `SELECT * FROM (SELECT … ORDER BY n DESC) LIMIT 10` takes the first rows of a sorted subquery, as in PostgreSQL and DuckDB. DataFusion's
 //! planner takes away each `ORDER BY` in FROM that has no LIMIT of its own; here it leaves them, and this rule takes away those
 //! whose order is lost: below a join, a group, a set operation other than UNION ALL, or another sort. Elsewhere the rows keep their
-//! order up to the result or a LIMIT.
+//! order up to the result or a LIMIT. A window without an ORDER BY asks for none, so that a later rule may take its sort away.
 
 use std::sync::Arc;
 

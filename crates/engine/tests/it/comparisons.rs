@@ -547,3 +547,47 @@ fn functions_of_text_are_not_given_a_list() {
         assert!(message.contains("[]"), "{call}: {message}");
     }
 }
+
+#[test]
+fn three_types_of_numbers_compare_in_pairs() {
+    let folder = Folder::new();
+    folder.write("h.csv", "f,i\n0.0,0\n1e-17,1\n0.1,2\n");
+    folder.write("e.csv", "b,u\n1,18446744073709545000\n2,18446744073709545001\n5,5\n");
+    for (sql, expected) in [
+        ("SELECT i FROM '$/h.csv' WHERE i BETWEEN 1e-16::DOUBLE AND 1.5::DECIMAL(5, 1)", vec!["1"]),
+        ("SELECT i FROM '$/h.csv' WHERE i IN (1e-16::DOUBLE, 1.5::DECIMAL(5, 1))", vec![]),
+        (
+            "SELECT i FROM '$/h.csv' WHERE i NOT IN (1e-16::DOUBLE, 2.0::DECIMAL(5, 1)) ORDER BY i",
+            vec!["0", "1"],
+        ),
+        (
+            "SELECT CASE i WHEN 1e-16::DOUBLE THEN 'tiny' WHEN 2.0::DECIMAL(5, 1) THEN 'two' END \
+             FROM '$/h.csv' ORDER BY i",
+            vec!["∅", "∅", "two"],
+        ),
+        (
+            "SELECT b FROM '$/e.csv' WHERE u::UBIGINT IN (1, 18446744073709545000::DOUBLE) ORDER BY b",
+            vec!["1", "2"],
+        ),
+        (
+            "SELECT i FROM '$/h.csv' WHERE i BETWEEN 1::DECIMAL(5, 1) AND 'inf'::DOUBLE ORDER BY i",
+            vec!["1", "2"],
+        ),
+    ] {
+        assert_eq!(folder.ask(sql).rows().concat(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_null_beside_a_cast_does_not_take_it_off() {
+    let folder = Folder::new();
+    folder.write("d.csv", "u,i\nabc,300\n12,5\n");
+    for (sql, expected) in [
+        ("SELECT count(*) FROM '$/d.csv' WHERE TRY_CAST(u AS DATE) IS DISTINCT FROM NULL", "0"),
+        ("SELECT count(*) FROM '$/d.csv' WHERE TRY_CAST(u AS BIGINT) IS DISTINCT FROM NULL", "1"),
+        ("SELECT count(*) FROM '$/d.csv' WHERE TRY_CAST(u AS DATE) IS NOT DISTINCT FROM NULL", "2"),
+        ("SELECT count(*) FROM '$/d.csv' WHERE NULL IS DISTINCT FROM TRY_CAST(i AS TINYINT)", "1"),
+    ] {
+        assert_eq!(folder.ask(sql).rows(), [[expected]], "{sql}");
+    }
+}

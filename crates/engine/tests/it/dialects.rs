@@ -256,10 +256,7 @@ fn tables() {
     ]);
     let folder = folder();
     for (sql, expected) in [
-        (
-            "SELECT * FROM read_csv('$/f.csv', max_line_size = 2)",
-            "`max_line_size = 2` in read_csv(…)",
-        ),
+        ("SELECT * FROM read_csv('$/f.csv', max_line_size = 2)", "`max_line_size` in read_csv(…)"),
         (
             "SELECT * FROM read_csv('$/f.csv', skip = 'x')",
             "option `skip_lines` is a number of lines",
@@ -268,7 +265,7 @@ fn tables() {
             "SELECT * FROM read_csv('$/f.csv', skip = 1, header_row = 2)",
             "options `skip_lines` and `header_row` exclude",
         ),
-        ("SELECT * FROM read_csv('$/f.csv', parallel = true)", "`parallel = true` in read_csv(…)"),
+        ("SELECT * FROM read_csv('$/f.csv', parallel = true)", "`parallel` in read_csv(…)"),
         ("SELECT * FROM read_csv('$/f.csv', union_by_name = false)", "`union_by_name = false`"),
         ("SELECT * FROM read_csv('$/f.csv', delim = 'ab')", "option `delimiter` is one ASCII"),
         ("SELECT * FROM read_csv()", "`()` in read_csv(…)"),
@@ -626,4 +623,56 @@ fn a_file_that_is_named_twice_is_read_twice() {
         let sql = format!("SELECT count(*) FROM read_csv({files})");
         assert_eq!(folder.ask(&sql).only(), expected, "{files}");
     }
+}
+
+#[test]
+fn names_types_and_values_of_duckdb() {
+    check(&[
+        ("SELECT 1 AS a, a + 1 AS b", "a,b\n1,2"),
+        ("SELECT 'a' AS x, x || 'b' AS y, y = 'ab' AS z", "x,y,z\na,ab,true"),
+        ("SELECT '{Key_A: 1}'::STRUCT(Key_A INT) AS s", "s\n{Key_A: 1}"),
+        ("SELECT '(1, x)'::STRUCT(a INT, b TEXT) AS s", "s\n{a: 1, b: x}"),
+        (
+            "SELECT '1e3'::BIGINT AS a, '12.0'::INT AS b, '0xff'::INT AS c, '0b11'::INT AS d, \
+             '1_000'::INT AS e, '1.5e1'::DECIMAL(5, 1) AS f, '[1e2]'::INT[] AS g",
+            "a,b,c,d,e,f,g\n1000,12,255,3,1000,15.0,[100]",
+        ),
+        ("SELECT TRY_CAST('3.5' AS INT) AS a, TRY_CAST('7' AS TIME) AS b", "a,b\n∅,∅"),
+        ("SELECT v FROM '$/f.csv' WHERE (v > 1) = 1 AND (k = 'a') = 'true' ORDER BY v", "v\n3"),
+        (
+            "SELECT 1.5::DECIMAL(3, 1)::BOOLEAN AS a, 0::DECIMAL(38, 0)::BOOLEAN AS b, 5::uinteger AS c",
+            "a,b,c\ntrue,false,5",
+        ),
+        (
+            "SELECT date_trunc('decade', TIMESTAMP '2019-01-06 04:03:02')::DATE AS a, \
+             date_trunc('millennium', DATE '1996-01-06')::DATE AS b, \
+             date_trunc('isoyear', TIMESTAMP '2019-12-31 04:03:02')::DATE AS c, \
+             date_trunc('isodow', TIMESTAMP '2019-12-31 04:03:02')::DATE AS d",
+            "a,b,c,d\n2010-01-01,1000-01-01,2019-12-30,2019-12-31",
+        ),
+        (
+            "SELECT date_trunc(p, TIMESTAMP '2019-12-31 04:03:02') AS t \
+             FROM (VALUES ('year'), (NULL), ('hour')) AS v(p) ORDER BY t",
+            "t\n2019-01-01T00:00:00\n2019-12-31T04:00:00\n∅",
+        ),
+        (
+            "SELECT list_slice([1, 2, 3], 2, 3) AS a, array_slice('hello', 2, 3) AS b, list_element('abc', 2) AS c",
+            "a,b,c\n[2, 3],el,b",
+        ),
+        (
+            "SELECT map_extract(MAP {'a': 1}, 'z') AS a, map_extract(MAP {'a': 1}, 'a') AS b",
+            "a,b\n[],[1]",
+        ),
+        (
+            "SELECT decode(encode('ü')) AS a, base64(encode('ab')) AS b, octet_length(BLOB '\\x00a') AS c",
+            "a,b,c\nü,YWI=,2",
+        ),
+        ("SELECT entropy(k) AS e, argmin(1, 1) AS a FROM '$/f.csv' WHERE v < 3", "e,a\n1.0,1"),
+        ("UNPIVOT (SELECT 42 AS a, 'w' AS b) ON a::TEXT, b", "name,value\na,42\nb,w"),
+        (
+            "SELECT strptime('30', '%U')::DATE AS a, try_strptime('20 19', '%U %W') AS b, \
+             strptime('2-4', '%V-%u')::DATE AS c",
+            "a,b,c\n1900-07-29,∅,1900-01-11",
+        ),
+    ]);
 }

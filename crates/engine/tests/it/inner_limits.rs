@@ -92,6 +92,20 @@ const FEW_ROWS: &[(&str, &[&[&str]])] = &[
         "SELECT list FROM (SELECT array_agg(x ORDER BY x) AS list FROM (SELECT x FROM $t LIMIT 2))",
         &[&["[3, 5]"]],
     ),
+    // A sorted subquery keeps its order up to a LIMIT, and to the result.
+    ("SELECT x FROM (SELECT x FROM $t ORDER BY x DESC) LIMIT 2", &[&["9"], &["7"]]),
+    (
+        "SELECT y FROM (SELECT 2 * x AS y FROM $t ORDER BY x) WHERE y > 6",
+        &[&["10"], &["14"], &["18"]],
+    ),
+    ("WITH s AS (SELECT x FROM $t ORDER BY x) SELECT x FROM s LIMIT 1 OFFSET 1", &[&["3"]]),
+    ("SELECT (SELECT x FROM (SELECT x FROM $t ORDER BY x DESC) LIMIT 1) AS largest", &[&["9"]]),
+    ("SELECT max(x), count(*) FROM (SELECT x FROM $t ORDER BY x)", &[&["9", "5"]]),
+    // Sorted sources come one after the other.
+    (
+        "SELECT * FROM (SELECT * FROM range(3) UNION ALL SELECT * FROM range(2) LIMIT 4) AS r(x)",
+        &[&["0"], &["1"], &["2"], &["0"]],
+    ),
     // A sort by a column that is not used above it.
     ("SELECT sum(y) FROM (SELECT 10 - x AS y, x FROM $t ORDER BY x OFFSET 3) AS s", &[&["4"]]),
     (

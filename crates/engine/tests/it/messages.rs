@@ -346,8 +346,8 @@ fn what_there_is_not_is_told_with_what_there_is() {
     folder.write("u.json", "{\"u\":{\"c\":1}}\n");
     for (sql, expected) in [
         (
-            "SELECT date_trunc('decade', ts) FROM '$/ts.csv'",
-            "`date_trunc` has no unit `decade`\nhint: its units are year, quarter,",
+            "SELECT date_trunc('fortnight', ts) FROM '$/ts.csv'",
+            "`date_trunc` has no unit `fortnight`\nhint: its units are year, quarter,",
         ),
         (
             "SELECT date_part('fortnight', ts) FROM '$/ts.csv'",

@@ -278,3 +278,50 @@ fn what_is_collected_keeps_its_order_beside_aggregates_that_do_not_merge() {
         assert_eq!(folder.ask_with(sql, &settings).rows(), [["[0, 1, 2]", "1.0"]], "{threads}");
     }
 }
+
+#[test]
+fn columns_whose_casts_are_constant_in_a_filter_are_sorted() {
+    let folder = Folder::new();
+    let hours = [9, 3, 9, 1, 3, 1, 9].map(|hour| format!("2024-02-29T0{hour}:00:00,{hour}\n"));
+    folder.write("o.csv", &format!("ts,v\n{}", hours.concat()));
+    let filter = "WHERE ts::DATE = DATE '2024-02-29'";
+    for (sql, expected) in [
+        (format!("SELECT v FROM '$/o.csv' {filter} ORDER BY ts"), "1 1 3 3 9 9 9"),
+        (format!("SELECT v FROM '$/o.csv' {filter} ORDER BY ts DESC LIMIT 4"), "9 9 9 3"),
+        (
+            format!("SELECT sum(v) OVER (ORDER BY ts) AS s FROM '$/o.csv' {filter} ORDER BY s"),
+            "2 2 8 8 35 35 35",
+        ),
+        (
+            format!(
+                "SELECT count(*) OVER (PARTITION BY ts) AS n FROM '$/o.csv' {filter} ORDER BY n"
+            ),
+            "2 2 2 2 3 3 3",
+        ),
+        (
+            "SELECT v FROM '$/o.csv' WHERE ts::DATE IN (DATE '2024-02-29') ORDER BY ts".into(),
+            "1 1 3 3 9 9 9",
+        ),
+        ("SELECT v FROM '$/o.csv' WHERE v::BOOLEAN ORDER BY v".into(), "1 1 3 3 9 9 9"),
+        (
+            format!(
+                "SELECT b.v FROM (SELECT * FROM '$/o.csv' {filter}) a ASOF JOIN (SELECT * FROM '$/o.csv' {filter}) b \
+                 ON a.ts > b.ts ORDER BY b.v"
+            ),
+            "1 1 3 3 3",
+        ),
+    ] {
+        for threads in [1, 2] {
+            let settings = Settings { threads, ..settings() };
+            let answer = folder.ask_with(&sql, &settings).rows().concat().join(" ");
+            assert_eq!(answer, expected, "{sql}, {threads} threads");
+        }
+    }
+    folder.write("f.csv", "id,f,n,b\n1,1.5,1,true\n2,0.5,1,false\n3,2.5,9,true\n");
+    // The key has functions within an operator.
+    for threads in [1, 2] {
+        let settings = Settings { threads, ..settings() };
+        let sql = "SELECT id, CASE WHEN b THEN 1 END c FROM '$/f.csv' ORDER BY f > n, id";
+        assert_eq!(folder.ask_with(sql, &settings).rows().concat().join(" "), "2 ∅ 3 1 1 1");
+    }
+}

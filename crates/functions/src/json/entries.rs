@@ -42,7 +42,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         .settles(|asked| {
             let given = decoded(asked.data_type(0));
             match EntryTypes::of(given) {
-                Some(types) if !is_list(given) => Ok(types.list(false)),
+                Some(types) if !is_list(given) && !is_text(given) => Ok(types.list(false)),
                 _ => Err(refused(
                     format!(
                         "`{}` takes a struct or a map, and this is a {}",

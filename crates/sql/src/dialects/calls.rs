@@ -594,6 +594,14 @@ const SCALARS: &[(&str, &str)] = &[
     ("array_unique(list)", "array_length(array_distinct(array_compact(list)))"),
     ("list_apply(list, f)", "array_transform(list, f)"),
     ("list_comprehension(list, f)", "array_transform(list, f)"),
+    ("array_product(list)", "list_aggregate(list, 'product')"),
+    ("list_product(list)", "list_aggregate(list, 'product')"),
+    ("map_extract(NULL, key)", "NULL"),
+    // A list of the value, and an empty one where there is none. In quotes the name is DataFusion's.
+    (
+        "map_extract(m, key)",
+        "array_slice(\"map_extract\"(m, key), 1, CASE WHEN array_has(map_keys(m), key) THEN 1 ELSE 0 END)",
+    ),
     // Of a list or a text.
     ("array_slice(x, n, m)", "x[n:m]"),
     ("list_slice(x, n, m)", "x[n:m]"),

@@ -569,6 +569,10 @@ fn source(
             }
             Some(name) => {
                 let ours = OPTIONS.iter().find(|(theirs, _)| *theirs == name);
+                // The value may be a secret that was meant for another option.
+                if ours.is_none() {
+                    return Err(refused(&name));
+                }
                 let is_number = ours.is_some_and(|(_, ours)| [LINES, HEADER_ROW].contains(ours));
                 let values = match value {
                     Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. })

@@ -1,19 +1,21 @@
-//! Windows over computed keys.
+//! Windows and sorts over computed keys.
 //!
 //! What a window's rows are parted and in order by is computed below it, once for all windows that stand
 //! on one another: `PARTITION BY length(s) > 5`. DataFusion would compute it for the order and for each
-//! window again, and misses the order of what has functions within operators.
+//! window again, and misses the order of what has functions within operators. So a sort by such a key is by a column, too:
+//! `ORDER BY length(s) > n` on several threads would be refused.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, Result as PlanResult};
+use datafusion::common::{Column, DFSchemaRef, Result as PlanResult};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::Window;
-use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Sort};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use tidemill_planning::DynTreeNode;
 
 /// The rule for keys.
 #[derive(Debug)]
@@ -33,6 +35,12 @@ impl OptimizerRule for ComputedKeys {
         plan: LogicalPlan,
         _: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Sort(sort) = &plan {
+            return Ok(match sorted_by_columns(sort)? {
+                Some(made) => Transformed::yes(made),
+                None => Transformed::no(plan),
+            });
+        }
         let LogicalPlan::Window(top) = &plan else { return Ok(Transformed::no(plan)) };
         let chain = chain(top);
         let mut computed: Vec<&Expr> = Vec::new();
@@ -47,14 +55,7 @@ impl OptimizerRule for ComputedKeys {
         if computed.is_empty() {
             return Ok(Transformed::no(plan));
         }
-        let taken = |name: &String| below.schema().has_column_with_unqualified_name(name);
-        let mut names = (0_u32..).map(|index| format!("__key_{index}")).filter(|name| !taken(name));
-        let named: Vec<(&Expr, String)> =
-            computed.into_iter().filter_map(|key| Some((key, names.next()?))).collect();
-        let own = below.schema().iter().map(|field| Expr::Column(Column::from(field)));
-        let own = own.chain(named.iter().map(|(key, name)| (*key).clone().alias(name)));
-        let mut made =
-            LogicalPlan::Projection(Projection::try_new(own.collect(), Arc::clone(below))?);
+        let (mut made, named) = with_keys(below, computed)?;
         let names = NamePreserver::new_for_projection();
         for window in chain.iter().rev() {
             let calls = window.window_expr.iter().map(|call| {
@@ -63,12 +64,55 @@ impl OptimizerRule for ComputedKeys {
             });
             made = LogicalPlan::Window(Window::try_new(calls.collect(), Arc::new(made))?);
         }
-        let outputs = top.schema.iter().map(|field| Expr::Column(Column::from(field)));
-        let outputs = outputs.collect();
-        let above =
-            Projection::try_new_with_schema(outputs, Arc::new(made), Arc::clone(&top.schema))?;
-        Ok(Transformed::yes(LogicalPlan::Projection(above)))
+        Ok(Transformed::yes(with_columns_of(made, &top.schema)?))
     }
+}
+
+/// Returns a plan with one column more for each key, and the names of these.
+fn with_keys<'k>(
+    below: &Arc<LogicalPlan>,
+    keys: Vec<&'k Expr>,
+) -> PlanResult<(LogicalPlan, Vec<(&'k Expr, String)>)> {
+    let taken = |name: &String| below.schema().has_column_with_unqualified_name(name);
+    let mut names = (0_u32..).map(|index| format!("__key_{index}")).filter(|name| !taken(name));
+    let named: Vec<(&Expr, String)> =
+        keys.into_iter().filter_map(|key| Some((key, names.next()?))).collect();
+    let own = below.schema().iter().map(|field| Expr::Column(Column::from(field)));
+    let own = own.chain(named.iter().map(|(key, name)| (*key).clone().alias(name)));
+    let made = Projection::try_new(own.collect(), Arc::clone(below))?;
+    Ok((LogicalPlan::Projection(made), named))
+}
+
+/// Returns the columns of a plan that `schema` has.
+fn with_columns_of(plan: LogicalPlan, schema: &DFSchemaRef) -> PlanResult<LogicalPlan> {
+    let outputs = schema.iter().map(|field| Expr::Column(Column::from(field)));
+    let outputs = outputs.collect();
+    let above = Projection::try_new_with_schema(outputs, Arc::new(plan), Arc::clone(schema))?;
+    Ok(LogicalPlan::Projection(above))
+}
+
+/// Returns a sort by columns in the place of one by functions within operators; none of another one.
+fn sorted_by_columns(sort: &Sort) -> PlanResult<Option<LogicalPlan>> {
+    let mut computed: Vec<&Expr> = Vec::new();
+    for key in sort.expr.iter().map(|key| &key.expr) {
+        let mut is_function = |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(_)));
+        let is_operator = is_computed(key) && !matches!(key, Expr::ScalarFunction(_));
+        if is_operator && !computed.contains(&key) && key.exists_dyn(&mut is_function)? {
+            computed.push(key);
+        }
+    }
+    if computed.is_empty() {
+        return Ok(None);
+    }
+    let (made, named) = with_keys(&sort.input, computed)?;
+    let mut keys = sort.expr.clone();
+    for key in &mut keys {
+        if let Some((_, name)) = named.iter().find(|(computed, _)| **computed == key.expr) {
+            key.expr = Expr::Column(Column::new_unqualified(name));
+        }
+    }
+    let sorted = LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(made), fetch: sort.fetch });
+    with_columns_of(sorted, sort.input.schema()).map(Some)
 }
 
 /// A window and those below it, one upon the other, as far as the keys of all are of columns that are
