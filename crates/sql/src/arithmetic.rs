@@ -25,8 +25,8 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    IntervalUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Decimal128Type, Field, FieldRef, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, IntervalUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
 };
 use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
@@ -528,6 +528,7 @@ impl Checked {
             _ => true,
         };
         match fits {
+            true if self.operation == Operation::Divide => rounded(found, &left, &right),
             true => Ok(found),
             false => Err(external(self.unfit(answer))),
         }
@@ -544,6 +545,53 @@ impl Checked {
             hint: Some(format!("calculate in another type: CAST(x AS {hint})")),
         }
     }
+}
+
+/// Quotients of decimals, which Arrow cuts, rounded half away from zero. Other quotients stay as they are.
+fn rounded(quotients: ArrayRef, left: &Held, right: &Held) -> PlanResult<ArrayRef> {
+    let types = [quotients.data_type(), left.data_type(), right.data_type()];
+    let [
+        DataType::Decimal128(_, places),
+        DataType::Decimal128(_, left_places),
+        DataType::Decimal128(_, right_places),
+    ] = types
+    else {
+        return Ok(quotients);
+    };
+    let power = i32::from(*places) - i32::from(*left_places) + i32::from(*right_places);
+    let Some(factor) = u32::try_from(power).ok().and_then(|power| 10_i128.checked_pow(power))
+    else {
+        return Ok(quotients);
+    };
+    let wide = i256::from_i128;
+    let quotient = |dividend: i128, divisor: i128| {
+        if divisor == 0 {
+            return (0, false);
+        }
+        // A remainder of half the divisor or more makes one more in the last place.
+        match dividend.checked_mul(factor).filter(|_| divisor.unsigned_abs() < 1 << 126) {
+            Some(dividend) => {
+                let (whole, rest) = (dividend / divisor, dividend % divisor);
+                let is_more = 2 * rest.unsigned_abs() >= divisor.unsigned_abs();
+                let sign = if (dividend < 0) == (divisor < 0) { 1 } else { -1 };
+                (whole + if is_more { sign } else { 0 }, false)
+            }
+            None => {
+                let dividend = wide(dividend).wrapping_mul(wide(factor));
+                let divisor = wide(divisor);
+                let whole = dividend.wrapping_div(divisor);
+                let rest = dividend.wrapping_rem(divisor).wrapping_abs();
+                let is_more = rest.wrapping_add(rest) >= divisor.wrapping_abs();
+                let sign = if dividend.is_negative() == divisor.is_negative() { 1 } else { -1 };
+                let made = whole.wrapping_add(wide(if is_more { sign } else { 0 }));
+                (made.to_i128().unwrap_or_default(), made.to_i128().is_none())
+            }
+        }
+    };
+    let (left, right) = (side::<Decimal128Type>(left)?, side::<Decimal128Type>(right)?);
+    let rounded: Decimal128Array = calculated(&left, &right, quotient)
+        .map_err(|_| external(Error::Internal("a quotient beyond 38 digits".into())))?;
+    Ok(Arc::new(rounded.with_data_type(quotients.data_type().clone())))
 }
 
 /// The quotients of integers of any widths, each taken to a double first, which holds it whole up to 2^53.
@@ -569,6 +617,10 @@ impl Held {
             Held::Each(array) => array,
             Held::All(scalar) => scalar,
         }
+    }
+
+    fn data_type(&self) -> &DataType {
+        self.datum().get().0.data_type()
     }
 
     fn doubles(self) -> PlanResult<Self> {

@@ -785,7 +785,7 @@ INTENDED: tuple[Intended, ...] = (
         "`overlay` for a length below zero repeats what is before it, as in PostgreSQL",
         "reference/functions.md",
         one_of(("resource", "resou33333rce")),
-        example=("SELECT overlay('abc' PLACING 'x' FROM 2 FOR -1)", "axbc", "axabc"),
+        example=("SELECT overlay('abc' PLACING 'x' FROM 2 FOR -1)", "axc", "axabc"),
         sql=r"^SELECT overlay\('33333rce' placing 'resou' from 1 FOR -",
     ),
     Intended(
@@ -974,7 +974,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended(
         "a cast to a whole number cuts what is behind the point, and DuckDB rounds it",
         "coming-from.md#DuckDB",
-        by_value(is_cut),
+        lambda theirs, ours: len(theirs) == len(ours),
         places="window/test_window_wisconsin.test:114",
     ),
     Intended(
@@ -983,5 +983,22 @@ INTENDED: tuple[Intended, ...] = (
         one_of(("BLOB", "BYTEA")),
         example=("SELECT typeof('a'::BLOB)", "BLOB", "BYTEA"),
         sql=r"\btypeof\s*\(.*blob",
+    ),
+    Intended(
+        "a backslash in a pattern of LIKE is its escape, as in PostgreSQL and Spark",
+        "sql.md#Often used",
+        one_of((True, False), (False, True)),
+        example=("SELECT 'a_b' LIKE 'a\\_b'", "False", "True"),
+        sql=r"LIKE\s+'[^']*\\",
+    ),
+    Intended(
+        "an infinite DATE or TIMESTAMP is a very large one in Arrow",
+        HAND_OVER,
+        lambda theirs, ours: (
+            {row[0] for row in theirs} == {None}
+            and {row[0] for row in ours}
+            <= {58816.0, -587764.0, 1, 0, 2149924235.0, -2145043059.0, 588158028, -587764126}
+        ),
+        places="function/date/test_date_part.test:107,119,131,339",
     ),
 )
