@@ -109,6 +109,13 @@ impl Told for ArrowError {
 
 /// What is said of a message, where that is known.
 fn in_our_words(message: &str) -> Option<Error> {
+    // A null takes the type of what stands beside it: `NULL LIKE [1]`.
+    if message.contains("data type mismatch for nested data, op ") {
+        return Some(Error::usage_hint(
+            "LIKE takes texts, and no lists, structs or maps",
+            "CAST(x AS TEXT) converts it",
+        ));
+    }
     match OTHER_WORDS.iter().find(|(part, _, _)| message.contains(part)) {
         Some((_, ours, hint)) => Some(Error::usage_hint(*ours, *hint)),
         None => out_of_place(message)

@@ -346,6 +346,10 @@ fn what_there_is_not_is_told_with_what_there_is() {
     folder.write("u.json", "{\"u\":{\"c\":1}}\n");
     for (sql, expected) in [
         (
+            "SELECT NULL LIKE (NULL, 'a'), NULL ILIKE [NULL] FROM '$/ts.csv'",
+            "LIKE takes texts, and no lists, structs or maps",
+        ),
+        (
             "SELECT date_trunc('fortnight', ts) FROM '$/ts.csv'",
             "`date_trunc` has no unit `fortnight`\nhint: its units are year, quarter,",
         ),
