@@ -109,13 +109,6 @@ impl Told for ArrowError {
 
 /// What is said of a message, where that is known.
 fn in_our_words(message: &str) -> Option<Error> {
-    // A null takes the type of what stands beside it: `NULL LIKE [1]`.
-    if message.contains("data type mismatch for nested data, op ") {
-        return Some(Error::usage_hint(
-            "LIKE takes texts, and no lists, structs or maps",
-            "CAST(x AS TEXT) converts it",
-        ));
-    }
     match OTHER_WORDS.iter().find(|(part, _, _)| message.contains(part)) {
         Some((_, ours, hint)) => Some(Error::usage_hint(*ours, *hint)),
         None => out_of_place(message)
@@ -183,6 +176,12 @@ fn cast_error(message: &str) -> Error {
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
 const OTHER_WORDS: [(&str, &str, &str); 41] = [
+    // A null takes the type of what stands beside it: `NULL LIKE [1]`.
+    (
+        "data type mismatch for nested data, op ",
+        "LIKE takes texts, and no lists, structs or maps",
+        "CAST(x AS TEXT) converts it",
+    ),
     (
         "NULLS are not permitted for nth_value",
         "`nth_value` counts nulls, too: it takes no IGNORE NULLS",
