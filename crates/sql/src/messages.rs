@@ -175,7 +175,7 @@ fn cast_error(message: &str) -> Error {
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
-const OTHER_WORDS: [(&str, &str, &str); 41] = [
+const OTHER_WORDS: [(&str, &str, &str); 42] = [
     // A null takes the type of what stands beside it: `NULL LIKE [1]`.
     (
         "data type mismatch for nested data, op ",
