@@ -32,6 +32,9 @@ KINDS: dict[str, str] = {
     "rowid": r"\browid\b",
     "statements within WITH": r"\bas\s*(not\s+)?(materialized\s*)?\(\s*"
     r"(insert|update|delete|merge)\b",
+    "infinite times": r"'-?infinity'",
+    "internal functions": r"\b(stats|create_sort_key|index_key|vector_type|replace_type|sleep_ms"
+    r"|pg_sleep|can_cast_implicitly|constant_or_null)\s*\(",
     "collations": r"\bcollate\b|\bicu_sort_key\b|\bnoaccent\b",
 }
 # Kinds that the first of the report's two shares leaves out; the second one leaves out all.
