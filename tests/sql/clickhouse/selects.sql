@@ -107,8 +107,6 @@ SELECT corr(qty, price), covarSamp(qty, price), covarPop(qty, price) FROM 'order
 -0.3090998998638541,-238.10902777777778,-211.65246913580248
 
 SELECT skewPop(qty), kurtPop(qty), entropy(qty) FROM 'orders.csv'
---> error: unknown function `entropy`
---> hint: SELECT -sum(p * log2(p)) FROM (SELECT count(*) * 1.0 / sum(count(*)) OVER () AS p FROM t GROUP BY x)
 --> clickhouse
 1.9687382916158516,5.459482436532788,2.4193819456463714
 

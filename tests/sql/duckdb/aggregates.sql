@@ -135,8 +135,6 @@ SELECT skewness(qty), kurtosis(qty) FROM 'orders.csv'
 2.38647119379975,5.82758559339579
 
 SELECT entropy(method), mad(ms) FROM 'requests.csv'
---> error: unknown function `entropy`
---> hint: SELECT -sum(p * log2(p)) FROM (SELECT count(*) * 1.0 / sum(count(*)) OVER () AS p FROM t GROUP BY x)
 --> duckdb
 1.0529815751302696,19.0
 

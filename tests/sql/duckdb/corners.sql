@@ -201,12 +201,10 @@ SELECT date_trunc('week', DATE '2027-01-01')::DATE
 2026-12-28
 
 SELECT date_trunc('decade', DATE '2026-03-01')::DATE
---> pending: `date_trunc` has no unit `decade`
 --> duckdb
 2020-01-01
 
 SELECT date_trunc('century', DATE '2026-03-01')::DATE
---> pending: `date_trunc` has no unit `century`
 --> duckdb
 2000-01-01
 

@@ -66,7 +66,7 @@ SELECT count(*) FROM glob('*.csv') WHERE file LIKE '%wide%'
 1
 
 SELECT all_varchar, n FROM (SELECT 'x' AS all_varchar, count(*) AS n FROM read_csv('wide.csv', all_varchar = true))
---> pending: `all_varchar = true` in read_csv(…) is not understood
+--> pending: `all_varchar` in read_csv(…) is not understood
 --> duckdb
 x,3
 
@@ -76,7 +76,7 @@ SELECT sum(column0) FROM read_csv('employees.csv', header = false, skip = 1)
 21
 
 SELECT name FROM read_csv('employees.csv', names = ['id', 'name', 'boss'], skip = 1, header = false) WHERE boss = 3 ORDER BY name
---> pending: `names = ['id', 'name', 'boss']` in read_csv(…) is not understood
+--> pending: `names` in read_csv(…) is not understood
 --> duckdb
 api
 web

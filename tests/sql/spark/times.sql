@@ -256,7 +256,6 @@ SELECT to_utc_timestamp(TIMESTAMP '2026-03-01 12:00:00', 'Asia/Tokyo')
 2026-03-01T03:00:00
 
 SELECT convert_timezone('UTC', 'Europe/Berlin', TIMESTAMP_NTZ '2026-07-01 12:00:00')
---> pending: `TIMESTAMP_NTZ` is not supported
 --> spark
 2026-07-01T14:00:00
 
