@@ -259,6 +259,18 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         ]),
     },
     Correction {
+        name: "constant-casts",
+        fault: "A filter by a cast that is equal to a constant makes the column a constant, by which nothing is sorted.",
+        issue: None,
+        files: &["sql/src/kept_casts.rs", "sql/src/guards.rs"],
+        parts: &[],
+        evidence: Evidence::Answers(&[answers(
+            "SELECT v FROM '$/events.csv' WHERE CAST(ts AS DATE) = DATE '2026-01-01' ORDER BY ts DESC",
+            "1, 2",
+            "2, 1",
+        )]),
+    },
+    Correction {
         name: "constant-in-subquery",
         fault: "`1 IN (SELECT v …)` loses its condition, and `NOT IN` of a correlated subquery applies to the \
             correlation as well.",
@@ -337,6 +349,18 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             answers("SELECT 0.06 + 0.01", "0.06999999999999999", "0.07"),
             answers("SELECT 9007199254740993.0", "9007199254740992.0", "9007199254740993"),
         ]),
+    },
+    Correction {
+        name: "decimal-quotients",
+        fault: "A quotient of decimals is cut behind its last place.",
+        issue: None,
+        files: &["sql/src/arithmetic.rs"],
+        parts: &[],
+        evidence: Evidence::Answers(&[answers(
+            "SELECT CAST(2 AS DECIMAL(18, 0)) / CAST(3 AS DECIMAL(18, 0))",
+            "0.6666",
+            "0.6667",
+        )]),
     },
     Correction {
         name: "distinct-list-orders",
@@ -807,6 +831,18 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         ]),
     },
     Correction {
+        name: "null-beside-cast",
+        fault: "`TRY_CAST(x AS t) IS DISTINCT FROM NULL` loses the cast.",
+        issue: None,
+        files: &["sql/src/kept_casts.rs"],
+        parts: &[],
+        evidence: Evidence::Answers(&[answers(
+            "SELECT TRY_CAST(s AS BIGINT) IS DISTINCT FROM NULL FROM '$/texts.csv'",
+            "true, false",
+            "false, false",
+        )]),
+    },
+    Correction {
         name: "null-safe-joins",
         fault: "An equality beside `IS NOT DISTINCT FROM` becomes a join key for which null equals null.",
         issue: None,
@@ -1081,6 +1117,21 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         )]),
     },
     Correction {
+        name: "subquery-order",
+        fault: "An ORDER BY of a subquery is dropped, so that a LIMIT above it takes other rows.",
+        issue: None,
+        files: &["sql/src/subquery_sorts.rs"],
+        parts: &[
+            "rule SubquerySorts",
+            "setting datafusion.sql_parser.enable_subquery_sort_elimination",
+        ],
+        evidence: Evidence::Answers(&[answers(
+            "SELECT v FROM (SELECT v FROM '$/keys.csv' ORDER BY v DESC) LIMIT 1",
+            "1",
+            "2",
+        )]),
+    },
+    Correction {
         name: "sums",
         fault: "`sum` wraps around, float sums round at each step, and `avg` of integers calculates in DOUBLE.",
         issue: None,
@@ -1099,6 +1150,18 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
                 "4503599627370497.0",
             ),
         ]),
+    },
+    Correction {
+        name: "three-numbers",
+        fault: "An integer, a DOUBLE and a DECIMAL in one `IN` are compared as decimals of 15 places.",
+        issue: None,
+        files: &["sql/src/coercion.rs"],
+        parts: &[],
+        evidence: Evidence::Answers(&[answers(
+            "SELECT id FROM '$/zero.csv' WHERE x IN (CAST(1e-16 AS DOUBLE), CAST(1.5 AS DECIMAL(5, 1)))",
+            "1",
+            "no rows",
+        )]),
     },
     Correction {
         name: "three-valued-subqueries",
@@ -1124,6 +1187,18 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
                 "true, ∅, ∅, ∅",
             ),
         ]),
+    },
+    Correction {
+        name: "time-digits",
+        fault: "A text of digits alone is a TIME of nanoseconds.",
+        issue: None,
+        files: &["sql/src/kept_casts.rs"],
+        parts: &[],
+        evidence: Evidence::Answers(&[answers(
+            "SELECT CAST('2024' AS TIME)",
+            "00:00:00.000002024",
+            "error: does not fit TIME",
+        )]),
     },
     Correction {
         name: "time-functions",
