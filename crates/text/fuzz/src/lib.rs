@@ -202,16 +202,23 @@ fn compare_with_csv_core(dialect: &Dialect, input: &Input<'_>, out: &Decoded) {
         assert_eq!(out.bad.len(), bad.len());
     }
     assert_eq!(out.rows as usize, expected.len());
-    if !input.options.predicates.is_empty() {
-        expected.retain(|row| row[0].is_some());
-    }
+    // `csv-core` does not tell an empty field in quotes, a text, from one without, a null: both are nulls here.
     let texts = |column: &ArrayRef| -> Vec<Option<String>> {
-        column.as_string_view().iter().map(|text| text.map(str::to_owned)).collect()
+        let texts = column.as_string_view().iter();
+        texts.map(|text| text.filter(|text| !text.is_empty()).map(str::to_owned)).collect()
     };
     let mut found = Vec::new();
     for batch in &out.batches {
         let columns = texts(batch.column(0)).into_iter().zip(texts(batch.column(1)));
         found.extend(columns.map(|(a, b)| [a, b]));
+    }
+    expected
+        .iter_mut()
+        .flatten()
+        .for_each(|value| *value = value.take().filter(|it| !it.is_empty()));
+    if !input.options.predicates.is_empty() {
+        expected.retain(|row| row[0].is_some());
+        found.retain(|row: &[Option<String>; 2]| row[0].is_some());
     }
     assert_eq!(found, expected);
 }
