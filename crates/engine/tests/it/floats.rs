@@ -183,7 +183,7 @@ fn what_a_condition_keeps_is_what_the_rule_says_in_every_format() {
         let folder = Folder::new();
         let rows = rows(&mut random, 40);
         write(&folder, &rows);
-        for _ in 0..12 {
+        for _ in 0..6 {
             let (sql, model) = condition(&mut random);
             let expected: Vec<i64> = (0..)
                 .zip(&rows)
