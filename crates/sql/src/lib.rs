@@ -8,7 +8,7 @@
 //!   the planner has not.
 //! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `utc_timestamps`, `zone_calls`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
-//! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `nested_casts`, `json_casts`: how are lists and structs written as text, and as JSON? `constants`: what are
+//! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `nested_casts`, `nested_text`, `json_casts`: how are lists and structs written as text, and as JSON? `constants`: what are
 //!   numbers that are written out? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `bytes`: what is BYTEA beside text? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false? `correlated`: subqueries
