@@ -936,15 +936,6 @@ INTENDED: tuple[Intended, ...] = (
         places="function/timetz/test_date_part.test:266",
     ),
     Intended(
-        "`PIVOT … ON x IN (SELECT …)` has its columns in any order without an ORDER BY",
-        "sql.md#Often used",
-        lambda theirs, ours: (
-            sorted((row[:2], sorted(row[2:])) for row in theirs)
-            == sorted((row[:2], sorted(row[2:])) for row in ours)
-        ),
-        places="pivot/pivot_in_subquery.test:43,50",
-    ),
-    Intended(
         "a column that a cast of COLUMNS makes is called as it is written",
         "sql.md#Often used",
         exactly(
