@@ -33,7 +33,9 @@ use tidemill_base::types::sql_type;
 
 use crate::kept_casts::{Spelling, complete};
 use crate::messages::external;
-use crate::nested_text::{Members, Part, quote, split_list, split_map, split_struct, write_value};
+use crate::nested_text::{
+    Members, PartText, quote, split_list, split_map, split_struct, write_value,
+};
 use crate::rewrite::of_one;
 
 /// Returns whether a cast of `from` to `to` is one of these.
@@ -484,13 +486,13 @@ fn refuse(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<()> {
 }
 
 /// The values of a struct's fields; none if a member belongs to no field, or two to one.
-fn values_of(members: Members, fields: &Fields) -> Option<Vec<Part>> {
+fn values_of(members: Members, fields: &Fields) -> Option<Vec<PartText>> {
     let mut values = vec![None; fields.len()];
     let mut is_set = vec![false; fields.len()];
     let places = match members {
         Members::Positional(parts) => parts.into_iter().enumerate().collect::<Vec<_>>(),
         Members::Named(members) => {
-            let placed = |(name, part): (String, Part)| Some((place_of(&name, fields)?, part));
+            let placed = |(name, part): (String, PartText)| Some((place_of(&name, fields)?, part));
             members.into_iter().map(placed).collect::<Option<Vec<_>>>()?
         }
     };

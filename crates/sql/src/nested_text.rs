@@ -19,19 +19,19 @@ pub(crate) struct Malformed;
 type Result<T> = std::result::Result<T, Malformed>;
 
 /// The text of a part; `None` for a null.
-pub(crate) type Part = Option<String>;
+pub(crate) type PartText = Option<String>;
 
 /// The parts of a struct.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Members {
     /// Names and values.
-    Named(Vec<(String, Part)>),
+    Named(Vec<(String, PartText)>),
     /// Values in the order of the fields; there may be fewer.
-    Positional(Vec<Part>),
+    Positional(Vec<PartText>),
 }
 
 /// Splits the text of a list into its items.
-pub(crate) fn split_list(text: &str) -> Result<Vec<Part>> {
+pub(crate) fn split_list(text: &str) -> Result<Vec<PartText>> {
     let mut scanner = Scanner { text, at: 0 };
     let end = match scanner.next()? {
         b'[' => b']',
@@ -82,7 +82,7 @@ pub(crate) fn split_struct(text: &str) -> Result<Members> {
 }
 
 /// The values between round brackets, of which the first one is taken already. A comma may follow the last one.
-fn split_tuple(scanner: &mut Scanner) -> Result<Vec<Part>> {
+fn split_tuple(scanner: &mut Scanner) -> Result<Vec<PartText>> {
     let mut values = Vec::new();
     while !scanner.take(b')') {
         values.push(part_of(scanner.value(b",)")?)?);
@@ -94,7 +94,7 @@ fn split_tuple(scanner: &mut Scanner) -> Result<Vec<Part>> {
 }
 
 /// Splits the text of a map into its keys and values.
-pub(crate) fn split_map(text: &str) -> Result<Vec<(String, Part)>> {
+pub(crate) fn split_map(text: &str) -> Result<Vec<(String, PartText)>> {
     let mut scanner = Scanner { text, at: 0 };
     if scanner.next()? != b'{' {
         return Err(Malformed);
@@ -298,7 +298,7 @@ impl<'a> Scanner<'a> {
 }
 
 /// Returns a value without its quotes; `None` for a null.
-fn part_of(written: &str) -> Result<Part> {
+fn part_of(written: &str) -> Result<PartText> {
     if is_null(written) { Ok(None) } else { unquote(written, true).map(Some) }
 }
 
@@ -367,7 +367,7 @@ fn json_character(escaped: char, scanner: &mut Scanner) -> Result<char> {
 mod tests {
     use super::*;
 
-    fn texts(parts: &[Option<&str>]) -> Vec<Part> {
+    fn texts(parts: &[Option<&str>]) -> Vec<PartText> {
         parts.iter().map(|part| part.map(str::to_owned)).collect()
     }
 
