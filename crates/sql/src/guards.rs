@@ -37,7 +37,7 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::datafusion_names::scalars;
 use crate::in_lists;
-use crate::kept_casts::hide_in_filters;
+use crate::kept_casts::hide_casts_in_filters;
 use crate::messages::{Told, external};
 use crate::rewrite::{all_expressions, schema_below};
 
@@ -297,7 +297,7 @@ impl QueryPlanner for Guarded {
         let compared =
             on_large_stack(PLAN_STACK_BYTES, || in_lists::one_by_one(plan.clone()).told());
         let plan = compared.map_err(external)?;
-        let hidden = on_large_stack(PLAN_STACK_BYTES, || hide_in_filters(plan).told());
+        let hidden = on_large_stack(PLAN_STACK_BYTES, || hide_casts_in_filters(plan).told());
         let plan = hidden.map_err(external)?;
         if !has_guards(&plan)? {
             return planner.create_physical_plan(&plan, state).await;

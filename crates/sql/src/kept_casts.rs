@@ -8,21 +8,19 @@
 //!   value, and what changes a time's unit, is a function here, and no cast.
 //! - A time in a coarser unit is the nearest one, of two as near the one farther from 1970, as PostgreSQL and DuckDB have
 //!   it: Arrow cuts digits off.
-//! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for; `'1e3'`, `'12.0'`, `'0xff'` and `'1_000'` are whole
-//!   numbers, which Arrow reads as digits alone. `'1.5'` is no whole number, here as in PostgreSQL.
+//! - Texts of times and numbers are completed first ([`text_spellings`](crate::text_spellings)).
 //! - A DECIMAL is true as a BOOLEAN if it is not zero; Arrow has no cast for it.
 //! - Lists, structs and maps become text, and are read from it, by [`nested_casts`](crate::nested_casts).
 //! - Bytes of a fixed length become text through bytes of any length; Arrow has no cast for it.
 //! - `'2024'::TIME` has no colon, and is no time; Arrow takes digits for nanoseconds.
 //! - `TRY_CAST(x AS DATE) IS DISTINCT FROM NULL` is not `x IS DISTINCT FROM NULL`, which DataFusion makes of it.
 //!
-//! The rule comes when all types are settled. [`hide_in_filters`] comes last: `WHERE CAST(ts AS DATE) = …` is true of different times,
+//! The rule comes when all types are settled. [`hide_casts_in_filters`] comes last: `WHERE CAST(ts AS DATE) = …` is true of different times,
 //! and DataFusion would take `ts` for a constant, by which nothing is sorted.
 
-use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array};
 use arrow::compute::{CastOptions, cast_with_options, nullif};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Int64Type, TimeUnit};
 use arrow::util::display::{FormatOptions, array_value_to_string};
@@ -44,6 +42,7 @@ use crate::meeting::is_decimal;
 use crate::messages::external;
 use crate::nested_casts::{is_nested_cast, nested_cast};
 use crate::rewrite::{all_expressions, of_one};
+use crate::text_spellings::{Spelling, complete, completed, is_completed};
 use crate::zones::units;
 
 /// The rule. See the module.
@@ -160,7 +159,7 @@ fn hide(expr: &mut Expr, schema: &DFSchema) -> PlanResult<bool> {
 ///
 /// DataFusion's analysis of intervals goes through a cast: a column whose cast is a constant has one value for it, and is sorted
 /// already. It goes through no function.
-pub(crate) fn hide_in_filters(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+pub(crate) fn hide_casts_in_filters(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let hidden = plan.transform_up_with_subqueries_dyn(&mut |plan| {
         let LogicalPlan::Filter(mut filter) = plan else { return Ok(Transformed::no(plan)) };
         let schema = Arc::clone(filter.input.schema());
@@ -339,298 +338,12 @@ fn infinite<T: Into<f64>>(value: Option<T>) -> Option<bool> {
     Some(value.is_some_and(|value| value.into().is_infinite()))
 }
 
-/// A spelling of texts that Arrow's casts do not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Spelling {
-    /// A time without its seconds.
-    Time,
-    /// A whole number with a point, an exponent, underscores between its digits, or of hexadecimal or binary digits.
-    WholeNumber,
-    /// A number with an exponent.
-    Decimal,
-}
-
-impl Spelling {
-    /// The spelling that texts are completed in before they are cast to a type, if there is one.
-    pub(crate) fn of(to: &DataType) -> Option<Self> {
-        match to {
-            DataType::Timestamp(_, _) | DataType::Date32 => Some(Spelling::Time),
-            to if to.is_integer() => Some(Spelling::WholeNumber),
-            to if is_decimal(to) => Some(Spelling::Decimal),
-            _ => None,
-        }
-    }
-
-    /// Returns the text that Arrow reads; none if it is the same.
-    fn completed(self, text: &str) -> Option<String> {
-        match self {
-            Spelling::Time => {
-                lacks_seconds(text).then(|| format!("{}:00{}", &text[..MINUTES], &text[MINUTES..]))
-            }
-            Spelling::WholeNumber => whole_number(text),
-            Spelling::Decimal => decimal_number(text),
-        }
-    }
-}
-
-fn is_completed(expr: &Expr) -> bool {
-    let Expr::ScalarFunction(call) = expr else { return false };
-    call.func.inner().downcast_ref::<CompletedText>().is_some()
-}
-
-fn completed(text: Expr, spelling: Spelling) -> Expr {
-    let function = |spelling| {
-        let signature = Signature::any(1, Volatility::Immutable);
-        Arc::new(ScalarUDF::from(CompletedText { spelling, signature }))
-    };
-    static TIMES: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
-    static WHOLE_NUMBERS: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
-    static DECIMALS: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
-    let once = match spelling {
-        Spelling::Time => &TIMES,
-        Spelling::WholeNumber => &WHOLE_NUMBERS,
-        Spelling::Decimal => &DECIMALS,
-    };
-    let function = Arc::clone(once.get_or_init(|| function(spelling)));
-    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![text]))
-}
-
-/// Text as Arrow's casts read it.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct CompletedText {
-    spelling: Spelling,
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for CompletedText {
-    fn name(&self) -> &str {
-        match self.spelling {
-            Spelling::Time => "with_seconds",
-            Spelling::WholeNumber => "as_digits",
-            Spelling::Decimal => "without_exponent",
-        }
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        match arguments {
-            [of] => Ok(of.clone()),
-            _ => plan_err!("`{}` takes one text", self.name()),
-        }
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args.args, |array| complete(array, self.spelling))
-    }
-}
-
-/// Returns texts as Arrow's casts read them.
-pub(crate) fn complete(array: &ArrayRef, spelling: Spelling) -> PlanResult<ArrayRef> {
-    let is_other = |text: &str| spelling.completed(text).is_some();
-    // The texts of most columns stay as they are, and are not copied for it.
-    let is_any_other = match array.data_type() {
-        DataType::Utf8View => array.as_string_view().iter().flatten().any(is_other),
-        DataType::Utf8 => array.as_string::<i32>().iter().flatten().any(is_other),
-        _ => true,
-    };
-    if !is_any_other {
-        return Ok(Arc::clone(array));
-    }
-    let texts = cast_with_options(array, &DataType::Utf8, &EXACTLY)?;
-    let texts = texts.as_string::<i32>();
-    let texts: StringArray = texts
-        .iter()
-        .map(|text| text.map(|text| spelling.completed(text).map_or(text.into(), Cow::Owned)))
-        .collect();
-    Ok(cast_with_options(&texts, array.data_type(), &EXACTLY)?)
-}
-
-/// Digits of the longest whole number that is written out, more than any type has.
-const DIGITS_MAX: usize = 100;
-
-/// Returns the digits of a whole number that is written otherwise; none if it is not, or is not whole.
-fn whole_number(text: &str) -> Option<String> {
-    let is_marked =
-        |byte: &u8| matches!(byte, b'.' | b'e' | b'E' | b'_' | b'x' | b'X' | b'b' | b'B');
-    if text.len() > DIGITS_MAX || !text.as_bytes().iter().any(is_marked) {
-        return None;
-    }
-    let text = without_underscores(text)?;
-    for (radix, prefixes) in [(16, ["0x", "0X"]), (2, ["0b", "0B"])] {
-        if let Some(digits) = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)) {
-            let is_digits = digits.chars().all(|digit| digit.is_digit(radix));
-            let number = is_digits.then(|| u128::from_str_radix(digits, radix).ok()).flatten()?;
-            return Some(number.to_string());
-        }
-    }
-    let Number { sign, digits, zeros } = Number::parse(&text)?;
-    let places = usize::try_from(zeros.unsigned_abs()).ok().filter(|places| *places <= DIGITS_MAX);
-    let places = if digits.is_empty() { return Some("0".to_owned()) } else { places? };
-    if zeros >= 0 {
-        return Some(format!("{sign}{digits}{}", "0".repeat(places)));
-    }
-    let (whole, fraction) = digits.split_at_checked(digits.len().checked_sub(places)?)?;
-    let is_whole = fraction.bytes().all(|digit| digit == b'0') && !whole.is_empty();
-    is_whole.then(|| format!("{sign}{whole}"))
-}
-
-/// Returns a number with an exponent without it; none if it has none.
-fn decimal_number(text: &str) -> Option<String> {
-    if text.len() > DIGITS_MAX || !text.contains(['e', 'E']) {
-        return None;
-    }
-    let Number { sign, digits, zeros } = Number::parse(text)?;
-    let places = usize::try_from(zeros.unsigned_abs()).ok().filter(|places| *places <= DIGITS_MAX);
-    let places = if digits.is_empty() { return Some("0".to_owned()) } else { places? };
-    if zeros >= 0 {
-        return Some(format!("{sign}{digits}{}", "0".repeat(places)));
-    }
-    let digits = format!("{digits:0>width$}", width = places + 1);
-    let (whole, fraction) = digits.split_at(digits.len() - places);
-    Some(format!("{sign}{whole}.{fraction}"))
-}
-
-/// Returns a text without the underscores between its digits; none if one stands elsewhere.
-fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('_') {
-        return Some(Cow::Borrowed(text));
-    }
-    let parts: Vec<&str> = text.split('_').collect();
-    let is_between = parts.windows(2).all(|pair| {
-        pair[0].ends_with(|sign: char| sign.is_ascii_hexdigit())
-            && pair[1].starts_with(|sign: char| sign.is_ascii_hexdigit())
-    });
-    // `0b_1` ends in a letter that is no digit there.
-    let is_prefix = matches!(parts.first(), Some(&("0b" | "0B")));
-    (is_between && !is_prefix).then(|| Cow::Owned(parts.concat()))
-}
-
-/// A number as it is written: `1.50e3` has the digits `150` and one zero behind them.
-struct Number<'a> {
-    sign: &'a str,
-    /// Digits without zeros in front of them.
-    digits: String,
-    /// How many zeros follow the digits; below zero, how many digits are behind the point.
-    zeros: i64,
-}
-
-impl<'a> Number<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let (sign, number) = match text.strip_prefix('-') {
-            Some(number) => ("-", number),
-            None => ("", text.strip_prefix('+').unwrap_or(text)),
-        };
-        let (mantissa, exponent) = match number.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
-            None => (number, 0),
-        };
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let digits = format!("{whole}{fraction}");
-        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-            return None;
-        }
-        let zeros = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?;
-        Some(Number { sign, digits: digits.trim_start_matches('0').to_owned(), zeros })
-    }
-}
-
-/// Bytes of `2026-03-01 10:30`.
-const MINUTES: usize = 16;
-
-/// Whether a text is a day, an hour and a minute, and at most a zone.
-fn lacks_seconds(text: &str) -> bool {
-    let Some(time) = text.as_bytes().get(..MINUTES) else { return false };
-    let is_shaped = time.iter().zip(b"0000-00-00 00:00").all(|(byte, shape)| match shape {
-        b'0' => byte.is_ascii_digit(),
-        b' ' => matches!(byte, b' ' | b'T' | b't'),
-        shape => byte == shape,
-    });
-    is_shaped && !text[MINUTES..].starts_with(':')
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::array::{Decimal256Array, Float64Array};
     use arrow::datatypes::i256;
 
     use super::*;
-
-    #[test]
-    fn seconds_are_added_to_times_without_them() {
-        for (text, expected) in [
-            ("2026-03-01 10:30", "2026-03-01 10:30:00"),
-            ("2026-03-01T10:30Z", "2026-03-01T10:30:00Z"),
-            ("2026-03-01 10:30+02:00", "2026-03-01 10:30:00+02:00"),
-            ("2026-03-01 10:30:15", "2026-03-01 10:30:15"),
-            ("2026-03-01", "2026-03-01"),
-            ("2026-03-01 10:3", "2026-03-01 10:3"),
-            ("äöü-03-01 10:30 ", "äöü-03-01 10:30 "),
-            ("", ""),
-        ] {
-            let given: ArrayRef = Arc::new(StringArray::from(vec![Some(text), None]));
-            let found = complete(&given, Spelling::Time).unwrap();
-            assert_eq!(found.as_string::<i32>().value(0), expected);
-            assert!(found.is_null(1));
-        }
-    }
-
-    #[test]
-    fn whole_numbers_are_written_out() {
-        for (text, expected) in [
-            ("1e2", Some("100")),
-            ("-1.23E+2", Some("-123")),
-            ("+12.0", Some("12")),
-            ("1.", Some("1")),
-            (".5e1", Some("5")),
-            ("-100e-2", Some("-1")),
-            ("0.0", Some("0")),
-            ("0e999999", Some("0")),
-            ("922337203685477580.7e1", Some("9223372036854775807")),
-            ("12", None),
-            ("1.5", None),
-            ("1e-2", None),
-            ("0.5e-99999999999999999999", None),
-            ("1e9223372036854775807", None),
-            (".", None),
-            ("e5", None),
-            ("1e", None),
-            ("1.2.3", None),
-            ("--1e2", None),
-            ("1e2 ", None),
-            ("é.5", None),
-            ("0xFf", Some("255")),
-            ("0b1111_0000", Some("240")),
-            ("1_000", Some("1000")),
-            ("0x", None),
-            ("0b2", None),
-            ("-0x1", None),
-            ("0b_1", None),
-            ("1__0", None),
-            ("_1", None),
-            ("1_", None),
-            ("0x+f", None),
-        ] {
-            assert_eq!(whole_number(text).as_deref(), expected, "{text}");
-        }
-        for (text, expected) in [
-            ("1e2", Some("100")),
-            ("-1.5E-3", Some("-0.0015")),
-            ("12.345e1", Some("123.45")),
-            ("0e5", Some("0")),
-            ("1.5", None),
-            ("1e999", None),
-            ("1e", None),
-        ] {
-            assert_eq!(decimal_number(text).as_deref(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn no_number_becomes_infinite() {

@@ -8,7 +8,7 @@
 //!   the planner has not.
 //! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `utc_timestamps`, `zone_calls`, `zones`, `spans`, `multiples`, `frames`,
 //!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
-//! - `arithmetic`, `kept_casts`: what does an operator or a cast do at the ends of a type? `nested_casts`, `nested_text`, `json_casts`: how are lists and structs written as text, and as JSON? `constants`: what are
+//! - `arithmetic`, `kept_casts`, `text_spellings`: what does an operator or a cast do at the ends of a type? `nested_casts`, `nested_text`, `json_casts`: how are lists and structs written as text, and as JSON? `constants`: what are
 //!   numbers that are written out? `guards`: of which rows
 //!   is it asked? `floats`, `nested`: which float, list, struct is larger? `bytes`: what is BYTEA beside text? `patterns`: what is SIMILAR TO what?
 //! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false? `correlated`: subqueries
@@ -17,7 +17,7 @@
 //! - `replaced`, `percentiles`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
 //!   expressions.
 //! - `asof`: what was the last record of another source up to a time?
-//! - `windows`, `in_place`: how are windows run, and within the budget?
+//! - `windows`, `computed_keys`, `in_place`: how are windows run, and within the budget?
 //! - `filters`, `projections`, `sorted_unions`, `subquery_sorts`, `large_limits`, `in_lists`: where its plans are mended.
 //! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
 //! - `pool`, `spills`: how much memory do its steps have, and where do they spill? `fan_out_sorts`: how are rows sorted? `input_order`: and
@@ -33,6 +33,7 @@ mod bytes;
 mod cast_times;
 pub mod casts;
 mod coercion;
+mod computed_keys;
 mod constants;
 pub mod copy_statement;
 pub mod correlated;
@@ -85,6 +86,7 @@ mod subqueries;
 mod subquery_sorts;
 pub mod syntax;
 mod text_parts;
+mod text_spellings;
 mod times;
 mod unions_in_order;
 pub mod unknown_functions;

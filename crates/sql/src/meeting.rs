@@ -38,7 +38,7 @@ fn as_time(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
 
 /// `'true'` or `'false'` beside a Boolean as one: what clients write that put all values in quotes; and 1 and 0, what
 /// is written where truths are numbers.
-fn as_boolean(expr: &Expr, beside: &DataType) -> Option<Expr> {
+pub(crate) fn as_boolean(expr: &Expr, beside: &DataType) -> Option<Expr> {
     let Expr::Literal(value, metadata) = expr else { return None };
     if beside != &DataType::Boolean {
         return None;

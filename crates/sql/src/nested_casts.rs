@@ -31,12 +31,12 @@ use datafusion::logical_expr::{
 use tidemill_base::error::Error;
 use tidemill_base::types::sql_type;
 
-use crate::kept_casts::{Spelling, complete};
 use crate::messages::external;
 use crate::nested_text::{
     Members, PartText, quote, split_list, split_map, split_struct, write_value,
 };
 use crate::rewrite::of_one;
+use crate::text_spellings::{Spelling, complete};
 
 /// Returns whether a cast of `from` to `to` is one of these.
 pub(crate) fn is_nested_cast(from: &DataType, to: &DataType) -> bool {

@@ -11,6 +11,8 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use crate::meeting::as_boolean;
+
 /// Plans AND and OR of whole numbers, and comparisons of a BOOLEAN with one.
 #[derive(Debug)]
 pub(crate) struct NumericConditions;
@@ -22,7 +24,7 @@ impl ExprPlanner for NumericConditions {
         schema: &DFSchema,
     ) -> PlanResult<PlannerResult<RawBinaryExpr>> {
         if is_comparison(&expr.op) {
-            return Ok(PlannerResult::Original(as_numbers(expr, schema)));
+            return Ok(PlannerResult::Original(with_one_type(expr, schema)));
         }
         if !matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
             return Ok(PlannerResult::Original(expr));
@@ -52,25 +54,31 @@ fn is_comparison(operator: &BinaryOperator) -> bool {
 
 /// A comparison of a BOOLEAN with a whole number as one of two numbers, and with a text that is written out as one of two BOOLEANs;
 /// any other as it is.
-fn as_numbers(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
-    let types = [expr.left.get_type(schema), expr.right.get_type(schema)];
-    let number = |side: Expr| cast(side, DataType::Int64);
-    let condition = |side: Expr| cast(side, DataType::Boolean);
-    let is_text =
-        |side: &Expr| matches!(side, Expr::Literal(text, _) if text.data_type().is_string());
-    match types {
-        [Ok(DataType::Boolean), Ok(other)] if other.is_integer() => {
-            RawBinaryExpr { left: number(expr.left), ..expr }
+fn with_one_type(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let is_boolean = |side: &Expr| side.get_type(schema).is_ok_and(|of| of == DataType::Boolean);
+    match (is_boolean(&expr.left), is_boolean(&expr.right)) {
+        (true, false) => {
+            let (left, right) = beside_boolean(expr.left, expr.right, schema);
+            RawBinaryExpr { left, right, op: expr.op }
         }
-        [Ok(other), Ok(DataType::Boolean)] if other.is_integer() => {
-            RawBinaryExpr { right: number(expr.right), ..expr }
-        }
-        [Ok(DataType::Boolean), _] if is_text(&expr.right) => {
-            RawBinaryExpr { right: condition(expr.right), ..expr }
-        }
-        [_, Ok(DataType::Boolean)] if is_text(&expr.left) => {
-            RawBinaryExpr { left: condition(expr.left), ..expr }
+        (false, true) => {
+            let (right, left) = beside_boolean(expr.right, expr.left, schema);
+            RawBinaryExpr { left, right, op: expr.op }
         }
         _ => expr,
+    }
+}
+
+/// Returns a BOOLEAN and a value of another type beside it with one type, if there is one. The BOOLEAN stays a column where the other is 1,
+/// 0, or a text: what is known of a file's column answers for it.
+fn beside_boolean(boolean: Expr, other: Expr, schema: &DFSchema) -> (Expr, Expr) {
+    if let Some(other) = as_boolean(&other, &DataType::Boolean) {
+        return (boolean, other);
+    }
+    let is_text = matches!(&other, Expr::Literal(text, _) if text.data_type().is_string());
+    match other.get_type(schema) {
+        Ok(of) if of.is_integer() => (cast(boolean, DataType::Int64), other),
+        Ok(_) if is_text => (boolean, cast(other, DataType::Boolean)),
+        _ => (boolean, other),
     }
 }

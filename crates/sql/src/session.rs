@@ -23,6 +23,7 @@ use crate::asof::{self, AsOfJoins};
 use crate::bytes::ListsOfBytes;
 use crate::cast_times::SqlTypes;
 use crate::coercion::{CommonTypes, TimeOperands};
+use crate::computed_keys::ComputedKeys;
 use crate::constants::Constants;
 use crate::datafusion_names::{self, optimizer_rules, physical_rules, scalars};
 use crate::dialects::ROW_MAKERS;
@@ -58,7 +59,7 @@ use crate::windows::in_parts::InParts;
 pub use crate::windows::in_parts::RunningTotals;
 use crate::windows::running_totals::EqualsAtOnce;
 use crate::windows::whole_partitions::OnePartitionAtATime;
-use crate::windows::{ComputedKeys, CopiedText, Ranks};
+use crate::windows::{CopiedText, Ranks};
 use crate::zones::Clocks;
 use crate::{
     amplify, in_lists, percentiles, pool, portions, replaced, times, utc_timestamps, zone_calls,

@@ -56,7 +56,7 @@ enum Truncation {
     /// So many microseconds.
     Micros(i64),
     Week,
-    /// So many months since the year 0: a decade, a century and a millennium begin with a year that ends in zeros, as in DuckDB.
+    /// A number of months since the year 0: a decade, a century and a millennium begin with a year that ends in zeros, as in DuckDB.
     Months(i64),
     /// The first Monday of the year that ISO 8601 counts weeks in.
     IsoYear,

@@ -1,6 +1,6 @@
 //! Windows: how their calls are planned, and how they are run within the budget.
 //!
-//! - `keys`, `text`, `filtered`: windows as DataFusion's steps can run them as they are written.
+//! - `text`, `filtered`: windows as DataFusion's steps can run them as they are written.
 //! - `in_parts`: windows over partitions, whose rows are put apart by hash. What is no such window, or does not
 //!   fit, is sorted, and goes through DataFusion's steps but for two, which hold too much:
 //! - `whole_partitions`, `running_totals`: ours in their place; `beside`: values of any length beside their rows.
@@ -8,12 +8,10 @@
 pub(crate) mod beside;
 pub mod filtered;
 pub(crate) mod in_parts;
-mod keys;
 pub(crate) mod running_totals;
 mod text;
 pub(crate) mod whole_partitions;
 
-pub(crate) use keys::ComputedKeys;
 pub(crate) use text::CopiedText;
 
 use arrow::datatypes::DataType;

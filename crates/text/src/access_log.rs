@@ -509,7 +509,7 @@ struct Pieces {
     has_port: bool,
     /// Whether records with all that follows are of the Common format.
     is_common: bool,
-    /// Whether what follows the size must be a referrer and a user agent.
+    /// True if a referrer and a user agent must follow the size.
     is_combined: bool,
     /// Pieces of a record that has all that its shape has.
     shaped: usize,

@@ -115,7 +115,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
 /// Appends what the inside of a Go string stands for, as `strconv.Quote` writes it.
 ///
 /// # Errors
-/// Where the first escape stands that is malformed; where `raw` ends, if the bytes are not UTF-8.
+/// Returns the place of the first malformed escape, or the end of `raw` if the bytes are not UTF-8.
 fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
     let start = out.len();
     let mut rest = raw;

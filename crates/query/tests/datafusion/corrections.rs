@@ -234,7 +234,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "The order of `length(s) > 5` and of `date + function(x)` is lost, and DataFusion refuses its own plan \
             of a window over such keys.",
         issue: None,
-        files: &["sql/src/windows/keys.rs"],
+        files: &["sql/src/computed_keys.rs"],
         parts: &["rule ComputedKeys"],
         evidence: Evidence::Answers(&[answers(
             "SELECT count(*) OVER (PARTITION BY length(s) > 5) FROM '$/texts.csv'",

@@ -29,7 +29,7 @@ pub struct Shape {
     pub(super) site: Site,
     /// Whether there are records without a referrer and a user agent, and more than a few.
     pub(super) common: bool,
-    /// Whether nearly all records have a referrer and a user agent. One that has something else in their place is
+    /// True if nearly all records have a referrer and a user agent. One that has something else in their place is
     /// malformed. Default: false, as no sample tells.
     #[serde(default)]
     pub(super) combined: bool,

@@ -89,7 +89,7 @@ fn model_pieces(line: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Whether an unescaped quote may have ended a value within it.
+/// Returns true if an unescaped quote may have ended a value within it.
 fn model_is_cut(piece: &str) -> bool {
     // Escapes stand for themselves alone.
     let mut plain = String::new();

@@ -13,7 +13,7 @@
 //!   stands between digits (`April 15, 2023;1`, `1,5;2`), and the other one gives as many fields or more and no blank
 //!   ever follows it.
 //!
-//! Where nothing fits because a record is broken, quotes may still tell: a delimiter with which at least three of
+//! If nothing fits because a record is broken, quotes may still tell: a delimiter with which at least three of
 //! four fields that begin with a quote end with one, and none does with the delimiter that was said.
 //!
 //! How quotes are written may also show where the number of fields does not. A quote within quotes
@@ -157,7 +157,7 @@ fn separated(said: &Dialect, given: Given, text: &[u8]) -> Sniffed {
     Sniffed { dialect: said.clone(), suspect }
 }
 
-/// Whether a dialect has another use for a byte than to stand between fields.
+/// Returns true if a dialect has another use for a byte than to stand between fields.
 fn is_taken(said: &Dialect, byte: u8) -> bool {
     [said.quote, said.escape, said.comment].contains(&Some(byte))
 }
@@ -219,18 +219,18 @@ fn quoted_by(candidates: &[Dialect], said: &Dialect, text: &[u8]) -> Option<Dial
     candidates.iter().find(is_sound).cloned()
 }
 
-/// What stands beside the delimiters of a text, outside of quotes.
+/// Counts the signs beside the delimiters of a text, outside of quotes.
 #[derive(Debug, Default)]
 struct Blanks {
     /// In the first record.
-    header: Besides,
+    header: BlankCounts,
     /// In all others.
-    records: Besides,
+    records: BlankCounts,
 }
 
-/// What stands beside some delimiters.
+/// Counts of the signs beside some delimiters.
 #[derive(Debug, Default)]
-struct Besides {
+struct BlankCounts {
     /// Delimiters.
     count: usize,
     /// Those with a blank behind them.
@@ -244,16 +244,16 @@ impl Blanks {
         let grammar = Grammar::delimited(dialect);
         let mut blanks = Self::default();
         for (index, record) in Records::new(dialect, text).enumerate() {
-            let besides = if index == 0 { &mut blanks.header } else { &mut blanks.records };
+            let blank_counts = if index == 0 { &mut blanks.header } else { &mut blanks.records };
             let line = text.get(record).unwrap_or_default();
             let (mut state, mut before) = (State::RecordStart, b'\n');
             for (at, &byte) in line.iter().enumerate() {
                 state = grammar.step(state, byte);
                 if state == State::FieldStart {
                     let next = line.get(at + 1).copied();
-                    besides.count += 1;
-                    besides.behind += usize::from(next == Some(b' '));
-                    besides.within_number += usize::from(
+                    blank_counts.count += 1;
+                    blank_counts.behind += usize::from(next == Some(b' '));
+                    blank_counts.within_number += usize::from(
                         before.is_ascii_digit() && next.is_some_and(|byte| byte.is_ascii_digit()),
                     );
                 }
@@ -263,7 +263,7 @@ impl Blanks {
         blanks
     }
 
-    /// Whether the delimiters may be commas of texts and numbers alone.
+    /// Returns true if the delimiters may be commas of texts and numbers alone.
     fn are_punctuation(&self) -> bool {
         let Self { header, records } = self;
         header.behind == header.count
