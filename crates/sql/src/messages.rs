@@ -967,8 +967,8 @@ fn out_of_place(message: &str) -> Option<Error> {
     if let Some(unit) = quoted("Unsupported date_trunc granularity: '") {
         return Some(Error::usage_hint(
             format!("`date_trunc` has no unit `{unit}`"),
-            "its units are year, quarter, month, week, day, hour, minute, second, millisecond and \
-             microsecond",
+            "its units are year, quarter, month, week, day, hour, minute, second, millisecond, microsecond, \
+             decade, century, millennium and isoyear",
         ));
     }
     if let Some(field) = quoted("Date part '") {
@@ -1074,7 +1074,7 @@ fn out_of_place(message: &str) -> Option<Error> {
         return Some(Error::usage_hint(
             "a function of that many parameters is not taken here",
             "that of list_transform(list, x -> x + 1) has one parameter, or a second one for the place, that of \
-             list_reduce(list, (a, b) -> a + b) two",
+             list_reduce(list, (a, b) -> a + b) two, or a third one for it",
         ));
     }
     if let Some((function, of)) = message.split_once(" does not support type ")
